@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -30,13 +33,13 @@ from flowdebate.testing import FunctionModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
     from flowdebate.blocks.base import Block
     from flowdebate.testing import ModelRequest
 
 pytestmark = pytest.mark.anyio
 
+ROOT = Path(__file__).parents[2]
 ROWS = [
     {"question": f"Is {n} prime?", "choices": ["It is prime", "It is not"], "truth": int(n % 3 == 0), "topic": n % 10}
     for n in range(31, 51, 2)
@@ -121,6 +124,23 @@ async def test_a_study_that_was_killed_finds_what_the_whole_one_does(tmp_path: P
         (each.key, each.answers, each.ballots) for each in whole
     ]
     assert study_report(study(), killed).comparisons == study_report(study(), whole).comparisons
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_study_whose_process_is_killed_twenty_times_has_the_same_table(tmp_path: Path, seed: int) -> None:
+    """By SIGKILL in the middle of debates, baselines and noise: the whole report is that of the one that was not."""
+    reports = []
+    for kills in (0, 20):
+        folder = tmp_path / str(kills)
+        folder.mkdir()
+        command = [sys.executable, "-m", "tests.evaluation.killed_study", str(folder), str(kills), str(seed)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)  # noqa: S603 - our own
+        assert done.returncode == 0, done.stderr
+        assert int(done.stderr.split()[-1]) == kills
+        reports.append(json.loads(done.stdout))
+    whole, killed = reports
+    assert whole["asked"] == whole["planned"] == 36
+    assert killed == whole
 
 
 async def test_an_interrupted_debate_goes_on_where_it_stopped(tmp_path: Path) -> None:

@@ -1,0 +1,105 @@
+"""A study that is killed: `python -m tests.evaluation.killed_study FOLDER KILLS SEED` prints its report.
+
+Each attempt is a process of its own. It says a byte for each call of the model, and is killed after a random number of
+them; the last one comes to the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from flowdebate import Debater, debate
+from flowdebate.evaluation import AnswersFile, Study, ask_study, study_report
+from flowdebate.models.base import ModelResponse
+from flowdebate.models.usage import Usage
+from flowdebate.testing import FunctionModel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flowdebate.blocks.base import Block
+    from flowdebate.testing import ModelRequest
+
+
+def study() -> Study:
+    """Two designs, three baselines and noise, on 12 questions."""
+
+    def design(order: Any, *baselines: Any) -> Any:
+        def made(_: object, positions: Sequence[str]) -> Block[Any, Any]:
+            sides = [Debater(name, stance) for name, stance in zip("ab", positions, strict=True)]
+            return debate(
+                name="killed",
+                debaters=sides,
+                max_rounds=1,
+                moderator=False,
+                synthesizer=False,
+                turn_order=order,
+                baselines=list(baselines),
+            )
+
+        return made
+
+    rows = [
+        {"question": f"Is {n} prime?", "choices": ["prime", "composite"], "truth": int(n % 3 == 0)} for n in range(12)
+    ]
+    designs = {
+        "together": design("simultaneous", "single", "self_consistency", "revision"),
+        "in_turn": design("declared"),
+    }
+    return Study(name="killed", rows=rows, designs=designs, noise=True, seed=4)
+
+
+def answering(call: int) -> FunctionModel:
+    """A model whose answer follows from the prompt alone; each call is a byte in the pipe."""
+
+    def answer(request: ModelRequest) -> ModelResponse:
+        os.write(call, b".")
+        whole = " ".join(str(message["content"]) for message in request.messages)
+        used = Usage(calls=1, prompt_tokens=90, cached_tokens=0, completion_tokens=10)
+        if request.output_schema is None:
+            return ModelResponse(text=f"Of {len(whole)} reasons the first one counts.", usage=used)
+        winner = Random(whole).choice(("prime", "composite"))
+        said = {"reasoning": "-", "winner": winner, "verdict": "-"}
+        return ModelResponse(data={key: said[key] for key in request.output_schema["properties"]}, usage=used)
+
+    return FunctionModel(answer)
+
+
+def attempt(folder: Path, killed_after: int | None) -> bool:
+    """Go on in a process of its own; whether it came to the end before it was killed."""
+    reading, writing = os.pipe()
+    process = os.fork()
+    if not process:
+        os.close(reading)
+        asking = ask_study(study(), folder / "answers.jsonl", model=answering(writing), store=folder / "runs.db")
+        asyncio.run(asking)
+        os._exit(0)
+    os.close(writing)
+    calls = 0
+    while os.read(reading, 1):
+        calls += 1
+        if calls == killed_after:
+            os.kill(process, signal.SIGKILL)
+    os.close(reading)
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
+
+
+def main() -> None:
+    """Kill, go on, and report; the number of kills goes to stderr."""
+    folder, kills, random = Path(sys.argv[1]), int(sys.argv[2]), Random(int(sys.argv[3]))
+    done = sum(not attempt(folder, random.randint(1, 12)) for _ in range(kills))
+    while not attempt(folder, None):
+        pass
+    answers = list(AnswersFile(folder / "answers.jsonl").answers.values())
+    sys.stderr.write(f"{done}\n")
+    sys.stdout.write(study_report(study(), answers).model_dump_json())
+
+
+if __name__ == "__main__":
+    main()
