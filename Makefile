@@ -179,8 +179,7 @@ SLICE := 3600
 study: $(VENV)/.facts ## docs/study.md: goes on with the study for an hour (SLICE, in seconds); more than a day in all
 	$(BIN)/python -m evidence.study questions
 	nice $(BIN)/flowdebate study evidence/studies/facts.toml --store build/facts.db --max-concurrency 1 --seconds $(SLICE) || test $$? = 3
-	$(BIN)/flowdebate study report evidence/studies/facts.toml --json > build/facts.report.json || test $$? = 3
-	mv build/facts.report.json evidence/studies/facts.report.json
+	$(BIN)/flowdebate study report evidence/studies/facts.toml --html build/facts.html || test $$? = 3
 	$(BIN)/python -m evidence.study page
 
 injection: $(VENV)/.run ## how often attacks win over the local judge: about an hour, goes on where it stopped

@@ -1,23 +1,30 @@
 """The study of facts: `python -m evidence.study questions`, and `python -m evidence.study page` for docs/study.md.
 
 Asking is `flowdebate study evidence/studies/facts.toml`, by `make study`. The questions are in another package, and are
-not in this repository; answers and the report, as numbers, are.
+not in this repository; answers, as numbers, are.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import tomllib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from evidence.estimates import table
-from evidence.facts import fact_pairs
-from flowdebate.evaluation import AnswersFile, Registration, StudyReport
+from evidence.facts import fact_pairs, stored_pairs
+from flowdebate import Debater, debate
+from flowdebate.evaluation import Registration, Study, StudyAnswer, study_report
 
-__all__ = ("ANSWERS", "REPORT", "page", "write_questions")
+if TYPE_CHECKING:
+    from flowdebate.blocks.base import Block
+
+__all__ = ("ANSWERS", "PAGE", "REGISTRATION", "page", "read_answers", "study_of", "write_questions")
 
 FOLDER = Path(__file__).parent / "studies"
-ANSWERS, REPORT = FOLDER / "facts.answers.jsonl", FOLDER / "facts.report.json"
+FILE, ANSWERS = FOLDER / "facts.toml", FOLDER / "facts.answers.jsonl"
 REGISTRATION = FOLDER / "facts.registration.json"
 QUESTIONS, PAGE = Path("build/facts.jsonl"), Path("docs/study.md")
 _MINUTE = 60
@@ -33,11 +40,49 @@ def write_questions(path: Path = QUESTIONS) -> None:
             file.write(f"{json.dumps({**row, 'choices': sorted([pair.true, pair.false]), 'answer': pair.true})}\n")
 
 
-def page() -> str:
-    """docs/study.md, from the stored report, answers and registration."""
-    found = StudyReport.model_validate_json(REPORT.read_bytes())
-    fixed = Registration.read(REGISTRATION)
-    answers = AnswersFile(ANSWERS).answers.values()
+def read_answers(first: int | None = None) -> list[StudyAnswer]:
+    """What the first lines of the file say (None: all of them); of two answers to one question the later one."""
+    lines = ANSWERS.read_bytes().splitlines()[:first]
+    return list({each.key: each for each in map(StudyAnswer.model_validate_json, lines)}.values())
+
+
+def study_of(answers: Sequence[StudyAnswer]) -> Study:
+    """The study as its file has it, without its texts: positions are "0" and "1", as in the answers."""
+    said = tomllib.loads(FILE.read_text("utf-8"))
+    truths = {answer.item: answer.truth for answer in answers}
+    rows = [
+        {"id": pair.id, "question": pair.id, "choices": ["0", "1"], "truth": truths.get(pair.id, "0")}
+        for pair in stored_pairs()
+    ]
+
+    def design(options: Mapping[str, Any]) -> Any:
+        def made(_: object, positions: Sequence[str]) -> Block[Any, Any]:
+            sides = [Debater(name, stance) for name, stance in zip("ab", positions, strict=True)]
+            return debate(name="facts", debaters=sides, max_rounds=1, **options)
+
+        return made
+
+    shared = said["debate"]["baselines"]
+    designs = {name: design({"baselines": own.get("baselines", shared)}) for name, own in said["designs"].items()}
+    plain = {name: said[name] for name in ("name", "id", "seed", "min_gain", "noise", "primary", "prediction")}
+    return Study(rows=rows, designs=designs, **plain)
+
+
+def differences(study: Study, answers: Sequence[StudyAnswer], fixed: Registration) -> list[str]:
+    """What is not as it was registered, of what can be seen without the texts and in another version."""
+    unseen = ("rows:", "designs:", "library:", "models:")
+    found = [each for each in fixed.differences(study.registration()) if not each.startswith(unseen)]
+    early = sum(answer.at < fixed.at for answer in answers)
+    return [*found, *([f"{early} answers are older than the registration"] if early else [])]
+
+
+def page(first: int | None = None) -> str:
+    """docs/study.md, from the registration and the first lines of the answers' file (None: all of them)."""
+    lines = len(ANSWERS.read_bytes().splitlines()[:first])
+    answers, fixed = read_answers(first), Registration.read(REGISTRATION)
+    study = study_of(answers)
+    found = study_report(study, answers)
+    changed = differences(study, answers, fixed)
     hours = sum(answer.seconds for answer in answers) / _MINUTE / _MINUTE
     methods = table(
         ["method", "answers", "right", f"{found.confidence:.0%} interval", "undecided", "calls", "tokens"],
@@ -68,10 +113,25 @@ def page() -> str:
             for each in found.comparisons
         ],
     )
-    state = "All is answered." if found.asked == found.planned else "It goes on whenever a machine is idle."
+    dynamics = table(
+        ["answers", "right first", "right last", "right to wrong", "wrong to right", "oracle gap"],
+        [
+            [
+                name,
+                *(
+                    "-" if each is None else f"{each.value:.3f} of {each.n}"
+                    for each in (found_.first_right, found_.last_right, found_.right_to_wrong, found_.wrong_to_right)
+                ),
+                f"{found_.oracle_gap or 0:.3f}",
+            ]
+            for name, found_ in found.dynamics.items()
+        ],
+    )
+    state = "" if found.unfinished else "All is answered. "
     return f"""# A study: does debating help a small model?
 
-Written by `python -m evidence.study page` from numbers in `evidence/studies`; [how a study is made](studies.md).
+Written by `python -m evidence.study page` from the first {lines} lines of `evidence/studies/facts.answers.jsonl`;
+[how a study is made](studies.md).
 
 **Question.** 260 pairs of a true and a false statement, from the package textarena (MIT). Which of the two is true?
 All roles are the [local model](models.md#the-local-model), of 1.5 billion parameters: debaters, judge and baselines.
@@ -80,15 +140,22 @@ in both orders.
 
 **Prediction**, registered before the first answer as `{fixed.hash[:12]}`: {fixed.fixed["prediction"].strip()}
 
-**Found so far.** {found.asked} of {found.planned} answers, {hours:.1f} hours. {state} {found.summary}
+**{"So far" if found.unfinished else "Found"}.** {state}{found.summary} It took {hours:.1f} hours.
+
+**Registration.** {" ".join(f"Not as registered: {each}." for each in changed) or "Nothing is seen to differ from it."}
+Rows, prompts and models, by hash, are checked where the questions are, by `flowdebate study report`.
 
 {methods}
 
 {comparisons}
 
+{dynamics}
+
 `self_consistency` and `revision` have as many tokens as the debate of `together`. `noise` is the judge of `together`
-with the arguments of another pair. P-values are adjusted by Holm's method, but for the primary comparison. What was
-registered: `evidence/studies/facts.registration.json`; every answer: `facts.answers.jsonl`, without texts.
+with the arguments of another pair. P-values are adjusted by Holm's method, but for the primary comparison. *Right to
+wrong* are the answers that were right at first and not at last; no answer is not right. The *oracle gap* is what a
+perfect choice among all that was answered would add. What was registered: `evidence/studies/facts.registration.json`;
+every answer: `facts.answers.jsonl`, without texts. `evidence/derive.py` derives these figures without this library.
 """
 
 

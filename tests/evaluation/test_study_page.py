@@ -1,0 +1,96 @@
+"""The page of the study of facts: written by its script, and derived again by one that uses none of the library."""
+
+from __future__ import annotations
+
+import json
+import re
+from random import Random
+from typing import Any
+
+import pytest
+
+from evidence import derive as alone
+from evidence.study import ANSWERS, PAGE, REGISTRATION, page, study_of
+from flowdebate.evaluation import StudyAnswer, StudyReport, study_report
+
+derive: Any = alone.derive  # without types: it is short on purpose
+FIXED: dict[str, Any] = json.loads(REGISTRATION.read_text("utf-8"))["fixed"]
+
+
+def check(found: dict[str, Any], report: StudyReport) -> None:
+    """Every figure of the page, to 1e-9."""
+
+    def near(values: Any) -> Any:
+        return pytest.approx([-1 if each is None else each for each in values], abs=1e-9)
+
+    assert found["asked"] == report.asked
+    assert list(found["methods"]) == [each.method for each in report.methods]
+    for each in report.methods:
+        figures = [-1 if value is None else value for value in found["methods"][each.method]]
+        assert figures == near([each.n, each.accuracy, each.low, each.high, each.undecided, each.calls, each.tokens])
+    assert list(found["comparisons"]) == [f"{each.one} against {each.other}" for each in report.comparisons]
+    for pair in report.comparisons:
+        figures = [pair.n, pair.better, pair.worse, pair.difference, pair.low, pair.high, pair.p_adjusted]
+        assert found["comparisons"][f"{pair.one} against {pair.other}"][:7] == near(figures)
+        assert found["comparisons"][f"{pair.one} against {pair.other}"][7] == pytest.approx(pair.e_value, rel=1e-9)
+    assert sorted(found["dynamics"]) == sorted(report.dynamics)
+    for name, each_ in report.dynamics.items():
+        shares = (each_.first_right, each_.last_right, each_.right_to_wrong, each_.wrong_to_right)
+        expected = [None if share is None else share.value for share in shares]
+        assert [-1 if value is None else value for value in found["dynamics"][name]] == near(
+            [*expected, each_.oracle_gap]
+        )
+
+
+def test_the_shipped_answers_give_the_figures_of_the_page() -> None:
+    """By two programs that have nothing in common."""
+    lines = ANSWERS.read_text("utf-8").splitlines()
+    answers = list({each.key: each for each in map(StudyAnswer.model_validate_json, lines)}.values())
+    check(derive(lines, FIXED), study_report(study_of(answers), answers))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_so_do_answers_that_were_never_shipped(seed: int) -> None:
+    """A whole study with ties, failures, a question asked again, and unknown tokens."""
+    random, lines = Random(seed), []
+    methods = {"together": ["together", "single", "self_consistency", "revision"], "in_turn": ["in_turn"]}
+    for number in range(260):
+        for design, own in {**methods, "noise": ["noise"]}.items():
+            answers = {
+                name: {
+                    "answer": random.choice((["0"], ["0"], ["1"], ["0", "1"], [])),
+                    "calls": random.randint(1, 9),
+                    "tokens": None if random.random() < 0.05 else random.randint(100, 4_000),
+                }
+                for name in own
+            }
+            failed = design != "noise" and random.random() < 0.1
+            said = {
+                "design": design,
+                "item": f"fact-{number:03}",
+                "repeat": 0,
+                "truth": random.choice("01"),
+                "cluster": f"fact-{number:03}",
+                "order": ["0", "1"],
+                "answers": {} if failed else answers,
+                "ballots": [{"order": ["0", "1"], "winner": random.choice(("0", "1", None))} for _ in range(2)],
+                "problem": "ProviderFailed" if failed else None,
+                "seed": 1,
+                "at": 2e9,
+                "seconds": 1.0,
+            }
+            lines += [json.dumps(said)] * (2 if random.random() < 0.1 else 1)
+    whole = list({each.key: each for each in map(StudyAnswer.model_validate_json, lines)}.values())
+    report = study_report(study_of(whole), whole)
+    assert (report.unfinished, report.failed > 20) == (0, True)
+    check(derive(lines, FIXED), report)
+
+
+def test_the_page_is_what_its_script_writes() -> None:
+    """From as many answers as it says: later ones may have come since. An unfinished study concludes nothing."""
+    text = PAGE.read_text("utf-8")
+    lines = re.search(r"from the first (\d+) lines", text)
+    assert lines is not None
+    assert page(int(lines[1])) == text
+    unfinished = re.search(r"(\d+) of 780 answered; nothing is concluded yet", text)
+    assert unfinished is not None or "All is answered" in text
