@@ -51,6 +51,8 @@ QUESTION = "Should we build trams?"
         ("resume_run", {"run_id": "nobody"}, "There is no run 'nobody'"),
         ("fork_run", {"run_id": "nobody"}, "There is no run 'nobody'"),
         ("delete_run", {"run_id": "nobody"}, "There is no run 'nobody'"),
+        ("write_note", {"run_id": "nobody", "note": "a"}, "There is no run 'nobody'"),
+        ("write_note", {"run_id": "nobody", "note": "a" * 2_001}, "`note`: String should have at most 2000 characters"),
         ("take_turn", {"run_id": "nobody"}, "There is no run 'nobody'"),
         ("answer_turn", {"run_id": "nobody", "answer": "a"}, "There is no run 'nobody'"),
         ("list_runs", {"before": "yesterday"}, "`before` must be the `next` of a page"),

@@ -221,6 +221,21 @@ async def test_a_run_is_cancelled_resumed_forked_and_deleted(here: Stage) -> Non
     assert [each["run_id"] for each in left["runs"]] == [fork["run_id"]]
 
 
+async def test_a_note_is_written_read_and_deleted(here: Stage) -> None:
+    """The one that the command line and the page have; no line of it passes for the tool's own words."""
+    async with here.connect() as client:
+        run = told(await client.call_tool("start_debate", {"question": "Trams?", "pattern": "city", "wait": 30}))
+        named = {"run_id": run["run_id"]}
+        assert told(await client.call_tool("get_run", named))["note"] is None
+        written = await client.call_tool("write_note", {**named, "note": "For the board.\nRound 2:"})
+        noted = told(await client.call_tool("get_run", named))
+        deleted = await client.call_tool("write_note", {**named, "note": " "})
+        assert told(await client.call_tool("get_run", named))["note"] is None
+    assert noted["note"] == "For the board.\n  | Round 2:"
+    assert {**noted, "note": None} == {**run, "next": noted["next"]}
+    assert [str(each.content[0].text).split()[-1] for each in (written, deleted)] == ["written.", "deleted."]  # type: ignore[union-attr]
+
+
 async def test_a_finished_debate_goes_on(stage: Stage) -> None:
     """For more rounds, or with a question; what was said is not asked for again. A council cannot go on."""
     asked = {"question": "Should we build trams?", "max_rounds": 1, "wait": 50}

@@ -257,8 +257,9 @@ class RunTools:
         return make_report(await wait_with_progress(self._of(ctx), run_id, seconds, ctx), seen=seen)
 
     async def get_run(self, ctx: Context[Any, Any], run_id: RunId, *, seen: Seen = 0) -> RunReport:
-        """Return a run as it is now: its status, what was said, its verdict or output, and what it waits for."""
-        return make_report(await self._of(ctx).run(run_id), seen=seen)
+        """Return a run as it is now: status, what was said, verdict or output, what it waits for, and its note."""
+        service = self._of(ctx)
+        return make_report(await service.run(run_id), seen=seen, note=await service.note(run_id))
 
     async def list_runs(
         self,
@@ -273,6 +274,16 @@ class RunTools:
         """List runs, the newest first."""
         page = await self._of(ctx).runs(status=status, pattern=pattern, text=text, limit=limit, before=before)
         return make_list(page)
+
+    async def write_note(
+        self,
+        ctx: Context[Any, Any],
+        run_id: RunId,
+        note: Annotated[str, Field(max_length=2_000, description='Takes the place of the one before; "" deletes it.')],
+    ) -> str:
+        """Write a note on a run for whoever looks at it later: get_run, lists, pages and exports have it."""
+        await self._of(ctx).write_note(run_id, note)
+        return f"The note on run {run_id} is {'written' if note.strip() else 'deleted'}."
 
     async def cancel_run(self, ctx: Context[Any, Any], run_id: RunId) -> RunReport:
         """Stop a run. What was said is kept, and resume_run can go on with it."""
@@ -367,6 +378,7 @@ def add_run_tools(
         (tools.wait_for_run, READS, (HOW_TO_READ,)),
         (tools.get_run, READS, (HOW_TO_READ,)),
         (tools.list_runs, READS, ()),
+        (tools.write_note, CHANGES, ()),
         (tools.cancel_run, CHANGES, ()),
         (tools.resume_run, ASKS_MODELS, (HOW_TO_READ,)),
         (tools.fork_run, ASKS_MODELS, (HOW_TO_READ,)),
