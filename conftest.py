@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from sybil import Example
 
 pytest_plugins = ("tests.event_watch", "tests.processes")
+os.environ.pop("COLUMNS", None)  # workers of pytest-xdist have one, and pages would be broken there
 
 _SHOWN = re.compile(r"^[ ]*# =>[ ]?(.*)$", re.MULTILINE)
 _run = PythonEvaluator()

@@ -220,8 +220,8 @@ def test_a_price_holds_for_all_models_or_for_one() -> None:
     assert prices_of([]) is None
 
 
-def test_a_page_that_is_no_terminal_is_plain_lines() -> None:
-    """Nothing is transient, and no line is broken."""
+def test_a_page_that_is_no_terminal_is_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is transient, and no line is broken, unless COLUMNS says where."""
     plan = make_plan(
         PATTERNS["debate"], {"question": "word " * 60, "model": "staged", "base_url": "http://127.0.0.1:9/v1"}
     )
@@ -229,3 +229,7 @@ def test_a_page_that_is_no_terminal_is_plain_lines() -> None:
     LivePage(plan, page, head=["Model: staged"])
     first, second, *_ = page.getvalue().split("\n")
     assert (first, second) == ("Model: staged", f"Question: {'word ' * 60}".rstrip())
+    monkeypatch.setenv("COLUMNS", "40")
+    narrow = io.StringIO()
+    LivePage(plan, narrow, head=["Model: staged"])
+    assert narrow.getvalue().split("\n")[1] == "Question: word word word word word word"

@@ -68,6 +68,19 @@ def client(url: str, token: str) -> httpx2.Client:
     return httpx2.Client(base_url=url, headers={"authorization": f"Bearer {token}"}, trust_env=False, timeout=30)
 
 
+def test_a_port_that_is_taken_is_said_with_what_to_do(tmp_path: Path) -> None:
+    """In one sentence, before anything is served."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        command = (COMMAND, "serve", "--port", str(port))
+        with Warm(
+            *command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, env=environment(tmp_path)
+        ) as process:
+            said = process.communicate(timeout=60)[1].decode()
+    assert said.endswith(f"Error: Port {port} is in use. Choose another --port; 0 takes a free one.\n")
+    assert process.returncode == 2
+
+
 def test_a_server_is_started_and_stopped(tmp_path: Path) -> None:
     """It prints its address with a token of its own, serves, and ends at SIGTERM while a reader follows a run."""
     (tmp_path / "application.py").write_text(APPLICATION.replace("DELAY", "3600"))

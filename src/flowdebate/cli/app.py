@@ -65,7 +65,7 @@ def flowdebate(
     no_color: Annotated[bool, typer.Option("--no-color", help="Write no colours, as with NO_COLOR=1.")] = False,
     width: Annotated[
         int | None,
-        typer.Option(min=_NARROWEST, metavar="N", help="Columns of pages in a terminal, not its own."),
+        typer.Option(min=_NARROWEST, metavar="N", help="Columns of pages, as with COLUMNS=N."),
     ] = None,
     log_json: Annotated[
         str | None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import secrets
 import socket
 import sys
@@ -308,8 +309,9 @@ async def serve(
     try:
         bound = socket.create_server((host, port), family=family)
     except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigurationError("serve()", "port", port, f"a free port of {host} ({reason})") from None
+        used = getattr(error, "errno", None) == errno.EADDRINUSE
+        hint = f"Port {port} is in use" if used else f"Port {port} of {host} cannot be used: {error}"
+        raise ConfigurationError("serve()", "port", port, f"a free port of {host}, or 0 for any", hint=hint) from None
     server = Server(config)
     with bound:
         if started is not None:

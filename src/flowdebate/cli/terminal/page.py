@@ -351,8 +351,8 @@ class Page:
         self.screen.flush()
 
     def _wrap(self) -> Callable[[], int] | None:
-        # a file or a pipe has no width; in a terminal it is asked each time, since a window may be resized meanwhile
-        return (lambda: self.screen.width) if self.screen.is_terminal else None
+        # it is asked each time, since the window of a terminal may be resized meanwhile
+        return (lambda: self.screen.width) if self.screen.breaks_lines else None
 
 
 def render(document: Document, page: Page) -> None:

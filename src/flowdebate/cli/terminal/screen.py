@@ -57,6 +57,8 @@ class Screen:
             emoji=False,
             _environ=environ,
         )
+        self.breaks_lines: bool = terminal or environ.get("COLUMNS", "").isdecimal()
+        """Whether a page has a width: a file or a pipe has one only if somebody says so."""
         self.clock = clock
         self._live: Live | None = None
         self._line: Text | None = None
