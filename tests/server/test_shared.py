@@ -49,6 +49,9 @@ def test_a_public_link_shows_the_run_and_no_search_engine_lists_it(stage: Stage,
         assert "debate-debater-pro is sure." in answer.text
         assert '<meta property="og:title" content="Should we ship?">' in answer.text
         assert '<meta property="og:description" content="Wait a week.">' in answer.text
+        [picture] = re.findall(r'<meta property="og:image" content="([^"]+)">', answer.text)
+        shown = stranger.get(picture)  # a whole address: whoever makes a preview reads nothing else
+        assert (shown.headers["content-type"], picture.startswith("http://")) == ("image/png", True)
         for secret in (TOKEN, NOTE, *LABELS, *LABELS.values(), "seed ", "/~", "/runs/", run_id):
             assert secret not in answer.text, secret
 

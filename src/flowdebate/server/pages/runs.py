@@ -33,7 +33,7 @@ _MOST_WAITING = 20
 """Runs above the list that wait for a person; the list itself has all of them."""
 _MOST_DEBATES = 100
 """Debates of the archive on its page; the command lists all."""
-_KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "png": "image/png"}
 
 router: APIRouter = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
@@ -132,7 +132,8 @@ def page(
     new = [("New", "/new")] if writable else []
     entries = [("Runs", "/"), *new, ("Archive", "/archive"), ("Audit", "/audit")] if menu else []
     root, signed_in = root_of(request), menu and root_of(request) != shared_root_of(request)
-    html = render(name, root=root, menu=entries, here=here, writable=writable, signed_in=signed_in, **data)
+    card = request.url.replace(path=f"{root}/static/card.png", query="")
+    html = render(name, root=root, menu=entries, here=here, writable=writable, signed_in=signed_in, card=card, **data)
     return HTMLResponse(html.encode(errors="replace"), status)  # half a surrogate pair of a model is no reason to fail
 
 
