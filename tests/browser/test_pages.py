@@ -142,6 +142,30 @@ def test_nothing_has_to_be_scrolled_sideways(page: Page, stage: Stage, path: str
         assert page.evaluate("document.documentElement.scrollWidth") <= width, width
 
 
+def test_names_stand_in_one_column_and_ids_are_short(page: Page, stage: Stage) -> None:
+    """However long they are; the whole id is shown when it is pointed at."""
+    page.set_viewport_size({"width": 1280, "height": 800})
+    for path in (f"/runs/{LONG}", f"/runs/{LONG}/travel", f"/compare?a={LONG}&b=failed"):
+        page.goto(stage.pages + path)
+        shown = page.locator(f"[title='{LONG}']").first
+        assert shown.inner_text() == LONG[:8]
+        assert shown.evaluate("id => id.scrollWidth") < 100
+    page.goto(f"{stage.pages}/runs/{LONG}")
+    lefts = page.locator(".sides .serif").evaluate_all("found => found.map(each => each.getBoundingClientRect().left)")
+    assert len(lefts) == 2
+    assert len(set(lefts)) == 1
+
+
+def test_the_outcome_of_a_consensus_is_calm(page: Page, stage: Stage) -> None:
+    """What was decided and at most five lines about it; how it came to that is folded."""
+    page.goto(f"{stage.pages}/runs/consensus")
+    assert page.locator("#verdict .found").count() == 1
+    assert page.locator("#verdict p.small").count() <= 5
+    folded = page.locator("#verdict details")
+    assert folded.get_by_text("How it came to that").is_visible()
+    assert not folded.locator("li").first.is_visible()
+
+
 def test_a_report_is_set_for_paper_and_gives_its_journal_away(page: Page, stage: Stage) -> None:
     """With its own style, all folds open in print, and the export as a file."""
     page.set_viewport_size({"width": 1280, "height": 800})

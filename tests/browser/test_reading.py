@@ -98,11 +98,16 @@ def dictate(page: Page, dictated: Dictated, number: int) -> None:
 
 
 def test_a_page_follows_what_is_said(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
-    """While its reader is at the end; who scrolls up stays there, and may jump to the latest and follow again."""
+    """While its reader is at the end; who scrolls up stays there, and may jump to the latest and follow again.
+
+    Nothing flickers: a block that is finished stays the element that it was.
+    """
     page = visit(stage.url).open(f"/runs/{stage.begin()}")
     page.locator("#speaking .turn").wait_for()
     for number in range(6):
         dictate(page, dictated, number)
+        if number == 0:
+            page.locator("#speaking .prose > *").first.evaluate("block => { block.first = block.innerHTML; }")
     until(page, f"scrollY > 300 && {AT_END}")
     assert page.locator("#latest").is_hidden()
     page.mouse.wheel(0, -500)
@@ -116,6 +121,7 @@ def test_a_page_follows_what_is_said(stage: Stage, dictated: Dictated, visit: Ca
     dictate(page, dictated, 10)
     until(page, AT_END)
     assert page.locator("#speaking strong").count() > 0
+    assert page.locator("#speaking .prose > *").first.evaluate("block => block.first === block.innerHTML")
     dictated.say(None, "Short.", None)
 
 
@@ -161,6 +167,28 @@ def test_a_long_run_is_read_by_rounds_keys_and_words(long: tuple[Stage, str], vi
     assert page.locator("article.turn:visible").count() == 1
     page.keyboard.press("Escape")
     assert page.locator("article.turn:visible").count() == 40
+
+
+def test_markdown_is_set_wherever_a_turn_is_read(long: tuple[Stage, str], visit: Callable[[str], Visit]) -> None:
+    """On the page of a run and in its report, blind, as slides, by public links, compared, and before an answer."""
+    stage, run_id = long
+    waits, short = (
+        stage.begin(options={"rounds": 1, "synthesizer": False, **each}) for each in ({"humans": ["con"]}, {})
+    )
+    for each, status in ((waits, "awaiting"), (short, "complete")):
+        assert stage.get(f"/runs/{each}?wait=30").json()["status"] == status
+    links = [
+        stage.post(f"/runs/{run_id}/links", {"shows": shows, "seconds": 60}).json()["page"] for shows in ("run", "vote")
+    ]
+    there = visit(stage.url)
+    page = there.open(f"/runs/{run_id}")
+    own = ("", "/blind?view=0", "/present", "/travel?step=7")
+    paths = [f"{stage.pages}/runs/{run_id}{each}" for each in own] + [f"{stage.pages}/runs/{waits}/answer"]
+    paths += [f"{stage.pages}/compare?a={run_id}&b={short}", f"{stage.pages}/api/v1/runs/{run_id}/report.html"]
+    for path in (*paths, *(stage.url + link for link in links)):
+        page.goto(path)
+        assert page.locator(".prose strong").get_by_text("not", exact=True).count() > 0, path
+        assert "**not**" not in page.locator(".prose").all_inner_texts(), path
 
 
 def test_a_turn_is_copied_as_it_was_written(long: tuple[Stage, str], visit: Callable[[str], Visit]) -> None:
