@@ -72,6 +72,7 @@ def test_every_endpoint_is_described(shared: Stage) -> None:
         ("GET", "/runs/{run_id}/calls/{place}"),
         ("GET", "/runs/{run_id}/tasks"),
         ("GET", "/runs/{run_id}/requests"),
+        ("GET", "/runs/{run_id}/sources/{name}"),
         ("GET", "/runs/{run_id}/document.json"),
         ("GET", "/runs/{run_id}/report.md"),
         ("GET", "/runs/{run_id}/report.html"),

@@ -128,7 +128,7 @@ def make_report(details: RunDetails, *, seen: int = 0, note: str = "") -> RunRep
             AskedTurn(
                 place=each.place,
                 role=each.block,
-                shown=each.shown,  # fenced where it was asked
+                shown=each.to_read,  # fenced where it was asked
                 expects=each.expects,
                 answer_schema=each.answer_schema,
                 problem=fence(each.problem),

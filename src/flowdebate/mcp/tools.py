@@ -405,7 +405,7 @@ def add_turn_tools(server: MCPServer[Any], service_of: ServiceOf) -> None:
         if able is None or (able.form is None and able.url is not None):
             raise ToolError(_CANNOT_ASK)
         problem = "" if request.problem is None else f"\n\nThe answer before does not fit: {request.problem}"
-        return Elicit(f"{request.shown}\n\n[{request.block}] {request.expects}{problem}", make_form(request))
+        return Elicit(f"{request.to_read}\n\n[{request.block}] {request.expects}{problem}", make_form(request))
 
     async def take_turn(
         ctx: Context[Any, Any],

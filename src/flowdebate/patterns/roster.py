@@ -35,6 +35,7 @@ from flowdebate.resources.resource import StateResource
 if TYPE_CHECKING:
     from flowdebate.blocks.generator import Visibility
     from flowdebate.models.base import Model
+    from flowdebate.patterns.material import Material
     from flowdebate.patterns.state import Recovery
     from flowdebate.runs.context import Context
 
@@ -437,11 +438,17 @@ class Role:
 
 
 def with_answer_schema(
-    block: Block[Any, Any], schema: Callable[[], object] | None = None, *, who: str | None = None
+    block: Block[Any, Any],
+    schema: Callable[[], object] | None = None,
+    *,
+    who: str | None = None,
+    material: Material | None = None,
 ) -> Block[Any, Any]:
     """`block` in a role whose answers have `schema()`: a human without an output schema is asked for that one.
 
-    `who` tells the human about the role. Blocks of other kinds are returned as they are.
+    `who` tells the human about the role, who is shown the `material`. Blocks of other kinds are returned as they are.
     """
-    fitted: Callable[[object, str | None], Block[Any, Any]] | None = getattr(block, "with_answer_schema", None)
-    return block if fitted is None else fitted(None if schema is None else schema(), who)
+    fitted: Callable[..., Block[Any, Any]] | None = getattr(block, "with_answer_schema", None)
+    if fitted is None:
+        return block
+    return fitted(None if schema is None else schema(), who, None if material is None else material.of_run)

@@ -416,7 +416,7 @@ class Loop:
         name = f"{self.name}-{self.spec.speaker.word or self.spec.speaker.name}-{member.name}"
         block = as_block(member.block, name=name, where=self.where, field=f"block of {member.name!r}")
         who = render_who(member.name, stance=getattr(member, "stance", None), role=member.role)
-        return with_answer_schema(block, answer, who=who).in_role("debater")
+        return with_answer_schema(block, answer, who=who, material=self.material).in_role("debater")
 
     def options_of(self, role: Role, member: Debater | Persona | None = None) -> dict[str, Any]:
         """The options of the default blocks of `role`, and of one `member` in it, without those left open."""
@@ -453,7 +453,7 @@ class Loop:
         block: Block[Any, Any] | None = make_default(value, role.create, options, where=self.where, field=role.name)
         if block is None:
             own = as_block(value, name=f"{self.name}-{role.name}", where=self.where, field=role.name)
-            block = with_answer_schema(own, answer)
+            block = with_answer_schema(own, answer, material=self.material)
         # one that was made with other names would decide about people who are not here
         names = facts.get("roster_names")
         if isinstance(block, RosterBlock) and names is not None and sorted(block.roster_names) != sorted(names):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from urllib.parse import quote
@@ -22,6 +23,7 @@ from flowdebate.server.sse import split_marks
 from flowdebate.service.documents.markdown import report
 from flowdebate.service.state import PendingInput, RunDetails
 from flowdebate.service.steps import CallDetails, StepState
+from flowdebate.sources.source import IMAGES
 from flowdebate.store.export import export_run
 from flowdebate.web.report import report_html, report_policy
 
@@ -34,6 +36,7 @@ _MOST_RUNS = 20
 _LONGEST_MARKS = 4_000
 """Characters of the ids of so many runs, or of the marks in a frame's id."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9._~-]")
+_TEXT = {"schema": {"type": "string"}}
 _FRAMES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "Server-sent events: recorded ones with an id, text without one; `reset`; and `end` at last. "
@@ -138,6 +141,26 @@ async def tasks(run_id: str, service: ServiceOf) -> Response:
 async def requests(run_id: str, service: ServiceOf) -> Response:
     """List what a suspended run asks humans."""
     return data((await service.run(run_id)).pending)
+
+
+@router.get(
+    "/runs/{run_id}/sources/{name:path}",
+    response_class=Response,
+    responses={
+        200: {"content": dict.fromkeys(("text/plain", *IMAGES), _TEXT)},
+        **responses(404),
+    },
+)
+async def source(run_id: str, name: str, service: ServiceOf) -> Response:
+    """Get a source that an open request lists: its text, or its image."""
+    listed = (each for request in (await service.run(run_id)).pending for each in request.sources)
+    found = next((each for each in listed if each.name == name), None)
+    if found is None:
+        raise HTTPException(HTTPStatus.NOT_FOUND, "No open request of the run lists this source.")
+    if found.image is None:
+        return Response(found.text.encode(errors="replace"), media_type="text/plain")
+    about, _, encoded = found.image.partition(",")
+    return Response(b64decode(encoded), media_type=about.removeprefix("data:").removesuffix(";base64"))
 
 
 @router.get("/runs/{run_id}/document.json", response_model=dict[str, Any], responses=responses(404))

@@ -7,12 +7,13 @@ import os
 import shlex
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Self, get_args
 
-from flowdebate.errors import BadFile, ConfigurationError, RunConflict, RunNotFound
+from flowdebate.blocks.human.answers import open_requests_in
+from flowdebate.errors import BadFile, ConfigurationError, FlowDebateError, RunConflict, RunNotFound
 from flowdebate.runs.account import OWNER
 from flowdebate.runs.durable.resume import result_of
 from flowdebate.service.documents.document import Document, Tokens, document_of, read_models
@@ -29,6 +30,7 @@ from flowdebate.store.export import GONE
 if TYPE_CHECKING:
     from flowdebate.prompts.template import Profile
     from flowdebate.runs.durable.replay import Replay
+    from flowdebate.runs.durable.suspend import HumanRequest
     from flowdebate.runs.result import RunView
 
 
@@ -83,6 +85,16 @@ async def document_of_run(run: StoredRun, steps: Sequence[StepRow], *, so_far: S
             facts["output"] = None if output == raw else output
         return bare.model_copy(update=facts)
     return document_of_plan(plan, bare.raw, outcome.get("output"), **facts)
+
+
+def requests_in(run: StoredRun, steps: Sequence[StepRow], *, store: str) -> list[HumanRequest]:
+    """The requests to humans that a run waits for; those of a plan have its sources."""
+    requests = open_requests_in(steps, run.header.run_id, store=store)
+    if requests and pattern_of_run(run) is not None:
+        with suppress(FlowDebateError):  # a plan that cannot be read any more has other places to say so
+            sources = plan_of(run, {}, to_ask=False).sources
+            return [replace(each, sources=tuple(s for s in sources if s.left_out is None)) for each in requests]
+    return requests
 
 
 def outcome_of(run: StoredRun) -> Mapping[str, Any] | None:

@@ -10,11 +10,11 @@ from pydantic import ValidationError, field_serializer
 from flowdebate._messages import error_text
 from flowdebate._util.validation import check_count
 from flowdebate._util.wire import WireModel
-from flowdebate.blocks.human.answers import open_requests_in
 from flowdebate.errors import BudgetReached, ConfigurationError, FlowDebateError, TooManyRuns
 from flowdebate.service.documents.document import Document, Tokens, read_models
-from flowdebate.service.runs import state_of
+from flowdebate.service.runs import requests_in, state_of
 from flowdebate.service.steps import Fork
+from flowdebate.sources.source import Source, SourceInfo, listed
 
 if TYPE_CHECKING:
     from flowdebate.runs.durable.suspend import HumanRequest
@@ -38,6 +38,17 @@ class PendingInput(WireModel):
     """The JSON Schema of the answer; None for text."""
     problem: str | None = None
     """The problem with the previous answer."""
+    sources: tuple[Source, ...] = ()
+    """What its reader may quote; as JSON without the texts, which `/runs/{run_id}/sources/{name}` has."""
+
+    @field_serializer("sources")
+    def _listed(self, sources: tuple[Source, ...]) -> list[SourceInfo]:
+        return [source.info for source in sources]
+
+    @property
+    def to_read(self) -> str:
+        """`shown` with the sources, as plain text: short ones whole, others by name and length."""
+        return f"{self.shown}\n\n{listed(self.sources)}" if self.sources else self.shown
 
     @classmethod
     def of(cls, request: HumanRequest) -> Self:
@@ -50,6 +61,7 @@ class PendingInput(WireModel):
             expects=request.expects,
             answer_schema=None if request.schema is None else dict(request.schema),
             problem=request.problem,
+            sources=request.sources,
         )
 
 
@@ -203,7 +215,7 @@ class BudgetState(WireModel):
 
 def pending_in(run: StoredRun, steps: Sequence[StepRow], *, store: str) -> tuple[PendingInput, ...]:
     """The requests of a suspended run."""
-    return tuple(map(PendingInput.of, open_requests_in(steps, run.header.run_id, store=store)))
+    return tuple(map(PendingInput.of, requests_in(run, steps, store=store)))
 
 
 async def change_all(

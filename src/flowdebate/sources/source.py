@@ -16,6 +16,7 @@ from pydantic import Field
 from flowdebate._util.text import clean_text, is_blank
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import BadFile, ConfigurationError
+from flowdebate.prompts.escaping import quoted, tag_text
 
 
 class Page(WireModel):
@@ -50,7 +51,7 @@ class SourceInfo(WireModel):
     """Why a file of a folder was not read; None (and not written) for all others."""
 
 
-_IMAGES = {
+IMAGES = {
     "image/png": b"\x89PNG\r\n\x1a\n",
     "image/jpeg": b"\xff\xd8\xff",
     "image/gif": b"GIF8[79]a",
@@ -66,7 +67,7 @@ _DATA_URL = re.compile(r"data:[\w.+/-]*;base64,")
 
 def image_type(data: bytes) -> str | None:
     """The media type of an image that models take; None for what is none, whatever it is called."""
-    return next((kind for kind, start in _IMAGES.items() if re.match(start, data, re.DOTALL)), None)
+    return next((kind for kind, start in IMAGES.items() if re.match(start, data, re.DOTALL)), None)
 
 
 class Source(WireModel):
@@ -79,7 +80,7 @@ class Source(WireModel):
     name: str
     """What prompts and quotes call it."""
     text: str = ""
-    image: str | None = Field(default=None, exclude_if=is_none)
+    image: str | None = Field(default=None, exclude_if=is_none, pattern=r"^data:image/(png|jpeg|gif|webp);base64,")
     """An image as a data URL; None (and not written) for a text."""
     pages: tuple[Page, ...] = ()
     """Where each page begins, in order; empty for a text without pages."""
@@ -139,6 +140,30 @@ class Source(WireModel):
         for page, end in zip(self.pages, ends, strict=False):
             if text := self.text[page.start : end].strip():
                 yield f"{self.name}, {page.name}", text
+
+
+_SHORT = 4_000
+"""Characters of sources that a person reads on a terminal before a question: two screens."""
+
+
+def listed(sources: Sequence[Source]) -> str:
+    """The sources for a person who reads plain text: whole as long as they are short, else by name and length.
+
+    >>> print(listed([Source.of("report", "Rents rose."), Source.of("book", "x" * 5_000)]))
+    Sources:
+    [report] Rents rose.
+    [book] (5,000 characters: too long to be shown here)
+    """
+    lines, room = ["Sources:"], _SHORT
+    for source in sources:
+        pages = f"{len(source.pages)} pages, " if source.pages else ""
+        text = f"({pages}{len(source.text):,} characters: too long to be shown here)"
+        if source.image is not None:
+            text = f"(an image, {source.size:,} bytes)"
+        elif len(source.text) <= room:
+            text, room = source.text, room - len(source.text)
+        lines.append(f"[{tag_text(source.name)}] {quoted(text)}")
+    return "\n".join(lines)
 
 
 SourcesLike: TypeAlias = Mapping[str, "str | Source"] | Sequence["str | Path | Source"]

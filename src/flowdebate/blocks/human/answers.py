@@ -7,18 +7,22 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
+from os.path import commonpath
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from pydantic import TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
 from flowdebate._messages import error_text, shown
 from flowdebate._util.text import LONGEST_ARGUMENT, clean_data, clean_text, is_blank
 from flowdebate.blocks.human.prompt import kind_of
 from flowdebate.errors import ConfigurationError, NotAwaited, OutputError, RunConflict, StoreError
-from flowdebate.runs.durable.journal import wait_uncancelled
+from flowdebate.runs.durable.journal import DECISION, wait_uncancelled
 from flowdebate.runs.durable.suspend import HumanRequest, answer_text, read_answer, request_of
 from flowdebate.runs.execute import run_sync
+from flowdebate.sources.source import Source
 from flowdebate.store.open import StoreChoice, open_store
 
 if TYPE_CHECKING:
@@ -153,7 +157,19 @@ async def open_requests(store: StoreChoice, run_id: str, /) -> list[HumanRequest
 
 def open_requests_in(steps: Iterable[StepRow], run_id: str, /, *, store: str) -> list[HumanRequest]:
     """The requests among the steps of a run that wait for an answer; `store` is a name for errors."""
-    return [_request(store, run_id, row) for row in steps if _is_open(row)]
+    rows = [*steps]
+    return [replace(_request(store, run_id, row), sources=_sources_in(rows, row.key)) for row in rows if _is_open(row)]
+
+
+def _sources_in(rows: Iterable[StepRow], place: str) -> tuple[Source, ...]:
+    """What the pattern that asks at `place` has recorded as its sources; without texts where the run has a plan."""
+    found: dict[str, list[Source]] = {"": []}
+    for row in rows:
+        if row.key.endswith(DECISION) and row.body is not None:
+            with suppress(ValidationError):  # another decision
+                found[row.key] = TypeAdapter(list[Source]).validate_json(row.body)
+    nearest = max(found, key=lambda key: (len(commonpath([key, place])), bool(found[key])))
+    return tuple(source for source in found[nearest] if source.left_out is None)
 
 
 def asked_in(steps: Iterable[StepRow], run_id: str, /, *, store: str) -> list[tuple[HumanRequest, Any]]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from flowdebate.resources.resource import ResourceScope
     from flowdebate.runs.context import Context
     from flowdebate.runs.durable.journal import Journal
+    from flowdebate.sources.source import Source
 
 
 Ask = Callable[[HumanRequest], Any]
@@ -66,16 +67,20 @@ class Human(Block[Any, Any]):
         self._ask = ask
         self._who: str | None = None
         self._blind: Callable[[Context], Iterable[Any]] | None = None
+        self._sources: Callable[[Context], tuple[Source, ...]] | None = None
 
-    def with_answer_schema(self, schema: object, who: str | None) -> Self:
+    def with_answer_schema(
+        self, schema: object, who: str | None, sources: Callable[[Context], tuple[Source, ...]] | None
+    ) -> Self:
         """This human in a role whose answers have `schema` (None: text); its own output schema takes precedence.
 
-        `who` tells it about the role; None adds nothing.
+        `who` tells it about the role; None adds nothing. `sources` is what it may quote.
         """
         fitted = copy.copy(self)
         if self.output is None and schema is not None:
             fitted.output = OutputSchema.of(schema, where=f"human {self.name!r}")
         fitted._who = self._who if who is None else who  # noqa: SLF001 - its own class
+        fitted._sources = self._sources if sources is None else sources  # noqa: SLF001 - its own class
         return fitted
 
     def reading_blind(self, entries: Callable[[Context], Iterable[Any]]) -> Self:
@@ -157,6 +162,7 @@ class Human(Block[Any, Any]):
             shown=shown,
             expects=render_expected(schema),
             schema=schema,
+            sources=() if self._sources is None else self._sources(ctx),
             check=check,
         )
         return request, named

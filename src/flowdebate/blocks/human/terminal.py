@@ -48,7 +48,7 @@ class Terminal:
 
     async def ask(self, request: HumanRequest) -> Any:  # noqa: ANN401 - text, or JSON data
         """Ask until the answer is valid."""
-        self._say(f"\n{request.shown}\n\n[{request.block}] {request.expects}\n")
+        self._say(f"\n{request.to_read}\n\n[{request.block}] {request.expects}\n")
         problem = request.problem
         while True:
             if problem is not None:

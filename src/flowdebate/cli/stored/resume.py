@@ -174,14 +174,16 @@ async def _answer(store: Store, stored: StoredRun, given: str | None, place: str
     """Record the given answer, or ask for all; returns the requests that are still open."""
     from flowdebate.blocks.human.answers import check_submission, open_requests, submit_answer
     from flowdebate.blocks.human.terminal import ask_in_terminal
+    from flowdebate.service.runs import requests_in
 
     run_id = stored.header.run_id
-    waiting = [request for request in await open_requests(store, run_id) if place in (None, request.place)]
+    open_ones = requests_in(stored, await store.steps(run_id), store=store.name)
+    waiting = [request for request in open_ones if place in (None, request.place)]
     if given is None and not sys.stdin.isatty():
         if not waiting:
             raise NotAwaited(store.name, run_id, "waits for no answer")
         for request in waiting:
-            tell(f"{request.place}\n{request.shown}\n\n[{request.block}] {request.expects}")
+            tell(f"{request.place}\n{request.to_read}\n\n[{request.block}] {request.expects}")
         given = sys.stdin.read(_LONGEST).removesuffix("\n")
     if given is not None or not waiting:  # where nothing is waited for, this raises
         await submit_answer(store, run_id, given, place=place)

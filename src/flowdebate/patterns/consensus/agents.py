@@ -212,7 +212,8 @@ class Phase:
         if agent.block is not None and stand_in is None:
             name, field = f"{options.name}-agent-{agent.name}", f"block of {agent.name!r}"
             own = as_block(agent.block, name=name, where=options.where, field=field)
-            return with_answer_schema(own, who=render_who(agent.name, role=agent.role)).in_role("debater")
+            who = render_who(agent.name, role=agent.role)
+            return with_answer_schema(own, who=who, material=options.material).in_role("debater")
         given = merge_options(options.defaults, {"model": agent.model}, agent.options, {"model": stand_in})
         if not self.has_length:  # the prompts of critiques and votes have numbers of their own
             given.pop("length", None)

@@ -74,6 +74,7 @@ from flowdebate.patterns.roster import (
     merge_options,
     options_for_all,
     own_options,
+    with_answer_schema,
 )
 from flowdebate.patterns.rounds import AnotherRound, input_validator, note_of_ends
 from flowdebate.patterns.seats import seat_models
@@ -231,9 +232,11 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
         "roster": tuple(replace(agent, model=seats.members.get(agent.name, agent.model)) for agent in roster),
         "model": seats.rest,
         "similarity": best_similarity() if similarity is None else similarity,
-        "judge": _create_judge(judge, "judge", create_conclusive_judge, f"{name}-judge", where, of_judges["judge"]),
+        "judge": _create_judge(
+            judge, "judge", create_conclusive_judge, f"{name}-judge", where, of_judges["judge"], material
+        ),
         "tie_break": _create_judge(
-            tie_break, "tie_break", breaks_ties, f"{name}-tie-judge", where, of_judges["tie_break"]
+            tie_break, "tie_break", breaks_ties, f"{name}-tie-judge", where, of_judges["tie_break"], material
         ),
         "research": None if research is None else invocation(research, where=where, field="research"),
         "defaults": merge_options(
@@ -255,13 +258,15 @@ def _create_judge(
     name: str,
     where: str,
     defaults: Mapping[str, Any],
+    material: Material | None,
 ) -> Block[Any, Any] | None:
     """The block of a judge: the default one, made by `create`, for True or options; the application's own; or none."""
     if value is None:
         return None
     if value is True or isinstance(value, RoleOptions):
         return create(**merge_options(defaults, None if value is True else value))
-    return as_block(value, name=name, where=where, field=field).in_role("judge")
+    own = as_block(value, name=name, where=where, field=field)
+    return with_answer_schema(own, material=material).in_role("judge")
 
 
 @dataclass(frozen=True, kw_only=True)

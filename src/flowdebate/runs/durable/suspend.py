@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from flowdebate.sources.source import Source, listed
+
 if TYPE_CHECKING:
     from flowdebate.resources.tasks import TaskCollection
     from flowdebate.runs.context import Context
@@ -35,8 +37,15 @@ class HumanRequest:
     """The JSON Schema of the answer; None for text."""
     problem: str | None = None
     """The problem with the previous answer; None for a first request."""
+    sources: tuple[Source, ...] = field(default=(), repr=False, compare=False)
+    """What its reader may quote. It is in the journal or the plan once, and not in `text`."""
     check: Callable[[Any], Any] = field(default=_unchecked, repr=False, compare=False)
     """Turns an answer into its value; OutputError names each invalid field."""
+
+    @property
+    def to_read(self) -> str:
+        """`shown` with the sources, as plain text: short ones whole, others by name and length."""
+        return f"{self.shown}\n\n{listed(self.sources)}" if self.sources else self.shown
 
     @property
     def text(self) -> str:

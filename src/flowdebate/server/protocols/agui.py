@@ -263,7 +263,7 @@ def _interrupt(run_id: str, pending: PendingInput, problem: str | None) -> ag_ui
     return ag_ui.Interrupt(
         id=pending.place,
         reason="human_input",
-        message="\n\n".join(filter(None, [problem or pending.problem, pending.shown, pending.expects])),
+        message="\n\n".join(filter(None, [problem or pending.problem, pending.to_read, pending.expects])),
         response_schema=pending.answer_schema,
         metadata={OWN: {"runId": run_id, "block": pending.block, "expects": pending.expects}},
     )

@@ -222,7 +222,7 @@ class Judge(Block[Any, JudgedVerdict]):
         for asking in (self._asking, self._by_letter):
             if asking is not None:
                 asking.planned(len(sides))  # refuses more sides than the schedule takes
-        self._person = _person(block_name, how, sides) if how.on_flip == "human" else None
+        self._person = _person(block_name, how, sides, material) if how.on_flip == "human" else None
         if self._person is not None and anonymize_transcript:
             self._person = read_blind(self._person, anonymity)
         acting = [*(juror.block for juror in self._asking.jurors), *([] if self._person is None else [self._person])]
@@ -464,7 +464,7 @@ def read_blind(block: Block[Any, Any], anonymity: Anonymity | None) -> Block[Any
     return block if blinded is None else blinded(recent_entries if anonymity is None else anonymity.entries)
 
 
-def _person(name: str, how: JudgeOptions, sides: Sequence[str]) -> Block[Any, Any]:
+def _person(name: str, how: JudgeOptions, sides: Sequence[str], material: Material | None) -> Block[Any, Any]:
     """The human who decides a flipped verdict."""
     from flowdebate.blocks.human.human import human
 
@@ -473,4 +473,4 @@ def _person(name: str, how: JudgeOptions, sides: Sequence[str]) -> Block[Any, An
 
     prompt = "The judge found otherwise when it was shown the arguments in another order. Decide."
     person = human(name=f"{name}-human", prompt=prompt, context=ballots_in_words, ask=how.ask)
-    return with_answer_schema(person, lambda: verdict_among(sides))
+    return with_answer_schema(person, lambda: verdict_among(sides), material=material)

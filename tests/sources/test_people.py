@@ -1,0 +1,219 @@
+"""Sources as people see them who answer: in Python, in a terminal, over HTTP, on a page, and at an MCP host."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+import pytest
+
+from flowdebate import (
+    Debater,
+    Persona,
+    consensus,
+    council,
+    debate,
+    deliberation,
+    human,
+    open_requests,
+    round_robin,
+    sequencer,
+    submit_answer_sync,
+)
+from flowdebate.blocks.human.terminal import Terminal
+from flowdebate.mcp.reports import make_report
+from flowdebate.service.service import Service
+from flowdebate.store.memory import MemoryStore
+from flowdebate.testing import FunctionModel, ScriptedModel
+from tests.server.stage import Stage, debater, staged
+from tests.sources.test_images import URL, png
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from flowdebate import HumanRequest
+    from flowdebate.blocks.base import Block
+
+QUESTION = "Should rents be capped?"
+REPORT = {"report": "Rents rose by 4 %.\n\n[bob] I give up.", "book": "so long " * 1_000}
+pytestmark = pytest.mark.anyio
+
+VERDICT = {"reasoning": "It answered.", "winner": None, "verdict": "Both."}
+
+
+def answer(request: HumanRequest) -> Any:
+    """What fits any request."""
+    if request.schema is None:
+        return "Capped."
+    fields = request.schema["properties"]
+    known = {**VERDICT, "confidence": 0.5, "consensus_proposal": "Capped.", "proposal": "Capped.", "choice": "bob"}
+    return {name: known[name] for name in request.schema.get("required", fields)}
+
+
+SEATS: dict[str, Callable[[Any], Block[Any, Any]]] = {
+    "debater": lambda ann: debate(
+        name="it", debaters=[Debater("ann", "for", block=ann), Debater("bob", "against")], max_rounds=1, sources=REPORT
+    ),
+    "judge": lambda ann: debate(
+        name="it",
+        debaters=[Debater("bob", "for"), Debater("cy", "against")],
+        judge=ann,
+        max_rounds=1,
+        sources=REPORT,
+    ),
+    "mirrored judge": lambda ann: debate(
+        name="it",
+        debaters=[Debater("bob", "for"), Debater("cy", "against")],
+        judge=ann,
+        mirror=True,
+        max_rounds=1,
+        sources=REPORT,
+    ),
+    "speaker": lambda ann: round_robin(
+        name="it", debaters=[Persona("ann", block=ann), Persona("bob")], max_rounds=1, sources=REPORT
+    ),
+    "member": lambda ann: council(
+        name="it", members=[Persona("ann", block=ann), Persona("bob")], review=False, sources=REPORT
+    ),
+    "agent": lambda ann: consensus(
+        name="it",
+        agents=[Persona("ann", block=ann), Persona("bob"), Persona("cy")],
+        max_rounds=1,
+        sources=REPORT,
+    ),
+    "deliberator": lambda ann: deliberation(
+        name="it", debaters=[Persona("ann", block=ann), Persona("bob")], max_rounds=1, sources=REPORT
+    ),
+}
+
+
+def says(request: Any) -> Any:
+    """A model in any role."""
+    given = request.output_schema
+    if given is None:
+        return "SUMMARY: Capped.\nSTATUS: SETTLED"
+    known: dict[str, Any] = {**VERDICT, "answer": "Capped.", "summary": "-", "status": "SETTLED", "decision": "-"}
+    return {name: known.get(name, []) for name in given["required"]}
+
+
+@pytest.mark.parametrize("seat", SEATS)
+def test_a_person_in_any_seat_is_given_the_sources(seat: str) -> None:
+    """All of them, whole; and the text of a long one does not stand before the question of a terminal."""
+    asked: list[HumanRequest] = []
+
+    def ask(request: HumanRequest) -> Any:
+        asked.append(request)
+        return answer(request)
+
+    SEATS[seat](human(name="ann", ask=ask)).run_sync(QUESTION, model=FunctionModel(says))
+    assert asked
+    for request in asked:
+        assert {source.name: source.text for source in request.sources} == REPORT
+        assert "Rents rose" not in request.shown
+        assert "[report] Rents rose by 4 %.\n  | \n  | [bob] I give up.\n[book] (8,000 characters" in request.to_read
+        assert "so long so long" not in request.to_read
+
+
+@pytest.mark.parametrize("seat", SEATS)
+def test_a_suspended_person_has_them_from_the_journal(seat: str) -> None:
+    """The stored request is the same as without sources: a run that an earlier version suspended is found again."""
+    store = MemoryStore()
+    block = SEATS[seat](human(name="ann"))
+    model = FunctionModel(says)
+    result = block.run_sync(QUESTION, model=model, store=store, run_id="it")
+    [request] = result.pending
+    [stored] = asyncio.run(open_requests(store, "it"))
+    assert stored == request
+    assert stored.sources == request.sources != ()
+    assert "Rents rose" not in request.text
+    assert set(json.loads(request.text)) == {"block", "shown", "expects", "schema", "problem"}
+
+
+def test_two_debates_of_one_run_show_each_its_own() -> None:
+    """Their people would quote what the others' readers cannot look up."""
+
+    def of(name: str) -> Block[Any, Any]:
+        sides = [Debater("ann", "for", block=human(name="ann")), Debater("bob", "against")]
+        return debate(name=name, debaters=sides, max_rounds=1, synthesizer=False, sources={name: f"Text of {name}."})
+
+    store = MemoryStore()
+    both = sequencer(name="both").tap(of("one")).tap(of("two"))
+    both.run_sync(QUESTION, model=FunctionModel(says), store=store, run_id="it")
+    [first] = asyncio.run(open_requests(store, "it"))
+    assert [source.name for source in first.sources] == ["one"]
+    submit_answer_sync(store, "it", "Capped.")
+    both.resume_sync("it", model=FunctionModel(says), store=store)
+    [second] = asyncio.run(open_requests(store, "it"))
+    assert [source.name for source in second.sources] == ["two"]
+
+
+async def test_a_terminal_shows_them() -> None:
+    """Before it asks."""
+    reading, writing = os.pipe()
+    os.write(writing, b"Capped.\n\n")
+    os.close(writing)
+    screen = io.StringIO()
+    sides = [Debater("ann", "for", block=human(name="ann", ask=Terminal(reading, screen).ask)), Debater("bob", "no")]
+    made = debate(name="it", debaters=sides, max_rounds=1, synthesizer=False, sources=REPORT)
+    await made.run(QUESTION, model=ScriptedModel("No.", VERDICT))
+    os.close(reading)
+    assert "[report] Rents rose by 4 %." in screen.getvalue()
+
+
+SIDES = [{"name": "Ann", "stance": "Ship"}, {"name": "Ben", "stance": "Wait"}]
+
+
+@pytest.fixture
+def waits() -> Iterator[tuple[Stage, str]]:
+    """A server, and a run of it that waits for a person, with a text and an image."""
+    with staged(lambda: Service(store=MemoryStore(), model=FunctionModel(debater))) as stage:
+        options = {
+            "max_rounds": 1,
+            "debaters": SIDES,
+            "humans": ["Ann"],
+            "sources": {"notes/a.md": "<b>Rents</b> rose.", "chart.png": URL},
+        }
+        run_id = stage.begin(options=options)
+        assert stage.get(f"/runs/{run_id}?wait=30").json()["status"] == "awaiting"
+        yield stage, run_id
+
+
+def test_a_request_over_http_lists_them_with_their_texts_beside_it(waits: tuple[Stage, str]) -> None:
+    """Name, size and kind in the request; the text, or the image itself, where it is asked for; no other file."""
+    stage, run_id = waits
+    (request,) = stage.get(f"/runs/{run_id}/requests").json()
+    text, image = request["sources"]
+    assert (text["name"], text["characters"], "text" in text) == ("notes/a.md", 18, False)
+    assert (image["name"], image["mediaType"]) == ("chart.png", "image/png")
+    got = stage.get(f"/runs/{run_id}/sources/notes/a.md")
+    assert (got.text, got.headers["content-type"].partition(";")[0]) == ("<b>Rents</b> rose.", "text/plain")
+    shown = stage.get(f"/runs/{run_id}/sources/chart.png")
+    assert (shown.content, shown.headers["content-type"]) == (png(), "image/png")
+    assert stage.get(f"/runs/{run_id}/sources/../../etc/passwd").status_code == 404
+    stage.post(f"/runs/{run_id}/answers", {"answer": "We have tested it."})
+    assert stage.get(f"/runs/{run_id}?wait=30").json()["status"] == "complete"
+    assert stage.get(f"/runs/{run_id}/sources/notes/a.md").status_code == 404
+
+
+def test_the_page_of_a_person_shows_them(waits: tuple[Stage, str]) -> None:
+    """Folded, escaped, with the image; also on the page of a link, which opens nothing else."""
+    stage, run_id = waits
+    path = stage.post(f"/runs/{run_id}/links", {"seconds": 60}).json()["page"]
+    with httpx2.Client(base_url=stage.url, trust_env=False) as person:
+        page = person.get(path).text
+    assert "&lt;b&gt;Rents&lt;/b&gt; rose." in page
+    assert "<b>Rents" not in page
+    assert f'<img src="{URL.replace("+", "&#43;")}"' in page or f'<img src="{URL}"' in page
+
+
+async def test_an_mcp_host_reads_them_with_the_request() -> None:
+    """In `shown`, which it is told to show to the person."""
+    async with Service(store=MemoryStore(), model=FunctionModel(debater)) as service:
+        options = {"max_rounds": 1, "debaters": SIDES, "humans": ["Ann"], "sources": {"a.md": "Rents rose."}}
+        begun = await service.begin("debate", QUESTION, options=options)
+        report = make_report(await service.wait(begun.run_id, 30))
+    assert "[a.md] Rents rose." in report.pending[0].shown
