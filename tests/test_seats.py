@@ -139,20 +139,36 @@ def test_four_vendors_hold_a_debate_for_an_openai_client(found: Found) -> None:
 
 
 @pytest.mark.anyio
+async def test_four_vendors_hold_a_debate_over_mcp(found: Found) -> None:
+    """With the official client, in one call; the report names each seat's model."""
+    service = Service(store="memory:", allow_models=SEATS.values())
+    async with service, Client(create_server(service)) as client:
+        begin = {"question": QUESTION, "max_rounds": 1, "model": SEATS, "wait": 50}
+        held = told(await client.call_tool("start_debate", begin))
+        run = await service.run(held["run_id"])
+    assert held["status"] == "complete"
+    assert asked_of(found) == ASKED
+    assert run.models == {seat: [model] for seat, model in ANSWERED.items()}
+
+
+@pytest.mark.anyio
 async def test_three_allowed_models_are_a_council_over_mcp_and_a_fourth_is_none(found: Found) -> None:
-    """With the official client; the tool's description names those that are allowed."""
+    """With the official client, over a source; the tool's description names those that are allowed."""
     for vendor in found.values():
         vendor.say = rank
     service = Service(store="memory:", allow_models=ALLOWED)
     async with service, Client(create_server(service)) as client:
         tools = {tool.name: tool.description or "" for tool in (await client.list_tools()).tools}
         assert f"Models that you may name: {', '.join(ALLOWED)}." in tools["start_debate"]
-        begin = {"question": QUESTION, "pattern": "council", "wait": 50}
-        no = refused(await client.call_tool("start_debate", {**begin, "model": {**MEMBERS, "chair": "ollama/gemma3"}}))
+        begin = {"question": QUESTION, "sources": {"plan.md": "Trams open in 2031."}, "wait": 50}
+        no = refused(await client.call_tool("start_council", {**begin, "model": {**MEMBERS, "chair": "ollama/gemma3"}}))
         assert "must be one that this server allows" in no
         assert all(not vendor.asked for vendor in found.values())
-        held = told(await client.call_tool("start_debate", {**begin, "model": MEMBERS}))
+        held = told(await client.call_tool("start_council", {**begin, "model": MEMBERS}))
         assert held["status"] == "complete"
+        assert all(
+            "[plan.md] Trams open in 2031." in vendor.asked[0].prompt for vendor in found.values() if vendor.asked
+        )
         again = {"run_id": held["run_id"], "model": {"Ada": "xai/grok-4.3"}}
         assert "must be one that this server allows" in refused(await client.call_tool("fork_run", again))
     assert {name: set(models) for name, models in asked_of(found).items()} == {
@@ -341,7 +357,8 @@ async def test_an_agent_cli_that_cannot_answer_is_found_before_anybody_is_asked(
     asked = ["debate", QUESTION, "--no-store", *(text for seat in seats for text in ("--model", seat))]
     told = await asyncio.to_thread(CliRunner().invoke, app, asked)
     assert told.exit_code == 2
-    assert "a program that is installed, got 'claude'" in " ".join(told.stderr.split())
+    sentence = "debate-debater-con, CliModel: `command` must be a program that is installed, got 'claude'"
+    assert sentence in " ".join(told.stderr.split())
     (tmp_path / "claude").write_text("#!/bin/sh\necho '{\"loggedIn\": false}'\nexit 1\n")
     (tmp_path / "claude").chmod(0o755)
     service = Service(store="memory:", allow_models=["openai/*", "cli/*"])

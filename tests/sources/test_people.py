@@ -26,6 +26,8 @@ from flowdebate import (
 )
 from flowdebate.blocks.human.terminal import Terminal
 from flowdebate.mcp.reports import make_report
+from flowdebate.service.documents.document import document_of
+from flowdebate.service.documents.sections import Entry
 from flowdebate.service.service import Service
 from flowdebate.store.memory import MemoryStore
 from flowdebate.testing import FunctionModel, ScriptedModel
@@ -217,3 +219,22 @@ async def test_an_mcp_host_reads_them_with_the_request() -> None:
         begun = await service.begin("debate", QUESTION, options=options)
         report = make_report(await service.wait(begun.run_id, 30))
     assert "[a.md] Rents rose." in report.pending[0].shown
+
+
+def test_quotes_are_marked_at_proposals_and_revisions_of_a_consensus() -> None:
+    """Each at the text in which it stands: a critique between them takes nobody's place."""
+
+    def says(request: Any) -> Any:
+        if request.output_schema is None:
+            return "It reads “Rents rose by 4 %.”"
+        known: dict[str, Any] = {"proposal": "It reads “Rents fell by half again”.", "position": "-", "enough": False}
+        known |= {"severity": 0.5, "choice": "ann", "confidence": 0.9, "reasoning": "-"}
+        return {name: known.get(name, []) for name in request.output_schema["properties"]}
+
+    agents = [Persona(name) for name in ("ann", "bob", "cy")]
+    made = consensus(name="it", agents=agents, max_rounds=1, sources=REPORT)
+    raw = made.run_sync(QUESTION, model=FunctionModel(says)).raw
+    entries = [each for each in document_of(raw.to_wire(), where="it").sections() if isinstance(each, Entry)]
+    assert raw.rounds[0].critiques
+    assert len(entries) == 6
+    assert [[quote.source for quote in each.quotes] for each in entries] == [["report"]] * 3 + [[None]] * 3

@@ -13,7 +13,7 @@ from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
-from flowdebate._messages import add_note, error_text
+from flowdebate._messages import error_text
 from flowdebate.errors import (
     BudgetReached,
     ConfigurationError,
@@ -232,7 +232,8 @@ async def _check_seats(block: Runnable[Any], run: Run) -> None:
             error.model, error.block = error.model or model.name, error.block or seat.block
             raise
         except ConfigurationError as error:
-            add_note(error, f"of block {seat.block!r}")
+            if error.where != seat.block:
+                error.args = (f"{seat.block}, {error}",)
             raise
 
 

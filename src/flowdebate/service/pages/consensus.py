@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -16,7 +17,7 @@ from flowdebate.patterns.consensus.events import (
     StageEntered,
     VoteCast,
 )
-from flowdebate.patterns.consensus.schemas import ConsensusOutput, ConsensusStage, Critique, Relationship
+from flowdebate.patterns.consensus.schemas import ConsensusOutput, ConsensusStage, Critique, Proposal, Relationship
 from flowdebate.patterns.events import RoleFailed
 from flowdebate.patterns.formats import find_format, names_of, purposes, with_roles
 from flowdebate.resources.archive import Archive
@@ -170,15 +171,15 @@ class ConsensusDocument(Document):
         return None if self.raw.outcome is None else f"Rounds: {rounds}, the maximum"
 
     def sections(self) -> Iterator[Section]:
-        raw = self.raw
+        raw, places = self.raw, count()  # of `raw.entries`: proposals, then critiques and revisions of each round
         yield Heading(title="Proposals")
-        yield from (Entry(name=each.agent, about="", text=each.text) for each in raw.proposals)
+        yield from (self._entry(each, next(places)) for each in raw.proposals)
         yield from self._failed("proposal")
         for one in raw.rounds:
             yield round_heading(one.round, self.max_rounds)
-            yield from map(critique_fact, one.critiques)
+            yield from (critique_fact(each) for each, _ in zip(one.critiques, places, strict=False))
             yield from self._failed("critique", one.round)
-            yield from (Entry(name=each.agent, about="", text=each.text) for each in one.revisions)
+            yield from (self._entry(each, next(places)) for each in one.revisions)
             yield from self._failed("revision", one.round)
             yield from map(poll_fact, one.poll)
             yield from self._failed("poll", one.round)
@@ -192,6 +193,9 @@ class ConsensusDocument(Document):
 
     def result(self) -> Iterator[Section]:
         return _outcome(self.raw)
+
+    def _entry(self, said: Proposal, place: int) -> Entry:
+        return Entry(name=said.agent, about="", text=said.text, quotes=self.quoted(place))
 
     def _failed(self, phase: str, number: int | None = None) -> Iterator[Fact]:
         """What failed in a phase, of one round or of all."""
