@@ -151,6 +151,23 @@ asyncio.run(made.{call})
         assert (await over(workers, left_out)).status == "complete"
 
 
+async def test_runs_without_a_delivery_are_found_page_by_page(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many clients have died before they put their run on the queue, and those of other queues in between."""
+    monkeypatch.setattr("flowdebate.workers.reaper._PAGE", 2)
+    workers, other, name = fleet.workers(), fleet.workers(name="another-queue"), fleet.given["name"]
+    for each in (workers, other):
+        with monkeypatch.context() as dead:
+            dead.setattr(each.queue, "send", lambda *_, **__: True)
+            for number in range(5):
+                await each.submit("city", "How?", run_id=f"{name}-{number}-{each.name}")
+    async with fleet.working(workers):
+        for number in range(5):
+            assert (await over(workers, f"{name}-{number}-{name}")).status == "complete"
+    for number in range(5):
+        left = await other.status(f"{name}-{number}-another-queue")
+        assert (left.status, left.delivery) == ("queued", None)
+
+
 async def test_nothing_is_stored_while_dbos_cannot_be_used(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     """Importing it and making its tables come before the first write."""
     workers = fleet.workers()
