@@ -107,6 +107,18 @@ def test_a_problem_is_said_at_its_field(
     assert page.get_by_label("Question").input_value() == "Should we?"
 
 
+def test_a_model_that_is_none_is_said_at_its_seat(stage: Stage, visit: Callable[[str], Visit]) -> None:
+    """Once, where it was typed, and with what is allowed."""
+    page = visit(stage.url).open("/new")
+    seat = page.locator(".seats > li").nth(1).locator("[data-name=model] input").first
+    seat.fill("no-such-model")
+    page.get_by_role("button", name="Begin the debate").click()
+    said = page.get_by_text("must be one that this server allows")
+    said.wait_for()
+    assert said.count() == 1
+    assert seat.get_attribute("aria-errormessage") == said.get_attribute("id")
+
+
 def test_sides_that_the_question_does_not_name_are_asked_for(stage: Stage, visit: Callable[[str], Visit]) -> None:
     """A plain question may leave them out."""
     page = visit(stage.url).open("/new?question=What+now%3F")

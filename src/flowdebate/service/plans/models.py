@@ -49,9 +49,10 @@ class AllowedModels:
             for model in models:
                 if model != EACH and not any(fnmatchcase(model, each) for each in allowed):
                     listed = ", ".join(allowed) or "none, since none is set up"
-                    raise ConfigurationError(
-                        "options", name or "model", model, f"one that this server allows: {listed}"
-                    )
+                    place = name or "model"
+                    for at, seat in enumerate(getattr(options, name) or () if name == options.ROSTER else ()):
+                        place = f"{name}[{at}].model" if seat.model == model else place
+                    raise ConfigurationError("options", place, model, f"one that this server allows: {listed}")
 
 
 class Models:
