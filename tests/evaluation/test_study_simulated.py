@@ -1,0 +1,158 @@
+"""Simulated studies: intervals hold the truth, nothing is found where there is nothing, however often one looks.
+
+Each figure is a function of its seed and the number of studies; `make simulations` has thousands.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from flowdebate import Debater, debate
+from flowdebate.evaluation import Study, StudyAnswer, e_value, study_report
+from flowdebate.evaluation.benefit import MethodAnswer
+
+RIGHT, WRONG = (MethodAnswer.model_construct(answer=[each], calls=1, tokens=1) for each in "01")
+
+
+@cache
+def held(questions: int, clusters: int) -> Study:
+    """A study of `questions` in so many clusters, for its primary comparison with `revision`."""
+
+    def design(_: object, positions: Any) -> Any:
+        sides = [Debater(name, stance) for name, stance in zip("ab", positions, strict=True)]
+        return debate(name="simulated", debaters=sides, max_rounds=1, baselines=["revision"])
+
+    rows = [
+        {"id": str(n), "question": str(n), "choices": ["yes", "no"], "truth": 0, "topic": n % clusters}
+        for n in range(questions)
+    ]
+    return Study(name="simulated", rows=rows, designs={"debate": design}, id="id", cluster="topic")
+
+
+def report_of(study: Study, ones: Any, others: Any) -> Any:
+    """The primary comparison of a study in which the debate and the other method were right there."""
+    answers = [
+        StudyAnswer.model_construct(
+            design="debate",
+            item=case.item,
+            repeat=0,
+            truth="0",
+            cluster=case.cluster,
+            order=["0", "1"],
+            answers={"debate": RIGHT if one else WRONG, "revision": RIGHT if other else WRONG},
+            ballots=[],
+            problem=None,
+            seed=1,
+            at=0.0,
+            seconds=1.0,
+        )
+        for case, one, other in zip(study.cases, ones, others, strict=False)
+    ]
+    return study_report(study, answers).primary
+
+
+def coverage(seed: int, studies: int, *, questions: int, clusters: int, spread: float) -> float:
+    """How often the interval holds the planted gain of .1, where the questions of a cluster have a mood in common.
+
+    Both methods share the mood of a cluster in part: what they differ by is clustered as well.
+    """
+    rng, hits = np.random.default_rng(seed), 0
+    study = held(questions, clusters)
+    for _ in range(studies):
+        # within 0 and 1 on both sides of their means, so that these are .6 and .5 exactly
+        moods = rng.uniform(-spread, spread, (2, clusters))[:, np.arange(questions) % clusters]
+        ones, others = rng.random((2, questions)) < np.array([[0.6], [0.5]]) + moods
+        found = report_of(study, ones, others)
+        hits += found.low <= 0.1 <= found.high
+    return hits / studies
+
+
+def martingale(seed: int, studies: int, *, questions: int) -> tuple[float, float]:
+    """The mean gain over `revision`, and how often one is found, where a debate moves beliefs and improves none.
+
+    Each question has a belief in the truth; second thoughts draw from it, and the debate from one that has drifted,
+    often as far as certainty, with the same mean (a martingale).
+    """
+    rng, gains, found = np.random.default_rng(seed), [], 0
+    study = held(questions, questions)
+    for _ in range(studies):
+        belief = rng.beta(2, 1.5, questions)
+        drifted = rng.beta(0.4 * belief, 0.4 * (1 - belief))
+        primary = report_of(study, rng.random(questions) < drifted, rng.random(questions) < belief)
+        gains.append(primary.difference)
+        found += primary.finding in ("helped", "harmed")
+    return float(np.mean(gains)), found / studies
+
+
+def false_alarms(seed: int, studies: int, *, questions: int, differing: float) -> float:
+    """How often the e-value ever reaches 20 between two equal methods, looked at after each question."""
+    rng, alarms = np.random.default_rng(seed), 0
+    for _ in range(studies):
+        steps = rng.choice([-1, 0, 1], questions, p=[differing / 2, 1 - differing, differing / 2])
+        wins, losses = np.cumsum(steps == 1), np.cumsum(steps == -1)
+        looks = {*zip(wins.tolist(), losses.tolist(), strict=True)}  # it does not change where both agree
+        alarms += max(e_value(*look) for look in looks) >= 20
+    return alarms / studies
+
+
+def found_early(seed: int, studies: int, *, questions: int) -> float:
+    """How often a report finds a difference between equal methods, asked again after every tenth question."""
+    rng, alarms = np.random.default_rng(seed), 0
+    study = held(questions, questions)
+    for _ in range(studies):
+        ones, others = rng.random((2, questions)) < 0.5
+        looks = (report_of(study, ones[:at], others[:at]) for at in range(10, questions, 10))
+        alarms += any(look.finding in ("helped", "harmed") for look in looks)
+    return alarms / studies
+
+
+def test_studies_in_short() -> None:
+    """The same figures, of few studies: whatever breaks them badly is seen at once."""
+    assert coverage(1, 60, questions=80, clusters=20, spread=0.3) >= 0.85
+    gain, found = martingale(1, 30, questions=200)
+    assert abs(gain) <= 0.02
+    assert found <= 0.15
+    assert false_alarms(1, 200, questions=100, differing=0.4) <= 0.08
+    assert found_early(1, 10, questions=60) <= 0.2
+
+
+@pytest.mark.simulation
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize("seed", [1])
+@pytest.mark.parametrize(
+    ("questions", "clusters", "spread"), [(160, 40, 0.35), (90, 15, 0.3), (120, 120, 0.0)], ids=["40", "15", "alone"]
+)
+def test_intervals_hold_the_planted_gain(seed: int, questions: int, clusters: int, spread: float) -> None:
+    """In at least .93 of 2,000 studies, with many clusters, few, and none."""
+    assert coverage(seed, 2_000, questions=questions, clusters=clusters, spread=spread) >= 0.93
+
+
+@pytest.mark.simulation
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize("seed", [1])
+def test_a_martingale_gains_nothing(seed: int) -> None:
+    """Over 2,000 studies of 100 questions: 0 ± .02, and a difference is found in at most .05."""
+    gain, found = martingale(seed, 2_000, questions=100)
+    assert abs(gain) <= 0.02
+    assert found <= 0.05
+
+
+@pytest.mark.simulation
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize("seed", [1])
+@pytest.mark.parametrize("differing", [0.1, 0.4, 1.0])
+def test_who_looks_after_every_question_is_rarely_wrong(seed: int, differing: float) -> None:
+    """The e-value of two equal methods reaches 20 in at most .05 of 2,000 studies of 260 questions."""
+    assert false_alarms(seed, 2_000, questions=260, differing=differing) <= 0.05
+
+
+@pytest.mark.simulation
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize("seed", [1])
+def test_an_unfinished_report_rarely_finds_what_is_not_there(seed: int) -> None:
+    """Asked again and again, it finds a difference in at most .05 of 200 studies."""
+    assert found_early(seed, 200, questions=120) <= 0.05
