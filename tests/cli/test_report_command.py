@@ -33,7 +33,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         held = command(*on.options(*SIDES, "--max-rounds", "1", *store))
         assert held.exit_code == 0, held.output
     written = command("report", "--last", "--html", str(folder / "r.html"), "--markdown", str(folder / "r.md"), *store)
-    assert (written.exit_code, written.output) == (0, "")
+    told = f"Wrote {folder / 'r.html'}: open it in a browser.\nWrote {folder / 'r.md'}.\n"
+    assert (written.exit_code, written.stdout, written.stderr) == (0, "", told)
     assert command("export", "--all", "-o", str(folder / "r.jsonl"), *store).exit_code == 0
     return folder
 

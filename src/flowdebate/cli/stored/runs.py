@@ -21,6 +21,7 @@ from flowdebate.cli.terminal.process import (
     ExitCode,
     check_target,
     open_page,
+    tell,
     write_json,
     write_report,
     write_whole,
@@ -268,6 +269,9 @@ def report(
 
         write_whole(html, asyncio.run(report_html(lines, evidence)))
     write_report(asyncio.run(evidence.document()), markdown)
+    for path, more in ((html, ": open it in a browser"), (markdown, "")):
+        if path is not None:
+            tell(f"Wrote {path}{more}.")
 
 
 @opt.command()
