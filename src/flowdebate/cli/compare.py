@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from flowdebate.cli import options as opt
-from flowdebate.cli.batch_files import Row, read_rows
+from flowdebate.cli.batch_files import read_rows
 from flowdebate.cli.terminal.process import ExitCode, open_page, tell, write_json
 from flowdebate.errors import BadFile, ConfigurationError
 from flowdebate.service.plans.files import read_text
@@ -68,7 +68,10 @@ def compare(  # noqa: PLR0913 - the options of the command
     if many:
         for flag, value in (("--question", question), ("--reference", reference)):
             opt.check(value is None, flag, value, "left out for a file of rows, which has a column for it")
-        rows = [_texts_of(row) for row in read_rows(files[0])[:limit]]
+        read = read_rows(files[0])[:limit]  # an empty cell is no text
+        rows = [
+            {"question": each.question, **{k: cell for k, cell in each.others.items() if cell != ""}} for each in read
+        ]
     else:
         opt.check(question is not None, "--question", question, "what the texts answer")
         opt.check(not side, "--side", side, "left out for files of texts")
@@ -121,11 +124,6 @@ def _read_files(files: Sequence[str]) -> dict[str, str]:
     names = stems if len(set(stems)) == len(files) else files
     opt.check(len(set(names)) == len(files) > 1, "FILE", files, "different files, two or more; or one of rows")
     return {name: read_text(file, megabytes=1) for name, file in zip(names, files, strict=True)}
-
-
-def _texts_of(row: Row) -> dict[str, Any]:
-    """A row; an empty cell is no text."""
-    return {"question": row.question, **{name: cell for name, cell in row.others.items() if cell != ""}}
 
 
 def _read_criteria(given: Sequence[str] | None) -> Mapping[str, float] | None:

@@ -250,7 +250,7 @@ def with_roles(members: Sequence[Any], chosen: Format, *, where: str, field: str
     return tuple(made)
 
 
-def named_members(options: Any, *, where: str, field: str, pattern: str) -> tuple[Any, ...]:  # noqa: ANN401 - of a plan
-    """Who speaks in the format of a plan that names nobody; none where the format names nobody either."""
-    chosen = find_format(options.format, where=where, field=field, pattern=pattern)
-    return () if chosen is None else tuple(chosen.members)
+def format_of(options: Any, pattern: str) -> Format | None:  # noqa: ANN401 - the options of a plan
+    """The format that a plan names; ConfigurationError, at its place, for an unknown one."""
+    where, field = options.place("format")
+    return find_format(options.format, where=where, field=field, pattern=pattern)

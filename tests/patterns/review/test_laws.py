@@ -100,12 +100,18 @@ def test_no_finding_that_says_something_vanishes_and_none_is_confirmed_by_its_au
     raw = result.output
     assert isinstance(raw, ReviewRawOutput)
     assert ReviewRawOutput.model_validate(raw.to_wire()) == raw
-    kept = Counter((each.agent_name, each.title, each.severity) for one in raw.findings for each in one.raised)
+    kept = Counter(
+        (each.agent_name, each.title, each.claim, each.severity, each.suggestion)
+        for one in raw.findings
+        for each in one.raised
+    )
     raised = [(name, each) for name, all_ in found.items() for each in all_]
     said_something = [
         (name, each) for name, each in raised if not is_blank(each["title"]) and not is_blank(each["claim"])
     ]
-    assert kept == Counter((name, each["title"], each["severity"]) for name, each in said_something)
+    assert kept == Counter(
+        (name, each["title"], each["claim"], each["severity"], each.get("suggestion")) for name, each in said_something
+    )
     assert Counter(raw.empty) + Counter(name for name, _ in said_something) == Counter(name for name, _ in raised)
     assert result.usage.calls <= 4 * len(found) + 2
     for finding in raw.findings:
@@ -131,13 +137,18 @@ def test_the_order_of_the_reviewers_changes_nothing(
     assert one.findings == other.findings
 
 
-@given(drafts, st.integers(1, 4), st.sampled_from(["one", "two"]))
-def test_what_all_of_them_find_is_one_finding(draft: dict[str, Any], count: int, other: str) -> None:
-    """Raised by all, and so examined by nobody; confirmed where they are of two models."""
-    names = NAMES[:count]
-    reviewers = Reviewers({name: [draft] for name in names}, {})
+@given(drafts, st.integers(1, 4), st.sampled_from(["one", "two"]), found_by)
+def test_what_all_of_them_find_is_one_finding(
+    draft: dict[str, Any], count: int, other: str, further: dict[str, list[Any]]
+) -> None:
+    """Whatever else each finds; raised by all, and so examined by nobody; confirmed where they are of two models."""
+    names, ours = NAMES[:count], {**draft, "suggestion": "As all of them say."}
+    reviewers = Reviewers({name: [*further.get(name, ()), ours] for name in names}, {})
     raw = held(reviewers, names=names, models={"ann": "one", **dict.fromkeys(names[1:], other)}).output
-    [finding] = raw.findings
+    found = [one for one in raw.findings for each in one.raised if each.suggestion == ours["suggestion"]]
+    assert len(found) == count
+    finding = found[0]
+    assert all(each is finding for each in found)
     assert finding.raisers == sorted(names)
     assert not finding.verdicts
     assert (finding.state == "confirmed") == (count > 1 and other == "two")

@@ -16,13 +16,14 @@ from flowdebate.patterns.review.findings import hold_gate, parse_gate
 from flowdebate.patterns.review.prompts import ReviewerTemplate, create_examiner, create_merger, create_reviewer
 from flowdebate.patterns.review.schemas import (
     REVIEWERS,
+    Comparison,
     Findings,
-    FindingsAsked,
     GateResult,
     ReviewInput,
     ReviewRawOutput,
     ReviewState,
     ReviewTranscript,
+    answer_to,
     create_review_transcript,
 )
 from flowdebate.patterns.review.steps import (
@@ -32,7 +33,6 @@ from flowdebate.patterns.review.steps import (
     ReviewerTurn,
     build_review,
     findings_of,
-    merge_without_model,
     open_defence,
     reports_of,
 )
@@ -151,9 +151,8 @@ def _check_focus(focus: object, loop: Loop) -> Mapping[str, str]:
 
 def _merging(loop: Loop, hide: Hide) -> Block[Any, Any]:
     if not loop.has(MERGER):
-        return merge_without_model(loop)
-    block = loop.role(MERGER, answer=lambda: FindingsAsked(kind="merge", question="", shown="").answer_schema())
-    return Merging(loop.guard(MERGER, block, heard=lambda _: True), loop, hide)
+        return Merging(None, loop, hide)
+    return Merging(loop.guard(MERGER, loop.role(MERGER, answer=lambda: Comparison), heard=lambda _: True), loop, hide)
 
 
 def _turn(loop: Loop, member: Persona, phase: str, hide: Hide, focus: Mapping[str, str]) -> ReviewerTurn:
@@ -162,22 +161,21 @@ def _turn(loop: Loop, member: Persona, phase: str, hide: Hide, focus: Mapping[st
     options = loop.options_of(loop.spec.speaker, member)
     own = own_options(member.block)
     voice = None if own is None else own.get("model", options.get("model", "intent/chat"))
-    about = {"agent_name": member.name, "role": member.role, "system_prompt": member.system_prompt}
+    about = {"role": member.role, "system_prompt": member.system_prompt}
     if phase == "find":
-        facts = {**about, "focus": focus.get(member.name, focus.get(DEFAULT))}
-        facts.pop("agent_name")
-        block, other = loop.speakers(member, answer=lambda: Findings, **facts)
+        about["focus"] = focus.get(member.name, focus.get(DEFAULT))
+        block, other = loop.speakers(member, answer=lambda: Findings, **about)
         speakers = [[each.in_role("reviewer")] for each in (block, other) if each is not None]
     else:
         options.pop("length", None)  # of findings
-        kind: Any = phase
         times = [False, True] if phase == "examine" else [False]
 
         def make(model: object) -> list[Block[Any, Any]]:
             made = "" if model is None else "-stand-in"
             return [
                 create_examiner(
-                    schema=FindingsAsked(kind=kind, question="", shown="", turned=turned).answer_schema(),
+                    schema=answer_to(phase, turned=turned),
+                    agent_name=member.name,
                     **merge_options({"name": f"{loop.name}{made}", **about}, options, own, {"model": model}),
                 )
                 for turned in times

@@ -7,9 +7,10 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, combinations
 from typing import Any, NamedTuple
 
+from flowdebate._util.text import counted
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.review.schemas import (
     SEVERITIES,
@@ -136,18 +137,15 @@ def group(found: Iterable[Raised]) -> list[list[Raised]]:
 def pairs_to_compare(groups: Sequence[Sequence[Raised]]) -> list[tuple[int, int]]:
     """The pairs that may be about the same matter, the nearest first: of different reviewers, at one place."""
     found = []
-    for first in range(len(groups)):
-        for second in range(first + 1, len(groups)):
-            one, other = groups[first][0].place, groups[second][0].place
-            if len({raised.agent_name for at in (first, second) for raised in groups[at]}) < 2 or (  # noqa: PLR2004 - reviewers
-                one.file != other.file
-            ):
-                continue
-            apart = 0
-            if one.line and other.line:
-                apart = max(one.line, other.line) - min(one.end_line or one.line, other.end_line or other.line)
-            if apart <= _NEAR:
-                found.append((max(apart, 0), first, second))
+    for (first, these), (second, those) in combinations(enumerate(groups), 2):
+        one, other = these[0].place, those[0].place
+        if one.file != other.file or len({raised.agent_name for raised in (*these, *those)}) == 1:
+            continue
+        apart = 0
+        if one.line and other.line:
+            apart = max(one.line, other.line) - min(one.end_line or one.line, other.end_line or other.line)
+        if apart <= _NEAR:
+            found.append((max(apart, 0), first, second))
     return [(first, second) for _, first, second in sorted(found)]
 
 
@@ -185,10 +183,8 @@ def decide(
     others refute it; or confirmed by a majority of the others. Refuted: withdrawn by all who raised it; or raised by
     one model, and refuted by a majority of the others. Disputed: all the rest.
     """
-    said, answered = (
-        sorted(verdicts, key=lambda each: each.agent_name),
-        sorted(defences, key=lambda each: each.agent_name),
-    )
+    said = sorted(verdicts, key=lambda each: each.agent_name)
+    answered = sorted(defences, key=lambda each: each.agent_name)
     decided = []
     for finding in findings:
         own = [each for each in said if each.finding == finding.id and each.agent_name not in finding.raisers]
@@ -212,12 +208,8 @@ def _state_of(
     others = sum(name not in finding.raisers for name in voices)
     confirm, refute = ([each.verdict for each in verdicts].count(what) for what in ("confirm", "refute"))
     models = len({voices.get(name, name) for name in standing})
-    told = f"{models} {'model' if models == 1 else 'models'} raised it"
-    told += (
-        f"; of {others} {'other' if others == 1 else 'others'}, {confirm} confirm and {refute} refute it"
-        if others
-        else "; nobody else was asked"
-    )
+    asked = f"of {counted(others, 'other')}, {confirm} confirm and {refute} refute it"
+    told = f"{counted(models, 'model')} raised it; {asked if others else 'nobody else was asked'}"
     if not standing:
         return "refuted", "withdrawn by all who raised it"
     if 2 * refute > others:
@@ -257,9 +249,8 @@ def parse_gate(gate: object, *, where: str, reviewers: int) -> tuple[Rule, ...]:
     if gate is None:
         return ()
     rules = []
-    for clause in (
-        re.split(r"\s+and\s+", " ".join(gate.split()), flags=re.IGNORECASE) if isinstance(gate, str) else [""]
-    ):
+    words = " ".join(gate.split()) if isinstance(gate, str) else ""
+    for clause in re.split(r" and ", words, flags=re.IGNORECASE):
         match = _CLAUSE.fullmatch(clause)
         if match is None:
             raise ConfigurationError(where, "gate", gate, GATE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
-from flowdebate.patterns.review.schemas import Finding, Findings, FindingsAsked, ReviewTranscript
+from flowdebate.patterns.review.schemas import Comparison, Finding, Findings, FindingsAsked, ReviewTranscript
 from flowdebate.patterns.roles import NOT_KEPT, BlockOptions, deciding_block, speaker_tag
 from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.state import question_of
@@ -206,6 +206,6 @@ def create_merger(
         system=lambda texts, _, __: texts.system,
         turn=lambda texts, value, _: filled(texts.pairs, pairs=value.shown),
         template=template,
-        output_schema=FindingsAsked(kind="merge", question="", shown="").answer_schema(),
+        output_schema=Comparison,
         visibility=NOT_KEPT,
     )

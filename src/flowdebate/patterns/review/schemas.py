@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, TypeAlias, get_args
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import AfterValidator, Field
 
@@ -169,6 +169,11 @@ class GateResult(WireModel):
     """The ids of the findings that are against it."""
     why: str
 
+    @property
+    def word(self) -> str:
+        """Whether it holds, in a word or two."""
+        return {True: "holds", False: "does not hold", None: "is undecided"}[self.holds]
+
 
 class ReviewReport(Contribution):
     """What a reviewer says in a phase, as text in the transcript."""
@@ -261,7 +266,7 @@ class ReviewRawOutput(PatternOutput):
     def decision_word(self) -> str | None:
         """The gate in a word; without one, whether anything is confirmed."""
         if self.gate is not None:
-            return {True: "holds", False: "does not hold", None: None}[self.gate.holds]
+            return None if self.gate.holds is None else self.gate.word
         return None if self.stop_reason is None else "confirmed" if self.in_state("confirmed") else "nothing confirmed"
 
 
@@ -324,11 +329,18 @@ class Comparison(WireModel):
     pairs: Annotated[list[Compared], Field(max_length=1_000)]
 
 
-_ASKED: dict[str, tuple[type[WireModel], type[WireModel], str]] = {
-    "examine": (Examination, ExaminationTurned, "Confirm or refute each finding, with a reason."),
-    "defend": (Answers, Answers, "Say of each finding whether it stands or is withdrawn, and why."),
-    "merge": (Comparison, Comparison, "Say of each pair whether both findings are about the same matter."),
+_TASKS = {
+    "examine": "Confirm or refute each finding, with a reason.",
+    "defend": "Say of each finding whether it stands or is withdrawn, and why.",
+    "merge": "Say of each pair whether both findings are about the same matter.",
 }
+
+
+def answer_to(kind: str, *, turned: bool = False) -> type[Any]:
+    """The model of a valid answer to a `FindingsAsked` of that kind."""
+    if kind == "examine":
+        return ExaminationTurned if turned else Examination
+    return Answers if kind == "defend" else Comparison
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -351,11 +363,11 @@ class FindingsAsked:
 
     def task_for_human(self) -> str:
         """The findings and the task, for a person."""
-        return f"{self.shown}\n\n{_ASKED[self.kind][2]}"
+        return f"{self.shown}\n\n{_TASKS[self.kind]}"
 
     def answer_schema(self) -> type[WireModel]:
         """The model of a valid answer."""
-        return _ASKED[self.kind][self.turned]  # type: ignore[return-value]  # the second is a model as well
+        return answer_to(self.kind, turned=self.turned)
 
 
 # Events

@@ -28,6 +28,7 @@ from flowdebate.patterns.review.schemas import (
     ReviewReport,
     ReviewState,
     Verdict,
+    answer_to,
 )
 from flowdebate.patterns.rounds import check_quorum
 from flowdebate.patterns.state import Recovery, accepted, as_model, state_of
@@ -78,7 +79,7 @@ class ReviewerTurn(Block[Any, None]):
         async def speak(block: Block[Any, Any], task: TurnTask) -> FindingsReported | FindingsExamined:
             asked, voice = blocks[id(block)]
             calls = [
-                partial(ask, each, self._input(state, shown, turned, ctx), self._at(turned, ctx), failures)
+                partial(ask, each, self._input(state, shown, turned, ctx), _place(ctx, turned), failures)
                 for turned, each in enumerate(asked)
             ]
             answers = await in_order(calls)
@@ -109,22 +110,17 @@ class ReviewerTurn(Block[Any, None]):
 
     def _shown(self, state: ReviewState, ctx: Context) -> list[tuple[Finding, str]]:
         """The findings that the reviewer is asked about, each as text without names."""
-        name = self._agent_name
+        name, defends = self._agent_name, self._phase == "defend"
         if self._phase == "find" or name not in state.found:
             return []
+        said = [each for verdicts in state.verdicts.values() for each in verdicts if each.verdict == "refute"]
         shown = []
         for finding in state.findings or ():
-            against = [
-                each
-                for verdicts in state.verdicts.values()
-                for each in verdicts
-                if each.finding == finding.id and each.verdict == "refute"
-            ]
-            if (name in finding.raisers) != (self._phase == "defend") or (self._phase == "defend" and not against):
-                continue
-            reasons = sorted(self._hide(each.reason, ctx) or "" for each in against) if self._phase == "defend" else []
-            title, claim = (self._hide(text, ctx) or "" for text in (finding.title, finding.claim))
-            shown.append((finding, render_finding(finding, title=title, claim=claim, refuted=reasons)))
+            against = [each.reason for each in said if defends and each.finding == finding.id]
+            if (name in finding.raisers) == defends and bool(against) == defends:
+                reasons = sorted(self._hide(each, ctx) or "" for each in against)
+                title, claim = (self._hide(text, ctx) or "" for text in (finding.title, finding.claim))
+                shown.append((finding, render_finding(finding, title=title, claim=claim, refuted=reasons)))
         return shown
 
     def _input(self, state: ReviewState, shown: Sequence[tuple[Finding, str]], turned: int, ctx: Context) -> object:
@@ -136,9 +132,6 @@ class ReviewerTurn(Block[Any, None]):
         # the order of the findings is the other one as well: what is read first is believed more
         ordered = "\n".join(reversed(texts) if turned else texts)
         return FindingsAsked(kind=kind, question=question, shown=ordered, turned=bool(turned))
-
-    def _at(self, turned: int, ctx: Context) -> Context:
-        return ctx.child(ctx.block, f"{ctx.path}/turned" if turned else ctx.path)
 
     def _read(
         self, answers: Sequence[object], blocks: Sequence[Block[Any, Any]], findings: Sequence[Finding], ctx: Context
@@ -154,22 +147,14 @@ class ReviewerTurn(Block[Any, None]):
                 place = locate(sources, **{key: fields.pop(key) for key in ("file", "line", "end_line", "quote")})
                 found.append(Raised(agent_name=name, place=place, **fields))
             return [*found]
-        kind: Any = self._phase
-        schema = FindingsAsked(
-            kind=kind, question="", shown=""
-        ).answer_schema()  # of both orders: the words are the same
+        schema = answer_to(self._phase)  # of both orders: the words are the same
         read: list[Any] = [as_model(_plain(answer), schema, block=block) for answer in answers]
         if self._phase == "defend":
             said = {each.finding: each for each in reversed(read[0].answers)}  # the first answer counts
+            kept = (said[each.id] for each in findings if each.id in said)
             return [
-                Defence(
-                    finding=each.id,
-                    agent_name=name,
-                    stands=said[each.id].stands,
-                    reason=clean_text(said[each.id].reason),
-                )
-                for each in findings
-                if each.id in said
+                Defence(finding=each.finding, agent_name=name, stands=each.stands, reason=clean_text(each.reason))
+                for each in kept
             ]
         return [verdict for each in findings if (verdict := self._verdict(each, read, sources)) is not None]
 
@@ -179,11 +164,8 @@ class ReviewerTurn(Block[Any, None]):
         if not said:
             return None
         words = {each.verdict for each in said}
-        agreed = (
-            len(words) == 1
-            and "unsure" not in words
-            and all(any(each.finding == finding.id for each in answer.verdicts) for answer in read)
-        )
+        answered = all(any(each.finding == finding.id for each in answer.verdicts) for answer in read)
+        agreed = answered and len(words) == 1 and "unsure" not in words
         quote = _clean(said[0].quote)
         found = locate(sources, file=None, line=None, end_line=None, quote=quote).found if quote else None
         return Verdict(
@@ -200,20 +182,22 @@ class ReviewerTurn(Block[Any, None]):
         self, said: Sequence[Any], voice: object, block: str, ctx: Context
     ) -> FindingsReported | FindingsExamined:
         state, name, handle = state_of(ctx, ReviewState), self._agent_name, ctx.scope.handle
-        match self._phase:
-            case "find":
-                heard = name if voice is None else ctx.model(voice).name  # type: ignore[arg-type]  # what a role takes
-                handle.update(found={**state.found, name: list(said)}, voices={**state.voices, name: heard})
-                return FindingsReported(block=block, agent_name=name, findings=list(said))
-            case "examine":
-                handle.update(verdicts={**state.verdicts, name: list(said)})
-                return FindingsExamined(block=block, agent_name=name, verdicts=list(said), defences=[])
-            case _:
-                handle.update(defences={**state.defences, name: list(said)})
-                return FindingsExamined(block=block, agent_name=name, verdicts=[], defences=list(said))
+        if self._phase == "find":
+            heard = name if voice is None else ctx.model(voice).name  # type: ignore[arg-type]  # what a role takes
+            handle.update(found={**state.found, name: list(said)}, voices={**state.voices, name: heard})
+            return FindingsReported(block=block, agent_name=name, findings=list(said))
+        field = "verdicts" if self._phase == "examine" else "defences"
+        handle.update(**{field: {**getattr(state, field), name: list(said)}})
+        given: dict[str, Any] = {"verdicts": [], "defences": [], field: list(said)}
+        return FindingsExamined(block=block, agent_name=name, **given)
 
     def outline(self) -> Outline:
         return Outline(text=self.name, kind="sequencer", children=(self._speakers[0][0].outline(),))
+
+
+def _place(ctx: Context, turned: int) -> Context:
+    """Where the first call of a turn is made, or the second, in the other order."""
+    return ctx.child(ctx.block, f"{ctx.path}/turned" if turned else ctx.path)
 
 
 def _clean(value: Any) -> Any:  # noqa: ANN401 - a field of a finding
@@ -225,20 +209,27 @@ def _plain(answer: Any) -> Any:  # noqa: ANN401 - what a block returned
 
 
 class Merging(Wrapped):
-    """The step between finding and examining: asks `inner`, the merger, about pairs that may be the same, twice."""
+    """The step between finding and examining: asks `merger` about pairs that may be the same, twice.
 
-    def __init__(self, inner: Block[Any, Any], loop: Loop, hide: Hide) -> None:
-        super().__init__(inner)
-        self._loop, self._hide = loop, hide
+    Without one, only what is the same in place and title is one.
+    """
+
+    def __init__(self, merger: Block[Any, Any] | None, loop: Loop, hide: Hide) -> None:
+        super().__init__(merger or handler(name=f"{loop.name}-merge")(lambda _: MISSING))
+        self._asks, self._loop, self._hide = merger is not None, loop, hide
 
     async def act(self, _: object, ctx: Context, /) -> None:
-        close_finding(self._loop, ctx)
         state = state_of(ctx, ReviewState)
+        if state.losses:
+            check_quorum(state, list(state.found), quorum=self._loop.failures.quorum, block=ctx.block)
         groups = group(raised for found in state.found.values() for raised in found)
-        pairs = pairs_to_compare(groups)
-        asked, left = pairs[:MOST_PAIRS], len(pairs) - MOST_PAIRS
-        same = await self._compare(groups, asked, ctx) if asked else []
-        close_merging(self._loop, ctx, join(groups, same), left_apart=max(left, 0))
+        pairs = pairs_to_compare(groups) if self._asks else []
+        asked = pairs[:MOST_PAIRS]
+        ctx.scope.handle.deadline = None  # the time for finding is over
+        findings = join(groups, await self._compare(groups, asked, ctx) if asked else [])
+        ctx.scope.handle.update(findings=findings, left_apart=len(pairs) - len(asked))
+        if any(len(finding.raisers) < len(state.found) for finding in findings):
+            self._loop.open_round(ctx, 2)
 
     async def _compare(
         self, groups: Sequence[Sequence[Raised]], pairs: Sequence[tuple[int, int]], ctx: Context
@@ -260,20 +251,12 @@ class Merging(Wrapped):
             asked = FindingsAsked(
                 kind="merge", question=state_of(ctx, ReviewState).question, shown="\n".join(texts), turned=turned
             )
-            answer = await self._inner(asked, ctx.child(ctx.block, f"{ctx.path}/turned" if turned else ctx.path))
+            answer = await self._inner(asked, _place(ctx, turned))
             if answer is MISSING:
                 return []
             said = as_model(_plain(answer), Comparison, block=self.name).pairs
             found.append({each.pair for each in said if each.same} - {each.pair for each in said if not each.same})
         return [pair for number, pair in enumerate(pairs, start=1) if all(number in each for each in found)]
-
-
-def close_finding(loop: Loop, ctx: Context) -> None:
-    """End the time for finding, and require its quorum."""
-    ctx.scope.handle.deadline = None
-    state = state_of(ctx, ReviewState)
-    if state.losses:
-        check_quorum(state, list(state.found), quorum=loop.failures.quorum, block=ctx.block)
 
 
 def reports_of(loop: Loop, state: ReviewState) -> list[ReviewReport]:
@@ -299,37 +282,16 @@ def verdicts_text(said: Sequence[Any]) -> str:
     return "\n".join(lines) or "Nothing said."
 
 
-def close_merging(loop: Loop, ctx: Context, findings: Sequence[Finding], *, left_apart: int = 0) -> None:
-    """Record the merged findings, and open the examination if there is anything to examine."""
-    found = state_of(ctx, ReviewState).found
-    ctx.scope.handle.update(findings=list(findings), left_apart=left_apart)
-    if any(len(finding.raisers) < len(found) for finding in findings):
-        loop.open_round(ctx, 2)
-
-
 def report_of(found: Sequence[Raised]) -> str:
     """What a reviewer found, as text, a line for each finding, and how many were empty."""
-    lines = []
-    for raised in found:
-        if raised.is_empty:
-            continue
-        where = f"{raised.place.text}: " if raised.place.text else ""
-        lines.append(f"{where}{raised.title} ({raised.severity}). {raised.claim}")
-    if empty := sum(raised.is_empty for raised in found):
+    lines = [
+        f"{f'{each.place.text}: ' if each.place.text else ''}{each.title} ({each.severity}). {each.claim}"
+        for each in found
+        if not each.is_empty
+    ]
+    if empty := len(found) - len(lines):
         lines.append(f"{empty} left out, without a title or a claim.")
     return "\n".join(lines) or "Nothing found."
-
-
-def merge_without_model(loop: Loop) -> Handler[Any, None]:
-    """A tap in the place of `Merging` where there is no merger: only what is the same in place and title is one."""
-
-    @handler(name=f"{loop.name}-merge")
-    def merge(_: object, ctx: Context) -> None:
-        close_finding(loop, ctx)
-        found = state_of(ctx, ReviewState).found
-        close_merging(loop, ctx, join(group(each for said in found.values() for each in said), []))
-
-    return merge
 
 
 def open_defence(loop: Loop) -> Handler[Any, None]:
@@ -347,13 +309,13 @@ def open_defence(loop: Loop) -> Handler[Any, None]:
 
 def findings_of(state: ReviewState) -> list[Finding]:
     """The findings as they stand now, decided by all that was said so far."""
-    found = state.findings
-    if found is None:  # the run ended before they were merged
-        found = join(group(each for said in state.found.values() for each in said), [])
 
     def flat(said: Mapping[str, Sequence[Any]]) -> list[Any]:
         return [each for given in said.values() for each in given]
 
+    found = state.findings
+    if found is None:  # the run ended before they were merged
+        found = join(group(flat(state.found)), [])
     return decide(found, flat(state.verdicts), flat(state.defences), state.voices)
 
 

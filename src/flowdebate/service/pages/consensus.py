@@ -19,7 +19,7 @@ from flowdebate.patterns.consensus.events import (
 )
 from flowdebate.patterns.consensus.schemas import ConsensusOutput, ConsensusStage, Critique, Proposal, Relationship
 from flowdebate.patterns.events import RoleFailed
-from flowdebate.patterns.formats import find_format, names_of, purposes, with_roles
+from flowdebate.patterns.formats import format_of, names_of, purposes, with_roles
 from flowdebate.resources.archive import Archive
 from flowdebate.runs.events import CallFellBack, CallRetried
 from flowdebate.service.documents.document import Document, Speaker
@@ -324,12 +324,12 @@ class ConsensusPage(PatternPage):
 
     def speakers(self, options: ConsensusOptions, made: Models) -> tuple[Any, ...]:
         """The agents as the format has them: nobody knows the name of another in an anonymous one."""
-        where, field = options.place("format")
-        chosen = find_format(options.format, where=where, field=field, pattern="consensus")
+        chosen = format_of(options, "consensus")
         if chosen is None:
             return super().speakers(options, made)
         known = chosen.members if chosen.members and not options.agents else super().speakers(options, made)
-        return with_roles(known, chosen, where=where, field=options.place("agents")[1])
+        where, field = options.place("agents")
+        return with_roles(known, chosen, where=where, field=field)
 
     example = "Name the product"
     sample: ClassVar[Mapping[str, Any]] = {"task": "Choose a name for a small boat that carries mail between islands"}

@@ -23,7 +23,7 @@ from flowdebate.patterns.debate.schemas import (
     VerdictReached,
 )
 from flowdebate.patterns.events import RoundStarted, TurnFinished, TurnStarted  # noqa: TC001
-from flowdebate.patterns.formats import find_format, named_members, names_of, purposes, with_roles
+from flowdebate.patterns.formats import find_format, format_of, names_of, purposes, with_roles
 from flowdebate.patterns.roster import MOST_MEMBERS
 from flowdebate.patterns.state import TurnOrder  # noqa: TC001 - pydantic reads it
 from flowdebate.runs.durable.goes_on import ASKED, LONGEST, MOST, GoesOn, asked_to_go_on
@@ -267,11 +267,11 @@ class DebatePage(PatternPage):
         from flowdebate.patterns.debate.sides import default_sides
         from flowdebate.patterns.roster import Debater
 
-        where, field = options.place("format")
-        if not options.debaters and (named := named_members(options, where=where, field=field, pattern="debate")):
-            return named
+        chosen = format_of(options, "debate")
         if options.debaters:
             return roster(options, made, kind=Debater, default=())
+        if chosen is not None and chosen.members:
+            return tuple(chosen.members)
         return tuple(default_sides(str(options.question)) or ())
 
     def length(self, options: PatternOptions) -> int:
@@ -327,10 +327,10 @@ class DebatePage(PatternPage):
         if options.goes_on is not None and not options.goes_on.held:
             allowed = "left out of a new run: a fork of a finished one goes on"
             raise ConfigurationError(*options.place("goes_on"), options.goes_on.model_dump(exclude_none=True), allowed)
-        where, field = options.place("format")
-        chosen = find_format(options.format, where=where, field=field, pattern="debate")
+        chosen = format_of(options, "debate")
         if chosen is not None and plan.speakers:
-            with_roles(plan.speakers, chosen, where=where, field=options.place("debaters")[1])
+            where, field = options.place("debaters")
+            with_roles(plan.speakers, chosen, where=where, field=field)
         if options.mirror and options.turn_order == "simultaneous":
             allowed = "left out where all speak at once: there is no order to reverse"
             raise ConfigurationError(*options.place("mirror"), True, allowed)  # noqa: FBT003
@@ -419,7 +419,7 @@ def _human(plan: Plan, role: str) -> Human:
 
 def phases_in(options: Any) -> tuple[Phase, ...]:  # noqa: ANN401 - those of a debate
     """The phases of a plan: its own, or those of its format."""
-    chosen = find_format(options.format, where="options", pattern="debate")
+    chosen = format_of(options, "debate")
     given: Any = None if chosen is None else chosen.phases or None
     if options.phases is not None:
         given = [each.model_dump(exclude_none=True) for each in options.phases]
@@ -428,7 +428,7 @@ def phases_in(options: Any) -> tuple[Phase, ...]:  # noqa: ANN401 - those of a d
 
 def audience_in(options: Any) -> Sequence[str]:  # noqa: ANN401 - those of a debate
     """The listeners of a plan: its own, or those of its format."""
-    chosen = find_format(options.format, where="options", pattern="debate")
+    chosen = format_of(options, "debate")
     return options.audience or (() if chosen is None else chosen.audience)
 
 

@@ -20,6 +20,7 @@ from flowdebate.patterns.review.schemas import (
     FindingsExamined,
     FindingsReported,
     ReviewRawOutput,
+    Verdict,
 )
 from flowdebate.service.documents.document import Document, Speaker
 from flowdebate.service.documents.live import OwnSections, Together
@@ -62,20 +63,16 @@ def _lines(document: Any) -> Iterator[str]:  # noqa: ANN401 - as above
     yield f"### Review: {escaped(raw.answer or 'not finished')}"
     yield ""
     if raw.gate is not None:
-        said = {True: "holds", False: "does not hold", None: "is undecided"}[raw.gate.holds]
-        yield f"**Gate** “{escaped(raw.gate.rule)}” **{said}**: {escaped(raw.gate.why)}"
+        yield f"**Gate** “{escaped(raw.gate.rule)}” **{raw.gate.word}**: {escaped(raw.gate.why)}"
         yield ""
-    for state in ("confirmed", "disputed", "refuted"):
-        found = raw.in_state(state)
-        title = f"{state.capitalize()}: {len(found)}"
-        if found and state != "confirmed":
-            yield from (f"<details><summary>{title}</summary>", "")
-        elif found:
-            yield from (f"#### {title}", "")
+    for state in STATES:
+        if not (found := raw.in_state(state)):
+            continue
+        title, folded = f"{state.capitalize()}: {len(found)}", state != "confirmed"
+        yield from (f"<details><summary>{title}</summary>" if folded else f"#### {title}", "")
         for finding in found:
             yield from _finding(finding)
-        if found:
-            yield from ("", "</details>", "") if state != "confirmed" else ("",)
+        yield from ("", "</details>", "") if folded else ("",)
     if raw.empty:
         yield from (escaped(raw.empty_note), "")
     left = [f"{source.name} ({source.left_out})" for source in raw.sources or () if source.left_out is not None]
@@ -94,12 +91,8 @@ def _finding(finding: Any) -> Iterator[str]:  # noqa: ANN401 - a Finding
     if finding.suggestion:
         yield f"  - Suggestion: {escaped(finding.suggestion)}"
     yield f"  - Raised by {escaped(', '.join(finding.raisers))}. {escaped(finding.why[:1].upper() + finding.why[1:])}"
-    for each in finding.verdicts:
-        word = {"confirm": "confirms it", "refute": "refutes it", "neither": "says neither"}[each.verdict]
-        yield f"  - {escaped(each.agent_name)} {word}: {escaped(each.reason)}"
-    for each in finding.defences:
-        word = "stands by it" if each.stands else "withdraws it"
-        yield f"  - {escaped(each.agent_name)} {word}: {escaped(each.reason)}"
+    for each in (*finding.verdicts, *finding.defences):
+        yield f"  - {escaped(each.agent_name)} {escaped(_said_of(each))}"
 
 
 def findings_sarif(document: Any) -> str:  # noqa: ANN401 - as above
@@ -277,9 +270,8 @@ class ReviewDocument(Document):
         if raw.answer is not None:
             facts = [Fact(label="Result", text=raw.answer, tone="strong")]
             if raw.gate is not None:
-                said = {True: "holds", False: "does not hold", None: "is undecided"}[raw.gate.holds]
                 tone: Any = "good" if raw.gate.holds else "warning"
-                facts.append(Fact(label="Gate", text=f'"{raw.gate.rule}" {said}: {raw.gate.why}', tone=tone))
+                facts.append(Fact(label="Gate", text=f'"{raw.gate.rule}" {raw.gate.word}: {raw.gate.why}', tone=tone))
             yield Card(title="Review", facts=tuple(facts), lead="Result")
 
 
@@ -294,31 +286,27 @@ def finding_group(finding: Finding) -> Group:
     facts.append(Fact(label="Claim", text=finding.claim))
     facts += [Fact(label="Suggestion", text=finding.suggestion)] if finding.suggestion else []
     facts.append(Fact(label="Raised by", text=", ".join(finding.raisers)))
-    facts += [_said_of(each, each.agent_name) for each in finding.verdicts]
-    facts += [_said_of(each, each.agent_name) for each in finding.defences]
+    said: list[Verdict | Defence] = [*finding.verdicts, *finding.defences]
+    facts += [Fact(label=each.agent_name, text=_said_of(each), tone="plain") for each in said]
     facts.append(Fact(label=finding.state.capitalize(), text=finding.why, tone="dim"))
     return Group(label=f"{finding.id}, {finding.severity}", text=finding.title, facts=tuple(facts))
 
 
-def _said_of(said: Any, label: str) -> Fact:  # noqa: ANN401 - a Verdict or a Defence
-    quote = ""
+def _said_of(said: Verdict | Defence) -> str:
     if isinstance(said, Defence):
-        word = "stands by it" if said.stands else "withdraws it"
-    else:
-        words = {"confirm": "confirms it", "refute": "refutes it", "neither": "says neither"}
-        word = words[said.verdict] + (" (the answer changed with the order of the words)" if said.flipped else "")
-        quote = (
-            f" “{said.quote}”" + ("" if said.quote_found is not False else " (not in the material)")
-            if said.quote
-            else ""
-        )
-    return Fact(label=label, text=f"{word}: {said.reason}{quote}", tone="plain")
+        return f"{'stands by it' if said.stands else 'withdraws it'}: {said.reason}"
+    word = {"confirm": "confirms it", "refute": "refutes it", "neither": "says neither"}[said.verdict]
+    word += " (the answer changed with the order of the words)" if said.flipped else ""
+    missing = " (not in the material)" if said.quote_found is False else ""
+    return f"{word}: {said.reason}{f' “{said.quote}”{missing}' if said.quote else ''}"
 
 
 def said_group(name: str, said: list[Any]) -> Group:
     """What a reviewer says of findings."""
     text = "answers for own findings" if isinstance(said[0], Defence) else "examines findings of others (names hidden)"
-    return Group(label=name, text=text, facts=tuple(_said_of(each, each.finding) for each in said))
+    return Group(
+        label=name, text=text, facts=tuple(Fact(label=each.finding, text=_said_of(each), tone="plain") for each in said)
+    )
 
 
 def _reported(event: FindingsReported) -> Iterator[Section]:
