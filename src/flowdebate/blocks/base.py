@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterable, Callable, Collection, Iterable, Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
@@ -84,7 +85,8 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         """All that ask models inside it, as far as it holds their blocks: whom a function asks is not known."""
         found, held = [], [*vars(self).values()]
         for each in held:  # which grows
-            if isinstance(each, Block):
+            kind: Any = type(each)
+            if _is_block(kind):
                 found += each.seats(around)
             elif isinstance(each, (list, tuple, dict)):
                 held += each.values() if isinstance(each, dict) else each
@@ -334,3 +336,8 @@ def merge_resources(
             hidden[key] = resource
     hidden.update({key: resource for key, resource in shared.items() if resource in owned})
     return {key: resource for key, resource in shared.items() if resource not in owned}, hidden
+
+
+@lru_cache(maxsize=1024)  # `isinstance` of an abstract class is slow, and each run asks about hundreds of values
+def _is_block(kind: type) -> bool:
+    return issubclass(kind, Block)

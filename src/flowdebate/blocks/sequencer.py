@@ -98,14 +98,6 @@ class Sequencer(Block[InT, OutT]):
         """`tap`, if `condition` holds."""
         return self._with(Tap(block=self._block(block, "tap_if"), when=self._function(condition, "condition")))
 
-    def beside(self, block: Block[Any, Any], since: str) -> Sequencer[InT, OutT]:
-        """`tap`, which runs while the steps from `since` to the one after it do, and whose events come in its place.
-
-        For patterns: the outline and all paths are those of a `tap`, and one of `since` is in no loop before its own.
-        """
-        index = next(index for index, step in enumerate(self.steps) if step.key == since)
-        return self._with(Beside(block=block, since=index))
-
     def map(self, function: Function) -> Sequencer[InT, Any]:
         """Apply `function` to the value."""
         return self._with(Map(function=self._function(function, "map"), name=function_name(function)))
@@ -378,6 +370,15 @@ class Sequencer(Block[InT, OutT]):
 
     def _error(self, field: str, got: object, allowed: str) -> ConfigurationError:
         return ConfigurationError(f"sequencer {self.name!r}", field, got, allowed)
+
+
+def beside(pipeline: Sequencer[Any, Any], block: Block[Any, Any], since: str) -> Sequencer[Any, Any]:
+    """`pipeline.tap(block)`, which runs while the steps from `since` to the one after it do.
+
+    For patterns, which rescue nothing: the outline, all paths and the order of events are those of a `tap`.
+    """
+    index = next(index for index, step in enumerate(pipeline.steps) if step.key == since)
+    return pipeline._with(Beside(block=block, since=index))  # noqa: SLF001 - a builder's verb, but no one's outside
 
 
 def _count_cancellations() -> int:

@@ -47,6 +47,7 @@ ACTING: ContextVar[str | None] = ContextVar("flowdebate_acting", default=None)
 """The name of the block whose run is executing the current code; None outside runs, and inside models."""
 
 T = TypeVar("T")
+_NO_LIMITS = Limits()
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -260,7 +261,7 @@ class Run:
     _opened_models: dict[int, Model] = field(default_factory=dict, init=False)
 
     def __post_init__(self, limits: Limits | None) -> None:
-        self.budget = Budget(limits or Limits()) if limits or prices_known() else None
+        self.budget = Budget(limits or _NO_LIMITS) if limits or prices_known() else None
         self.records = Records(self.session.resources, time.time if self.journal is None else self.journal.now)
         self.emit, self.tell, self.now = self.records.emit, self.records.tell, self.records.now
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from flowdebate._messages import shown
 from flowdebate.blocks.handler import Handler, handler
 from flowdebate.blocks.router import router
-from flowdebate.blocks.sequencer import Sequencer, sequencer
+from flowdebate.blocks.sequencer import Sequencer, beside, sequencer
 from flowdebate.errors import BadAnswer, ConfigurationError, FlowDebateError, OutputError, RosterError
 from flowdebate.patterns.debate.audience import Audience
 from flowdebate.patterns.debate.debater import create_debater
@@ -106,7 +106,7 @@ def assemble(loop: Loop) -> Sequencer[Any, Any]:
         mirror = Mirror(assemble(mirrored_loop(loop)))
         # a person has one debate after the other
         people = any(mirror.outline().texts_of("human"))
-        pipeline = pipeline.tap(mirror) if people else pipeline.beside(mirror, since=f"{loop.name}-increment-round")
+        pipeline = pipeline.tap(mirror) if people else beside(pipeline, mirror, f"{loop.name}-increment-round")
     build = _build_raw_output(loop, judge.name, stances, own=is_own(given["judge"]), on_flip=on_flip)
     return with_synthesizer(pipeline.then(loop.guard(JUDGE, judge)).then(build), loop, SYNTHESIZER)
 

@@ -1,0 +1,49 @@
+"""Instructions of a model call in the loop of 13 calls, ours and LangGraph's: they do not depend on load.
+
+    python instructions.py
+
+needs valgrind.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from overhead import calls_of, flowdebate_loop, langgraph_loop
+from report import print_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DEBATES, MORE = 5, 2
+LOOPS: dict[str, Callable[..., Callable[[], object]]] = {"flowdebate": flowdebate_loop, "langgraph": langgraph_loop}
+
+
+def count(name: str, times: int) -> int:
+    """Instructions of a process that repeats a loop so often."""
+    valgrind = ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]
+    command = [*valgrind, sys.executable, __file__, name, str(times)]
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    told = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stderr  # noqa: S603
+    line = next(each for each in told.splitlines() if "refs" in each)
+    return int(line.rpartition(":")[2].replace(",", ""))
+
+
+def main() -> None:
+    if sys.argv[1:]:
+        name, times = sys.argv[1:]
+        work = LOOPS[name](debates=DEBATES)
+        for _ in range(int(times)):
+            work()
+        return
+    calls = MORE * DEBATES * calls_of(3, 3)
+    found = {name: (count(name, 2 + MORE) - count(name, 2)) / calls for name in LOOPS}
+    rows = [[name, f"{each / 1e6:.2f}", f"{each / found['langgraph']:.2f}"] for name, each in found.items()]
+    print_table("Instructions of a call, 13 calls", ["", "millions", "to langgraph"], rows)
+
+
+if __name__ == "__main__":
+    main()
