@@ -82,5 +82,5 @@ def stage(**more: Any) -> Stage:
 
 def command(*arguments: str, store: Path) -> Result:
     """The command in this process, on the runs that are kept at `store`."""
-    looks = {"TERM": "dumb", "NO_COLOR": "1", "COLUMNS": "100", "FLOWDEBATE_STORE": str(store)}
+    looks = {"TERM": "dumb", "NO_COLOR": "1", "FLOWDEBATE_STORE": str(store)}
     return CliRunner(env=looks).invoke(app, list(arguments), catch_exceptions=False)
