@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flowdebate import FlowDebateError, Limits, review
@@ -62,6 +62,7 @@ class Reviewers:
 
     def __init__(self, found: Mapping[str, Sequence[Any]], said: Mapping[Any, str], *, merge: bool = False) -> None:
         self.found, self.said, self.merge = found, said, merge
+        self.silent: frozenset[tuple[str, int]] = frozenset()
         self.asked: list[tuple[str, str]] = []
 
     def __call__(self, request: ModelRequest) -> Any:
@@ -73,7 +74,7 @@ class Reviewers:
             return {"pairs": [{"pair": number, "same": self.merge} for number in pairs]}
         if "-reviewer-" in request.block:
             return {"findings": list(self.found[name])}
-        ids = asked_ids(request)
+        ids = [each for each in asked_ids(request) if (name, int(each[1:])) not in self.silent]
         if "answers" in (request.output_schema or {})["properties"]:
             stand = [(each, self.said.get((name, 1, True)) != "refute") for each in ids]
             return {"answers": [{"finding": each, "stands": stands, "reason": "-"} for each, stands in stand]}
@@ -175,6 +176,25 @@ def test_every_review_ends_whatever_blocks_answer(answers: list[Any]) -> None:
     pattern = review(name="x", reviewers=[{"name": name, "block": block} for name in NAMES[:2]], merger=block)
     with suppress(OutputError):
         assert pattern.run_sync(QUESTION).output.stop_reason in ("examined", "nothing_found")
+
+
+FLAW = {"title": "Divides by zero", "claim": "It fails.", "severity": "major"}
+REFUTED = {("bea", 1, turned): "refute" for turned in (False, True)}
+
+
+@given(found_by, verdicts_of, models_of, st.frozensets(st.tuples(st.sampled_from(NAMES), st.integers(1, 6))))
+@example({"ann": [FLAW], "bea": []}, REFUTED, {}, frozenset({("ann", 1)}))
+@example({"ann": [FLAW], "bea": []}, REFUTED, {}, frozenset({("bea", 1)}))
+def test_every_review_ends_whatever_its_reviewers_are_silent_about(
+    found: dict[str, list[Any]], said: dict[Any, str], models: dict[str, str], silent: frozenset[tuple[str, int]]
+) -> None:
+    """Who says nothing of a finding has neither confirmed nor refuted it, nor withdrawn it."""
+    reviewers = Reviewers(found, said)
+    reviewers.silent = silent
+    raw = held(reviewers, names=sorted(found), models=models).output
+    assert raw.stop_reason in ("examined", "nothing_found")
+    answers = [each for finding in raw.findings for each in (*finding.verdicts, *finding.defences)]
+    assert not {(each.agent_name, int(each.finding[1:])) for each in answers} & silent
 
 
 def test_nobody_sees_whose_a_finding_is() -> None:
