@@ -111,8 +111,8 @@ BREAKS = (
         "a turn has a deadline",
         f"{FAILURES}::test_a_turn_has_a_deadline_over_all_that_it_does",
         "patterns/turn.py",
-        "    seconds = timeout\n",
-        "    seconds = None\n",
+        "    seconds, latest = timeout,",
+        "    seconds, latest = None,",
     ),
     Break(
         "a round has a deadline",

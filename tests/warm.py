@@ -19,6 +19,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -33,6 +34,8 @@ _LEFT_OUT = ("__main__", "adapters", "notebook", "telemetry", "testing", "worker
 """Modules of the library that no command imports."""
 _servers: dict[int, tuple[socket.socket, int]] = {}
 """The process to fork from, its connection and its id, by the process that started it."""
+_asking = threading.Lock()
+"""Tests start processes at once: two requests must not mingle."""
 
 _STUB = """
 import json, os, signal, socket, sys
@@ -93,9 +96,10 @@ class Warm:
         self._status, theirs = socket.socketpair()
         asked = {"code": code, "arguments": arguments, "env": dict(os.environ if env is None else env)}
         data = json.dumps({**asked, "cwd": str(Path.cwd() if cwd is None else cwd)}).encode()
-        server, _ = _server()
-        socket.send_fds(server, [len(data).to_bytes(4, "big")], [*streams, theirs.fileno()])
-        server.sendall(data)
+        with _asking:
+            server, _ = _server()
+            socket.send_fds(server, [len(data).to_bytes(4, "big")], [*streams, theirs.fileno()])
+            server.sendall(data)
         theirs.close()
         for descriptor in close:
             os.close(descriptor)

@@ -134,7 +134,7 @@ def test_a_study_whose_process_is_killed_twenty_times_has_the_same_table(tmp_pat
         folder = tmp_path / str(kills)
         folder.mkdir()
         command = [sys.executable, "-m", "tests.evaluation.killed_study", str(folder), str(kills), str(seed)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)  # noqa: S603 - our own
+        done = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=ROOT)  # noqa: PLW1510, S603
         assert done.returncode == 0, done.stderr
         assert int(done.stderr.split()[-1]) == kills
         reports.append(json.loads(done.stdout))

@@ -285,7 +285,8 @@ def test_every_other_path_needs_the_token(server: Stage) -> None:
     public = ("/health", "/ready")
     paths = [path for path in server.spec["paths"] if not path.endswith(public) and "/links/" not in path]
     for path in [*paths, "/", "/runs/x", "/style.css", "/api/v1/openapi.json", "/nothing"]:
-        answer = send(server, Case(path, 401, path=path.format(run_id="x", place="y/z", debate="x:y"), token=False))
+        asked = path.format(run_id="x", place="y/z", debate="x:y", name="z")
+        answer = send(server, Case(path, 401, path=asked, token=False))
         assert answer.status == 401, path
 
 

@@ -105,7 +105,7 @@ def test_runs_of_others_are_not_there(server: Stage, ann: httpx2.Client, ben: ht
         if "{run_id}" not in path:
             continue
         for method in operations:
-            place = path.removeprefix("/api/v1").format(run_id=run_id, place=PLACE, link_id="x")
+            place = path.removeprefix("/api/v1").format(run_id=run_id, place=PLACE, link_id="x", name="x")
             body = bodies.get(path.rpartition("/")[2])
             answer = ben.request(method, place, json=body) if body is not None else ben.request(method, place)
             missing = (
