@@ -38,7 +38,7 @@ from flowdebate.blocks.human.prompt import (
 from flowdebate.blocks.human.terminal import Terminal
 from flowdebate.errors import ConfigurationError, OutputError
 from flowdebate.models.output import OutputSchema
-from flowdebate.prompts.escaping import BAR, unescaped
+from flowdebate.prompts import BAR, unescaped
 from flowdebate.runs.durable.suspend import Suspended, request_of
 from flowdebate.store.memory import MemoryStore
 from flowdebate.testing import ScriptedModel

@@ -35,7 +35,7 @@ from flowdebate.models import (
     resolve_model,
 )
 from flowdebate.models.call import ask
-from flowdebate.prompts.escaping import split_entries
+from flowdebate.prompts import split_entries
 from tests.vendors import THOUGHT, message_events, vendors
 
 from .server import ChatServer

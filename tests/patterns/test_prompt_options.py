@@ -36,7 +36,7 @@ from flowdebate.patterns.review.prompts import MergerTemplate
 from flowdebate.patterns.roles import INSTRUCTIONS, RoleOptions
 from flowdebate.patterns.round_robin.prompts import RoundRobinSynthesizerTemplate
 from flowdebate.patterns.round_robin.referee import RefereeTemplate
-from flowdebate.prompts.template import words_of
+from flowdebate.prompts import words_of
 from flowdebate.testing import FunctionModel
 
 if TYPE_CHECKING:

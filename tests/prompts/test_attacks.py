@@ -33,7 +33,7 @@ from flowdebate.patterns.debate.moderator import render_moderator_system, render
 from flowdebate.patterns.debate.schemas import JudgeViewMade
 from flowdebate.patterns.debate.synthesizer import render_synthesizer_system, render_synthesizer_turn
 from flowdebate.patterns.debate.transcript import parse_entries, render_entries
-from flowdebate.prompts.escaping import quoted, unescaped, unquoted, without_control_tokens
+from flowdebate.prompts import quoted, unescaped, unquoted, without_control_tokens
 from flowdebate.service.documents.document import Side
 from flowdebate.service.documents.markdown import report
 from flowdebate.service.pages.debate_document import DebateDocument

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate.errors import FlowDebateError, ViewError
-from flowdebate.prompts.escaping import quoted, tag_name, tag_text, unescaped, unquoted
+from flowdebate.prompts import quoted, tag_name, tag_text, unescaped, unquoted
 from tests.prompts.nasty import texts
 
 

@@ -11,8 +11,7 @@ from flowdebate.patterns.debate.debater import DEBATER, DebaterTemplate, render_
 from flowdebate.patterns.debate.judging.jurors import JUDGE, JudgeTemplate, render_judge_turn
 from flowdebate.patterns.debate.moderator import MODERATOR, ModeratorTemplate
 from flowdebate.patterns.debate.synthesizer import SYNTHESIZER, SynthesizerTemplate
-from flowdebate.prompts.escaping import quoted
-from flowdebate.prompts.template import Template, filled
+from flowdebate.prompts import Template, filled, quoted
 from tests.prompts.nasty import texts
 
 

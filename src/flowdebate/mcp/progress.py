@@ -7,7 +7,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.patterns.events import RoundStarted, TurnStarted
-from flowdebate.prompts.escaping import tag_name
+from flowdebate.prompts import tag_name
 from flowdebate.runs.events import CallStarted, HumanAsked, ModelCalled
 from flowdebate.service.documents.live import Live
 

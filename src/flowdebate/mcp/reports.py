@@ -20,7 +20,7 @@ from flowdebate._messages import problems_of
 from flowdebate._util.text import counted
 from flowdebate.errors import ConfigurationError, FlowDebateError, StoreError
 from flowdebate.patterns.roles import render_flag
-from flowdebate.prompts.escaping import quoted, tag_name, tag_text
+from flowdebate.prompts import quoted, tag_name, tag_text
 from flowdebate.service.documents.live import cost_text
 from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Output, Remark, Section
 from flowdebate.service.runs import moment

@@ -25,7 +25,7 @@ from flowdebate.models.openai.model import Chat, Dialect, Parameters, Structured
 from flowdebate.models.resolve import PROVIDERS
 from flowdebate.models.retry import Retry
 from flowdebate.models.usage import Usage
-from flowdebate.prompts.escaping import split_entries
+from flowdebate.prompts import split_entries
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, g
 from flowdebate._util.wire import BlockEvent
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.usage import IMAGE_TOKENS, Attempts, Usage
-from flowdebate.prompts.template import Profile, check_profile
+from flowdebate.prompts import Profile, check_profile
 
 if TYPE_CHECKING:
     from flowdebate.models.output import OutputSchema

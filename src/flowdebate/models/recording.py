@@ -56,7 +56,7 @@ from flowdebate.models.codec import attempts_of, attempts_row, call_row, json_te
 from flowdebate.models.openai.clients import load
 from flowdebate.models.output import OutputSchema, find_object
 from flowdebate.models.wrapper import Wrapper
-from flowdebate.prompts.template import Profile
+from flowdebate.prompts import Profile
 
 if TYPE_CHECKING:
     from flowdebate.models.usage import Attempt

@@ -35,7 +35,7 @@ from flowdebate.models.call import check_real_calls_allowed
 
 if TYPE_CHECKING:
     from flowdebate.models.openai.model import StructuredMode
-    from flowdebate.prompts.template import Profile
+    from flowdebate.prompts import Profile
 
 
 ModelSpec: TypeAlias = Model | str

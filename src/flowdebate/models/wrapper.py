@@ -28,7 +28,7 @@ from flowdebate.models.resolve import resolve_model
 from flowdebate.models.retry import Retry
 
 if TYPE_CHECKING:
-    from flowdebate.prompts.template import Profile
+    from flowdebate.prompts import Profile
 
 
 class Wrapper:

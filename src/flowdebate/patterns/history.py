@@ -12,7 +12,7 @@ from flowdebate.blocks.generator import Visibility, generator
 from flowdebate.blocks.tools import Capability
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.state import Older, entries_of, pattern_state, recent_entries
-from flowdebate.prompts.escaping import quoted
+from flowdebate.prompts import quoted
 
 if TYPE_CHECKING:
     from flowdebate.runs.context import Context

@@ -15,8 +15,7 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.models.base import Message, Model, context_of, has_eyes
 from flowdebate.models.usage import estimate_tokens
 from flowdebate.patterns.state import pattern_state, round_of
-from flowdebate.prompts.escaping import quoted, tag_text
-from flowdebate.prompts.template import filled
+from flowdebate.prompts import filled, quoted, tag_text
 from flowdebate.runs.durable.journal import DECISION
 from flowdebate.sources.passages import Passage, find_passages
 from flowdebate.sources.quotes import look_up

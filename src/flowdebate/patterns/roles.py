@@ -26,8 +26,7 @@ from flowdebate.blocks.handler import invocation, result_of
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.base import Model, ModelResponse, ModelSettings, profile_of
 from flowdebate.patterns.material import Material, make_material
-from flowdebate.prompts.escaping import quoted, tag_name, tag_text
-from flowdebate.prompts.template import (
+from flowdebate.prompts import (
     Length,
     Profile,
     Profiles,
@@ -37,6 +36,9 @@ from flowdebate.prompts.template import (
     filled,
     length_text,
     listed,
+    quoted,
+    tag_name,
+    tag_text,
     words_of,
 )
 

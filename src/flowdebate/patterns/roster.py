@@ -28,8 +28,7 @@ from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.models.resolve import check_model
 from flowdebate.patterns.roles import SHOWN, BlockOptions, RoleOptions
 from flowdebate.patterns.turn import FailurePolicy, StandIn
-from flowdebate.prompts.escaping import as_seen
-from flowdebate.prompts.template import Template, check_length, check_profile
+from flowdebate.prompts import Template, as_seen, check_length, check_profile
 from flowdebate.resources.resource import StateResource
 
 if TYPE_CHECKING:

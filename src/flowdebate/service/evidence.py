@@ -19,7 +19,7 @@ from flowdebate.store.export import export_run, read_runs
 
 if TYPE_CHECKING:
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.prompts.template import Profile
+    from flowdebate.prompts import Profile
     from flowdebate.runs.execute import Runnable
     from flowdebate.service.documents.document import Document
     from flowdebate.store.base import StepRow, Store, StoredRun

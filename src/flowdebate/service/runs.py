@@ -28,7 +28,7 @@ from flowdebate.store.base import StepRow, Store, StoredRun, StoredStatus, docum
 from flowdebate.store.export import GONE
 
 if TYPE_CHECKING:
-    from flowdebate.prompts.template import Profile
+    from flowdebate.prompts import Profile
     from flowdebate.runs.durable.replay import Replay
     from flowdebate.runs.durable.suspend import HumanRequest
     from flowdebate.runs.result import RunView

@@ -16,7 +16,7 @@ from pydantic import Field
 from flowdebate._util.text import clean_text, is_blank
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import BadFile, ConfigurationError
-from flowdebate.prompts.escaping import quoted, tag_text
+from flowdebate.prompts import quoted, tag_text
 
 
 class Page(WireModel):

@@ -19,7 +19,7 @@ from flowdebate.patterns.debate.schemas import DebateRawOutput, ModeratorDecided
 from flowdebate.patterns.deliberation.schemas import ModeratorReported
 from flowdebate.patterns.events import RoleFailed, RoundsEnded, RoundStarted, TurnFinished, TurnsOrdered, TurnStarted
 from flowdebate.patterns.round_robin.schemas import RefereeReported
-from flowdebate.prompts.escaping import quoted
+from flowdebate.prompts import quoted
 from flowdebate.runs.events import ModelCalled, RunFinished, RunStarted
 from flowdebate.stop import PATTERNS_OWN
 from flowdebate.store.base import COMPLETE

@@ -41,7 +41,7 @@ from flowdebate.patterns.formats import find_format
 from flowdebate.patterns.roster import Debater, Persona, check_roster
 from flowdebate.patterns.state import TURN_ORDERS
 from flowdebate.patterns.turn import FailurePolicy
-from flowdebate.prompts.escaping import as_seen
+from flowdebate.prompts import as_seen
 from flowdebate.testing.cases import Answers, DebateCase, Returns, Sabotage, StopWhen, Unprintable, Unreadable
 from flowdebate.testing.examples import FAULTS, Example
 

@@ -22,7 +22,7 @@ from flowdebate.patterns.consensus.schemas import (
     TieAsked,
     VoteAsked,
 )
-from flowdebate.prompts.escaping import tag_name, unquoted
+from flowdebate.prompts import tag_name, unquoted
 from flowdebate.resources.archive import CritiquePattern, PastDebate
 from flowdebate.testing import ATTACKS
 from tests.prompts.nasty import lines_of, texts

@@ -14,7 +14,7 @@ from flowdebate._util.text import clean_text
 from flowdebate.errors import ConnectionLost, RosterError
 from flowdebate.measures import vote_weight
 from flowdebate.patterns.consensus.agents import create_tie_judge, find_agent
-from flowdebate.prompts.escaping import tag_name
+from flowdebate.prompts import tag_name
 from flowdebate.resources.archive import Archive, LoggedRatings, Rating
 from flowdebate.testing import ATTACKS
 from tests.prompts.nasty import texts

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from flowdebate.patterns.debate.quotes import is_quotes_line, mark_quotes, render_quotes, verify_quotes
 from flowdebate.patterns.debate.transcript import render_entries
-from flowdebate.prompts.escaping import quoted
+from flowdebate.prompts import quoted
 from tests.prompts.nasty import entry, lines_of
 from tests.prompts.nasty import texts as nasty
 

@@ -13,7 +13,7 @@ from flowdebate import Debater, create_side_proposer, debate, default_sides, pro
 from flowdebate.errors import SchemaViolation
 from flowdebate.patterns.debate.sides import yes_no_sides
 from flowdebate.patterns.roster import check_roster
-from flowdebate.prompts.escaping import as_seen
+from flowdebate.prompts import as_seen
 from flowdebate.testing import ScriptedModel
 
 CLAIMS = [

@@ -24,7 +24,7 @@ from flowdebate.patterns.handoff.speaker import (
     tell_proposition,
 )
 from flowdebate.patterns.roles import Identity
-from flowdebate.prompts.escaping import tag_name
+from flowdebate.prompts import tag_name
 from flowdebate.testing import ScriptedModel
 from flowdebate.testing.strategies import arguments, names, questions
 from tests.patterns.debates import system_of, turn_of

@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from flowdebate.patterns.handoff.transition import Transition, read_transition
-from flowdebate.prompts.escaping import AROUND, as_seen, name_among, tag_name
+from flowdebate.prompts import AROUND, as_seen, name_among, tag_name
 from flowdebate.testing.strategies import names
 from tests.ids import shown
 

@@ -27,7 +27,7 @@ from flowdebate.patterns.round_robin.prompts import (
 )
 from flowdebate.patterns.round_robin.referee import RefereeTemplate, render_referee_system, render_referee_turn
 from flowdebate.patterns.round_robin.schemas import Assessment, RefereeAudit, RoundRobinEntry, RoundRobinOutput
-from flowdebate.prompts.escaping import unquoted
+from flowdebate.prompts import unquoted
 from flowdebate.testing import ATTACKS
 from tests.prompts.nasty import headings, lines_of, tags, texts
 

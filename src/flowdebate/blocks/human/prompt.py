@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flowdebate.errors import ViewError
-from flowdebate.prompts.escaping import NEXT_TEXT, quoted, tag_name, tag_text, unescaped, unquoted
+from flowdebate.prompts import NEXT_TEXT, quoted, tag_name, tag_text, unescaped, unquoted
 
 TEXT = "Answer in text."
 _FIELDS = "Answer with these fields:"

@@ -15,12 +15,12 @@ from flowdebate.models.openai.model import Chat, Dialect
 from flowdebate.models.openai.structured import with_tool_calls
 from flowdebate.models.output import bound_strings
 from flowdebate.models.retry import Retry
-from flowdebate.prompts.escaping import without_control_tokens
+from flowdebate.prompts import without_control_tokens
 
 if TYPE_CHECKING:
     import os
 
-    from flowdebate.prompts.template import Profile
+    from flowdebate.prompts import Profile
 
 
 _SAMPLING = {"top_p": 0.9, "min_p": 0.1}

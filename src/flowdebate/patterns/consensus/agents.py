@@ -41,13 +41,13 @@ from flowdebate.patterns.roles import NOT_KEPT, BlockOptions, RolePrompt, genera
 from flowdebate.patterns.roster import Persona, is_own, merge_options, with_answer_schema
 from flowdebate.patterns.state import Recovery, accepted, state_of
 from flowdebate.patterns.turn import TurnTask, ask, is_provider_failure, record_loss, take_turn
-from flowdebate.prompts.escaping import unescaped
+from flowdebate.prompts import unescaped
 
 if TYPE_CHECKING:
     from flowdebate._util.wire import WireModel
     from flowdebate.models.circuit_breaker import Breakers, Step
     from flowdebate.patterns.consensus.factory import ConsensusOptions
-    from flowdebate.prompts.template import Length
+    from flowdebate.prompts import Length
     from flowdebate.runs.context import Context
 
 

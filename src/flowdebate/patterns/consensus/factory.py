@@ -89,7 +89,7 @@ if TYPE_CHECKING:
     from flowdebate.measures import Edge
     from flowdebate.models.base import ModelSettings
     from flowdebate.patterns.formats import Format
-    from flowdebate.prompts.template import Length, Profile
+    from flowdebate.prompts import Length, Profile
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
     from flowdebate.sources.source import SourcesLike

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.patterns.roles import LENGTH, render_flag
-from flowdebate.prompts.escaping import quoted, tag_name, tag_text
-from flowdebate.prompts.template import Profiles, Template, filled, listed, part, uses
+from flowdebate.prompts import Profiles, Template, filled, listed, part, quoted, tag_name, tag_text, uses
 
 if TYPE_CHECKING:
     from flowdebate.patterns.consensus.schemas import ConsensusContext, Critique, Proposal

@@ -10,8 +10,7 @@ from flowdebate.patterns.council.schemas import ChairAnswer, ChairAsked, Council
 from flowdebate.patterns.roles import NOT_KEPT, BlockOptions, Wording, deciding_block, persona_block, speaker_tag
 from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.state import question_of
-from flowdebate.prompts.escaping import quoted
-from flowdebate.prompts.template import Length, Profiles, Template, filled, part, uses
+from flowdebate.prompts import Length, Profiles, Template, filled, part, quoted, uses
 
 if TYPE_CHECKING:
     from flowdebate.blocks.generator import Generator

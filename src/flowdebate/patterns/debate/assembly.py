@@ -46,7 +46,7 @@ from flowdebate.patterns.roster import Debater, Role, is_own, merge_options
 from flowdebate.patterns.spec import MANY_ROUNDS, Loop, PatternSpec
 from flowdebate.patterns.state import TurnOrder, accepted, as_model, entries_of, state_of
 from flowdebate.patterns.turn import MISSING, WithFallback, record_failure, record_turn
-from flowdebate.prompts.escaping import as_seen
+from flowdebate.prompts import as_seen
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block

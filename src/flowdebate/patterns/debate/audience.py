@@ -20,8 +20,7 @@ from flowdebate.patterns.debate.transcript import HOW_TO_READ, render_entries
 from flowdebate.patterns.roles import SHOWN, BlockOptions, generator_options
 from flowdebate.patterns.state import question_of, recent_entries, state_of
 from flowdebate.patterns.turn import ask, record_failure
-from flowdebate.prompts.escaping import quoted, tag_text
-from flowdebate.prompts.template import listed
+from flowdebate.prompts import listed, quoted, tag_text
 
 if TYPE_CHECKING:
     from flowdebate.patterns.anonymity.aliases import Anonymity

@@ -37,8 +37,7 @@ from flowdebate.patterns.roles import BlockOptions, generator_options
 from flowdebate.patterns.roster import Debater, check_roster
 from flowdebate.patterns.state import question_of
 from flowdebate.patterns.turn import in_time, is_provider_failure
-from flowdebate.prompts.escaping import quoted, tag_text
-from flowdebate.prompts.template import Template, filled, listed, part, uses
+from flowdebate.prompts import Template, filled, listed, part, quoted, tag_text, uses
 from flowdebate.runs.events import ModelCalled
 
 if TYPE_CHECKING:

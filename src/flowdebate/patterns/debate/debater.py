@@ -29,8 +29,7 @@ from flowdebate.patterns.roles import CONCRETE, LENGTH, BlockOptions, RolePrompt
 from flowdebate.patterns.roster import Debater as Debater
 from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.state import entries_of, question_of, recent_entries, state_of
-from flowdebate.prompts.escaping import quoted, tag_text
-from flowdebate.prompts.template import Length, Profiles, Template, filled, listed, part, uses
+from flowdebate.prompts import Length, Profiles, Template, filled, listed, part, quoted, tag_text, uses
 from flowdebate.sources.source import Source
 
 if TYPE_CHECKING:

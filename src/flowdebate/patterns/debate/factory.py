@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from flowdebate.patterns.material import Material
     from flowdebate.patterns.state import TurnOrder
     from flowdebate.patterns.turn import FailurePolicy
-    from flowdebate.prompts.template import Length, Profile
+    from flowdebate.prompts import Length, Profile
     from flowdebate.sources.source import SourcesLike
     from flowdebate.stop import StopWhen
 

@@ -19,8 +19,7 @@ from flowdebate.patterns.debate.judging.verdicts import sentences_of
 from flowdebate.patterns.debate.schemas import DebateState, SortedFacts, SourceFact
 from flowdebate.patterns.state import question_of, state_of
 from flowdebate.patterns.turn import discard, is_provider_failure
-from flowdebate.prompts.escaping import quoted, tag_text
-from flowdebate.prompts.template import filled
+from flowdebate.prompts import filled, quoted, tag_text
 
 if TYPE_CHECKING:
     from flowdebate.patterns.debate.debater import DebaterTemplate

@@ -28,8 +28,7 @@ from flowdebate.patterns.roles import SHOWN, BlockOptions, RolePrompt, RosterBlo
 from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.state import accepted, as_model, entries_of, question_of, recent_entries, state_of
 from flowdebate.patterns.turn import record_failure
-from flowdebate.prompts.escaping import quoted, tag_name, tag_text
-from flowdebate.prompts.template import Profiles, Template, filled, listed, part, uses
+from flowdebate.prompts import Profiles, Template, filled, listed, part, quoted, tag_name, tag_text, uses
 
 if TYPE_CHECKING:
     from flowdebate.models.base import ModelResponse

@@ -13,7 +13,7 @@ from flowdebate.patterns.debate.schemas import PHASE_NAME, DebateState, DebateTu
 from flowdebate.patterns.roster import check_choice
 from flowdebate.patterns.rounds import RoundOfTurns, Wave, waves_of
 from flowdebate.patterns.state import TurnOrder, entries_of, state_of
-from flowdebate.prompts.template import Length, check_length
+from flowdebate.prompts import Length, check_length
 
 if TYPE_CHECKING:
     from flowdebate.blocks.outline import Outline

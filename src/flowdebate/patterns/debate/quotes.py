@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from flowdebate.prompts.escaping import quoted, tag_text
+from flowdebate.prompts import quoted, tag_text
 from flowdebate.sources.quotes import find_quotes as find_quotes
 from flowdebate.sources.quotes import verify_quotes as verify_quotes
 

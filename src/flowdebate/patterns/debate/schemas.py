@@ -27,7 +27,7 @@ from flowdebate.patterns.state import (
     TurnOrder,
     is_declared,
 )
-from flowdebate.prompts.escaping import quoted, tag_name, tag_text
+from flowdebate.prompts import quoted, tag_name, tag_text
 
 if TYPE_CHECKING:
     from flowdebate.patterns.debate.phases import Phase

@@ -13,8 +13,7 @@ from flowdebate.blocks.generator import Generator, generator
 from flowdebate.patterns.roles import NOT_KEPT, BlockOptions, generator_options
 from flowdebate.patterns.roster import Debater
 from flowdebate.patterns.state import question_of
-from flowdebate.prompts.escaping import as_seen, quoted
-from flowdebate.prompts.template import Template, filled, part, uses
+from flowdebate.prompts import Template, as_seen, filled, part, quoted, uses
 
 if TYPE_CHECKING:
     from flowdebate.models.base import Model

@@ -11,8 +11,7 @@ from flowdebate.patterns.debate.transcript import HOW_TO_READ, render_entries
 from flowdebate.patterns.roles import SHOWN, BlockOptions, RolePrompt, generator_options
 from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.state import as_model
-from flowdebate.prompts.escaping import quoted, tag_text
-from flowdebate.prompts.template import Profiles, Template, filled, listed, part, uses
+from flowdebate.prompts import Profiles, Template, filled, listed, part, quoted, tag_text, uses
 
 if TYPE_CHECKING:
     from flowdebate.runs.context import Context

@@ -5,7 +5,7 @@
       | and each further line behind a bar.
     [against] …
 
-Only the renderer begins a line with a tag or a round's heading: see `flowdebate.prompts.escaping` for how texts,
+Only the renderer begins a line with a tag or a round's heading: see `flowdebate.prompts` for how texts,
 stances and names are kept from it. What is written can be read back:
 `parse_entries(render_entries(entries)) == entries`.
 """
@@ -23,7 +23,7 @@ from flowdebate.patterns.debate.schemas import DebateContributionEntry, DebateTr
 from flowdebate.patterns.roles import FLAGGED, render_flag
 from flowdebate.patterns.state import derived
 from flowdebate.patterns.turn import record_turn
-from flowdebate.prompts.escaping import BAR, NEXT_TEXT, quoted, tag_name, tag_text, unescaped
+from flowdebate.prompts import BAR, NEXT_TEXT, quoted, tag_name, tag_text, unescaped
 from flowdebate.resources.resource import StateResource
 
 if TYPE_CHECKING:

@@ -25,8 +25,7 @@ from flowdebate.patterns.roles import HOW_TO_READ_SAID, BlockOptions, Members, d
 from flowdebate.patterns.roster import bindable, check_choice
 from flowdebate.patterns.state import accepted, as_model, question_of, recent_entries, round_of, state_of
 from flowdebate.patterns.turn import MISSING
-from flowdebate.prompts.escaping import tag_name
-from flowdebate.prompts.template import Profiles, Template, filled, part, uses
+from flowdebate.prompts import Profiles, Template, filled, part, tag_name, uses
 
 if TYPE_CHECKING:
     from flowdebate.blocks.generator import Generator

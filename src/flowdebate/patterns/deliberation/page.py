@@ -13,7 +13,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 from unicodedata import category, normalize
 
-from flowdebate.prompts.escaping import BAR, quoted
+from flowdebate.prompts import BAR, quoted
 
 if TYPE_CHECKING:
     from flowdebate.patterns.deliberation.schemas import DeliberationOutput, ModeratorReport

@@ -17,7 +17,7 @@ from textwrap import dedent
 
 from flowdebate.errors import ViewError
 from flowdebate.patterns.deliberation.schemas import ModeratorReport
-from flowdebate.prompts.escaping import quoted, unquoted
+from flowdebate.prompts import quoted, unquoted
 
 _RENDERED = re.compile(r"SUMMARY: (.*)\nSTATUS: (SETTLED|CONTINUE)(?:\nDECISION: (.*))?", re.DOTALL)
 

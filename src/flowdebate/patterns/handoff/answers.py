@@ -44,7 +44,7 @@ from flowdebate.patterns.turn import (
     text_said,
     warn_of_nothing,
 )
-from flowdebate.prompts.escaping import name_among
+from flowdebate.prompts import name_among
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block

@@ -26,8 +26,7 @@ from flowdebate.patterns.handoff.answers import (
 from flowdebate.patterns.roles import CONCRETE, EMPTY, NOT_KEPT, BlockOptions, Identity, RolePrompt, generator_options
 from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.state import question_of, recent_entries, round_of
-from flowdebate.prompts.escaping import quoted, tag_name
-from flowdebate.prompts.template import Length, Profiles, Template, filled, part, uses
+from flowdebate.prompts import Length, Profiles, Template, filled, part, quoted, tag_name, uses
 
 if TYPE_CHECKING:
     from flowdebate.blocks.outline import Outline

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from flowdebate.prompts.escaping import AROUND, DECORATION, PAIRS, name_among, tag_name
+from flowdebate.prompts import AROUND, DECORATION, PAIRS, name_among, tag_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

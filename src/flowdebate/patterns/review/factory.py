@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.material import Material
     from flowdebate.patterns.turn import FailurePolicy
-    from flowdebate.prompts.template import Length, Profile
+    from flowdebate.prompts import Length, Profile
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
     from flowdebate.sources.source import SourcesLike

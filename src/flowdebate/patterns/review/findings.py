@@ -23,7 +23,7 @@ from flowdebate.patterns.review.schemas import (
     Severity,
     Verdict,
 )
-from flowdebate.prompts.escaping import as_seen
+from flowdebate.prompts import as_seen
 from flowdebate.sources.quotes import look_up
 from flowdebate.sources.source import Line, Source, number_lines
 

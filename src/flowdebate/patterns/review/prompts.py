@@ -9,8 +9,7 @@ from flowdebate.patterns.review.schemas import Comparison, Finding, Findings, Fi
 from flowdebate.patterns.roles import NOT_KEPT, BlockOptions, deciding_block, speaker_tag
 from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.state import question_of
-from flowdebate.prompts.escaping import quoted, tag_text
-from flowdebate.prompts.template import Length, Profiles, Template, filled, length_text, part, uses
+from flowdebate.prompts import Length, Profiles, Template, filled, length_text, part, quoted, tag_text, uses
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@
     Referee: Nobody gave figures.
     Referee on [Ada]: names no source
 
-Only the renderer begins a line with a tag, a round's heading or the referee: see `flowdebate.prompts.escaping`. A
+Only the renderer begins a line with a tag, a round's heading or the referee: see `flowdebate.prompts`. A
 debater's prompt begins with what is the same for all turns (the rules, who takes part, who it is, then the transcript,
 which only grows) and ends with what differs: whose turn it is, what the referee found of its last one, what to do.
 """
@@ -41,8 +41,7 @@ from flowdebate.patterns.round_robin.schemas import (
     RoundRobinTranscript,
 )
 from flowdebate.patterns.state import as_model, question_of, recent_entries, round_of, state_of
-from flowdebate.prompts.escaping import quoted, tag_name, tag_text
-from flowdebate.prompts.template import Length, Profiles, Template, filled, part, uses
+from flowdebate.prompts import Length, Profiles, Template, filled, part, quoted, tag_name, tag_text, uses
 
 if TYPE_CHECKING:
     from flowdebate.blocks.generator import Generator

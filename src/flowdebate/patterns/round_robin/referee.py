@@ -27,8 +27,7 @@ from flowdebate.patterns.round_robin.schemas import (
 )
 from flowdebate.patterns.state import accepted, as_model, entries_of, question_of, recent_entries, round_of, state_of
 from flowdebate.patterns.turn import MISSING
-from flowdebate.prompts.escaping import name_among, quoted, tag_name
-from flowdebate.prompts.template import Profiles, Template, filled, listed, part, uses
+from flowdebate.prompts import Profiles, Template, filled, listed, name_among, part, quoted, tag_name, uses
 
 if TYPE_CHECKING:
     from flowdebate.models.base import ModelResponse

@@ -24,7 +24,7 @@ from flowdebate.store.base import COMPLETE, RunHeader, StepRow, Store, StoredRun
 from flowdebate.store.memory import MemoryStore
 
 if TYPE_CHECKING:
-    from flowdebate.prompts.template import Profile
+    from flowdebate.prompts import Profile
     from flowdebate.runs.limits import Limits
     from flowdebate.runs.result import RunHandle
 

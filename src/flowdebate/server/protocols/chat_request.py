@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns import PATTERNS
-from flowdebate.prompts.escaping import quoted, tag_name
+from flowdebate.prompts import quoted, tag_name
 from flowdebate.server.requests import LONGEST_QUESTION, check_data
 from flowdebate.service.plans.options import OutputOptions
 from flowdebate.service.plans.plan import make_plan

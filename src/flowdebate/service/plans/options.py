@@ -29,7 +29,7 @@ from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.models.base import Effort
 from flowdebate.models.openai.endpoint import ADDRESS, address_of, check_address
 from flowdebate.patterns.seats import DEFAULT
-from flowdebate.prompts.template import Profile
+from flowdebate.prompts import Profile
 from flowdebate.service.plans.files import read_plan_file
 from flowdebate.sources.source import Page, Source
 

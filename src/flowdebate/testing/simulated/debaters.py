@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 from flowdebate.errors import ConfigurationError, MalformedResponse
 from flowdebate.models.base import ModelRequest, ModelResponse
 from flowdebate.models.usage import Usage
-from flowdebate.prompts.escaping import unescaped
+from flowdebate.prompts import unescaped
 from flowdebate.testing.simulated.draws import key_of, uniform
 
 Follows = Literal["majority", "last"]

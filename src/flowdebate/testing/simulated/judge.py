@@ -14,7 +14,7 @@ from flowdebate.models.output import inline_definitions
 from flowdebate.models.usage import Usage
 from flowdebate.patterns.debate.judging.views import Schedule, ScheduleLike, as_schedule
 from flowdebate.patterns.debate.transcript import parse_entries
-from flowdebate.prompts.escaping import BAR, unescaped
+from flowdebate.prompts import BAR, unescaped
 from flowdebate.testing.simulated.draws import key_of, normal, normals
 
 if TYPE_CHECKING:

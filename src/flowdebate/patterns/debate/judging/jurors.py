@@ -27,8 +27,7 @@ from flowdebate.patterns.debate.judging.verdicts import add_headline
 from flowdebate.patterns.debate.quotes import HOW_TO_READ_QUOTES
 from flowdebate.patterns.debate.schemas import DebateContributionEntry, JudgedVerdict
 from flowdebate.patterns.debate.transcript import EMPTY, HOW_TO_READ, HOW_TO_READ_LABELLED, Transcript, render_entries
-from flowdebate.prompts.escaping import quoted, tag_text
-from flowdebate.prompts.template import Template, filled, listed, part, uses
+from flowdebate.prompts import Template, filled, listed, part, quoted, tag_text, uses
 
 if TYPE_CHECKING:
     from flowdebate.models.base import Model, ModelResponse

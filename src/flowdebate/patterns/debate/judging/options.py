@@ -13,7 +13,7 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.models.resolve import check_model, resolve_model
 from flowdebate.patterns.debate.judging.ballots import Answer, DecidedBy, LetterFit, OnFlip
 from flowdebate.patterns.debate.judging.views import NAMES, Schedule, ScheduleLike, as_schedule
-from flowdebate.prompts.template import Profile, check_profile
+from flowdebate.prompts import Profile, check_profile
 
 if TYPE_CHECKING:
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility

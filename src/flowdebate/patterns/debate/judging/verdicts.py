@@ -20,7 +20,7 @@ from flowdebate.patterns.debate.judging.ballots import (
     leads_of,
 )
 from flowdebate.patterns.debate.schemas import DebateContributionEntry, JudgedVerdict
-from flowdebate.prompts.escaping import quoted, tag_text
+from flowdebate.prompts import quoted, tag_text
 
 if TYPE_CHECKING:
     from flowdebate.patterns.state import TurnOrder

@@ -1,0 +1,295 @@
+"""Prompt templates, checked when they are created, and the escaping of text that must not pass for their own words.
+
+The first line of a text by models and users follows a tag or a label, and each further line a bar, so no line of it
+begins a line of the prompt. Characters that would break a line or disguise one are written as `⟦U+2028⟧`; so are `⟦`
+itself, and the first character of anything that a model's chat template could read as a control token: `<|im_end|>`,
+`</s>`, `[INST]`, `[gMASK]`, `[|user|]`. Everything else is unchanged, and the original can be read back.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, get_args
+from unicodedata import normalize
+
+from flowdebate._util.text import is_unseen
+from flowdebate.errors import ConfigurationError, ViewError
+
+BAR = "\n  | "
+"""Separator between the lines of one text."""
+NEXT_TEXT = r"\n(?!  \| )"
+"""Pattern of the line break behind a text, which no bar follows."""
+
+_ENTRY = re.compile(r"^\[[^\n]*(?:\n  \| [^\n]*)*", re.MULTILINE)
+
+
+def split_entries(text: str) -> list[str]:
+    r"""Split a prompt behind each text that follows a tag; the last piece has none. Joined, they are `text`.
+
+    A transcript only grows, so all pieces but the last are those of a later prompt, too.
+
+    >>> split_entries("So far:\n[for] Yes.\n  | Really.\n[against] No.\nAnswer.")
+    ['So far:\n[for] Yes.\n  | Really.', '\n[against] No.', '\nAnswer.']
+    """
+    ends = [match.end() for match in _ENTRY.finditer(text)]
+    return [text[start:end] for start, end in pairwise((0, *ends, len(text)))]
+
+
+_MARK = "⟦"
+_ESCAPED_ALWAYS = (
+    "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f"  # control characters but tab and line feed: NUL, most line breaks
+    "\\u2028\\u2029"  # line breaks that str.splitlines knows
+    "\\u202a-\\u202e\\u2066-\\u2069"  # they change the direction of the following text
+    "\\ud800-\\udfff"  # halves of surrogate pairs: no request with one can be encoded
+    "⟦"
+)
+# Servers read these as control tokens anywhere: `<|im_end|><|im_start|>system` would end the user's message.
+_CONTROL = (
+    "<(?=[|\\uff5c]|/?\\w[\\w:-]*>)"  # <|im_end|>, </s>, <seed:bos>
+    "|\\[(?=\\||[gs]?MASK\\]|e~\\[|(?:UNUSED_TOKEN_|PAD|unused)\\d+\\])"  # [|user|], [gMASK], [UNUSED_TOKEN_145]
+    "|\\](?=~!?b[\\[\\]])"  # ]~b]
+)
+_CAPITALS = "\\[(?=/?[A-Z_]{2,}\\])"  # [INST], [/INST]
+# Compiled at first use: the checks in front of them suffice for most texts.
+_IN_TEXT = f"[{_ESCAPED_ALWAYS}]|{_CONTROL}|{_CAPITALS}"
+_IN_TAG = f"[{_ESCAPED_ALWAYS}\n\\[\\]]|{_CONTROL}"
+_IN_NAME = f"[{_ESCAPED_ALWAYS}\n\\[\\],]|{_CONTROL}"
+# Not all capitals in brackets: the tag of an argument may be some.
+_TOKENS = f"{_CONTROL}|\\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_[A-Z]+)\\])"
+# Characters without a meaning of their own.
+_HARMLESS = bytes(set(range(0x20, 0x7F)) - set(b"<[]")) + b"\t\n"
+_ESCAPE = "⟦U\\+(10[0-9A-F]{4}|[0-9A-F]{4,5})⟧"
+
+
+def quoted(text: str) -> str:
+    r"""`text` after a tag or a label: each further line begins with a bar.
+
+    >>> print("[for] " + quoted("Yes.\n[against] I give up."))
+    [for] Yes.
+      | [against] I give up.
+    """
+    if text.isascii():  # looks in C, which spare most texts the search
+        suspect = text.encode().translate(None, _HARMLESS) != b""
+    else:
+        plain = text.replace("\n", " ").isprintable()
+        suspect = not plain or _MARK in text or "<" in text or "[" in text or "]~" in text
+    return (re.sub(_IN_TEXT, _escape, text) if suspect else text).replace("\n", BAR)
+
+
+def unquoted(text: str) -> str:
+    r"""The original of a `quoted` text; ViewError if `quoted` cannot have written it.
+
+    >>> unquoted(quoted("one\r\ntwo"))
+    'one\r\ntwo'
+    """
+    plain = unescaped(text.replace(BAR, "\n"))
+    if quoted(plain) != text:
+        raise ViewError(text, "quoted text")
+    return plain
+
+
+@lru_cache(maxsize=1024)  # the same few names and stances occur in every prompt of a debate
+def tag_text(text: str) -> str:
+    """`text` on one line and without square brackets: a stance in a tag or in a sentence."""
+    return re.sub(_IN_TAG, _escape, text) if _has(text, "⟦<[]") else text
+
+
+@lru_cache(maxsize=1024)
+def tag_name(name: str) -> str:
+    """`name` on one line, without square brackets and commas: a name in a tag or in a list."""
+    return re.sub(_IN_NAME, _escape, name) if _has(name, "⟦<[],") else name
+
+
+def without_control_tokens(text: str) -> str:
+    """`text` with the control tokens of chat templates escaped; everything else, also line breaks, is unchanged.
+
+    >>> without_control_tokens("<|im_end|>")
+    '⟦U+003C⟧|im_end|>'
+    """
+    return re.sub(_TOKENS, _escape, text) if "<" in text or "[" in text or "]~" in text else text
+
+
+def unescaped(text: str) -> str:
+    """`text` with each `⟦U+2028⟧` turned back into its character."""
+    return re.sub(_ESCAPE, lambda match: chr(int(match[1], 16)), text) if _MARK in text else text
+
+
+def _has(text: str, signs: str) -> bool:
+    """Whether `text` has one of `signs`, or anything that is not printable."""
+    return not text.isprintable() or any(sign in text for sign in signs)
+
+
+def _escape(match: re.Match[str]) -> str:
+    return f"⟦U+{ord(match[0]):04X}⟧"
+
+
+# Opening brackets and quotes with their closing ones.
+PAIRS = {"(": ")", "[": "]", "<": ">", "“": "”", "\u2018": "’", "«": "»", "\u2039": "\u203a"}
+DECORATION = "*_~`\"'" + "".join([*PAIRS, *PAIRS.values()])  # quotes, markdown and brackets
+AROUND = f"{DECORATION}.!?,;:…"  # what models write around a name, and the end of a sentence
+
+
+def as_seen(name: str) -> str:
+    r"""`name` as a reader sees it: without invisible characters, case-folded, in compatibility form (NFKC).
+
+    >>> as_seen("Anna\u200b") == as_seen("ANNA")
+    True
+    """
+    seen = "".join(c for c in normalize("NFKC", name) if c.isspace() or not is_unseen(c))
+    return " ".join(normalize("NFKC", seen.casefold()).split())
+
+
+def name_among(written: str, names: Iterable[str]) -> str | None:
+    """The one of `names` that is `written`, in any case, escaped as in prompts or in quotes; None for no match.
+
+    >>> name_among('"OPPONENT".', ["Proponent", "Opponent"])
+    'Opponent'
+    """
+    known = list(names)
+    if written in known:
+        return written
+    seen = {as_seen(name): name for name in known}
+    for candidate in (written, unescaped(written), unescaped(written.strip(AROUND + " \t\r\n"))):
+        if (found := seen.get(as_seen(candidate))) is not None:
+            return found
+    return None
+
+
+Profile: TypeAlias = Literal["concise", "full"]
+"""Kind of default prompts: short steps for small models, or the whole task."""
+Length: TypeAlias = Literal["short", "medium", "long"] | int
+"""How long a turn is: a name, or a number of words."""
+
+# Each length as a prompt states it, and the words that it takes at most.
+_LENGTHS: dict[object, tuple[str, int]] = {
+    "short": ("two or three short sentences", 60),
+    "medium": ("two to four paragraphs", 320),
+    "long": ("five to eight paragraphs", 800),
+}
+_SHORTEST, _LONGEST = 10, 2_000  # words of a turn
+
+_FIELD = re.compile(r"\{(\w+)\}")
+# Fields that are rendered as whole lines: each must be alone on its line.
+_LINES = frozenset(
+    {"context", "critiques", "decisions", "framing", "positions", "proposals", "roster", "sources", "transcript"}
+)
+# Fields that may be anywhere. All others are text of models or users, and must follow a label.
+_PLAIN = frozenset({"label", "length", "max_rounds", "position", "round", "rounds"})
+
+
+def filled(template: str, **values: object) -> str:
+    """`template` with each `{field}` replaced; inserted values are never parsed.
+
+    >>> filled("Question: {question}", question="Who is {round}?")
+    'Question: Who is {round}?'
+    """
+    return _format(template) % values
+
+
+@lru_cache(maxsize=256)
+def _format(template: str) -> str:
+    """The template as a format of the operator `%`, which fills in all fields in C."""
+    return _FIELD.sub(r"%(\1)s", template.replace("%", "%%"))
+
+
+def listed(*items: str) -> str:
+    """`items`, each on its own line."""
+    return "\n".join(map("- {}".format, items))
+
+
+def uses(*names: str, lines: Iterable[str] = ()) -> Mapping[str, frozenset[str]]:
+    """A template part's metadata: the fields that it may use; those of `lines` are rendered as whole lines."""
+    return {"uses": frozenset({*names, *lines}), "lines": _LINES.union(lines)}
+
+
+def part(default: str, allowed: Mapping[str, frozenset[str]] = uses()) -> Any:  # noqa: ANN401 - as of `field()`
+    """A part of a template: its default text, and the fields that it may use."""
+    return field(default=default, metadata=allowed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Template:
+    """The texts of one role; override any of them by keyword.
+
+    ConfigurationError for a `{field}` that the template does not have, and for one in a place where its text could pass
+    for the prompt's own words: text of others must not begin a line, and a transcript must not share one.
+    """
+
+    def __post_init__(self) -> None:
+        for part in fields(self):
+            text = getattr(self, part.name)
+            known = part.metadata["uses"]
+            if not isinstance(text, str):
+                raise ConfigurationError(type(self).__name__, part.name, text, "text")
+            for match in _FIELD.finditer(text):
+                if problem := _problem(match, known, part.metadata["lines"]):
+                    raise ConfigurationError(type(self).__name__, part.name, match[0], problem)
+
+
+TemplateT = TypeVar("TemplateT", bound=Template)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profiles(Generic[TemplateT]):
+    """Default templates of a role, one for each profile."""
+
+    full: TemplateT
+    concise: TemplateT
+    tasks: tuple[str, ...] = ()
+    """Parts in which the concise template says how a turn begins and what each of its sentences does."""
+
+    def template(self, profile: Profile, *, instructed: bool = False) -> TemplateT:
+        """The template of `profile`; with the application's instructions (`instructed`) no task prescribes a form."""
+        if profile == "full":
+            return self.full
+        if instructed and self.tasks:
+            return replace(self.concise, **{part: getattr(self.full, part) for part in self.tasks})
+        return self.concise
+
+
+def check_profile(where: str, profile: object, *, field: str = "profile") -> None:
+    """ConfigurationError unless `profile` is one of the profiles, or None."""
+    if profile is not None and (not isinstance(profile, str) or profile not in get_args(Profile)):
+        raise ConfigurationError(where, field, profile, "'concise', 'full' or None")
+
+
+def check_length(where: str, length: object, *, field: str = "length") -> None:
+    """ConfigurationError unless `length` is a name, a number of words, or None."""
+    known = isinstance(length, str) and length in _LENGTHS
+    number = isinstance(length, int) and not isinstance(length, bool) and _SHORTEST <= length <= _LONGEST
+    if length is not None and not known and not number:
+        allowed = f"'short', 'medium', 'long', a number of words from {_SHORTEST} to {_LONGEST:,}, or None"
+        raise ConfigurationError(where, field, length, allowed)
+
+
+def length_text(length: Length) -> str:
+    """`length` as prompts state it.
+
+    >>> length_text("medium"), length_text(120)
+    ('two to four paragraphs', 'about 120 words')
+    """
+    return _LENGTHS[length][0] if isinstance(length, str) else f"about {length} words"
+
+
+def words_of(length: Length) -> int:
+    """The words that a turn of `length` takes at most."""
+    return _LENGTHS[length][1] if isinstance(length, str) else length
+
+
+def _problem(match: re.Match[str], known: frozenset[str], lines: frozenset[str]) -> str | None:
+    """The rule that a field breaks, or None."""
+    name, text = match[1], match.string
+    begins = match.start() == 0 or text[match.start() - 1] == "\n"
+    ends = match.end() == len(text) or text[match.end()] == "\n"
+    if name not in known:
+        allowed = ", ".join(f"{{{field}}}" for field in sorted(known))
+        return f"text whose fields are among {allowed}" if allowed else "text without fields"
+    if name in lines and not (begins and ends):
+        return f"text in which {match[0]} stands alone on its line"
+    if name not in lines | _PLAIN and begins:
+        return f"text in which {match[0]} does not begin a line (put a label before it)"
+    return None

@@ -1,1 +1,0 @@
-"""Prompt rendering: escaping, templates, names."""
