@@ -17,7 +17,7 @@ from chromium_browser import find
 from PIL import Image
 from playwright.sync_api import Browser, ViewportSize, sync_playwright
 
-from flowdebate.models.usage import Usage
+from flowdebate.models.base import Usage
 from flowdebate.server import create_app
 from flowdebate.server.app import serve
 from flowdebate.service import Service

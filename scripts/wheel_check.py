@@ -160,7 +160,7 @@ generator(name="poet").run_sync("?", model=ScriptedModel("A line."), observe=Ope
     "postgres": "import alembic, psycopg; from flowdebate.store import PostgresStore",
     "prices": """
 from flowdebate.models.prices import known_price, prices_source
-from flowdebate.models.usage import Usage
+from flowdebate.models.base import Usage
 
 assert prices_source(), "genai-prices is not found"
 assert known_price("openai/gpt-5-mini", Usage(calls=1, prompt_tokens=10, completion_tokens=10)) > 0

@@ -45,7 +45,7 @@ from event_schema import PAGE, SCHEMA, generate, page_text, schema_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from flowdebate.models.usage import Usage
+    from flowdebate.models.base import Usage
 
 VALIDATOR = Draft202012Validator(event_schema())
 KINDS: tuple[type[BaseEvent], ...] = get_args(Event)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from flowdebate.models.usage import Usage
+from flowdebate.models.base import Usage
 from flowdebate.patterns.events import RoleFailed, RoundStarted
 from flowdebate.runs.events import ModelCalled
 from tests.event_watch import Watch

@@ -66,7 +66,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypedDict, Unpack
 
-from flowdebate._messages import listed, pickles, shown
+from flowdebate._text import listed, pickles, shown
 
 __all__ = (
     "AuthenticationFailed", "BadAnswer", "BadFile", "BudgetReached", "CassetteMismatch", "CircuitOpen",

@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, get_args
 from unicodedata import normalize
 
-from flowdebate._util.text import is_unseen
+from flowdebate._text import is_unseen
 from flowdebate.errors import ConfigurationError, ViewError
 
 BAR = "\n  | "

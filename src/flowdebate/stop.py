@@ -24,11 +24,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
-from flowdebate._messages import add_note, shown
-from flowdebate._util.text import is_blank
+from flowdebate._text import add_note, is_blank, shown
 from flowdebate._util.validation import check_count, check_seconds, check_share, nearest
 from flowdebate.blocks.base import Block
-from flowdebate.blocks.handler import function_name, result_of, takes
+from flowdebate.blocks.functions import function_name, result_of, takes
 from flowdebate.errors import ConfigurationError, OutputError
 from flowdebate.measures.similarity import Convergence, Similarity, best_similarity
 

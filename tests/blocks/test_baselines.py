@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from flowdebate import DebateState, debate, generator, sequencer
 from flowdebate.errors import AuthenticationFailed, ConfigurationError, ProviderFailed, RealModelForbidden
-from flowdebate.models.base import ModelResponse
-from flowdebate.models.usage import Usage
+from flowdebate.models.base import ModelResponse, Usage
 from flowdebate.patterns import PATTERNS
 from flowdebate.patterns.debate.baselines import Baselines, create_baselines, read_baselines
 from flowdebate.patterns.debate.schemas import BASELINES, BaselineAnswer, Equal

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from flowdebate import function_schema
-from flowdebate.blocks.tools import tool
+from flowdebate.blocks.functions import tool
 from flowdebate.errors import ConfigurationError
 
 

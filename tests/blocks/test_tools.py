@@ -16,7 +16,7 @@ from inline_snapshot import snapshot
 from pydantic import BaseModel
 
 from flowdebate import Capability, generator, handler
-from flowdebate.blocks.tools import function_schema, tool
+from flowdebate.blocks.functions import function_schema, tool
 from flowdebate.errors import ConfigurationError, ToolLoopExceeded
 from flowdebate.runs.events import ToolCalled
 from flowdebate.testing import ModelResponse, ScriptedModel, ToolCall

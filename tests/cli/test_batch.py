@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 from flowdebate.cli.app import app
 from flowdebate.cli.batch import BatchView, Totals, view_of
 from flowdebate.cli.batch_files import csv_line, headers_of, open_out, read_cell, read_rows, safe_cell
-from flowdebate.models.usage import Usage
+from flowdebate.models.base import Usage
 from flowdebate.runs.batch import BatchItem, BatchSummary
 from tests.processes import started
 

@@ -15,7 +15,7 @@ from rich.cells import cell_len
 from flowdebate.cli.terminal.page import LivePage, Page, render
 from flowdebate.cli.terminal.screen import AskOnScreen, Screen
 from flowdebate.errors import FlowDebateError
-from flowdebate.models.usage import Usage
+from flowdebate.models.base import Usage
 from flowdebate.patterns import PATTERNS
 from flowdebate.runs.events import CallStarted
 from flowdebate.service.documents.document import document_of

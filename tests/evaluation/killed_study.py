@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate import Debater, debate
 from flowdebate.evaluation import AnswersFile, Study, ask_study, study_report
-from flowdebate.models.base import ModelResponse
-from flowdebate.models.usage import Usage
+from flowdebate.models.base import ModelResponse, Usage
 from flowdebate.testing import FunctionModel
 
 if TYPE_CHECKING:

@@ -27,8 +27,7 @@ from flowdebate.evaluation import (
     study_report,
 )
 from flowdebate.evaluation.benefit import MethodAnswer
-from flowdebate.models.base import ModelResponse
-from flowdebate.models.usage import Usage
+from flowdebate.models.base import ModelResponse, Usage
 from flowdebate.testing import FunctionModel
 
 if TYPE_CHECKING:

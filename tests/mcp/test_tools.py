@@ -12,8 +12,7 @@ from mcp_types import ElicitResult
 
 from flowdebate import Limits
 from flowdebate.mcp import create_server
-from flowdebate.models.base import ModelResponse
-from flowdebate.models.usage import Usage
+from flowdebate.models.base import ModelResponse, Usage
 from flowdebate.service.service import Service
 from flowdebate.store import SqliteStore, close_store
 from flowdebate.testing import FunctionModel

@@ -34,9 +34,9 @@ from flowdebate.models import (
     ToolSpec,
     Usage,
 )
+from flowdebate.models.base import Attempts
 from flowdebate.models.call import ask
 from flowdebate.models.recording import CLASSES
-from flowdebate.models.usage import Attempts
 from tests.models.policies.helpers import Leaf, Naps, down, question
 from tests.models.server import ChatServer, Exchange, chunk, completion, tool_call, usage_chunk
 

@@ -42,9 +42,9 @@ from flowdebate.models import (
     Wrapper,
     forbid_real_models,
 )
+from flowdebate.models.base import Attempts
 from flowdebate.models.call import ask
 from flowdebate.models.recording import CLASSES, FACTS, Failure
-from flowdebate.models.usage import Attempts
 from flowdebate.runs.events import TextDelta
 from flowdebate.runs.limits import Limits
 from flowdebate.testing import FunctionModel, ScriptedModel

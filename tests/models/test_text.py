@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowdebate._util.text import clean_text, is_blank, one_line
+from flowdebate._text import clean_text, is_blank, one_line
 
 HOSTILE = st.text(st.characters() | st.sampled_from("\x00\ud800\udfff\u200b\u2028\x1b🙂"))
 

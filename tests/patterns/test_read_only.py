@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import Debater, create_debate_transcript, debate, handler, sequencer
-from flowdebate._util.frozen import FrozenDict, FrozenList, freeze
+from flowdebate._util.wire import FrozenDict, FrozenList, freeze
 from flowdebate.errors import OutputError, ReadOnly
 from flowdebate.patterns.debate.schemas import DebateModeratorDecision, DebateRawOutput, DebateState
 from flowdebate.patterns.debate.transcript import create_record_argument

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from flowdebate import Debater, Session, council, debate, stop
 from flowdebate.errors import OutputError
 from flowdebate.measures import Jaccard
-from flowdebate.models.usage import Usage
+from flowdebate.models.base import Usage
 from flowdebate.patterns.events import RoundsEnded
 from flowdebate.service.documents.document import document_of
 from flowdebate.service.documents.markdown import report

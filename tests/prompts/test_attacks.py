@@ -24,7 +24,7 @@ from flowdebate import (
     debate,
     format_transcript_for_judge,
 )
-from flowdebate._util.text import clean_text
+from flowdebate._text import clean_text
 from flowdebate.cli.terminal.page import Page, render
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.debate.debater import render_debater_system, render_debater_turn

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from flowdebate import DebateInput, Debater, Limits, Price, debate, handler
 from flowdebate.errors import ConfigurationError, ProviderFailed, RunChanged, RunExists, StoreError
-from flowdebate.models.usage import Usage
+from flowdebate.models.base import Usage
 from flowdebate.runs.batch import BatchSummary, seed_of_item
 from flowdebate.runs.durable.resume import StoreOptions
 from flowdebate.store.memory import MemoryStore

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import Debater, Session, debate, generator, handler, sequencer
-from flowdebate.blocks.handler import result_of
+from flowdebate.blocks.functions import result_of
 from flowdebate.errors import ConfigurationError, FlowDebateWarning, ModelUnavailable
-from flowdebate.models.usage import Usage
+from flowdebate.models.base import Usage
 from flowdebate.runs.events import ModelCalled, RunFinished, RunStarted
 from flowdebate.store import MemoryStore
 from flowdebate.testing import FunctionModel, ModelResponse, ScriptedModel

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 
 from flowdebate import debate, generator, human
-from flowdebate.models.base import ModelResponse
-from flowdebate.models.usage import Usage
+from flowdebate.models.base import ModelResponse, Usage
 from flowdebate.patterns.roster import Debater
 from flowdebate.resources.tasks import TaskChanged
 from flowdebate.runs.events import BlockAnswered, CallRetried, RunStarted, TextDelta

@@ -146,8 +146,7 @@ def test_a_stream_is_the_same_text(client: openai.OpenAI) -> None:
 
 def test_a_stream_has_the_tokens_if_asked() -> None:
     """In a last chunk of its own; without any where a server did not count them."""
-    from flowdebate.models.base import ModelResponse
-    from flowdebate.models.usage import Usage
+    from flowdebate.models.base import ModelResponse, Usage
 
     def counted(request: ModelRequest) -> Any:
         said = answer(request)
@@ -276,8 +275,7 @@ def test_a_response_streams_its_text(client: openai.OpenAI) -> None:
 
 def test_a_response_has_instructions_a_schema_and_tokens() -> None:
     """Instructions and earlier messages are data for the debaters, the schema is filled by the synthesizer."""
-    from flowdebate.models.base import ModelResponse
-    from flowdebate.models.usage import Usage
+    from flowdebate.models.base import ModelResponse, Usage
 
     prompts: list[str] = []
 

@@ -10,8 +10,7 @@ import pytest
 from flowdebate import Limits, Price
 from flowdebate.errors import BudgetReached, ConfigurationError, ProviderFailed
 from flowdebate.models import Retry, Retrying
-from flowdebate.models.base import ModelRequest
-from flowdebate.models.usage import Attempt, Usage
+from flowdebate.models.base import Attempt, ModelRequest, Usage
 from flowdebate.runs.account import Account, Accounts, Charge
 from flowdebate.service.owned import OwnedService
 from flowdebate.service.service import Service

@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 
 from flowdebate import Debater, JudgeOptions, debate
 from flowdebate.cli.app import app
-from flowdebate.models.base import ModelResponse
-from flowdebate.models.usage import Usage
+from flowdebate.models.base import ModelResponse, Usage
 from flowdebate.service.leaderboard import leaderboard_of
 from flowdebate.store import SqliteStore
 from flowdebate.testing import FunctionModel, SimJudge

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import httpx2
 from pydantic import BaseModel, ConfigDict, Field
 
-from flowdebate._util.text import is_blank
+from flowdebate._text import is_blank
 from flowdebate.errors import FlowDebateError, ModelError, ModelTimeout, SchemaViolation
 from flowdebate.models import ModelRequest, ModelResponse, ModelSettings, OpenAIModel, OutputSchema, ToolCall, Usage
 from flowdebate.models.base import FinishReason, Flag, ToolSpec

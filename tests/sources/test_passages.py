@@ -17,7 +17,7 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.models.base import context_of
 from flowdebate.models.local.model import LocalModel
 from flowdebate.models.wrapper import Retrying
-from flowdebate.sources.passages import cut, find_passages
+from flowdebate.sources.quotes import cut, find_passages
 from flowdebate.sources.source import Page, Source
 from flowdebate.store.open import open_store
 from flowdebate.testing import FunctionModel

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from flowdebate import council
-from flowdebate.models.usage import Usage
+from flowdebate.models.base import Usage
 from flowdebate.telemetry import OpenTelemetry
 from flowdebate.testing import FunctionModel, ModelResponse
 from tests.patterns.council.councils import reply

@@ -32,7 +32,7 @@ from flowdebate import (
     round_robin,
     stop,
 )
-from flowdebate.models.usage import Usage
+from flowdebate.models.base import Usage
 from flowdebate.patterns import rounds
 from flowdebate.patterns.debate import assembly
 from flowdebate.patterns.debate.schemas import (

@@ -10,8 +10,7 @@ from pydantic import BaseModel
 
 from flowdebate import generator
 from flowdebate.errors import MalformedResponse, ModelError, SchemaViolation, ScriptError
-from flowdebate.models.base import Model
-from flowdebate.models.usage import Usage
+from flowdebate.models.base import Model, Usage
 from flowdebate.testing import FunctionModel, ModelRequest, ModelResponse, ScriptedModel, ToolCall
 from flowdebate.testing.strategies import _construct
 

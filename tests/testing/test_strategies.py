@@ -21,7 +21,7 @@ from flowdebate import (
     create_judge,
     debate,
 )
-from flowdebate._util.text import clean_text
+from flowdebate._text import clean_text
 from flowdebate.errors import ModelError
 from flowdebate.patterns.debate.phases import check_phases
 from flowdebate.patterns.events import RoundStarted

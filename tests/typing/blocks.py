@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, assert_type
 from pydantic import BaseModel
 
 from flowdebate import generator, handler, sequencer
+from flowdebate.blocks.functions import Handler
 from flowdebate.blocks.generator import Generator
-from flowdebate.blocks.handler import Handler
 from flowdebate.blocks.sequencer import Sequencer
 from flowdebate.runs.result import RunHandle, RunResult
 

@@ -16,9 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flowdebate.errors import ConfigurationError, RateLimited, StoreError
-from flowdebate.models.base import ModelRequest, ModelResponse
+from flowdebate.models.base import ModelRequest, ModelResponse, Usage
 from flowdebate.models.limits import SharedRateLimit
-from flowdebate.models.usage import Usage
 from flowdebate.store.postgres.rate_counter import PostgresCounter
 from tests.workers.conftest import ROOT
 from tests.workers.fleet import model_server

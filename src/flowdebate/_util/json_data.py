@@ -16,8 +16,7 @@ from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 from pydantic_core import to_jsonable_python
 
-from flowdebate._messages import shown
-from flowdebate._util.text import clean_text
+from flowdebate._text import clean_text, shown
 
 _DEEPEST = 50  # lists and objects inside each other; readers in many languages stop at about a hundred
 _LARGEST = 5_000_000  # characters, with those of `_ONE` for each value

@@ -1,17 +1,18 @@
-"""Wire forms: the bases of wire models and of events, snake_case in Python and camelCase on the wire."""
+"""Wire forms (snake_case in Python, camelCase on the wire): bases of models and events, and frozen values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from flowdebate._util.json_data import SPARSE as SPARSE
 from flowdebate._util.json_data import json_data, sparse_defaults, wire_names
+from flowdebate.errors import ReadOnly
 
 
 def one_of(values: Sequence[str]) -> Any:  # noqa: ANN401 - a type
@@ -110,3 +111,70 @@ class BlockEvent(BaseEvent):
 
     role: str | None = field(default=None, compare=False, repr=False, metadata=SPARSE)
     """What the block does in its pattern, such as "judge"; None, and not written, for one outside of all roles."""
+
+
+def _refuse(self: object, *_: object, **__: object) -> NoReturn:
+    kind = "list" if isinstance(self, list) else "dict"
+    raise ReadOnly(f"a {kind} of a pattern's history", f"change a copy of it: {kind}(…)")
+
+
+class FrozenList(list[Any]):
+    """A list that refuses to change (`ReadOnly`), equal to any list with the same elements."""
+
+    __slots__ = ()
+
+    append = extend = insert = pop = remove = clear = sort = reverse = _refuse
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle as one value: the default appends the elements one by one."""
+        return type(self), (list(self),)
+
+
+class FrozenDict(dict[str, Any]):
+    """A dict that refuses to change (`ReadOnly`), equal to any dict with the same items."""
+
+    __slots__ = ()
+
+    update = pop = popitem = setdefault = clear = _refuse
+    __setitem__ = __delitem__ = __ior__ = _refuse
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle as one value."""
+        return type(self), (dict(self),)
+
+
+def freeze(value: Any) -> Any:  # noqa: ANN401 - of the same type
+    """`value` with frozen copies of the lists and dicts in it and in its models; what is frozen already is shared.
+
+    >>> freeze([1, {"a": [2]}])
+    [1, {'a': [2]}]
+    """
+    if type(value) in _UNCHANGING:
+        return value
+    if isinstance(value, list):
+        return FrozenList([part if type(part) in _UNCHANGING else freeze(part) for part in value])
+    if isinstance(value, dict):
+        return FrozenDict({key: freeze(part) for key, part in value.items()})
+    if isinstance(value, BaseModel):
+        if isinstance(value, WireModel):
+            share_fields_set(value)
+        fields = vars(value)
+        parts = [(name, old) for name, old in fields.items() if type(old) not in _UNCHANGING]
+        changes = {name: new for name, old in parts if (new := freeze(old)) is not old}
+        return value.model_copy(update=changes) if changes else value
+    return value
+
+
+def extend_frozen(items: Sequence[Any], *further: object) -> FrozenList:
+    """A frozen list of `items` and `further`; only what is not in a frozen list yet is looked at.
+
+    >>> extend_frozen(extend_frozen([], [1]), [2])
+    [[1], [2]]
+    """
+    before = items if isinstance(items, FrozenList) else freeze(items)
+    return FrozenList([*before, *map(freeze, further)])
+
+
+# Types that nearly all fields have, which need no further look.
+_UNCHANGING = frozenset((FrozenList, FrozenDict, str, int, float, bool, type(None)))

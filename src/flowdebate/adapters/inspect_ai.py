@@ -20,7 +20,7 @@ from flowdebate.adapters.translation import (
     usage_of,
 )
 from flowdebate.blocks.base import Block
-from flowdebate.blocks.tools import result_text
+from flowdebate.blocks.functions import result_text
 from flowdebate.errors import ConfigurationError, ContentFiltered, EmptyResponse, ModelError
 from flowdebate.models.base import FinishReason, Message, ModelRequest, ModelResponse, ToolCall
 from flowdebate.models.call import check_real_calls_allowed

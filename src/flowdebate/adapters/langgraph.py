@@ -20,18 +20,17 @@ from flowdebate.adapters.translation import (
     system_of,
     usage_of,
 )
+from flowdebate.blocks.functions import result_text
 from flowdebate.blocks.human.answers import submit_answer
-from flowdebate.blocks.tools import result_text
 from flowdebate.errors import ConfigurationError, RunNotFound
 from flowdebate.events import wire_of
-from flowdebate.models.base import ModelRequest, ModelResponse
+from flowdebate.models.base import ModelRequest, ModelResponse, Usage
 from flowdebate.runs.durable.resume import StoreOptions
 from flowdebate.store.open import open_store
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
     from flowdebate.models.retry import Retry
-    from flowdebate.models.usage import Usage
     from flowdebate.runs.options import RunOptions
     from flowdebate.runs.result import RunHandle, RunResult
     from flowdebate.store.base import Store

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.validation import check_library
-from flowdebate.blocks.tools import Tool
+from flowdebate.blocks.functions import Tool
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.base import ToolSpec
 from flowdebate.models.output import OutputSchema, drop_titles

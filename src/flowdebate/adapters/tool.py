@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Unpack
 
 from flowdebate.blocks.base import Block
-from flowdebate.blocks.tools import result_text
+from flowdebate.blocks.functions import result_text
 from flowdebate.errors import ConfigurationError
 
 if TYPE_CHECKING:

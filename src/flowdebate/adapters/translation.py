@@ -7,15 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from flowdebate._util.text import one_line
+from flowdebate._text import one_line
 from flowdebate.errors import ConfigurationError, FlowDebateError, ModelError
+from flowdebate.models.base import Message, Model, ModelRequest, Usage
 from flowdebate.models.openai.error_mapping import status_error
 from flowdebate.models.retry import Retry
-from flowdebate.models.usage import Usage
 
 if TYPE_CHECKING:
     from flowdebate.evaluation.comparison import Comparison
-    from flowdebate.models.base import Message, Model, ModelRequest
     from flowdebate.models.output import OutputSchema
     from flowdebate.store.open import StoreChoice
 
@@ -162,7 +161,7 @@ class CompareOptions(TypedDict, total=False):
 
 async def compare_with_baseline(question: Any, output: Any, expected: Any, options: CompareOptions) -> Comparison:  # noqa: ANN401 - what a case has
     """Compare two texts that are called "output" and "expected"; values that are no texts are compared as JSON."""
-    from flowdebate.blocks.tools import result_text
+    from flowdebate.blocks.functions import result_text
     from flowdebate.evaluation.comparison import compare
 
     if expected is None:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from typing import TypeVar
 
-from flowdebate._messages import add_note, error_text
+from flowdebate._text import add_note, error_text
 from flowdebate.runs.durable.suspend import Suspended, merge_suspensions
 
 T = TypeVar("T")

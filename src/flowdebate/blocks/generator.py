@@ -7,12 +7,21 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
-from flowdebate._util.text import CutOff, Trimmed
+from flowdebate._text import CutOff, Trimmed
 from flowdebate._util.validation import check_count
-from flowdebate.blocks.base import Block, merge_resources
-from flowdebate.blocks.handler import Invocation, check_resources, invocation, result_of
-from flowdebate.blocks.outline import Outline
-from flowdebate.blocks.tools import Capability, Tool, ToolLike, as_tools, check_uses, tool
+from flowdebate.blocks.base import Block, Outline, merge_resources
+from flowdebate.blocks.functions import (
+    Capability,
+    Invocation,
+    Tool,
+    ToolLike,
+    as_tools,
+    check_resources,
+    check_uses,
+    invocation,
+    result_of,
+    tool,
+)
 from flowdebate.errors import ConfigurationError, SchemaViolation, ToolLoopExceeded
 from flowdebate.models.base import CallRetried, Message, Model, ModelRequest, ModelResponse, ModelSettings, ToolCall
 from flowdebate.models.output import OutputSchema

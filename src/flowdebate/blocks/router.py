@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flowdebate._messages import shown
-from flowdebate.blocks.base import Block, merge_resources
-from flowdebate.blocks.handler import BlockLike, Function, as_block, decision, invocation
-from flowdebate.blocks.outline import Outline
+from flowdebate._text import shown
+from flowdebate.blocks.base import Block, Outline, merge_resources
+from flowdebate.blocks.functions import BlockLike, Function, as_block, decision, invocation
 from flowdebate.errors import ConfigurationError, OutputError
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from flowdebate.blocks.base import Block, merge_resources
+from flowdebate.blocks.base import Block, Outline, merge_resources
 from flowdebate.blocks.concurrency import in_order
-from flowdebate.blocks.handler import (
+from flowdebate.blocks.functions import (
     BlockLike,
     Function,
     Invocation,
@@ -19,7 +19,6 @@ from flowdebate.blocks.handler import (
     function_name,
     invocation,
 )
-from flowdebate.blocks.outline import Outline
 from flowdebate.blocks.steps import Beside, Branch, DoLoop, ForEach, LoopBack, Map, Parallel, Rescue, Step, Tap, Then
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.resolve import ModelChoice, check_model

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from flowdebate._messages import shown
+from flowdebate._text import shown
+from flowdebate.blocks.base import Block, Outline
 from flowdebate.blocks.concurrency import in_order
-from flowdebate.blocks.handler import Invocation, decision, result_of
-from flowdebate.blocks.outline import Outline
+from flowdebate.blocks.functions import Invocation, decision, result_of
 from flowdebate.errors import LoopLimitExceeded, OutputError
 from flowdebate.runs.context import Context, place_of
-
-if TYPE_CHECKING:
-    from flowdebate.blocks.base import Block
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

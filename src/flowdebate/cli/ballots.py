@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import typer
 from pydantic import Field
 
-from flowdebate._messages import error_text
+from flowdebate._text import error_text
 from flowdebate.cli import options as opt
 from flowdebate.cli.options import check
 from flowdebate.cli.terminal.process import ExitCode, open_page, tell, write_json

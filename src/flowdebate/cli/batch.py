@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TextIO
 
 import typer
 
-from flowdebate._messages import error_text, shown
-from flowdebate._util.text import counted
+from flowdebate._text import counted, error_text, shown
 from flowdebate.cli import options as opt
 from flowdebate.cli.patterns import select_options
 from flowdebate.cli.terminal.process import ExitCode, Interrupts, exit_code_of_signal, open_page, tell

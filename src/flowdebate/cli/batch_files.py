@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from flowdebate._messages import error_text, shown
+from flowdebate._text import error_text, shown
 from flowdebate._util.files import open_private
 from flowdebate.cli.terminal.process import WriteFailed, check_target, write_json, write_whole
 from flowdebate.errors import BadFile
-from flowdebate.models.usage import Usage
+from flowdebate.models.base import Usage
 from flowdebate.service.documents.document import Document, Tokens, read_models
 from flowdebate.service.documents.text import seen_json
 from flowdebate.service.plans.files import parse_json, read_text

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 import typer
 from pydantic import Field
 
-from flowdebate._messages import shown
+from flowdebate._text import shown
 from flowdebate.cli import options as opt
 from flowdebate.cli.batch import Plans, Totals, hash_name, run_batch, show_summary, warn_once
 from flowdebate.cli.batch_files import Row, read_rows
@@ -195,10 +195,9 @@ async def _read_outcome(
     """Read the outcome of the evaluation `name` of these `questions`."""
     from flowdebate.errors import RunNotFound
     from flowdebate.evaluation.benefit import BenefitItem, MethodAnswer, benefit_item
-    from flowdebate.models.usage import Usage
+    from flowdebate.models.base import Usage
     from flowdebate.patterns.debate.schemas import DebateRawOutput
-    from flowdebate.service.runs import state_of
-    from flowdebate.service.statuses import status_text
+    from flowdebate.service.runs import state_of, status_text
 
     # from the store, not from the batch: runs that an interrupt caught are no items of that, and are to be counted
     items: list[BenefitItem] = []

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
 from urllib.parse import urlencode
 
+from flowdebate._text import counted
 from flowdebate._util.files import make_private_folder
 from flowdebate._util.importing import load_object
-from flowdebate._util.text import counted
 from flowdebate._util.validation import check_library
 from flowdebate.cli import options as opt
 from flowdebate.cli.terminal.process import open_page, tell, write_json

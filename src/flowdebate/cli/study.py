@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import typer
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from flowdebate._messages import shown
+from flowdebate._text import shown
 from flowdebate.cli import options as opt
 from flowdebate.cli.batch import warn_once
 from flowdebate.cli.batch_files import read_rows

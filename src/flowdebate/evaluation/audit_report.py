@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
+from flowdebate._text import counted
 from flowdebate._util.importing import InNotebooks
-from flowdebate._util.text import counted
 from flowdebate._util.wire import WireModel
 from flowdebate.evaluation.sample_sizes import NEEDED, POWER, smallest_rate, sought
 from flowdebate.evaluation.statistics import ALPHA, share_interval

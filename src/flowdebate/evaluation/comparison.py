@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from flowdebate._util.importing import InNotebooks
 from flowdebate._util.wire import WireModel
-from flowdebate.blocks.handler import handler
+from flowdebate.blocks.functions import handler
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.errors import ConfigurationError, FlowDebateError
 from flowdebate.evaluation.agreement import fleiss_kappa, krippendorff_alpha

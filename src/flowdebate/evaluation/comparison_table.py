@@ -10,9 +10,8 @@ from itertools import combinations
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
 
-from flowdebate._messages import error_text
+from flowdebate._text import counted, error_text
 from flowdebate._util.importing import InNotebooks
-from flowdebate._util.text import counted
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.audit_report import Figure

@@ -16,8 +16,7 @@ from typing import Annotated, Literal, NamedTuple, TypeAlias, assert_never
 
 from pydantic import Field
 
-from flowdebate._messages import shown
-from flowdebate._util.text import counted
+from flowdebate._text import counted, shown
 from flowdebate._util.validation import check_weight
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError

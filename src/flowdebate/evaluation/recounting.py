@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 from pydantic import Field
 
-from flowdebate._messages import shown
+from flowdebate._text import counted, shown
 from flowdebate._util.importing import InNotebooks
-from flowdebate._util.text import counted
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.decision_rules import (

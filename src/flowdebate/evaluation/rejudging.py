@@ -10,7 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.validation import check_count
-from flowdebate.blocks.handler import handler
+from flowdebate.blocks.functions import handler
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.audit_report import AuditItem

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 from pydantic import ValidationError
 
 import flowdebate
-from flowdebate._messages import problems_of, shown
+from flowdebate._text import problems_of, shown
 from flowdebate._util.validation import check_count
 from flowdebate._util.wire import WireModel
 from flowdebate.blocks.base import Block

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from filelock import FileLock, Timeout
 from pydantic import Field, ValidationError
 
-from flowdebate._messages import problems_of
+from flowdebate._text import problems_of
 from flowdebate._util.validation import check_count
 from flowdebate._util.wire import WireModel, new_dict, new_list
 from flowdebate.errors import (

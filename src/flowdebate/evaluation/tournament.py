@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flowdebate._messages import error_text
+from flowdebate._text import error_text
 from flowdebate._util.importing import InNotebooks
 from flowdebate._util.validation import check_library, check_share
 from flowdebate._util.wire import WireModel

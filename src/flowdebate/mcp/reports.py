@@ -16,15 +16,13 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, Field, ValidationError
 
-from flowdebate._messages import problems_of
-from flowdebate._util.text import counted
+from flowdebate._text import counted, problems_of
 from flowdebate.errors import ConfigurationError, FlowDebateError, StoreError
 from flowdebate.patterns.roles import render_flag
 from flowdebate.prompts import quoted, tag_name, tag_text
 from flowdebate.service.documents.live import cost_text
 from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Output, Remark, Section
-from flowdebate.service.runs import moment
-from flowdebate.service.statuses import State
+from flowdebate.service.runs import State, moment
 
 if TYPE_CHECKING:
     from flowdebate.service.documents.document import Document, Tokens

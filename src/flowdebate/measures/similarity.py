@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from itertools import combinations, pairwise
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from flowdebate._messages import shown
+from flowdebate._text import shown
 from flowdebate._util.validation import check_library, check_share
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError, OutputError

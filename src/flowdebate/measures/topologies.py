@@ -11,7 +11,7 @@ from hashlib import sha256
 from itertools import permutations
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
-from flowdebate._messages import shown
+from flowdebate._text import shown
 from flowdebate._util.validation import check_share
 from flowdebate.errors import ConfigurationError, OutputError
 

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, TypeVar, get_args
 
 from pydantic import Field
 
-from flowdebate._messages import shown
+from flowdebate._text import shown
 from flowdebate._util.validation import check_count, check_weight
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError

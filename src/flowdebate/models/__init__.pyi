@@ -1,4 +1,5 @@
 from .anthropic import AnthropicModel as AnthropicModel
+from .base import Attempt as Attempt
 from .base import Effort as Effort
 from .base import FinishReason as FinishReason
 from .base import Flag as Flag
@@ -9,6 +10,7 @@ from .base import ModelResponse as ModelResponse
 from .base import ModelSettings as ModelSettings
 from .base import ToolCall as ToolCall
 from .base import ToolSpec as ToolSpec
+from .base import Usage as Usage
 from .call import allow_real_models as allow_real_models
 from .call import forbid_real_models as forbid_real_models
 from .circuit_breaker import Breaker as Breaker
@@ -31,8 +33,6 @@ from .resolve import ModelSpec as ModelSpec
 from .resolve import Provider as Provider
 from .resolve import resolve_model as resolve_model
 from .retry import Retry as Retry
-from .usage import Attempt as Attempt
-from .usage import Usage as Usage
 from .wrapper import Fallback as Fallback
 from .wrapper import PerRequestWrapper as PerRequestWrapper
 from .wrapper import Retrying as Retrying

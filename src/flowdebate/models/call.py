@@ -14,8 +14,7 @@ from types import coroutine
 from typing import Any, NamedTuple, TypeVar, get_args
 from urllib.parse import urlsplit
 
-from flowdebate._messages import shown
-from flowdebate._util.text import clean_data, clean_text, is_blank
+from flowdebate._text import clean_data, clean_text, is_blank, shown
 from flowdebate.errors import (
     EmptyResponse,
     MalformedResponse,
@@ -26,10 +25,9 @@ from flowdebate.errors import (
     ResponseTooLarge,
     SchemaViolation,
 )
-from flowdebate.models.base import MOST_LOGPROB, FinishReason, Flag, Model, ModelRequest, ModelResponse, ToolCall
+from flowdebate.models.base import MOST_LOGPROB, FinishReason, Flag, Model, ModelRequest, ModelResponse, ToolCall, Usage
 from flowdebate.models.output import find_object
 from flowdebate.models.retry import Retry, call_with_retries
-from flowdebate.models.usage import Usage
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from flowdebate._util.text import clean_text, one_line
+from flowdebate._text import clean_text, one_line
 from flowdebate.errors import (
     AuthenticationFailed,
     ConfigurationError,
@@ -25,12 +25,11 @@ from flowdebate.errors import (
     ProviderFailed,
     ResponseTooLarge,
 )
-from flowdebate.models.base import ModelRequest, ModelResponse, ModelSettings
+from flowdebate.models.base import ModelRequest, ModelResponse, ModelSettings, Usage
 from flowdebate.models.call import check_real_calls_allowed, within
 from flowdebate.models.openai.clients import load
 from flowdebate.models.openai.structured import instruction, read
 from flowdebate.models.retry import Retry
-from flowdebate.models.usage import Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic_core import PydanticSerializationError, to_json
 
 import flowdebate.errors
-from flowdebate._messages import error_text, shown
-from flowdebate.models.base import ModelRequest, ModelResponse, ToolCall
-from flowdebate.models.usage import Attempt, Usage
+from flowdebate._text import error_text, shown
+from flowdebate.models.base import Attempt, ModelRequest, ModelResponse, ToolCall, Usage
 
 if TYPE_CHECKING:
     from flowdebate.models.output import OutputSchema

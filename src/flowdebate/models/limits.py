@@ -12,11 +12,10 @@ from aiolimiter import AsyncLimiter
 
 from flowdebate._util.validation import check_count, check_seconds
 from flowdebate.errors import ConfigurationError, ProviderFailed, RateLimited, StoreError
-from flowdebate.models.usage import estimate_tokens
+from flowdebate.models.base import Model, ModelRequest, ModelResponse, estimate_tokens
 from flowdebate.models.wrapper import PerRequestWrapper
 
 if TYPE_CHECKING:
-    from flowdebate.models.base import Model, ModelRequest, ModelResponse
     from flowdebate.store.postgres.rate_counter import PostgresCounter
 
 

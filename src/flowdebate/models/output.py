@@ -22,7 +22,7 @@ from pydantic import (
 )
 from pydantic_core import from_json, to_json
 
-from flowdebate._messages import problems_of, shown
+from flowdebate._text import problems_of, shown
 from flowdebate._util.wire import WireModel, share_fields_set
 from flowdebate.errors import ConfigurationError, SchemaViolation
 

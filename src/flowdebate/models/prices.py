@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from flowdebate.models.resolve import PROVIDERS
 
 if TYPE_CHECKING:
-    from flowdebate.models.usage import Usage
+    from flowdebate.models.base import Usage
 
 
 _VENDORS = {"gemini": "google", "xai": "x-ai"}  # others are called the same there

@@ -24,7 +24,7 @@ from dataclasses import asdict, replace
 from inspect import Parameter, signature
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -38,12 +38,12 @@ from pydantic import (
 )
 
 from flowdebate import errors
-from flowdebate._messages import error_text, problems_of
+from flowdebate._text import clean_data, clean_text, error_text, one_line, problems_of, without_keys
 from flowdebate._util.files import open_private
 from flowdebate._util.json_data import json_data
-from flowdebate._util.text import clean_data, clean_text, one_line, without_keys
 from flowdebate.errors import BadFile, CassetteMismatch, MalformedResponse, ModelError, ModelTimeout
 from flowdebate.models.base import (
+    Attempt,
     CallFellBack,
     CallRetried,
     CircuitChanged,
@@ -57,10 +57,6 @@ from flowdebate.models.openai.clients import load
 from flowdebate.models.output import OutputSchema, find_object
 from flowdebate.models.wrapper import Wrapper
 from flowdebate.prompts import Profile
-
-if TYPE_CHECKING:
-    from flowdebate.models.usage import Attempt
-
 
 # Bytes of a file: one that somebody sent must not fill the memory.
 _LARGEST = 100_000_000

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
-from flowdebate._messages import add_note, error_text
+from flowdebate._text import add_note, error_text
 from flowdebate._util.validation import check_seconds
 from flowdebate.errors import ConfigurationError, ModelError, ModelTimeout
 from flowdebate.models.base import (

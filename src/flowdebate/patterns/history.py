@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from flowdebate._util.validation import check_count
 from flowdebate.blocks.base import Block, Wrapped
+from flowdebate.blocks.functions import Capability
 from flowdebate.blocks.generator import Visibility, generator
-from flowdebate.blocks.tools import Capability
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.state import Older, entries_of, pattern_state, recent_entries
 from flowdebate.prompts import quoted

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from flowdebate._util.validation import check_count
 from flowdebate._util.wire import WireModel
-from flowdebate.blocks.tools import Capability
+from flowdebate.blocks.functions import Capability
 from flowdebate.errors import ConfigurationError
-from flowdebate.models.base import Message, Model, context_of, has_eyes
-from flowdebate.models.usage import estimate_tokens
+from flowdebate.models.base import Message, Model, context_of, estimate_tokens, has_eyes
 from flowdebate.patterns.state import pattern_state, round_of
 from flowdebate.prompts import filled, quoted, tag_text
 from flowdebate.runs.durable.journal import DECISION
-from flowdebate.sources.passages import Passage, find_passages
-from flowdebate.sources.quotes import look_up
+from flowdebate.sources.quotes import Passage, find_passages, look_up
 from flowdebate.sources.source import AN_IMAGE, Source, check_sources, numbered
 
 if TYPE_CHECKING:

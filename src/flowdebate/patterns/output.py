@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from pydantic import Field
 
-from flowdebate._util.frozen import freeze
-from flowdebate._util.wire import WireModel
+from flowdebate._util.wire import WireModel, freeze
 from flowdebate.blocks.base import Block, Wrapped
-from flowdebate.blocks.handler import Handler, handler
+from flowdebate.blocks.functions import Handler, handler
 from flowdebate.errors import OutputError, SchemaViolation
 from flowdebate.patterns.material import Material, Shown
 from flowdebate.patterns.roster import Role, own_options

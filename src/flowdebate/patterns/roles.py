@@ -10,8 +10,9 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypedDict, TypeVar
 
-from flowdebate._util.text import CutOff, Trimmed, is_blank
-from flowdebate.blocks.base import Block
+from flowdebate._text import CutOff, Trimmed, is_blank
+from flowdebate.blocks.base import Block, Outline
+from flowdebate.blocks.functions import Capability, ToolLike, invocation, result_of
 from flowdebate.blocks.generator import (
     AnswerForm,
     Generator,
@@ -22,7 +23,6 @@ from flowdebate.blocks.generator import (
     as_visibility,
     generator,
 )
-from flowdebate.blocks.handler import invocation, result_of
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.base import Model, ModelResponse, ModelSettings, profile_of
 from flowdebate.patterns.material import Material, make_material
@@ -43,8 +43,6 @@ from flowdebate.prompts import (
 )
 
 if TYPE_CHECKING:
-    from flowdebate.blocks.outline import Outline
-    from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.history import History
     from flowdebate.patterns.state import Contribution, Flag

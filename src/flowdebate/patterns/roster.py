@@ -17,11 +17,10 @@ from itertools import product
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, get_args, overload
 
-from flowdebate._util.text import clean_text, is_blank
+from flowdebate._text import clean_text, is_blank
 from flowdebate._util.validation import check_count, check_seconds, unknown_option
-from flowdebate.blocks.base import Block
-from flowdebate.blocks.handler import Handler
-from flowdebate.blocks.outline import Outline
+from flowdebate.blocks.base import Block, Outline
+from flowdebate.blocks.functions import Handler
 from flowdebate.blocks.router import Router
 from flowdebate.blocks.sequencer import Sequencer
 from flowdebate.errors import ConfigurationError, FlowDebateWarning

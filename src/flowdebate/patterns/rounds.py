@@ -8,12 +8,10 @@ from functools import cached_property, partial
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from flowdebate._messages import shown
-from flowdebate._util.text import clean_text, is_blank
-from flowdebate.blocks.base import Block, merge_resources
+from flowdebate._text import clean_text, is_blank, shown
+from flowdebate.blocks.base import Block, Outline, merge_resources
 from flowdebate.blocks.concurrency import in_order
-from flowdebate.blocks.handler import Handler, handler
-from flowdebate.blocks.outline import Outline
+from flowdebate.blocks.functions import Handler, handler
 from flowdebate.errors import ConfigurationError, OutputError, QuorumLost
 from flowdebate.patterns.events import RoundsEnded, TurnsOrdered
 from flowdebate.patterns.state import PatternInput, PatternState, TurnOrder, entries_of, pattern_state, round_of

@@ -17,10 +17,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from flowdebate._util.frozen import freeze
 from flowdebate._util.validation import check_count
+from flowdebate._util.wire import freeze
+from flowdebate.blocks.functions import Handler, as_block, handler
 from flowdebate.blocks.generator import Visibility, as_visibility
-from flowdebate.blocks.handler import Handler, as_block, handler
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.models.output import OutputSchema

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, Self, TypeAl
 from pydantic import AfterValidator, AliasChoices, BaseModel, Field, ValidationError
 from typing_extensions import TypeVar
 
-from flowdebate._messages import error_text, problems_of, shown
-from flowdebate._util.frozen import FrozenList
-from flowdebate._util.wire import WireModel, new_list, share_fields_set
+from flowdebate._text import error_text, problems_of, shown
+from flowdebate._util.wire import FrozenList, WireModel, new_list, share_fields_set
 from flowdebate.errors import OutputError
 from flowdebate.store.base import RunStatus
 

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypeVar
 
-from flowdebate._messages import error_text
-from flowdebate._util.text import LONGEST_ARGUMENT, CutOff, clean_text, is_blank, one_line
-from flowdebate.blocks.base import Block, Wrapped, merge_resources
-from flowdebate.blocks.handler import Handler, handler
-from flowdebate.blocks.outline import Outline
+from flowdebate._text import LONGEST_ARGUMENT, CutOff, clean_text, error_text, is_blank, one_line
+from flowdebate.blocks.base import Block, Outline, Wrapped, merge_resources
+from flowdebate.blocks.functions import Handler, handler
 from flowdebate.errors import (
     FlowDebateError,
     LimitReached,

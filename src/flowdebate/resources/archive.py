@@ -13,7 +13,7 @@ from typing import Generic, Literal, NamedTuple, Protocol, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from flowdebate._messages import shown
+from flowdebate._text import shown
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError
 from flowdebate.measures import Ballot, Position, Strength

@@ -7,7 +7,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from flowdebate._util.frozen import freeze
+from flowdebate._util.wire import freeze
 from flowdebate.errors import ReadOnly
 
 StateT = TypeVar("StateT")

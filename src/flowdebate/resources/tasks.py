@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, NoReturn, 
 
 from pydantic.alias_generators import to_camel
 
-from flowdebate._messages import shown
+from flowdebate._text import shown
 from flowdebate._util.wire import BaseEvent
 from flowdebate.errors import ConfigurationError, IllegalTransition, ReadOnly, TaskNotFound
 from flowdebate.resources.resource import Protectable, ResourceScope

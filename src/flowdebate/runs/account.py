@@ -18,8 +18,7 @@ from flowdebate.runs.durable.journal import wait_uncancelled
 from flowdebate.runs.limits import Budget, Limits
 
 if TYPE_CHECKING:
-    from flowdebate.models.base import ModelRequest
-    from flowdebate.models.usage import Attempt, Usage
+    from flowdebate.models.base import Attempt, ModelRequest, Usage
     from flowdebate.store.base import Store
 
 

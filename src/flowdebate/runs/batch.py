@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
-from flowdebate._messages import add_note
+from flowdebate._text import add_note
 from flowdebate._util.importing import InNotebooks
 from flowdebate.errors import ConfigurationError, RunChanged, RunExists
-from flowdebate.models.usage import Usage
+from flowdebate.models.base import Usage
 from flowdebate.runs.durable.journal import wait_uncancelled
 from flowdebate.runs.durable.resume import StoreOptions, changes_of, check_unchanged, load_run
 from flowdebate.runs.execute import Runnable, make_run, run_block

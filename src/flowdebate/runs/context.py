@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from pydantic import BaseModel
 
-from flowdebate._util.frozen import freeze
+from flowdebate._util.wire import freeze
 from flowdebate.errors import ConfigurationError, ReadOnly
 from flowdebate.resources.resource import Resource, Resources
 from flowdebate.runs.durable.journal import DECISION
 
 if TYPE_CHECKING:
-    from flowdebate.models.base import Message, Model
+    from flowdebate.models.base import Message, Model, Usage
     from flowdebate.models.resolve import ModelChoice, ModelSpec
-    from flowdebate.models.usage import Usage
     from flowdebate.runs.run import Run
 
 T = TypeVar("T")

@@ -10,18 +10,14 @@ Events are not frozen, since creating frozen ones would be a large part of a run
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from flowdebate._util.wire import SPARSE, BaseEvent, BlockEvent
+from flowdebate.models.base import Attempt, Flag, Usage  # noqa: TC001 - the schema of events reads the annotations
 from flowdebate.models.base import CallFellBack as CallFellBack
 from flowdebate.models.base import CallRetried as CallRetried
 from flowdebate.models.base import CircuitChanged as CircuitChanged
-from flowdebate.store.base import RunStatus as RunStatus  # noqa: TC001 - the schema of events reads the annotations
-
-if TYPE_CHECKING:
-    from flowdebate.models.base import Flag
-    from flowdebate.models.usage import Attempt, Usage
-
+from flowdebate.store.base import RunStatus as RunStatus  # noqa: TC001
 
 Origin = Literal["asked", "reused", "edited"]
 """Where a run has an answer from: the model; the run that it was forked from; the edits of the fork."""

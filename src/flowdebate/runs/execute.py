@@ -13,7 +13,7 @@ from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
-from flowdebate._messages import error_text
+from flowdebate._text import error_text
 from flowdebate.errors import (
     BudgetReached,
     ConfigurationError,

@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from sys import float_info
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from flowdebate._util.validation import is_number
 from flowdebate.errors import ConfigurationError, LimitReached
+from flowdebate.models.base import Attempt, ModelRequest, Usage, estimate_tokens
 from flowdebate.models.prices import HOW, known_price, prices_known
-from flowdebate.models.usage import Attempt, Usage, estimate_tokens
-
-if TYPE_CHECKING:
-    from flowdebate.models.base import ModelRequest
-
 
 _ANSWER = 1_000
 """Estimated tokens of an answer whose length is neither reported nor bounded."""

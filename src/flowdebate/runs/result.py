@@ -14,7 +14,7 @@ from flowdebate.runs.durable.suspend import HumanRequest, role_in_name
 from flowdebate.runs.events import ModelCalled, RunStatus
 
 if TYPE_CHECKING:
-    from flowdebate.models.usage import Usage
+    from flowdebate.models.base import Usage
     from flowdebate.runs.context import Session
     from flowdebate.runs.run import Run
     from flowdebate.store.base import Store

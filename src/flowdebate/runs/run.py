@@ -17,13 +17,22 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from pydantic_core import to_json
 
-from flowdebate._messages import error_text, shown
+from flowdebate._text import error_text, shown
 from flowdebate._util.wire import BaseEvent, BlockEvent
 from flowdebate.errors import FlowDebateWarning, LimitReached, ModelError
 from flowdebate.models import call
+from flowdebate.models.base import (
+    Attempt,
+    Flag,
+    Model,
+    ModelRequest,
+    ModelResponse,
+    Usage,
+    estimate_tokens,
+    total_usage,
+)
 from flowdebate.models.codec import attempts_of, attempts_row, call_row, digest_of, json_text, read_call
 from flowdebate.models.prices import prices_known
-from flowdebate.models.usage import Attempt, Usage, estimate_tokens, total_usage
 from flowdebate.runs.account import Account, Charge
 from flowdebate.runs.context import Context, Scope, Session
 from flowdebate.runs.durable.journal import Journal, failed_text, is_within
@@ -35,7 +44,6 @@ from flowdebate.runs.result import RunView
 from flowdebate.store.base import StepRow
 
 if TYPE_CHECKING:
-    from flowdebate.models.base import Flag, Model, ModelRequest, ModelResponse
     from flowdebate.models.resolve import ModelResolver
     from flowdebate.resources.resource import Resource, StateHandle, StateResource
 

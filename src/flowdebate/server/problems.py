@@ -14,8 +14,8 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from flowdebate import _messages, errors
-from flowdebate._messages import shown
+from flowdebate import _text, errors
+from flowdebate._text import shown
 from flowdebate._util.json_data import json_text
 from flowdebate.errors import ConfigurationError, FlowDebateError, NotAwaited, OutputError, SchemaViolation
 from flowdebate.web.templates import render
@@ -175,7 +175,7 @@ def problem_of(error: Exception) -> Problem:
 def _of_library(error: FlowDebateError) -> Problem:
     status, kind = status_of(error), type(error).__name__
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        _LOG.error("%s", _messages.error_text(error))
+        _LOG.error("%s", _text.error_text(error))
     detail, found = str(error), list[FieldProblem]()
     match error:
         case errors.StoreError():  # its sentence names the place of the store, which concerns no client

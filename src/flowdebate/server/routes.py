@@ -19,7 +19,7 @@ from starlette.requests import Request  # noqa: TC002 - FastAPI reads it
 from starlette.responses import Response
 
 from flowdebate import __version__
-from flowdebate.blocks.outline import outline
+from flowdebate.blocks.base import outline
 from flowdebate.errors import RunNotFound
 from flowdebate.models.local.gguf import local_model_state
 from flowdebate.models.resolve import PROVIDERS, environment_choice

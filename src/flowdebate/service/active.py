@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from flowdebate._messages import error_text
+from flowdebate._text import error_text
 from flowdebate.errors import ConfigurationError, FlowDebateError, RunNotFound, TooManyRuns
 from flowdebate.service.channel import Channel, Update
 

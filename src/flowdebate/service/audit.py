@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from flowdebate._messages import shown
-from flowdebate._util.text import counted
+from flowdebate._text import counted, shown
 from flowdebate.errors import BadFile
 from flowdebate.evaluation.audit_report import (
     AuditItem,

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
-from flowdebate._messages import shown
+from flowdebate._text import shown
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import BadFile, FlowDebateError
 from flowdebate.models.codec import digest_of

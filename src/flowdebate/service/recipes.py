@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from flowdebate._util.text import is_blank
+from flowdebate._text import is_blank
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.resolve import EACH, ModelChoice
 from flowdebate.patterns import PATTERNS, find_pattern

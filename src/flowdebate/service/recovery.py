@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from flowdebate._messages import error_text
+from flowdebate._text import error_text
 from flowdebate.errors import FlowDebateError, StoreError, TooManyRuns
 from flowdebate.runs.queue_state import priority_of
 from flowdebate.service.runs import delete_old_runs, each_run

@@ -9,7 +9,7 @@ from contextlib import aclosing, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from flowdebate._messages import error_text
+from flowdebate._text import error_text
 from flowdebate._util.validation import check_count, check_seconds
 from flowdebate.blocks.human.answers import asked_in, check_not_repeated, open_requests, submit_answer
 from flowdebate.errors import (
@@ -35,6 +35,7 @@ from flowdebate.service.readers import Readership
 from flowdebate.service.recipes import CheckOptions, Recipe, Recipes
 from flowdebate.service.recovery import Recovery
 from flowdebate.service.runs import (
+    RESUMABLE,
     SoFar,
     archive_of,
     delete_run,
@@ -44,7 +45,6 @@ from flowdebate.service.runs import (
     state_of,
 )
 from flowdebate.service.state import BudgetState, Changed, RunDetails, RunPage, RunState, change_all, pending_in
-from flowdebate.service.statuses import RESUMABLE
 from flowdebate.service.steps import CallDetails, Fork, check_edits
 from flowdebate.store.base import COMPLETE, GIVEN_UP, RunHeader, StepRow, Store, StoredRun, StoredStatus
 from flowdebate.store.draining import Draining

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import ValidationError, field_serializer
 
-from flowdebate._messages import error_text
+from flowdebate._text import error_text
 from flowdebate._util.validation import check_count
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import BudgetReached, ConfigurationError, FlowDebateError, TooManyRuns

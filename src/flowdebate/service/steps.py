@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field, ValidationError
 
-from flowdebate._messages import error_text
+from flowdebate._text import error_text
 from flowdebate._util.json_data import json_data
 from flowdebate._util.wire import WireModel
 from flowdebate.models.base import ModelRequest, without_images

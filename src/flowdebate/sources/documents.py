@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Iterable
 from pathlib import PurePath
 
-from flowdebate._messages import error_text
+from flowdebate._text import error_text
 from flowdebate.errors import BadFile
 from flowdebate.sources.source import Page, Source
 

@@ -12,8 +12,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from flowdebate._messages import error_text
-from flowdebate._util.text import is_blank
+from flowdebate._text import error_text, is_blank
 from flowdebate._util.validation import check_library
 from flowdebate.errors import BadFile, ConfigurationError
 from flowdebate.sources.documents import kind_of, read_document

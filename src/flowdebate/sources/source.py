@@ -13,7 +13,7 @@ from typing import Annotated, NamedTuple, Self, TypeAlias
 
 from pydantic import Field
 
-from flowdebate._util.text import clean_text, is_blank
+from flowdebate._text import clean_text, is_blank
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import BadFile, ConfigurationError
 from flowdebate.prompts import quoted, tag_text

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from flowdebate._messages import error_text, problems_of, shown
-from flowdebate._util.text import is_blank
+from flowdebate._text import error_text, is_blank, problems_of, shown
 from flowdebate.errors import ConfigurationError, StoreError
 from flowdebate.measures import Ballot, Position
 from flowdebate.resources.archive import (

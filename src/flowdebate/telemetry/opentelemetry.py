@@ -18,15 +18,16 @@ from pydantic_core import to_json
 from flowdebate import __version__
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.base import (
+    Attempt,
     CallFellBack,
     CallRetried,
     Message,
     ModelRequest,
     ModelResponse,
     ToolCall,
+    total_usage,
     without_images,
 )
-from flowdebate.models.usage import Attempt, total_usage
 from flowdebate.patterns.debate.schemas import VerdictReached
 from flowdebate.patterns.events import RoleFailed, RoundsEnded, TurnStarted
 from flowdebate.runs.durable.suspend import Suspended

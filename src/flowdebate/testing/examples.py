@@ -20,9 +20,8 @@ from flowdebate.errors import (
     SchemaViolation,
     ScriptError,
 )
-from flowdebate.models.base import ModelRequest, ModelResponse, ToolCall
+from flowdebate.models.base import ModelRequest, ModelResponse, ToolCall, Usage
 from flowdebate.models.output import inline_definitions
-from flowdebate.models.usage import Usage
 from flowdebate.testing.models import Reply, response_of
 from flowdebate.testing.simulated.draws import key_of, normal
 from flowdebate.testing.simulated.judge import SimJudge, read_view

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from pydantic_core import to_jsonable_python
 
-from flowdebate._messages import error_text, shown
-from flowdebate._util.text import clean_text, is_blank
+from flowdebate._text import clean_text, error_text, is_blank, shown
 from flowdebate.errors import FlowDebateError
-from flowdebate.models.usage import Usage
+from flowdebate.models.base import Usage
 from flowdebate.patterns.debate.schemas import DebateRawOutput, ModeratorDecided, VerdictReached
 from flowdebate.patterns.deliberation.schemas import ModeratorReported
 from flowdebate.patterns.events import RoleFailed, RoundsEnded, RoundStarted, TurnFinished, TurnsOrdered, TurnStarted

@@ -9,16 +9,15 @@ from typing import Any, TypeAlias
 
 from pydantic import BaseModel
 
-from flowdebate._messages import shown
-from flowdebate.blocks.handler import result_of
+from flowdebate._text import shown
+from flowdebate.blocks.functions import result_of
 from flowdebate.errors import MalformedResponse, ScriptError
-from flowdebate.models.base import Message
+from flowdebate.models.base import Message, Usage
 from flowdebate.models.base import ModelRequest as ModelRequest
 from flowdebate.models.base import ModelResponse as ModelResponse
 from flowdebate.models.base import ToolCall as ToolCall
 from flowdebate.models.call import allow_real_models as allow_real_models
 from flowdebate.models.call import forbid_real_models as forbid_real_models
-from flowdebate.models.usage import Usage
 
 Reply: TypeAlias = "str | Mapping[str, Any] | BaseModel | ModelResponse | ToolCall | Sequence[ToolCall] | BaseException"
 """An answer of a test model: text, a structured answer, a whole response, tool calls, or an exception to raise."""

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from pydantic.alias_generators import to_camel
 
 from flowdebate import stop
-from flowdebate._util.text import is_blank
+from flowdebate._text import is_blank
 from flowdebate.blocks.base import Block
 from flowdebate.errors import ConnectionLost, ProviderFailed, Refused
 from flowdebate.measures import Jaccard

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, assert_never, cast
 
-from flowdebate._util.text import counted
+from flowdebate._text import counted
 from flowdebate.errors import BadFile
 from flowdebate.runs.durable.resume import result_of
 from flowdebate.runs.events import RunFinished
@@ -34,7 +34,7 @@ from flowdebate.service.documents.sections import (
     Table,
 )
 from flowdebate.service.documents.text import as_json
-from flowdebate.service.statuses import status_text
+from flowdebate.service.runs import status_text
 from flowdebate.web.report import document_html
 from flowdebate.web.run.sheet import Party, Sheet
 from flowdebate.web.templates import render, style_of

@@ -16,7 +16,7 @@ from flowdebate.runs.account import OWNER
 from flowdebate.runs.durable.resume import StoreOptions, limit_numbers, limits_of, prepare_fork
 from flowdebate.runs.execute import make_run
 from flowdebate.runs.observer import Observer, observer_of
-from flowdebate.runs.queue_state import LOWEST, priority_of
+from flowdebate.runs.queue_state import LOWEST, QueueState, priority_of
 from flowdebate.store.base import COMPLETE, GIVEN_UP, RunHeader, Store, StoredRun, StoredStatus
 from flowdebate.workers.queue import DELIVERIES, QueuedRunStatus, RunQueue, read_queue
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.runs.limits import Limits
-    from flowdebate.runs.queue_state import QueueState
 
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{2,199}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import RunConflict, RunNotFound
 from flowdebate.runs.observer import observer_of
-from flowdebate.store.base import decode_text
+from flowdebate.store.base import StoredRun, decode_text
 from flowdebate.store.postgres.database import Address
 from flowdebate.store.postgres.sessions import ALIVE
 from flowdebate.workers.queue import ACTIVE, FORGET, History, workers_of
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from dbos import WorkflowStatus
 
     from flowdebate.runs.queue_state import QueueState
-    from flowdebate.store.base import StoredRun
     from flowdebate.workers.deployment import Workers
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from flowdebate._messages import error_text
+from flowdebate._text import error_text
 from flowdebate.errors import (
     CircuitOpen,
     ConfigurationError,

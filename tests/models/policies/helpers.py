@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from flowdebate.errors import ProviderFailed
 from flowdebate.models import ModelRequest, ModelResponse, ModelSettings, OutputSchema, Usage
+from flowdebate.models.base import Attempts
 from flowdebate.models.call import ask
-from flowdebate.models.usage import Attempts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence

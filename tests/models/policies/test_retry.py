@@ -49,9 +49,8 @@ from flowdebate.models import (
     Timeout,
     Wrapper,
 )
-from flowdebate.models.base import CallRetried
+from flowdebate.models.base import Attempts, CallRetried
 from flowdebate.models.call import ask
-from flowdebate.models.usage import Attempts
 from tests.models.server import ChatServer, Exchange, completion, fine
 
 from .helpers import Leaf, Naps, down, errors_of, hang, now, question, warped

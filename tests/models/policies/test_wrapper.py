@@ -26,8 +26,8 @@ from flowdebate.models import (
     Timeout,
     Wrapper,
 )
+from flowdebate.models.base import Attempts
 from flowdebate.models.call import ask
-from flowdebate.models.usage import Attempts
 from flowdebate.testing import FunctionModel
 from tests.models.server import ChatServer, Exchange, chunk, fine
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from flowdebate._util.text import clean_text
+from flowdebate._text import clean_text
 from flowdebate.patterns.consensus.agents import create_conclusive_judge, create_tie_judge
 from flowdebate.resources.archive import Archive, CritiquePattern, PastDebate
 from flowdebate.testing import ATTACKS

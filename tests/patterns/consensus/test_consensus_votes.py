@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from flowdebate._util.text import clean_text
+from flowdebate._text import clean_text
 from flowdebate.errors import ConnectionLost, RosterError
 from flowdebate.measures import vote_weight
 from flowdebate.patterns.consensus.agents import create_tie_judge, find_agent

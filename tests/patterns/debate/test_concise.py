@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import Debater, DebaterOptions, ModeratorOptions, debate
-from flowdebate._util.text import CutOff, Trimmed
+from flowdebate._text import CutOff, Trimmed
 from flowdebate.errors import ProviderFailed
 from flowdebate.events import BlockAnswered, CallRetried
 from flowdebate.measures.similarity import copied_run, copied_share, text_words

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flowdebate import FlowDebateError, Limits, review
-from flowdebate._util.text import is_blank
+from flowdebate._text import is_blank
 from flowdebate.errors import OutputError
 from flowdebate.patterns.review import FindingsAsked, ReviewRawOutput
 from flowdebate.patterns.review.findings import locate

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pydantic import TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
-from flowdebate._messages import error_text, shown
-from flowdebate._util.text import LONGEST_ARGUMENT, clean_data, clean_text, is_blank
+from flowdebate._text import LONGEST_ARGUMENT, clean_data, clean_text, error_text, is_blank, shown
 from flowdebate.blocks.human.prompt import kind_of
 from flowdebate.errors import ConfigurationError, NotAwaited, OutputError, RunConflict, StoreError
 from flowdebate.runs.durable.journal import DECISION, wait_uncancelled

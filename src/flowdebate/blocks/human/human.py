@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel
 
-from flowdebate._messages import error_text
-from flowdebate._util.text import one_line
-from flowdebate.blocks.base import Block
-from flowdebate.blocks.handler import Invocation, invocation, result_of
+from flowdebate._text import error_text, one_line
+from flowdebate.blocks.base import Block, Outline
+from flowdebate.blocks.functions import Invocation, invocation, result_of
 from flowdebate.blocks.human.answers import parse_data, parse_text
 from flowdebate.blocks.human.prompt import render_expected, render_request, render_said, render_task
-from flowdebate.blocks.outline import Outline
 from flowdebate.errors import ConfigurationError, OutputError, SchemaViolation
 from flowdebate.models.output import OutputSchema
 from flowdebate.runs.durable.suspend import HumanRequest, Suspended, answer_text, read_answer

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 
-from flowdebate._util.text import counted
+from flowdebate._text import counted
 from flowdebate.cli import options as opt
 from flowdebate.cli.execute import Show, begin_named, execute
 from flowdebate.cli.patterns import ask_here, select_options

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from flowdebate._messages import error_text
-from flowdebate._util.text import counted
+from flowdebate._text import counted, error_text
 from flowdebate._util.validation import check_library
 from flowdebate.cli import options as opt
 from flowdebate.cli.serving import kept_token, read_token

@@ -33,8 +33,7 @@ from flowdebate.service.documents.sections import (
     Working,
 )
 from flowdebate.service.documents.text import as_json, in_line, printable
-from flowdebate.service.runs import short_id
-from flowdebate.service.statuses import STATUSES
+from flowdebate.service.runs import STATUSES, short_id
 
 if TYPE_CHECKING:
     from flowdebate.service.channel import Update

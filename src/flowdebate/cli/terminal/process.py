@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 
 import typer
 
-from flowdebate._messages import shown
+from flowdebate._text import shown
 from flowdebate._util.files import open_private
 from flowdebate.errors import (
     BadFile,

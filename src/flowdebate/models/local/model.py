@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flowdebate._util.text import is_blank
+from flowdebate._text import is_blank
 from flowdebate.errors import ModelUnavailable
 from flowdebate.models.base import ModelRequest, ModelResponse, ModelSettings
 from flowdebate.models.local.server import CONTEXT, running_server
@@ -15,12 +15,10 @@ from flowdebate.models.openai.model import Chat, Dialect
 from flowdebate.models.openai.structured import with_tool_calls
 from flowdebate.models.output import bound_strings
 from flowdebate.models.retry import Retry
-from flowdebate.prompts import without_control_tokens
+from flowdebate.prompts import Profile, without_control_tokens
 
 if TYPE_CHECKING:
     import os
-
-    from flowdebate.prompts import Profile
 
 
 _SAMPLING = {"top_p": 0.9, "min_p": 0.1}

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 from weakref import WeakKeyDictionary
 
-from flowdebate._util.text import one_line
+from flowdebate._text import one_line
 from flowdebate.errors import ModelUnavailable
 from flowdebate.models.call import in_queue, within
 from flowdebate.models.local.gguf import WAYS_OUT, find_local_model

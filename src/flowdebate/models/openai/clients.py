@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
-from flowdebate._util.text import redact
+from flowdebate._text import redact
 from flowdebate.errors import OutputTruncated
 from flowdebate.models.base import ModelRequest, ModelResponse, ModelSettings
 from flowdebate.models.call import check_real_calls_allowed, is_loopback, within

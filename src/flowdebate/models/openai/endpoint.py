@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from urllib.parse import SplitResult, parse_qsl, unquote, unquote_plus, urlencode, urlsplit
 
-from flowdebate._util.text import one_line
+from flowdebate._text import one_line
 from flowdebate.errors import ConfigurationError
 
 NO_KEY = "no-key"  # for servers that want none: the header must not be empty

@@ -18,8 +18,7 @@ from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any
 
-from flowdebate._messages import shown
-from flowdebate._util.text import one_line
+from flowdebate._text import one_line, shown
 from flowdebate.errors import (
     AuthenticationFailed,
     ConnectionLost,

@@ -14,7 +14,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Literal, get_args
 from urllib.parse import urlsplit
 
-from flowdebate._util.text import is_blank
+from flowdebate._text import is_blank
 from flowdebate.errors import (
     AuthenticationFailed,
     ConfigurationError,
@@ -25,7 +25,7 @@ from flowdebate.errors import (
     ResponseTooLarge,
     SchemaViolation,
 )
-from flowdebate.models.base import Effort, ModelRequest, ModelResponse, ModelSettings, ToolSpec
+from flowdebate.models.base import Attempt, Effort, ModelRequest, ModelResponse, ModelSettings, ToolSpec, Usage
 from flowdebate.models.openai.clients import Clients, PooledModel, Transport, load
 from flowdebate.models.openai.endpoint import NO_KEY, Endpoint, address_of, check_address, check_headers
 from flowdebate.models.openai.error_mapping import map_error
@@ -37,8 +37,6 @@ from flowdebate.models.retry import Retry
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
-
-    from flowdebate.models.usage import Attempt, Usage
 
 
 StructuredMode = Literal["json_schema", "tools", "json", "md_json"]

@@ -13,8 +13,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
-from flowdebate._messages import shown
-from flowdebate._util.text import clean_text, one_line, redact
+from flowdebate._text import clean_text, one_line, redact, shown
 from flowdebate.errors import (
     ContentFiltered,
     MalformedResponse,
@@ -23,9 +22,8 @@ from flowdebate.errors import (
     Refused,
     ResponseTooLarge,
 )
-from flowdebate.models.base import MOST_LOGPROB, FinishReason, Flag, ModelResponse, ToolCall
+from flowdebate.models.base import MOST_LOGPROB, FinishReason, Flag, ModelResponse, ToolCall, Usage
 from flowdebate.models.openai.error_mapping import inner_error
-from flowdebate.models.usage import Usage
 
 Json = Any  # an object that openai constructed from a server's JSON without validation
 

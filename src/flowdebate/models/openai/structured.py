@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from flowdebate._util.text import is_blank
+from flowdebate._text import is_blank
 from flowdebate.errors import SchemaViolation
 from flowdebate.models.base import Flag, Message, ModelRequest, ModelResponse, ToolCall, ToolSpec
 from flowdebate.models.output import OutputSchema, drop_titles, find_object

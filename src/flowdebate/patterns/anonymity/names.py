@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from flowdebate._util.text import fold, origins, with_accents
+from flowdebate._text import fold, origins, with_accents
 from flowdebate.patterns.anonymity.model_families import WELL_KNOWN, family_among, find_selves, is_about_models
 
 if TYPE_CHECKING:

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Unpack
 
 from pydantic import BeforeValidator, Field, create_model
 
-from flowdebate._messages import error_text
-from flowdebate._util.text import one_line
-from flowdebate.blocks.base import Block, merge_resources
+from flowdebate._text import error_text, one_line
+from flowdebate.blocks.base import Block, Outline, merge_resources
+from flowdebate.blocks.functions import as_block
 from flowdebate.blocks.generator import Generator, generator
-from flowdebate.blocks.handler import as_block
 from flowdebate.blocks.human.prompt import render_who
-from flowdebate.blocks.outline import Outline
 from flowdebate.errors import CircuitOpen
 from flowdebate.measures import match_choice
 from flowdebate.models.base import CircuitChanged, Model, ModelResponse
@@ -41,13 +39,12 @@ from flowdebate.patterns.roles import NOT_KEPT, BlockOptions, RolePrompt, genera
 from flowdebate.patterns.roster import Persona, is_own, merge_options, with_answer_schema
 from flowdebate.patterns.state import Recovery, accepted, state_of
 from flowdebate.patterns.turn import TurnTask, ask, is_provider_failure, record_loss, take_turn
-from flowdebate.prompts import unescaped
+from flowdebate.prompts import Length, unescaped
 
 if TYPE_CHECKING:
     from flowdebate._util.wire import WireModel
     from flowdebate.models.circuit_breaker import Breakers, Step
     from flowdebate.patterns.consensus.factory import ConsensusOptions
-    from flowdebate.prompts import Length
     from flowdebate.runs.context import Context
 
 

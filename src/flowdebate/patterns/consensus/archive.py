@@ -9,10 +9,9 @@ from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from flowdebate._messages import error_text
-from flowdebate._util.text import clean_text, one_line
+from flowdebate._text import clean_text, error_text, one_line
 from flowdebate.blocks.concurrency import in_order
-from flowdebate.blocks.handler import Invocation, result_of
+from flowdebate.blocks.functions import Invocation, result_of
 from flowdebate.errors import LimitReached
 from flowdebate.measures import Position, calibration, elo_changes, flips, vote_weight
 from flowdebate.patterns.consensus.relations import moments

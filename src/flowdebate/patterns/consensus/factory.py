@@ -12,12 +12,21 @@ from random import Random
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from flowdebate._messages import error_text
-from flowdebate._util.text import one_line
+from flowdebate._text import error_text, one_line
 from flowdebate._util.validation import check_count, check_seconds, check_weight, suggesting
-from flowdebate.blocks.base import Block, merge_resources
+from flowdebate.blocks.base import Block, Outline, merge_resources
+from flowdebate.blocks.functions import (
+    BlockLike,
+    Capability,
+    Function,
+    Handler,
+    Invocation,
+    ToolLike,
+    as_block,
+    handler,
+    invocation,
+)
 from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility, as_visibility
-from flowdebate.blocks.handler import BlockLike, Function, Handler, Invocation, as_block, handler, invocation
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.errors import ConfigurationError
 from flowdebate.measures import Similarity, VotingRule, best_similarity
@@ -84,8 +93,6 @@ from flowdebate.resources.resource import HeldResource
 from flowdebate.resources.tasks import create_task_collection
 
 if TYPE_CHECKING:
-    from flowdebate.blocks.outline import Outline
-    from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.measures import Edge
     from flowdebate.models.base import ModelSettings
     from flowdebate.patterns.formats import Format

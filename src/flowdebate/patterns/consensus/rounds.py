@@ -7,8 +7,8 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from flowdebate._util.frozen import freeze
-from flowdebate._util.text import CutOff, clean_data, clean_text, is_blank
+from flowdebate._text import CutOff, clean_data, clean_text, is_blank
+from flowdebate._util.wire import WireModel, freeze
 from flowdebate.errors import NoProposals, OutputError, OutputTruncated
 from flowdebate.measures import Convergence, Jaccard, convergence
 from flowdebate.measures.topologies import Edge, edges
@@ -38,7 +38,6 @@ from flowdebate.patterns.state import Flag, accepted, as_model
 from flowdebate.patterns.turn import guarded, record_failure, start_clock, text_said
 
 if TYPE_CHECKING:
-    from flowdebate._util.wire import WireModel
     from flowdebate.blocks.base import Block
     from flowdebate.patterns.consensus.factory import ConsensusOptions
     from flowdebate.runs.context import Context

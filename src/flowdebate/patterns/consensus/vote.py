@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
-from flowdebate._messages import shown
-from flowdebate._util.frozen import freeze
-from flowdebate._util.text import clean_data
+from flowdebate._text import clean_data, shown
+from flowdebate._util.wire import freeze
 from flowdebate.errors import OutputError
 from flowdebate.measures import Ballot, Strength, strength, tally
 from flowdebate.patterns.consensus.agents import Phase, create_vote_form, find_agent, lose_answer

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Required, TypeVar, Unpack, overload
 
 from flowdebate._util.validation import check_count, suggesting
-from flowdebate.blocks.handler import BlockLike, Handler, handler
+from flowdebate.blocks.functions import BlockLike, Capability, Handler, ToolLike, handler
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.anonymity.aliases import Anonymity, named_models
@@ -42,7 +42,6 @@ from flowdebate.patterns.turn import MISSING, FailurePolicy, record_turn
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
-    from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import Model, ModelSettings
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.material import Material

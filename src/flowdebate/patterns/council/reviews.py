@@ -8,10 +8,9 @@ from functools import lru_cache
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from flowdebate._util.text import clean_text
-from flowdebate.blocks.base import Block, merge_resources
-from flowdebate.blocks.handler import Handler, handler
-from flowdebate.blocks.outline import Outline
+from flowdebate._text import clean_text
+from flowdebate.blocks.base import Block, Outline, merge_resources
+from flowdebate.blocks.functions import Handler, handler
 from flowdebate.patterns.council.schemas import (
     ChairAsked,
     CouncilAgreement,

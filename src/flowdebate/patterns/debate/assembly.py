@@ -7,8 +7,8 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from flowdebate._messages import shown
-from flowdebate.blocks.handler import Handler, handler
+from flowdebate._text import shown
+from flowdebate.blocks.functions import Handler, handler
 from flowdebate.blocks.router import router
 from flowdebate.blocks.sequencer import Sequencer, beside, sequencer
 from flowdebate.errors import BadAnswer, ConfigurationError, FlowDebateError, OutputError, RosterError

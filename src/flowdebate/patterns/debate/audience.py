@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, Field, create_model
 
-from flowdebate._util.text import is_blank
-from flowdebate.blocks.base import Block, merge_resources
+from flowdebate._text import is_blank
+from flowdebate.blocks.base import Block, Outline, merge_resources
 from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.generator import generator
-from flowdebate.blocks.outline import Outline
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.debate.schemas import AudienceVote, DebateState, JudgedVerdict
 from flowdebate.patterns.debate.transcript import HOW_TO_READ, render_entries

@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, get_args
 
 from pydantic import Field, create_model
 
-from flowdebate._messages import error_text
-from flowdebate._util.text import one_line
+from flowdebate._text import error_text, one_line
 from flowdebate._util.validation import check_count
 from flowdebate._util.wire import WireModel, one_of
-from flowdebate.blocks.base import Block, merge_resources
+from flowdebate.blocks.base import Block, Outline, merge_resources
 from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.generator import Generator, Visibility, generator
-from flowdebate.blocks.outline import Outline
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.errors import BadAnswer, ConfigurationError, LimitReached
 from flowdebate.measures import Ballot
 from flowdebate.measures.votes import tally
-from flowdebate.models.usage import Usage
+from flowdebate.models.base import Model, ModelResponse, Usage
 from flowdebate.patterns.debate.schemas import (
     BASELINES,
     BUDGETED,
@@ -41,7 +39,6 @@ from flowdebate.prompts import Template, filled, listed, part, quoted, tag_text,
 from flowdebate.runs.events import ModelCalled
 
 if TYPE_CHECKING:
-    from flowdebate.models.base import Model, ModelResponse
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.runs.context import Context
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Unpack
 
-from flowdebate._util.text import fold, is_blank
+from flowdebate._text import fold, is_blank
 from flowdebate.blocks.generator import AnswerForm, Generator, SecondTry
 from flowdebate.patterns.debate.facts import FactSorter, create_sorter, leader_in, sort_facts
 from flowdebate.patterns.debate.schemas import DebateContributionEntry, DebateState, DebateTurn

@@ -21,10 +21,9 @@ from flowdebate.patterns.spec import Loop, check_options
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
+    from flowdebate.blocks.functions import BlockLike, Capability, ToolLike
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
-    from flowdebate.blocks.handler import BlockLike
     from flowdebate.blocks.sequencer import Sequencer
-    from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import Model, ModelSettings
     from flowdebate.patterns.debate.debater import DebaterTemplate
     from flowdebate.patterns.debate.judging.views import ScheduleLike

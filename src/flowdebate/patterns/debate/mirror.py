@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.blocks.base import Block, merge_resources
+from flowdebate.blocks.base import Block, Outline, merge_resources
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot, OnFlip, decide
 from flowdebate.patterns.debate.judging.verdicts import HINT, conclude
 from flowdebate.patterns.debate.schemas import DebateContributionEntry, DebateRawOutput, DebateVerdict, MirrorStarted
 from flowdebate.patterns.state import entries_of
 
 if TYPE_CHECKING:
-    from flowdebate.blocks.outline import Outline
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.patterns.spec import Loop
     from flowdebate.runs.context import Context

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from pydantic import AfterValidator, BeforeValidator, Field, create_model
 
-from flowdebate._messages import shown
-from flowdebate._util.frozen import extend_frozen
-from flowdebate._util.text import is_blank
+from flowdebate._text import is_blank, shown
+from flowdebate._util.wire import extend_frozen
+from flowdebate.blocks.functions import Handler, handler
 from flowdebate.blocks.generator import AnswerForm, Generator, generator
-from flowdebate.blocks.handler import Handler, handler
 from flowdebate.errors import ConfigurationError, OutputError, RosterError
 from flowdebate.patterns.debate.debater import is_english
 from flowdebate.patterns.debate.schemas import (

@@ -16,7 +16,7 @@ from flowdebate.patterns.state import TurnOrder, entries_of, state_of
 from flowdebate.prompts import Length, check_length
 
 if TYPE_CHECKING:
-    from flowdebate.blocks.outline import Outline
+    from flowdebate.blocks.base import Outline
     from flowdebate.patterns.spec import Loop
     from flowdebate.patterns.turn import Turn
     from flowdebate.runs.context import Context

@@ -8,15 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from flowdebate.prompts import quoted, tag_text
-from flowdebate.sources.quotes import find_quotes as find_quotes
+from flowdebate.sources.quotes import VerifiedQuote  # noqa: TC001 - the module is loaded in any case
 from flowdebate.sources.quotes import verify_quotes as verify_quotes
-
-if TYPE_CHECKING:
-    from flowdebate.sources.quotes import VerifiedQuote
-
 
 HOW_TO_READ_QUOTES = (
     'A line that begins with "(quotes:" is not of the argument above it: it says which of its quotes were found, word '

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Unpack
 
 from pydantic import AfterValidator, BaseModel, Field, field_validator
 
-from flowdebate._util.text import clean_text, fold, is_blank
+from flowdebate._text import clean_text, fold, is_blank
 from flowdebate.blocks.generator import Generator, generator
 from flowdebate.patterns.roles import NOT_KEPT, BlockOptions, generator_options
 from flowdebate.patterns.roster import Debater

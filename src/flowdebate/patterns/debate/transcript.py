@@ -27,7 +27,7 @@ from flowdebate.prompts import BAR, NEXT_TEXT, quoted, tag_name, tag_text, unesc
 from flowdebate.resources.resource import StateResource
 
 if TYPE_CHECKING:
-    from flowdebate.blocks.handler import Handler
+    from flowdebate.blocks.functions import Handler
     from flowdebate.patterns.anonymity.aliases import Anonymity
     from flowdebate.runs.context import Context
 

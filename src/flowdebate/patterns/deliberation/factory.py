@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.validation import suggesting
-from flowdebate.blocks.handler import BlockLike, Handler, handler
+from flowdebate.blocks.functions import BlockLike, Capability, Handler, ToolLike, handler
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.patterns.deliberation.debater import PersonaTemplate, create_persona_debater
 from flowdebate.patterns.deliberation.moderator import ReportForm, create_moderator, stash_report
@@ -30,7 +30,6 @@ from flowdebate.patterns.turn import FailurePolicy, record_turn
 
 if TYPE_CHECKING:
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
-    from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.history import History

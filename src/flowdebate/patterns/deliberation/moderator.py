@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
 from pydantic import Field, create_model
 
-from flowdebate._util.text import clean_text
+from flowdebate._text import clean_text
 from flowdebate._util.wire import WireModel
-from flowdebate.blocks.handler import Handler, handler
+from flowdebate.blocks.functions import Handler, handler
 from flowdebate.patterns.deliberation.debater import render_said
 from flowdebate.patterns.deliberation.report import parse_report
 from flowdebate.patterns.deliberation.schemas import (

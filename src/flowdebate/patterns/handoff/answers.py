@@ -16,11 +16,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, create_model
 from pydantic_core import from_json
 
-from flowdebate._messages import shown
-from flowdebate._util.text import CutOff, clean_text, is_blank
+from flowdebate._text import CutOff, clean_text, is_blank, shown
 from flowdebate._util.wire import WireModel, one_of
-from flowdebate.blocks.handler import Handler, handler
-from flowdebate.blocks.tools import Tool, function_schema
+from flowdebate.blocks.functions import Handler, Tool, function_schema, handler
 from flowdebate.errors import OutputError, RosterError
 from flowdebate.patterns.handoff.schemas import (
     ChosenBy,

@@ -36,8 +36,8 @@ from flowdebate.patterns.state import entries_of, state_of
 from flowdebate.patterns.turn import FailurePolicy, guarded
 
 if TYPE_CHECKING:
+    from flowdebate.blocks.functions import Capability, ToolLike
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
-    from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.history import History

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
-from flowdebate._util.text import is_blank, one_line
-from flowdebate.blocks.base import Block
+from flowdebate._text import is_blank, one_line
+from flowdebate.blocks.base import Block, Outline
 from flowdebate.blocks.generator import Generator, Visibility, generator
 from flowdebate.errors import ConfigurationError, SchemaViolation
 from flowdebate.patterns.handoff.answers import (
@@ -29,7 +29,6 @@ from flowdebate.patterns.state import question_of, recent_entries, round_of
 from flowdebate.prompts import Length, Profiles, Template, filled, part, quoted, tag_name, uses
 
 if TYPE_CHECKING:
-    from flowdebate.blocks.outline import Outline
     from flowdebate.patterns.handoff.schemas import (
         ChosenBy,
         HandoffAnswer,

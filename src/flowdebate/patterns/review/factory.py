@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from flowdebate._util.text import is_blank
+from flowdebate._text import is_blank
 from flowdebate._util.validation import check_count, suggesting
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.errors import ConfigurationError
@@ -44,9 +44,8 @@ from flowdebate.patterns.state import state_of
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
+    from flowdebate.blocks.functions import BlockLike, Capability, ToolLike
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
-    from flowdebate.blocks.handler import BlockLike
-    from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.material import Material

@@ -10,7 +10,7 @@ from functools import lru_cache
 from itertools import accumulate, combinations
 from typing import Any, NamedTuple
 
-from flowdebate._util.text import counted
+from flowdebate._text import counted
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.review.schemas import (
     SEVERITIES,

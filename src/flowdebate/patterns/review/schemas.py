@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import AfterValidator, Field
 
-from flowdebate._util.text import is_blank
+from flowdebate._text import is_blank
 from flowdebate._util.wire import BaseEvent, WireModel, new_dict, new_list
 from flowdebate.patterns.output import PatternOutput
 from flowdebate.patterns.state import (

@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from flowdebate._util.text import clean_text
-from flowdebate.blocks.base import Block, Wrapped, merge_resources
+from flowdebate._text import clean_text
+from flowdebate.blocks.base import Block, Outline, Wrapped, merge_resources
 from flowdebate.blocks.concurrency import in_order
-from flowdebate.blocks.handler import Handler, handler
-from flowdebate.blocks.outline import Outline
+from flowdebate.blocks.functions import Handler, handler
 from flowdebate.patterns.events import RoundsEnded
 from flowdebate.patterns.output import publish, status_of
 from flowdebate.patterns.review.findings import MOST_PAIRS, decide, group, join, locate, pairs_to_compare

@@ -33,9 +33,8 @@ from flowdebate.patterns.turn import FailurePolicy, record_turn
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
+    from flowdebate.blocks.functions import BlockLike, Capability, ToolLike
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
-    from flowdebate.blocks.handler import BlockLike
-    from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.history import History

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from pydantic import AfterValidator, Field, create_model
 
-from flowdebate._util.text import clean_data, clean_text, is_blank
+from flowdebate._text import clean_data, clean_text, is_blank
 from flowdebate._util.wire import WireModel
-from flowdebate.blocks.handler import Handler, handler
+from flowdebate.blocks.functions import Handler, handler
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.roles import HOW_TO_READ_SAID, BlockOptions, RosterBlock, deciding_block
 from flowdebate.patterns.roster import bindable

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from flowdebate._messages import error_text, shown
+from flowdebate._text import error_text, shown
 from flowdebate.errors import ConfigurationError, JournalMismatch, RunNotFound
 from flowdebate.models.codec import edited_text, json_text, models_asked, reused_text
 from flowdebate.runs.durable.journal import DECISION, Journal, is_within

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from flowdebate._util.text import is_blank
+from flowdebate._text import is_blank
 from flowdebate._util.validation import check_count
 from flowdebate.errors import ConfigurationError
 from flowdebate.store.base import COMPLETE, StoredRun

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pydantic import TypeAdapter
 
-from flowdebate._messages import error_text
+from flowdebate._text import error_text
 from flowdebate.errors import (
     FlowDebateWarning,
     JournalMismatch,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 from urllib.parse import unquote
 
-from flowdebate._messages import error_text
+from flowdebate._text import error_text
 from flowdebate.errors import ConfigurationError, FlowDebateError, JournalMismatch, ModelUnavailable, OutputError
 from flowdebate.models.base import Model, ModelRequest, ModelResponse, profile_of
 from flowdebate.models.resolve import ModelChoice, ModelResolver, ModelSpec

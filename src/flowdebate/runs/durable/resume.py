@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from flowdebate._messages import shown
-from flowdebate._util.text import clean_text, one_line
+from flowdebate._text import clean_text, one_line, shown
 from flowdebate.errors import ConfigurationError, DeadLetter, RunChanged, RunConflict, StoreError
 from flowdebate.models.resolve import ModelChoice, ModelResolver, model_of_environment
 from flowdebate.runs.context import Session, SessionLike, as_session

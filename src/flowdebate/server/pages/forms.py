@@ -11,8 +11,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request  # noqa: TC002 - FastAPI reads it
 from starlette.responses import HTMLResponse
 
+from flowdebate.blocks.base import outline
 from flowdebate.blocks.human.answers import asked_in
-from flowdebate.blocks.outline import outline
 from flowdebate.patterns import PATTERNS
 from flowdebate.server import routes
 from flowdebate.server.front import Front, FrontOf, ServiceOf, root_of
@@ -21,7 +21,7 @@ from flowdebate.server.pages.runs import page
 from flowdebate.service.pages.base import PatternPage
 from flowdebate.service.plans.models import models_line
 from flowdebate.service.plans.plan import make_plan
-from flowdebate.service.statuses import OVER
+from flowdebate.service.runs import OVER
 from flowdebate.web.forms import Asked, Form, answer_fields, form_of, role_in_words, said_since
 
 if TYPE_CHECKING:

@@ -17,11 +17,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request  # noqa: TC002 - FastAPI reads it
 from starlette.responses import Response  # noqa: TC002 - FastAPI reads it
 
-from flowdebate import _messages, errors
-from flowdebate._messages import problems_of
+from flowdebate import _text, errors
+from flowdebate._text import problems_of
 from flowdebate.errors import ConfigurationError, FlowDebateError, OutputError
 from flowdebate.events import changes, wire_of
-from flowdebate.models.usage import Usage
+from flowdebate.models.base import Usage
 from flowdebate.patterns import find_pattern
 from flowdebate.patterns.events import RoundsEnded, RoundStarted, TurnFinished
 from flowdebate.resources.tasks import TaskChanged
@@ -61,7 +61,7 @@ class AgUi:
     ) -> None:
         self._ids = {"thread_id": thread_id, "run_id": run_id}
         self._state: dict[str, Any] = dict(state) if isinstance(state, dict) else {}
-        self._messages = list(messages)
+        self._text = list(messages)
         # updates come from the first one on, also after an interrupt: these were told in the AG-UI run before it
         self._known = {each.id.rpartition("~")[0] for each in messages}
         self._known |= {each.tool_call_id for each in messages if isinstance(each, ag_ui.ToolMessage)}
@@ -119,7 +119,7 @@ class AgUi:
     def fail(self, error: Exception) -> Iterator[ag_ui.BaseEvent]:
         """The last events where the run cannot be followed any further."""
         yield from self._close_all()
-        yield self._failed(_messages.error_text(error))
+        yield self._failed(_text.error_text(error))
 
     def _finished(self, outcome: ag_ui.RunFinishedOutcome, *, result: object = None) -> ag_ui.BaseEvent:
         return ag_ui.RunFinishedEvent(**self._ids, outcome=outcome, result=result, usage=self._used())
@@ -160,7 +160,7 @@ class AgUi:
             yield from self._close_all()
             self._forget()
             self._life += "r"
-            yield ag_ui.MessagesSnapshotEvent(messages=self._messages)
+            yield ag_ui.MessagesSnapshotEvent(messages=self._text)
             yield ag_ui.StateSnapshotEvent(snapshot=self._state)
         elif update.event is not None:
             for spoken in self._speech.of(update.event, update.start):

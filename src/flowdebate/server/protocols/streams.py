@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from anyio import CancelScope
 
-from flowdebate._util.text import clean_text
+from flowdebate._text import clean_text
 from flowdebate.errors import FlowDebateError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from flowdebate._messages import shown
+from flowdebate._text import shown
 from flowdebate._util.importing import InNotebooks
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import BadFile
@@ -22,7 +22,7 @@ from flowdebate.service.plans.files import parse_json, problem_of, read_text
 from flowdebate.service.steps import Fork
 
 if TYPE_CHECKING:
-    from flowdebate.models.usage import Usage
+    from flowdebate.models.base import Usage
     from flowdebate.patterns import PatternInfo
 
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from flowdebate._messages import error_text
-from flowdebate._util.text import counted
+from flowdebate._text import counted, error_text
 from flowdebate.evaluation.audit_report import Figure, JudgeAudit, ReaderAgreement, RunAudit
 from flowdebate.evaluation.benefit import METHODS, BenefitReport
 from flowdebate.evaluation.comparison import Comparison
@@ -25,7 +24,7 @@ from flowdebate.service.audit import rows_of
 from flowdebate.service.documents.live import cost_text
 from flowdebate.service.documents.sections import Fact, Heading, Points, ReportSection, Table, Tone
 from flowdebate.service.leaderboard import Leaderboard
-from flowdebate.service.statuses import status_text
+from flowdebate.service.runs import status_text
 
 _NOT_DECIDED = {"tie": "(a tie)", "short": "(not enough)"}
 """What a rule without a winner came to."""

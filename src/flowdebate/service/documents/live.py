@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from flowdebate._util.wire import BaseEvent
-from flowdebate.models.usage import Usage
+from flowdebate.models.base import Usage
 from flowdebate.patterns import PATTERNS
 from flowdebate.patterns.events import RoleFailed, RoundsEnded, RoundStarted, TurnFinished, TurnStarted
 from flowdebate.resources.tasks import TaskChanged
@@ -444,7 +444,7 @@ def _kinds() -> list[type[Live]]:
 def tokens_text(usage: Usage) -> str:
     """The tokens so far, in words; "" where they are not known.
 
-    >>> from flowdebate.models.usage import Usage
+    >>> from flowdebate.models.base import Usage
     >>> tokens_text(Usage(calls=2, prompt_tokens=1200, completion_tokens=80))
     '1,200 tokens in, 80 out'
     """

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from flowdebate._util.text import clean_text
+from flowdebate._text import clean_text
 from flowdebate.patterns.events import RoleFailed, TurnFinished, TurnStarted
 from flowdebate.resources.tasks import TaskChanged
 from flowdebate.runs.events import BlockAnswered, CallFellBack, CallRetried, ModelCalled, TextDelta, ToolCalled

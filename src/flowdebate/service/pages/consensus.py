@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from flowdebate._util.text import counted
+from flowdebate._text import counted
 from flowdebate.patterns.consensus.events import (
     AgentMessage,
     CritiqueMade,

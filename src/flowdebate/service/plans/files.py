@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from flowdebate._messages import problems_of
+from flowdebate._text import problems_of
 from flowdebate.errors import BadFile
 
 if TYPE_CHECKING:

@@ -9,16 +9,15 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from flowdebate.errors import ConfigurationError, FlowDebateError
+from flowdebate.models.base import IMAGE_TOKENS, Model, Usage, estimate_tokens
 from flowdebate.models.openai.endpoint import address_of
 from flowdebate.models.resolve import EACH, PROVIDERS, ModelResolver, ModelSpec, found_models
-from flowdebate.models.usage import IMAGE_TOKENS, Usage, estimate_tokens
 from flowdebate.patterns.seats import Seats
 from flowdebate.runs.limits import Price, Prices
 from flowdebate.service.documents.text import models_text
 from flowdebate.service.plans.options import PRICE, PatternOptions
 
 if TYPE_CHECKING:
-    from flowdebate.models.base import Model
     from flowdebate.service.plans.plan import Plan
 
 
@@ -351,7 +350,7 @@ _FREE = Price(prompt=0, completion=0)
 def prices_of(given: Sequence[str]) -> Prices | None:
     """The prices of `--price`: one for all models, or one for each; None without any. The local model is free.
 
-    >>> from flowdebate.models.usage import Usage
+    >>> from flowdebate.models.base import Usage
     >>> prices = prices_of(["0.25/2"])
     >>> prices("openai/gpt-5-mini", Usage(calls=1, prompt_tokens=4_000, completion_tokens=500))
     0.002

@@ -8,8 +8,7 @@ from collections.abc import Collection
 from typing import Any, Literal, NamedTuple
 
 from flowdebate.errors import ConfigurationError, MalformedResponse
-from flowdebate.models.base import ModelRequest, ModelResponse
-from flowdebate.models.usage import Usage
+from flowdebate.models.base import ModelRequest, ModelResponse, Usage
 from flowdebate.prompts import unescaped
 from flowdebate.testing.simulated.draws import key_of, uniform
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from flowdebate.errors import ConfigurationError, MalformedResponse, ViewError
-from flowdebate.models.base import ModelRequest, ModelResponse
+from flowdebate.models.base import ModelRequest, ModelResponse, Usage
 from flowdebate.models.output import inline_definitions
-from flowdebate.models.usage import Usage
 from flowdebate.patterns.debate.judging.views import Schedule, ScheduleLike, as_schedule
 from flowdebate.patterns.debate.transcript import parse_entries
 from flowdebate.prompts import BAR, unescaped

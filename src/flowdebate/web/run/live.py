@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, assert_never
 
-from flowdebate._util.text import clean_text
+from flowdebate._text import clean_text
 from flowdebate.events import TaskChanged, TurnStarted
 from flowdebate.patterns import PATTERNS
 from flowdebate.runs.events import BlockAnswered, HumanAsked, ModelCalled

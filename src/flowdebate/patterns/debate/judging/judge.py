@@ -8,12 +8,10 @@ from functools import partial
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, Unpack
 
-from flowdebate._messages import error_text
-from flowdebate._util.text import one_line
-from flowdebate.blocks.base import Block, merge_resources
+from flowdebate._text import error_text, one_line
+from flowdebate.blocks.base import Block, Outline, merge_resources
 from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.generator import Visibility
-from flowdebate.blocks.outline import Outline
 from flowdebate.errors import BadAnswer, ConfigurationError, ModelError
 from flowdebate.models.base import Model, profile_of
 from flowdebate.patterns.debate.judging.ballots import (

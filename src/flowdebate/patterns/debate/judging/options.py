@@ -16,9 +16,9 @@ from flowdebate.patterns.debate.judging.views import NAMES, Schedule, ScheduleLi
 from flowdebate.prompts import Profile, check_profile
 
 if TYPE_CHECKING:
+    from flowdebate.blocks.functions import Capability, ToolLike
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
     from flowdebate.blocks.human.human import Ask
-    from flowdebate.blocks.tools import Capability, ToolLike
     from flowdebate.models.base import Model, ModelSettings
     from flowdebate.patterns.debate.judging.jurors import JudgeTemplate
     from flowdebate.patterns.roles import BlockOptions
