@@ -64,7 +64,7 @@ def test_the_list_says_what_a_run_cost(visit: Callable[[str], Visit]) -> None:
         run_id = stage.finished(options={"rounds": 1, "debaters": SIDES, "synthesizer": False})
         [found] = stage.get("/runs").json()["runs"]
         assert found["runId"] == run_id
-        assert set(found["summary"]) == {"speakers", "decision", "models", "cost"}
+        assert set(found["summary"]) == {"speakers", "decision", "models", "cost", "prices"}
         page = visit(stage.url).open("/")
         assert found["summary"]["cost"] > 0
         page.get_by_role("columnheader", name="Cost").wait_for()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -60,7 +62,33 @@ def test_cached_tokens_have_a_price_of_their_own() -> None:
     assert known_price("local", tokens()) == known_price("ollama/gemma3", tokens()) == 0.0
     for name in ("openai/nope", "mine", "openai/", "acme/gpt-5-mini"):
         assert known_price(name, tokens()) is None
-    assert (prices_source() or "").startswith("genai-prices 0.")
+
+
+def test_costs_have_a_currency_and_the_date_of_their_prices(found: dict[VendorName, Vendor]) -> None:
+    """Those by known prices; of given ones nobody has told the currency, and what costs nothing has no date."""
+    listed = re.fullmatch(r"USD by genai-prices 0\.\d+\.\d+ of (\d{4}-\d\d-\d\d)", prices_source() or "")
+    assert listed is not None
+    assert "2026-01-01" < listed[1] <= f"{datetime.now(UTC):%Y-%m-%d}"
+    given = Limits(prices={"openai/gpt-5-mini": Price(prompt=1, completion=2)})
+    assert RENT.run_sync(QUESTION, model="openai/gpt-5-mini").prices == listed[0]
+    assert RENT.run_sync(QUESTION, model="openai/gpt-5-mini", limits=given).prices == "by given prices"
+    assert RENT.run_sync(QUESTION, model="ollama/gemma3").prices == "USD"
+    answer = {"reasoning": "-", "winner": None, "verdict": "-"}
+    assert RENT.run_sync(QUESTION, model=ScriptedModel("One.", "Two.", answer)).prices is None
+    batch = RENT.batch_sync([QUESTION, QUESTION], model="openai/gpt-5-mini")
+    assert batch.summary.prices == listed[0]
+
+
+def test_prices_that_were_fetched_have_the_day_of_that() -> None:
+    """An application may let `genai-prices` fetch newer ones while it runs."""
+    from genai_prices.data_snapshot import DataSnapshot, get_snapshot, set_custom_snapshot
+
+    fetched = DataSnapshot(get_snapshot().providers, from_auto_update=True, timestamp=datetime(2031, 5, 6, tzinfo=UTC))
+    set_custom_snapshot(fetched)
+    try:
+        assert (prices_source() or "").endswith(" of 2031-05-06")
+    finally:
+        set_custom_snapshot(None)
 
 
 @pytest.mark.parametrize("name", ["openai", "anthropic", "gemini", "groq", "mistral", "xai", "deepseek", "openrouter"])

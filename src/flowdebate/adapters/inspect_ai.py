@@ -327,7 +327,7 @@ def _record(result: RunResult[Any]) -> dict[str, Any]:
         },
     }
     if result.cost is not None:
-        record["cost"] = result.cost
+        record |= {"cost": result.cost, "prices": result.prices}
     if verdict is not None:
         record["winner"] = verdict.winner
         if verdict.judging is not None:

@@ -473,7 +473,7 @@ def _about(summary: BatchSummary, left: float | None) -> list[str]:
     """The counts in words, the most important first: a narrow terminal cuts the last ones."""
     from flowdebate.cli.terminal.screen import duration
     from flowdebate.service.documents.evaluations import rate_text
-    from flowdebate.service.documents.live import cost_text
+    from flowdebate.service.documents.text import cost_text
 
     usage = summary.usage
     return [
@@ -481,6 +481,6 @@ def _about(summary: BatchSummary, left: float | None) -> list[str]:
         *([f"{summary.failed:,} failed"] if summary.failed else []),
         counted(usage.calls, "call"),
         *([] if usage.total_tokens is None else [f"{usage.total_tokens:,} tokens"]),
-        *([cost_text(summary.cost)] if summary.cost else []),
+        *([f"cost {cost_text(summary.cost, summary.prices)}"] if summary.cost else []),
         *([rate_text(summary.rate)] if summary.rate else []),
     ]

@@ -20,8 +20,8 @@ from flowdebate._text import counted, problems_of
 from flowdebate.errors import ConfigurationError, FlowDebateError, StoreError
 from flowdebate.patterns.roles import render_flag
 from flowdebate.prompts import quoted, tag_name, tag_text
-from flowdebate.service.documents.live import cost_text
 from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Output, Remark, Section
+from flowdebate.service.documents.text import cost_text
 from flowdebate.service.runs import State, moment
 
 if TYPE_CHECKING:
@@ -151,8 +151,10 @@ def spent_of(details: RunDetails) -> str:
     tokens = "tokens unknown"
     if usage.prompt_tokens is not None and usage.completion_tokens is not None:
         tokens = f"{usage.prompt_tokens:,} tokens in, {usage.completion_tokens:,} out"
-    cost = cost_text(None if document is None else document.cost) or "cost unknown: the server has no prices"
-    return f"{counted(usage.calls, 'call')}, {tokens}, {cost}."
+    cost = "unknown: the server has no prices"
+    if document is not None and document.cost is not None:
+        cost = cost_text(document.cost, document.prices, whole=True)
+    return f"{counted(usage.calls, 'call')}, {tokens}, cost {cost}."
 
 
 def next_of(status: str) -> str:

@@ -1,11 +1,12 @@
-"""Known prices of models, in dollars, from `genai-prices` where it is installed (the extra `prices`)."""
+"""Known prices of models, in US dollars, from `genai-prices` where it is installed (the extra `prices`)."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flowdebate.models.resolve import PROVIDERS
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 _VENDORS = {"gemini": "google", "xai": "x-ai"}  # others are called the same there
 HOW = 'pip install "flowdebate[prices]"'
+GIVEN = "by given prices"
+"""What a cost is in that was counted by prices of the application's own: nobody has told the currency."""
 
 
 @lru_cache(maxsize=1)
@@ -24,12 +27,30 @@ def prices_known() -> bool:
 
 
 def prices_source() -> str | None:
-    """Return where known prices come from, with its version, which dates them; None without any."""
-    return f"genai-prices {version('genai-prices')}" if prices_known() else None
+    """Return what costs by known prices are in: the currency, the list with its version, its date; None without any.
+
+    The list has no date of its own. That of its newest price in force says how old it may be; one that was fetched
+    while the program runs has that day.
+    """
+    if not prices_known():
+        return None
+    from genai_prices.data_snapshot import get_snapshot
+
+    found, today = get_snapshot(), datetime.now(UTC).date()
+    prices = (each for source in found.providers for model in source.models for each in _dated(model.prices))
+    days = [
+        day for each in prices if (day := getattr(each.constraint, "start_date", None)) is not None and day <= today
+    ]
+    day = found.timestamp.date() if found.from_auto_update else max(days, default=None)
+    return f"USD by genai-prices {version('genai-prices')}" + ("" if day is None else f" of {day}")
+
+
+def _dated(prices: Any) -> list[Any]:  # noqa: ANN401 - one price, or a list of those with conditions
+    return prices if isinstance(prices, list) else []  # a single price has always been in force
 
 
 def known_price(model: str, usage: Usage) -> float | None:
-    """Return the cost of `usage` of a model in dollars, as of today; None where no price is known.
+    """Return the cost of `usage` of a model in US dollars, as of today; None where no price is known.
 
     Tokens that were read from a cache, or written into one, have the provider's prices for that; thinking has that of
     the answer. Models of this machine are free. The first call imports the prices, which takes half a second.

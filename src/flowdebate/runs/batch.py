@@ -161,7 +161,9 @@ class BatchSummary:
     usage: Usage = Usage.none()  # noqa: RUF009 - a frozen value
     """Calls and tokens, including runs in progress and replayed answers."""
     cost: float | None = None
-    """By the `prices` of the limits; None without prices."""
+    """By the `prices` of the limits, or known ones; None without prices."""
+    prices: str | None = None
+    """What `cost` is in: the currency, and the list of prices with its date."""
     seconds: float = 0.0
     """Since the first question was taken."""
 
@@ -196,6 +198,7 @@ class BatchTally:
         self._failures: Counter[str] = Counter()
         self._usage = Usage.none()
         self._cost: float | None = None
+        self._prices: str | None = None
 
     def begin(self) -> None:
         """Start the clock."""
@@ -218,14 +221,15 @@ class BatchTally:
         if item.run is not None:
             self._usage += item.run.usage
             self._cost = _sum(self._cost, item.run.cost)
+            self._prices = item.run.prices or self._prices
 
     def summary(self, in_progress: Iterable[RunView]) -> BatchSummary:
         """The counts so far, including the runs in progress."""
         running = list(in_progress)
-        usage, cost = self._usage, self._cost
+        usage, cost, prices = self._usage, self._cost, self._prices
         for run in running:
             usage += run.usage
-            cost = _sum(cost, run.cost)
+            cost, prices = _sum(cost, run.cost), run.prices or prices
         return BatchSummary(
             total=self._total,
             done=self._done,
@@ -236,6 +240,7 @@ class BatchTally:
             failures=dict(self._failures.most_common()),
             usage=usage,
             cost=cost,
+            prices=prices,
             seconds=0.0 if self._began is None else (self._ended or time.perf_counter()) - self._began,
         )
 

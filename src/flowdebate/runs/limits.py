@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 from flowdebate._util.validation import is_number
 from flowdebate.errors import ConfigurationError, LimitReached
 from flowdebate.models.base import Attempt, ModelRequest, Usage, estimate_tokens
-from flowdebate.models.prices import HOW, known_price, prices_known
+from flowdebate.models.prices import GIVEN, HOW, known_price, prices_known, prices_source
 
 _ANSWER = 1_000
 """Estimated tokens of an answer whose length is neither reported nor bounded."""
@@ -62,7 +62,7 @@ class Limits:
     tokens: int | None = None
     """Of prompts and answers together; estimated, at four characters a token, if a server does not report them."""
     cost: float | None = None
-    """In the currency of `prices`, or in dollars without any."""
+    """In the currency of `prices`, or in US dollars without any."""
     seconds: float | None = None
     """From the start of the run to its end."""
     working_seconds: float | None = None
@@ -162,6 +162,15 @@ class Budget:
             price = self.price_of(*self._unpriced.pop())
             self._cost = None if price is None else self._cost + price
         return None if self._limits.prices is None and not prices_known() else self._cost
+
+    @property
+    def prices(self) -> str | None:
+        """What `cost` is in, and by which prices; None where there is no cost."""
+        if self.cost is None:
+            return None
+        if self._limits.prices is not None:
+            return GIVEN
+        return prices_source() if self.cost else "USD"  # models of this machine: the prices were not even loaded
 
     def price_of(self, model: str, usage: Usage) -> float | None:
         """The cost of `usage` of a model; None where its price is not known.

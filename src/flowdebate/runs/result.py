@@ -66,8 +66,13 @@ class RunView(InNotebooks):
 
     @property
     def cost(self) -> float | None:
-        """Cost so far, by the `prices` of the run's limits, or in dollars by those that are known; None without any."""
+        """Cost so far, by the `prices` of the run's limits, or by those that are known; None without any."""
         return None if self._run.budget is None else self._run.budget.cost
+
+    @property
+    def prices(self) -> str | None:
+        """What `cost` is in: "USD by genai-prices 0.2.3 of 2026-11-09", or "by given prices"; None without a cost."""
+        return None if self._run.budget is None else self._run.budget.prices
 
     def cost_of(self, model: str, usage: Usage) -> float | None:
         """Cost of `usage` of the model called `model`; None where its price or tokens are unknown."""

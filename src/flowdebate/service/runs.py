@@ -177,7 +177,7 @@ def _facts(run: StoredRun, steps: Sequence[StepRow], so_far: SoFar | None) -> di
     """The fields of a document that are the same for all patterns."""
     outcome = outcome_of(run) or {}
     tokens, summary = Tokens.read(outcome.get("usage")), outcome.get("summary")
-    cost = summary.get("cost") if isinstance(summary, dict) else None
+    cost, prices = map(summary.get, ("cost", "prices")) if isinstance(summary, dict) else (None, None)
     status = run.status if outcome else "running" if run.owned else "interrupted"
     return {
         "status": status,
@@ -185,6 +185,7 @@ def _facts(run: StoredRun, steps: Sequence[StepRow], so_far: SoFar | None) -> di
         "models": read_models(outcome.get("models") if so_far is None else so_far.view.models),
         "usage": Tokens.of(so_far.view.usage) if tokens is None and so_far is not None else tokens,
         "cost": cost if isinstance(cost, (int, float)) else None,
+        "prices": prices if isinstance(prices, str) else None,
         "seconds": outcome.get("seconds"),
         "seed": run.header.seed,
         "run_id": run.header.run_id,

@@ -75,7 +75,9 @@ class RunSummary(WireModel):
     models: tuple[str, ...] = ()
     """The models that were asked."""
     cost: float | None = None
-    """By the prices of the run's limits; None without any."""
+    """By the prices of the run's limits, or known ones; None without any."""
+    prices: str | None = None
+    """What `cost` is in: the currency, and the list of prices with its date; None where nobody has noted it."""
 
     @classmethod
     def read(cls, data: object) -> Self | None:

@@ -141,7 +141,9 @@ class _Meters:
             names.FAILURES, unit="{failure}", description="Provider failures that runs went on without."
         )
         self.cost = meter.create_counter(
-            names.COST, unit="{currency}", description="Cost of model calls, by the prices of their runs."
+            names.COST,
+            unit="{currency}",
+            description="Cost of model calls, by known prices in US dollars.",
         )
         self.queued = meter.create_gauge(
             names.QUEUED, unit="{run}", description="Runs that wait in a queue, as each worker sees it."

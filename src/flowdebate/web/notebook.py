@@ -18,7 +18,7 @@ from flowdebate.runs.events import RunFinished
 from flowdebate.runs.result import RunHandle, RunResult, RunView
 from flowdebate.service.documents.document import Document, Tokens, document_of, read_models
 from flowdebate.service.documents.evaluations import Summary, lay_out
-from flowdebate.service.documents.live import Live, cost_text, tokens_text
+from flowdebate.service.documents.live import Live, tokens_text
 from flowdebate.service.documents.markdown import escaped, report
 from flowdebate.service.documents.sections import (
     Card,
@@ -33,7 +33,7 @@ from flowdebate.service.documents.sections import (
     Section,
     Table,
 )
-from flowdebate.service.documents.text import as_json
+from flowdebate.service.documents.text import as_json, cost_text
 from flowdebate.service.runs import status_text
 from flowdebate.web.report import document_html
 from flowdebate.web.run.sheet import Party, Sheet
@@ -133,6 +133,7 @@ def document_of_view(run: RunView) -> Document:
         "models": read_models(run.models),
         "usage": Tokens.of(run.usage),
         "cost": run.cost,
+        "prices": run.prices,
         "seconds": run.seconds,
         "run_id": run.run_id,
         "output": None if found["output"] == found["raw"] else found["output"],
@@ -175,7 +176,9 @@ def _state(value: object) -> Summary | None:
 def _numbers(run: RunView) -> Iterator[str]:
     yield status_text(run.status)
     yield f"{run.usage.calls:,} {'call' if run.usage.calls == 1 else 'calls'}"
-    yield from filter(None, (tokens_text(run.usage), cost_text(run.cost)))
+    yield from filter(None, [tokens_text(run.usage)])
+    if run.cost is not None:
+        yield f"cost {cost_text(run.cost, run.prices, whole=True)}"
 
 
 # Runs in progress, and suspended ones

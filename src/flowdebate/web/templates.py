@@ -10,9 +10,8 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.service.documents.live import cost_text
 from flowdebate.service.documents.sections import FLAGS
-from flowdebate.service.documents.text import as_json, printable
+from flowdebate.service.documents.text import as_json, cost_text, printable
 from flowdebate.service.runs import RESUMABLE, STATUSES, ago, moment, short_id, status_mark
 from flowdebate.web.forms import role_in_words
 from flowdebate.web.prose import inline, prose
@@ -90,7 +89,7 @@ def _environment() -> Environment:
         seconds=lambda number: _UNKNOWN if number is None else f"{number:.1f}",
         when=_when,
         date=lambda seconds: f"{moment(seconds):%-d %B %Y}",
-        cost=lambda cost: cost_text(cost).removeprefix("cost ") or _UNKNOWN,
+        cost=lambda run: _UNKNOWN if run.cost is None else cost_text(run.cost, run.prices),
         took=lambda seconds: _UNKNOWN if seconds is None else duration(seconds).replace(" seconds", " s"),
         kind=lambda value: type(value).__name__,
         status=status_mark,

@@ -11,8 +11,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, TextIO, assert_never
 
 from flowdebate.cli.terminal.screen import AskOnScreen, Screen, TextFlow, View
-from flowdebate.service.documents.document import Document, Speaker, Tokens, speakers_of
-from flowdebate.service.documents.live import Live, cost_text
+from flowdebate.service.documents.document import Document, Speaker, speakers_of
 from flowdebate.service.documents.sections import (
     FLAGS,
     Card,
@@ -38,6 +37,7 @@ from flowdebate.service.runs import STATUSES, short_id
 if TYPE_CHECKING:
     from flowdebate.service.channel import Update
     from flowdebate.service.documents.evaluations import Summary
+    from flowdebate.service.documents.live import Live
     from flowdebate.service.plans.plan import Plan
     from flowdebate.service.steps import Fork
 
@@ -254,17 +254,6 @@ class Page:
         self.line()
         self.line("Output", style="bold")
 
-    def totals(self, usage: Tokens | None, seconds: float | None, cost: float | None = None) -> None:
-        """Usage, duration and cost, as far as they are known."""
-        parts = [] if usage is None else usage.lines()
-        if seconds is not None:
-            parts.append(f"Time: {seconds:.1f} s")
-        if cost is not None:
-            parts.append(f"Cost: {cost_text(cost).removeprefix('cost ')}")
-        if parts:
-            self.line()
-            self._facts(parts)
-
     def ending(self, document: Document, *, hint: str = "") -> None:
         """The ending, unless complete; notes and totals; the run, its seed, and a `hint`."""
         self.end_text()
@@ -277,7 +266,9 @@ class Page:
             self.line(in_line(document.error))
         for note in document.notes:
             self.line(in_line(note))
-        self.totals(document.usage, document.seconds, document.cost)
+        if document.totals:
+            self.line()
+            self._facts(document.totals)
         run = [] if document.run_id is None else [f"Run: {in_line(document.run_id)}"]
         seed = [] if document.seed is None else [f"Seed: {document.seed}"]
         if run or seed:

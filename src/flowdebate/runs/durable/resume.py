@@ -307,6 +307,7 @@ def outcome_of(run: Run, output: object, error: str | None) -> dict[str, Any]:
             **(in_short() if callable(in_short) else {}),
             "models": [model for model in models if isinstance(model, str)],
             "cost": None if run.budget is None else run.budget.cost,
+            "prices": None if run.budget is None else run.budget.prices,
         },
     }
 

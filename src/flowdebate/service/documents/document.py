@@ -17,7 +17,7 @@ from flowdebate.errors import BadFile
 from flowdebate.patterns import DEFAULT, PATTERNS, find_pattern
 from flowdebate.patterns.state import DebateStatus
 from flowdebate.service.documents.sections import Entry, Fact, Quoted, Section, failures, round_heading
-from flowdebate.service.documents.text import as_json, models_text
+from flowdebate.service.documents.text import as_json, cost_text, models_text
 from flowdebate.service.plans.files import parse_json, problem_of, read_text
 from flowdebate.service.steps import Fork
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _MEGABYTES = 16
 """Of a file that `render` reads."""
-_LAST = ("models", "usage", "cost", "seconds", "seed", "runId", "fork")
+_LAST = ("models", "usage", "cost", "prices", "seconds", "seed", "runId", "fork")
 """The last keys of a document."""
 _STOP_REASONS: Mapping[str, str] = {
     "max_rounds": "the maximum",
@@ -136,7 +136,9 @@ class Document(InNotebooks, WireModel):
     """The models that have answered, by seat: a speaker's name, or a role; not written where nobody has noted them."""
     usage: Tokens | None = None
     cost: float | None = None
-    """By the prices that were given; not written without any."""
+    """By the prices that were given, or known ones; not written without any."""
+    prices: str | None = None
+    """What `cost` is in: the currency, and the list of prices with its date; not written where nobody has noted it."""
     seconds: float | None = None
     seed: int | None = None
     run_id: str | None = None
@@ -146,7 +148,7 @@ class Document(InNotebooks, WireModel):
 
     def to_data(self) -> dict[str, Any]:
         """The document as JSON data, in camelCase."""
-        left_out = {name for name in ("format", "models", "cost", "fork") if getattr(self, name) is None}
+        left_out = {name for name in ("format", "models", "cost", "prices", "fork") if getattr(self, name) is None}
         value = self.model_dump(mode="json", by_alias=True, exclude=left_out)
         # A subclass's own fields come behind those of its base: readers want them before the usage.
         first, last = (key for key in value if key not in _LAST), (key for key in _LAST if key in value)
@@ -187,6 +189,13 @@ class Document(InNotebooks, WireModel):
     def models_line(self) -> str | None:
         """The models that have answered, in words; None where there is none."""
         return models_text({seat: ", ".join(names) for seat, names in self.models.items()}) if self.models else None
+
+    @property
+    def totals(self) -> list[str]:
+        """Tokens, calls, duration and cost, in words, as far as they are known."""
+        seconds = [] if self.seconds is None else [f"Time: {self.seconds:.1f} s"]
+        cost = [] if self.cost is None else [f"Cost: {cost_text(self.cost, self.prices, whole=True)}"]
+        return [*([] if self.usage is None else self.usage.lines()), *seconds, *cost]
 
     def reason_in_words(self, reason: str) -> str:
         """A stop reason for readers; a condition by its name."""

@@ -21,8 +21,8 @@ from flowdebate.evaluation.study_report import StudyReport
 from flowdebate.evaluation.tournament import Tournament
 from flowdebate.runs.batch import BatchItem, BatchResult, BatchSummary
 from flowdebate.service.audit import rows_of
-from flowdebate.service.documents.live import cost_text
 from flowdebate.service.documents.sections import Fact, Heading, Points, ReportSection, Table, Tone
+from flowdebate.service.documents.text import cost_text
 from flowdebate.service.leaderboard import Leaderboard
 from flowdebate.service.runs import status_text
 
@@ -465,7 +465,7 @@ def batch_facts(summary: BatchSummary) -> Iterator[Fact]:
         ("Found", ", ".join(f"{word} {count:,}" for word, count in summary.decisions.items()), "good"),
         ("Calls", f"{usage.calls:,}", "plain"),
         ("Tokens", "unknown" if usage.total_tokens is None and not usage.prompt_tokens else tokens, "plain"),
-        ("Cost", cost_text(summary.cost).removeprefix("cost "), "plain"),
+        ("Cost", "" if summary.cost is None else cost_text(summary.cost, summary.prices, whole=True), "plain"),
         ("Time", f"{summary.seconds:.1f} s ({rate_text(summary.rate)})", "plain"),
     ]
     return (Fact(label=label, text=text, tone=tone, short=True) for label, text, tone in parts if text)

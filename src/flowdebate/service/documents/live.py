@@ -40,6 +40,7 @@ from flowdebate.service.documents.sections import (
     round_heading,
 )
 from flowdebate.service.documents.speech import Speech
+from flowdebate.service.documents.text import cost_text
 from flowdebate.service.plans.options import OutputOptions
 
 if TYPE_CHECKING:
@@ -266,11 +267,13 @@ class Live:
         return Working(
             who=self.doing,
             since=min(since for _, since in self._calls.values()),
-            facts=tuple(
-                fact for fact in (self.progress(), tokens_text(self.usage), cost_text(self.cost or None)) if fact
-            ),
+            facts=tuple(fact for fact in (self.progress(), tokens_text(self.usage), self._cost_so_far()) if fact),
             model=models.pop() if len(models) == 1 else "",
         )
+
+    def _cost_so_far(self) -> str:
+        prices = None if self._budget is None else self._budget.prices
+        return f"cost {cost_text(self.cost, prices)}" if self.cost else ""
 
     def _at_work(self, call: CallStarted) -> tuple[str, str]:
         if (turn := self._turns.get(call.block)) is not None:
@@ -451,20 +454,6 @@ def tokens_text(usage: Usage) -> str:
     if not usage.total_tokens:
         return ""
     return f"{usage.prompt_tokens:,} tokens in, {usage.completion_tokens:,} out"
-
-
-def cost_text(cost: float | None) -> str:
-    """The cost so far, in words; "" without prices.
-
-    >>> cost_text(0.000213), cost_text(12.5), cost_text(0.0), cost_text(None)
-    ('cost 0.00021', 'cost 12.50', 'cost 0.00', '')
-    """
-    if cost is None:
-        return ""
-    if not cost or cost >= 1:
-        return f"cost {cost:,.2f}"
-    # two digits that count, and never 2.1e-05
-    return f"cost {float(f'{cost:.2g}'):.12f}".rstrip("0")
 
 
 def _ends_turn(event: object) -> bool:

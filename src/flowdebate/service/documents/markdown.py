@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, assert_never
 
-from flowdebate.service.documents.live import cost_text
 from flowdebate.service.documents.sections import FLAGS, Card, Entry, Fact, Group, Heading, Output, Remark, Section
 from flowdebate.service.documents.text import as_json, in_line, printable
 
@@ -164,12 +163,7 @@ def _ending(document: Document) -> Iterator[str]:
         yield f"- {escaped(document.ending)}"
     if document.models_line is not None:
         yield f"- {escaped(document.models_line)}"
-    if document.usage is not None:
-        yield from (f"- {line}" for line in document.usage.lines())
-    if document.seconds is not None:
-        yield f"- Time: {document.seconds:.1f} s"
-    if document.cost is not None:
-        yield f"- Cost: {cost_text(document.cost).removeprefix('cost ')}"
+    yield from (f"- {escaped(line)}" for line in document.totals)
     if document.seed is not None:
         yield f"- Seed: {document.seed}"
     if document.run_id is not None:

@@ -57,6 +57,20 @@ def models_text(seats: Mapping[str, str]) -> str:
     return "Models: " + "; ".join(f"{model} ({', '.join(names)})" for model, names in who.items())
 
 
+def cost_text(cost: float, prices: str | None, *, whole: bool = False) -> str:
+    """A cost with its currency, if that is known; `whole` with the list of prices and its date, too.
+
+    >>> cost_text(0.000213, "USD by genai-prices 0.2.3 of 2026-11-09"), cost_text(12.5, "by given prices")
+    ('0.00021 USD', '12.50')
+    >>> cost_text(0.0, "USD"), cost_text(0.000213, "USD by genai-prices 0.2.3 of 2026-11-09", whole=True)
+    ('0.00 USD', '0.00021 USD by genai-prices 0.2.3 of 2026-11-09')
+    """
+    # two digits that count, and never 2.1e-05
+    amount = f"{cost:,.2f}" if not cost or cost >= 1 else f"{float(f'{cost:.2g}'):.12f}".rstrip("0")
+    unit = in_line(prices or "")
+    return f"{amount} {unit if whole else unit.partition('by ')[0]}".rstrip()
+
+
 def acts_or_hides(char: str) -> bool:
     """Whether a terminal would obey `char`, or show nothing for it."""
     return category(char) in _OBEYED or _HIDDEN.match(char) is not None

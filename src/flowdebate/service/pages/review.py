@@ -26,7 +26,7 @@ from flowdebate.service.documents.document import Document, Speaker
 from flowdebate.service.documents.live import OwnSections, Together
 from flowdebate.service.documents.markdown import escaped
 from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Remark, Section, failures
-from flowdebate.service.documents.text import as_json, in_line, models_text
+from flowdebate.service.documents.text import as_json, cost_text, in_line, models_text
 from flowdebate.service.pages.base import Confidence, PatternPage
 from flowdebate.service.plans.options import (
     FilePath,
@@ -79,7 +79,7 @@ def _lines(document: Any) -> Iterator[str]:  # noqa: ANN401 - as above
     if left:
         yield from (f"Left out: {escaped(', '.join(left))}", "")
     reviewers = models_text(dict(raw.reviewers)) if raw.reviewers else "no reviewer was heard"
-    cost = "" if document.cost is None else f"; cost {document.cost:.4f}"
+    cost = "" if document.cost is None else f"; cost {escaped(cost_text(document.cost, document.prices, whole=True))}"
     yield f"<sub>{escaped(reviewers)}{cost}. Models can be wrong together: a confirmed finding is no proof.</sub>"
 
 

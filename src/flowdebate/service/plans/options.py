@@ -433,7 +433,7 @@ class PatternOptions(BaseModel):
         "Maximum time. A run that reaches a limit ends with what it has.", panel="Limits", metavar="S"
     )
     max_cost: Money | None = option(
-        "Maximum cost: in dollars, or in the currency of --price.", panel="Limits", metavar="AMOUNT"
+        "Maximum cost: in US dollars, or in the currency of --price.", panel="Limits", metavar="AMOUNT"
     )
     price: PriceTexts | None = option(
         "Price of a million prompt tokens and of a million completion tokens, such as 0.25/2. Repeat with MODEL= for "
