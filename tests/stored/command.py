@@ -64,6 +64,8 @@ BEGUN_THIRD = {name: begun for name, begun in BEGUN_SECOND.items() if name not i
 """The same for the third edition, of the patterns whose prompts were shortened."""
 BEGUN_FOURTH: dict[str, tuple[str, tuple[str, ...]]] = {"review": ("review", ("--gate", "no confirmed blocker"))}
 """The same for the fourth edition, of reviews."""
+BEGUN_FIFTH = {name: begun for name, begun in BEGUN_THIRD.items() if name.startswith("debate")}
+"""The same for the fifth edition, of debates."""
 UNTIL = {"run-panel": 3, "consensus": 5}
 """After how many calls, 2 unless it stands here, a limit ended those that are to be resumed."""
 PARKED = (*_SIDES, "--rounds", "1", "--human", "judge", "--park")

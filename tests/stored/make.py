@@ -5,7 +5,7 @@ nothing about what an earlier one has written. So this refuses to run where they
 
 Those of the second edition (`data/second`), which knows councils, and of the third (`data/third`), whose prompts say
 each rule once, were made by `python -m tests.stored.make second` and `… third`, to which the same applies. So were
-those of reviews, by `… fourth`.
+those of reviews, by `… fourth`, and those of debates with shorter prompts, by `… fifth`.
 
 `python -m tests.stored.make shown` writes down anew how the command shows them, and `… prompts` what models are told;
 for changes that are meant.
@@ -33,13 +33,25 @@ from flowdebate.errors import FlowDebateError
 from flowdebate.store import SqliteStore, stored_archive, write_export
 from tests.cli.stage import PATIENCE, environment
 
-from .command import BEGUN, BEGUN_FOURTH, BEGUN_SECOND, BEGUN_THIRD, PARKED, UNTIL, UNTIL_LATER, command, stage
-from .patterns import CASES, FOURTH, QUESTION, SECOND, THIRD, WHOLE
+from .command import (
+    BEGUN,
+    BEGUN_FIFTH,
+    BEGUN_FOURTH,
+    BEGUN_SECOND,
+    BEGUN_THIRD,
+    PARKED,
+    UNTIL,
+    UNTIL_LATER,
+    command,
+    stage,
+)
+from .patterns import CASES, FIFTH, FOURTH, QUESTION, SECOND, THIRD, WHOLE
 from .stores import (
     ARCHIVE,
     DATA,
     EXPECTED,
     EXPORT,
+    FIFTH_DATA,
     FOURTH_DATA,
     PROMPTS,
     SECOND_DATA,
@@ -221,5 +233,6 @@ if __name__ == "__main__":
         "second": lambda: make_later(SECOND_DATA, SECOND, BEGUN_SECOND),
         "third": lambda: make_later(THIRD_DATA, THIRD, BEGUN_THIRD),
         "fourth": lambda: make_later(FOURTH_DATA, FOURTH, BEGUN_FOURTH),
+        "fifth": lambda: make_later(FIFTH_DATA, FIFTH, BEGUN_FIFTH),
     }
     ways["".join(sys.argv[1:])]()

@@ -395,6 +395,11 @@ FOURTH: dict[str, Case] = {
     "review-human-awaiting": Case("review-human", now=True),
 }
 """The same for the fourth edition: of reviews."""
+FIFTH: dict[str, Case] = {
+    **{name: case for name, case in THIRD.items() if case.pattern.startswith("debate")},
+    "debate-sources-interrupted": Case("debate-sources", cut=12, now=True),
+}
+"""The same for the fifth edition: of debates, whose prompts were shortened again."""
 
 
 def said_by_human(block: str, place: str, schema: Any) -> Any:

@@ -1,6 +1,6 @@
 """Runs that later editions have stored, of every pattern, are read, shown and resumed.
 
-Those of the third, of the fourth, and of patterns that are asked as they were, are resumed without `allow_changes`.
+Those of patterns that are asked as they were are resumed without `allow_changes`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import pytest
 from flowdebate import outline
 from flowdebate.store import MemoryStore, export_run, import_runs
 
-from .command import BEGUN_FOURTH, BEGUN_SECOND, BEGUN_THIRD, command
-from .patterns import FOURTH, LAST_CALLS, SECOND, THIRD, Case, Speaker
+from .command import BEGUN_FIFTH, BEGUN_FOURTH, BEGUN_SECOND, BEGUN_THIRD, command
+from .patterns import FIFTH, FOURTH, LAST_CALLS, SECOND, THIRD, Case, Speaker
 from .stores import (
     EXPECTED,
     EXPORT,
+    FIFTH_DATA,
     FOURTH_DATA,
     PROMPTS,
     SECOND_DATA,
@@ -38,15 +39,21 @@ from .test_stored_runs import check_resumed_with_changes, in_order_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-_DATA = {"second": SECOND_DATA, "third": THIRD_DATA, "fourth": FOURTH_DATA}
-_CASES: dict[str, dict[str, Case]] = {"second": SECOND, "third": THIRD, "fourth": FOURTH}
+_DATA = {"second": SECOND_DATA, "third": THIRD_DATA, "fourth": FOURTH_DATA, "fifth": FIFTH_DATA}
+_CASES: dict[str, dict[str, Case]] = {"second": SECOND, "third": THIRD, "fourth": FOURTH, "fifth": FIFTH}
 _ALL: dict[str, dict[str, Any]] = {edition: read(data / EXPECTED.name)["runs"] for edition, data in _DATA.items()}
 _SHOWN: dict[str, Any] = {edition: read(data / SHOWN.name) for edition, data in _DATA.items()}
 _PROMPTS: dict[str, Any] = read(SECOND_DATA / PROMPTS.name)
 _RUNS = [(edition, run_id) for edition, runs in _ALL.items() for run_id in runs]
-_OTHER_PROMPT = [name for name in THIRD if name.endswith("interrupted")]
-"""Unfinished runs of the second edition whose models are asked otherwise now."""
-_OTHER_PROMPT_OF_COMMAND = [f"cli-{name}-limit" for name in BEGUN_THIRD]
+_OTHER_PROMPT = {
+    edition: [name for name in cases if name.endswith("interrupted")]
+    for edition, cases in {"second": THIRD, "third": FIFTH}.items()
+}
+"""Unfinished runs whose models are asked otherwise now, by edition."""
+_OTHER_PROMPT_OF_COMMAND = {
+    edition: [f"cli-{name}-limit" for name in begun]
+    for edition, begun in {"second": BEGUN_THIRD, "third": BEGUN_FIFTH}.items()
+}
 """The same of the command."""
 
 
@@ -55,7 +62,8 @@ def _name(edition: str, run_id: str) -> str:
 
 
 def _is_asked_otherwise(edition: str, run_id: str) -> bool:
-    return edition == "second" and _name(edition, run_id) in (*_OTHER_PROMPT, *_OTHER_PROMPT_OF_COMMAND)
+    changed = (*_OTHER_PROMPT.get(edition, ()), *_OTHER_PROMPT_OF_COMMAND.get(edition, ()))
+    return _name(edition, run_id) in changed
 
 
 _BY_PROGRAM = [(edition, run_id) for edition, run_id in _RUNS if run_id in _CASES[edition]]
@@ -95,10 +103,15 @@ def test_a_run_of_a_program_is_resumed(edition: str, run_id: str, tmp_path: Path
     assert end == expected
 
 
-@pytest.mark.parametrize("name", _OTHER_PROMPT)
-def test_an_unfinished_run_with_another_prompt_is_resumed_if_changes_are_allowed(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("edition", "name"), [(edition, name) for edition in _OTHER_PROMPT for name in _OTHER_PROMPT[edition]]
+)
+def test_an_unfinished_run_with_another_prompt_is_resumed_if_changes_are_allowed(
+    edition: str, name: str, tmp_path: Path
+) -> None:
     """Recorded answers stand as they are."""
-    check_resumed_with_changes(SECOND[name], name, copied(tmp_path, data=SECOND_DATA), _ALL["second"][name])
+    store = copied(tmp_path, data=_DATA[edition])
+    check_resumed_with_changes(_CASES[edition][name], name, store, _ALL[edition][name])
 
 
 @pytest.mark.parametrize(("edition", "run_id"), _BY_COMMAND)
@@ -118,11 +131,13 @@ def test_a_run_of_the_command_is_resumed(edition: str, run_id: str, tmp_path: Pa
         ("second", "interrupted", len(LAST_CALLS)),
         ("second", "interrupted-review", 1),
         ("second", "limit", len(BEGUN_SECOND)),
-        ("third", "interrupted", len(_OTHER_PROMPT)),
+        ("third", "interrupted", len(_OTHER_PROMPT["second"])),
         ("third", "limit", len(BEGUN_THIRD)),
         ("fourth", "interrupted", 1),
         ("fourth", "interrupted-merging", 1),
         ("fourth", "limit", len(BEGUN_FOURTH)),
+        ("fifth", "interrupted", len(_OTHER_PROMPT["third"])),
+        ("fifth", "limit", len(BEGUN_FIFTH)),
     ],
 )
 def test_what_was_cut_short_comes_to_the_whole(edition: str, cut: str, runs: int) -> None:

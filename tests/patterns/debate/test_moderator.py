@@ -180,7 +180,7 @@ def test_the_moderator_knows_who_defends_what_and_how_many_rounds_there_are(give
     options = {"moderator": True, "transcript": None} if given_to == "debate" else {}
     model = ScriptedModel(decision("anna", "ben", done=True), "A", "B", VERDICT)
     _rent(**options).run_sync(QUESTION, model=model)
-    assert "- anna, who defends: for\n- ben, who defends: against\n" in model.calls[0].prompt
+    assert "- anna, for: for\n- ben, for: against\n" in model.calls[0].prompt
     assert "round 1 of at most 3" in turn_of(model.calls[0])
 
 

@@ -46,15 +46,15 @@ class DebaterTemplate(Template):
     """The texts of a debater's prompt."""
 
     system: str = part(
-        "You are a debater. Each position has its own debater, who defends it to the end.\n\n"
+        "You are a debater; each position has its own.\n\n"
         "Question: {question}\n"
         "Positions:\n{positions}\n\n"
         f"{HOW_TO_READ}\n\n"
-        "- Answer the strongest arguments against you, not only the latest, and show where they fail.\n"
+        "- Answer the strongest arguments against you, not only the latest.\n"
         f"{CONCRETE}\n"
         "- Concede only what costs your position nothing.\n"
-        "- Add something new in each turn; repeat nothing.\n"
-        "- Write plain text: {length}. Do not begin with a tag or a name.",
+        "- Add something new; repeat nothing.\n"
+        "- Write plain text without a tag: {length}.",
         uses("question", "positions", "max_rounds", "length"),
     )
     """The same for all debaters and all turns; `{length}` says how long a turn is."""
@@ -72,7 +72,7 @@ class DebaterTemplate(Template):
     briefing: str = part("The moderator's briefing: {briefing}", uses("briefing"))
     new_angle: str = part("The moderator asks in this round: {new_angle}", uses("new_angle"))
     turn: str = part(
-        "It is your turn in round {round} of {max_rounds}. You defend [{stance}].",
+        "You defend [{stance}] in round {round} of {max_rounds}.",
         uses(*_TURN),
     )
     """Whose turn it is; `{others}` are the tags of the other positions."""

@@ -44,13 +44,11 @@ class ModeratorTemplate(Template):
         "Debaters:\n{roster}\n\n"
         f"{HOW_TO_READ_NAMED}\n\n"
         "Open each round with a decision:\n"
-        "- Next speakers: all the debaters, by name, in the order in which they speak.\n"
-        "- Reason: null. Only if a position needs no turn, leave its debater out and say why; never anyone who was "
-        "answered since they last spoke.\n"
-        "- Briefing: a fact or definition that all should know, or a misunderstanding to clear up, if you are sure of "
-        "it; or null.\n"
-        "- New angle: one question for all sides, on what is open and matters most: the strongest argument that nobody "
-        "answered, a claim without evidence, an aspect that all missed; or null.\n"
+        "- Next speakers: all the debaters, in speaking order.\n"
+        "- Reason: null, or why a position needs no turn and its debater is left out.\n"
+        "- Briefing: a fact, a definition or a correction that all should know, if you are sure of it; or null.\n"
+        "- New angle: one question for all sides: on the strongest argument that nobody answered, a claim without "
+        "evidence, or an aspect that all missed; or null.\n"
         "- Done: true if you expect nothing new after this round.",
         uses("question", "roster"),
     )
@@ -113,8 +111,7 @@ def render_moderator_system(
     """The task, the question, and the debaters with their `stances`, by name: the same for all rounds."""
     known = stances or {}
     debaters = [
-        f"{tag_name(name)}, who defends: {tag_text(known[name])}" if name in known else tag_name(name)
-        for name in roster
+        f"{tag_name(name)}, for: {tag_text(known[name])}" if name in known else tag_name(name) for name in roster
     ]
     text = filled(template.system, question=quoted(question), roster=listed(*debaters))
     return f"{text}\n\n{template.research}" if has_tools else text
@@ -136,12 +133,9 @@ def render_moderator_turn(
     """
     said = render_entries(entries, names=True) if transcript is None else transcript
     parts = [filled(template.transcript, transcript=said)]
-    if decisions:
-        lines = [
-            _render_decision(made.round, tuple(made.next_speakers), made.reason, made.briefing, made.new_angle)
-            for made in decisions
-        ]
-        parts.append(filled(template.decisions, decisions="\n".join(lines)))
+    made = [_render_decision(each.round, each.reason, each.briefing, each.new_angle) for each in decisions]
+    if any(made):
+        parts.append(filled(template.decisions, decisions="\n".join(filter(None, made))))
     if phase is not None:
         parts.append(filled(template.phase, phase=quoted(phase)))
     rounds = "" if max_rounds is None else f" of at most {max_rounds}"
@@ -151,13 +145,10 @@ def render_moderator_turn(
 
 
 @lru_cache(maxsize=256)  # each round's prompt has the decisions of all rounds before
-def _render_decision(
-    number: int, speakers: tuple[str, ...], reason: str | None, briefing: str | None, new_angle: str | None
-) -> str:
-    named = ", ".join(map(tag_name, speakers)) or "(nobody)"
+def _render_decision(number: int, reason: str | None, briefing: str | None, new_angle: str | None) -> str:
+    """What it said; who spoke is in the transcript."""
     said = {"reason for leaving somebody out": reason, "briefing": briefing, "new angle": new_angle}
-    lines = [f"round {number}, {what}: {quoted(text)}" for what, text in said.items() if text]
-    return listed(f"round {number}, speakers: {named}", *lines)
+    return listed(*(f"round {number}, {what}: {quoted(text)}" for what, text in said.items() if text))
 
 
 class CompletedDecision(DebateModeratorOutput):
