@@ -75,6 +75,29 @@ def test_llms_txt_names_every_page(pages: Path) -> None:
     assert all((pages / line).exists() for line in lines)
 
 
+TYPED = {
+    "word limit": "prompts",
+    "cost": "cost",
+    "pandas": "batch",
+    "model for each debater": "models",
+    "csv": "batch",
+    "api key": "models",
+    "ollama": "models",
+    "stop early": "stopping",
+}
+"""What users type into the search, and the page that they look for."""
+
+
+@pytest.mark.parametrize("words", TYPED)
+def test_words_that_users_type_stand_together_in_a_section_of_their_page(pages: Path, words: str) -> None:
+    """The search shows sections: with all words, before those with some. What is in code does not count."""
+    prose = re.sub(
+        r"^```.*?^```$", "", (pages / f"{TYPED[words]}.md").read_text("utf-8"), flags=re.DOTALL | re.MULTILINE
+    )
+    sections = re.split(r"^(?=#+ )", prose, flags=re.MULTILINE)
+    assert any(all(re.search(rf"\b{word}", each, re.IGNORECASE) for word in words.split()) for each in sections)
+
+
 def test_search_finds_pages_and_works_from_files(tmp_path: Path) -> None:
     """The reference is not searched; a script has the index and the program of the worker, which files cannot start."""
     workers = tmp_path / "assets" / "javascripts" / "workers"
