@@ -389,7 +389,7 @@ async def test_a_store_of_the_first_version_is_changed_once(tmp_path: Path) -> N
     for each in stores:
         await each.close()
     with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (3,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (disk.VERSION,)
 
 
 async def test_a_store_of_a_newer_version_is_told(tmp_path: Path) -> None:
@@ -398,7 +398,7 @@ async def test_a_store_of_a_newer_version_is_told(tmp_path: Path) -> None:
     await a_store(path)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 99")
-    await stays_as_it_is(path, r"was written by a newer version of flowdebate \(its schema is 99, known: 3\)")
+    await stays_as_it_is(path, r"was written by a newer version of flowdebate \(its schema is 99, known: 4\)")
 
 
 async def test_a_process_begins_nothing_in_a_file_that_a_newer_version_has_changed_since(tmp_path: Path) -> None:
@@ -408,7 +408,7 @@ async def test_a_process_begins_nothing_in_a_file_that_a_newer_version_has_chang
     with closing(sqlite3.connect(tmp_path / "runs.sqlite3")) as connection:
         connection.execute("PRAGMA user_version = 99")
     for begun in (store.create(header("s")), store.take("r")):
-        with pytest.raises(StoreError, match=r"its schema is 99, known: 3\).*update this one"):
+        with pytest.raises(StoreError, match=r"its schema is 99, known: 4\).*update this one"):
             await begun
     await store.commit("r", "k", "call", "{}", 1.0)
     await store.finish("r", "complete", None)

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
 import threading
 import weakref
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from flowdebate.store.base import StoredRun
 from flowdebate.store.memory import MemoryStore
 from flowdebate.store.postgres import rows as postgres
 from flowdebate.store.postgres.store import PostgresStore
@@ -21,8 +28,6 @@ from flowdebate.store.sqlite.store import SqliteStore
 from flowdebate.testing.store import header
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.store.postgres import Server
 
 pytestmark = pytest.mark.anyio
@@ -52,6 +57,54 @@ def test_sqlite_begins_a_page_where_the_last_one_ended(tmp_path: Path, index: st
     assert not any("TEMP B-TREE" in step or "SCAN run" in step for step in plan)
 
 
+TEXTS = st.text(st.sampled_from("aAäÄßsS \"*^-'\x00\x1a\ud8000🙂\n")) | st.sampled_from(
+    ["a AND b", '"', "NEAR(a b)", "text:a"]
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(questions=st.lists(TEXTS, min_size=1, max_size=8), text=TEXTS.filter(bool), many=st.booleans())
+def test_sqlite_finds_each_text_wherever_a_question_has_it(questions: list[str], text: str, *, many: bool) -> None:
+    """In any case of its letters, whatever the text is; by the index of trigrams, or where many have it, without."""
+    with (
+        TemporaryDirectory() as folder,
+        closing(connect(Path(folder) / "runs.sqlite3", 1.0, name="runs")) as connection,
+    ):
+        asked = [*questions, *([text] * 1_000 if many else [])]
+        runs = [replace(header(f"r{n}", question=each), created_at=float(n)) for n, each in enumerate(asked)]
+        stored = (StoredRun(header=each, status="complete", updated_at=1.0, steps=0) for each in runs)
+        connection.executemany(sqlite.ADD_RUN, map(sqlite.run_values, stored))
+        connection.execute("DELETE FROM runs WHERE run_id = 'r0'")
+        fit = [each.run_id for each in reversed(runs[1:]) if text.casefold() in each.question.casefold()]
+        for labels in (None, {"no": "such"}):
+            found = sqlite.find_runs(connection, text=text, labels=labels, status="complete", limit=50)
+            listed = [json.loads(row[0])["run_id"] for row in found]
+            assert listed == ([] if labels else fit[:50])
+
+
+def test_sqlite_finds_a_rare_text_among_many_runs_by_its_index(tmp_path: Path) -> None:
+    """It reads no other run."""
+    plan = sqlite_plan(tmp_path, parts='"abc"', text="abc", status="complete", labels={"t": "1"})
+    assert plan[0].startswith("SCAN run_texts VIRTUAL TABLE")
+    assert plan[1] == "SEARCH run_numbers USING INTEGER PRIMARY KEY (rowid=?)"
+    assert plan[2].startswith("SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)")
+
+
+async def test_sqlite_indexes_the_questions_of_a_file_of_any_version_before_it_writes(tmp_path: Path) -> None:
+    """What was stored before is found like what comes after."""
+    for name in ("runs.sqlite3", "third/runs.sqlite3"):
+        path = tmp_path / name.replace("/", "-")
+        path.write_bytes((Path(__file__).parents[1] / "stored/data" / name).read_bytes())
+        store = SqliteStore(path)
+        before = await store.runs()
+        await store.create(header("new", question="Is it NEW?"))
+        for run in before:
+            question = run.header.question
+            assert run.header.run_id in {each.header.run_id for each in await store.runs(text=question.upper())}
+        assert [each.header.run_id for each in await store.runs(text="is it new?")] == ["new"]
+        await store.close()
+
+
 def test_sqlite_finds_ids_that_begin_with_a_text_by_their_index(tmp_path: Path) -> None:
     """Both ends of the range are looked up."""
     assert "(run_id>? AND run_id<?)" in sqlite_plan(tmp_path, prefix="r1")[0]
@@ -61,7 +114,7 @@ def sqlite_plan(folder: Path, **asked: Any) -> list[str]:
     """What SQLite says of how it would list runs."""
     connection = connect(folder / "runs.sqlite3", 1.0, name="runs")
     try:
-        statement, values = sqlite.build_query(**asked)
+        statement, values = sqlite.build_query(asked.pop("parts", None), **asked)
         return [row[-1] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
     finally:
         connection.close()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _APPLICATION = 0x464C4442
 """The `application_id` that marks the file as a store: "FLDB"."""
-VERSION = 3
+VERSION = 4
 """The number of the schema that this version of the library writes."""
 _SCHEMA = """
 CREATE TABLE runs (
@@ -94,6 +94,30 @@ _MIGRATIONS: tuple[tuple[str, ...], ...] = (
             AND label IN (SELECT key || '=' || atom FROM {_LABELS.replace("header", "old.header")});
         END
         """,  # noqa: S608 - constants
+    ),
+    (
+        # Questions by their trigrams. The numbers are their own: VACUUM may change those of rows without a key.
+        "CREATE TABLE run_numbers (number INTEGER PRIMARY KEY, run_id TEXT NOT NULL UNIQUE) STRICT",
+        "INSERT INTO run_numbers (run_id) SELECT run_id FROM runs",
+        """
+        CREATE VIRTUAL TABLE run_texts
+        USING fts5(text, content='', tokenize='trigram case_sensitive 1', detail='none', columnsize=0)
+        """,
+        "UPDATE runs SET folded = flowdebate_folded(question) WHERE folded IS NULL",
+        "INSERT INTO run_texts (rowid, text) SELECT number, folded FROM run_numbers JOIN runs USING (run_id)",
+        """
+        CREATE TRIGGER texts_added AFTER INSERT ON runs BEGIN
+            INSERT INTO run_numbers (run_id) VALUES (new.run_id);
+            INSERT INTO run_texts (rowid, text) SELECT number, new.folded FROM run_numbers WHERE run_id = new.run_id;
+        END
+        """,
+        """
+        CREATE TRIGGER texts_deleted AFTER DELETE ON runs BEGIN
+            INSERT INTO run_texts (run_texts, rowid, text)
+            SELECT 'delete', number, old.folded FROM run_numbers WHERE run_id = old.run_id;
+            DELETE FROM run_numbers WHERE run_id = old.run_id;
+        END
+        """,
     ),
 )
 """What leads from each version to the next, from the first one on."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Unpack
 
 from flowdebate.store.base import (
@@ -39,11 +40,14 @@ _CONDITIONS = {
     "text": "(folded IS NULL OR instr(folded, :folded)) AND flowdebate_found(question, :text)",
     "labels": "flowdebate_labelled(header, :labels)",
     "label": "label = (SELECT key || '=' || atom FROM json_each(:label))",
+    "parts": "run_texts MATCH :parts",
     "prefix": "run_id >= :prefix AND instr(run_id, :prefix) = 1",
     "end": "run_id < :end",
     "at": "{created} <= :at AND ({created} < :at OR run_id > :id)",
 }
 """Conditions on a listed run, by the parameter that asks for it; each has an index, but "labels" and "text"."""
+_MANY, _MOST_PARTS = 1_000, 32
+_HAVE_PARTS = f"SELECT count(*) FROM (SELECT 1 FROM run_texts WHERE run_texts MATCH ? LIMIT {_MANY})"  # noqa: S608
 _FEW = ("running", "queued", "awaiting")
 """Statuses that few runs have: their index leaves least to be read."""
 LATEST_OF = f"SELECT {_LATEST} FROM runs WHERE run_id = ?"  # noqa: S608
@@ -97,17 +101,35 @@ ADD_RUN = (
 ADD_STEP = "INSERT INTO steps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
-def build_query(**asked: Unpack[RunFilter]) -> tuple[str, dict[str, Any]]:
-    """Build the statement that lists runs, and its values."""
+def find_runs(connection: sqlite3.Connection, **asked: Unpack[RunFilter]) -> sqlite3.Cursor:
+    """List runs: those with a rare text by its index, those with a frequent one from the newest run on."""
+    parts = _parts_of(asked.get("text") or "")
+    if parts is not None and connection.execute(_HAVE_PARTS, (parts,)).fetchone()[0] == _MANY:
+        parts = None
+    return connection.execute(*build_query(parts, **asked))
+
+
+def _parts_of(text: str) -> str | None:
+    """The trigrams that a question with `text` has, as FTS5 is asked for them; None where it cannot be asked."""
+    folded = text.casefold()
+    if encode_text(folded) != folded:  # few, and the connection encodes what it is given
+        return None
+    found = islice(dict.fromkeys(folded[at : at + 3] for at in range(len(folded) - 2)), _MOST_PARTS)
+    return " AND ".join('"{}"'.format(part.replace('"', '""')) for part in found) or None
+
+
+def build_query(parts: str | None = None, /, **asked: Unpack[RunFilter]) -> tuple[str, dict[str, Any]]:
+    """Build the statement that lists runs, in the order of the index of trigrams if there are `parts`."""
     labels, limit, prefix = asked.get("labels"), asked.get("limit"), asked.get("prefix") or None
     given: dict[str, Any] = {"status": asked.get("status"), "block": asked.get("block")}
     given |= {"text": asked.get("text") or None, "prefix": prefix, "end": prefix and prefix_end(prefix)}
     if (before := asked.get("before")) is not None:
         given |= {"at": float(before[0]), "id": before[1]}
     few = given["status"] in _FEW
+    given["parts"] = parts
     if labels:
         given["labels"] = json.dumps(dict(labels))
-        if not few:
+        if not few and parts is None:
             given["label"] = json.dumps(dict([next(iter(labels.items()))]))
     values = {name: value for name, value in given.items() if value is not None}
     where = " AND ".join(_CONDITIONS[name] for name in values if name in _CONDITIONS) or "true"
@@ -117,6 +139,11 @@ def build_query(**asked: Unpack[RunFilter]) -> tuple[str, dict[str, Any]]:
         values["folded"] = values["text"].casefold()
     values["limit"] = -1 if limit is None else limit
     source, created = BRIEF if asked.get("brief") else RUN, "created_at"
+    if parts is not None:
+        source = source.replace(
+            "FROM runs",
+            "FROM run_texts CROSS JOIN run_numbers ON number = run_texts.rowid CROSS JOIN runs USING (run_id)",
+        )
     if "label" in values:  # CROSS: read in the order of the index of labels
         source = source.replace("FROM runs", "FROM run_labels CROSS JOIN runs USING (run_id)")
         created = "run_labels.created_at"

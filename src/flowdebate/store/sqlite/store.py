@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from flowdebate.errors import RunConflict, RunExists, RunNotFound, StoreError, StoreLost
 from flowdebate.store.base import (
+    RunFilter,
     RunHeader,
     StepKind,
     StepRow,
@@ -148,10 +149,9 @@ class SqliteStore(Store):
         brief: bool = False,
     ) -> Sequence[StoredRun]:
         check_page(limit, before)
-        found = rows.build_query(
-            status=status, block=block, text=text, labels=labels, prefix=prefix, limit=limit, before=before, brief=brief
-        )
-        return await self._do(lambda connection: [self._stored(row) for row in connection.execute(*found)])
+        asked: RunFilter = {"status": status, "block": block, "text": text, "labels": labels, "prefix": prefix}
+        asked |= {"limit": limit, "before": before, "brief": brief}
+        return await self._do(lambda connection: [self._stored(row) for row in rows.find_runs(connection, **asked)])
 
     async def migrate(self) -> tuple[int, int]:
         """Bring the file to this version's schema, and write the briefs of runs that ended before there were any.
