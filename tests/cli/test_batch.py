@@ -10,9 +10,11 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from dataclasses import replace
+from datetime import date
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,7 @@ from typer.testing import CliRunner
 from flowdebate.cli.app import app
 from flowdebate.cli.batch import BatchView, Totals, view_of
 from flowdebate.cli.batch_files import csv_line, headers_of, open_out, read_cell, read_rows, safe_cell
+from flowdebate.errors import BadFile
 from flowdebate.models.base import Usage
 from flowdebate.runs.batch import BatchItem, BatchSummary
 from tests.processes import started
@@ -406,6 +409,38 @@ def test_rows_are_read_as_spreadsheets_write_them(tmp_path: Path) -> None:
         assert (row.question, dict(row.others)) == ("Tea, or not?", {"id": "1"})
     path.write_text("Topic\nTea?\n\n")
     assert [row.question for row in read_rows(str(path))] == ["Tea?"]
+
+
+def test_rows_are_read_from_parquet(tmp_path: Path) -> None:
+    """As from JSON Lines; a date is text, an error names the file."""
+    arrow: Any = pytest.importorskip("pyarrow")
+    parquet: Any = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "q.parquet"
+    columns = {"question": ["Tea?", "Rent\n2?"], "n": [1, None], "of": [["a", "b"], []], "day": [date(2026, 11, 9)] * 2}
+    parquet.write_table(arrow.table(columns), path)
+    found = read_rows(str(path))
+    assert [row.question for row in found] == ["Tea?", "Rent\n2?"]
+    assert [row.others["n"] for row in found] == [1, None]
+    assert found[0].others["of"] == ["a", "b"]
+    assert found[0].others["day"] == "2026-11-09"
+    parquet.write_table(arrow.table({"topic": ["Tea?"]}), path)
+    with pytest.raises(BadFile, match=r"line 1: `question` is missing"):
+        read_rows(str(path))
+    parquet.write_table(arrow.table({"question": ["x" * 1_000_000 + str(n) for n in range(70)]}), path)
+    with pytest.raises(BadFile, match="is larger than 64 MB"):
+        read_rows(str(path))
+    path.write_bytes(b"PAR1 no table PAR1")
+    with pytest.raises(BadFile, match=r"q\.parquet.*cannot be read as Parquet"):
+        read_rows(str(path))
+    with pytest.raises(BadFile, match="cannot be read as Parquet"):
+        read_rows(str(tmp_path / "none.parquet"))
+
+
+def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is in no extra: it is large, and few need it."""
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(BadFile, match="pip install pyarrow"):
+        read_rows(str(tmp_path / "q.parquet"))
 
 
 def test_without_a_terminal_there_is_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:

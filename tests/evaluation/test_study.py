@@ -366,6 +366,17 @@ async def test_a_frame_has_a_row_for_each_answer_of_each_method(tmp_path: Path) 
     assert r"self\_consistency" in report.to_latex()
 
 
+async def test_a_frame_is_a_table_of_pandas_as_it_is(tmp_path: Path) -> None:
+    """Numbers are numbers: the accuracy of a method is a mean of a column."""
+    pandas: Any = pytest.importorskip("pandas")
+    answers = await ask_study(study(), tmp_path / "a.jsonl", model=Answering().model)
+    table = pandas.DataFrame(frame(study(), answers))
+    means = table.groupby("method")["right"].mean()
+    for method in study_report(study(), answers).methods:
+        assert means[method.method] == pytest.approx(method.accuracy)
+    assert table["tokens"].dtype.kind in "if"
+
+
 @pytest.mark.parametrize(
     ("options", "field"),
     [

@@ -1,4 +1,4 @@
-"""Files of a batch: questions from CSV, JSON Lines or text, and results, one line for each question."""
+"""Files of a batch: questions from CSV, JSON Lines, Parquet or text, and results, one line for each question."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -55,7 +56,10 @@ def read_rows(path: str, form: str | None = None) -> list[Row]:
 
     BadFile with the line and the field of an invalid question.
     """
-    content = read_text(path, megabytes=_MEGABYTES)
+    if form is None and Path(path).suffix.lower() == ".parquet":
+        content, form = _read_parquet(path), "jsonl"
+    else:
+        content = read_text(path, megabytes=_MEGABYTES)
     if form is None and path == "-":
         form = "jsonl" if content.lstrip()[:1] in ("{", '"') else "text"
     by_name = {".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
@@ -63,6 +67,23 @@ def read_rows(path: str, form: str | None = None) -> list[Row]:
     if not rows:
         raise BadFile(path, "holds no question")
     return rows
+
+
+def _read_parquet(path: str) -> str:
+    """The rows of a Parquet file as JSON Lines; dates, and what else JSON has no form for, as text."""
+    try:
+        arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+    except ImportError:
+        raise BadFile(path, "is a Parquet file, which is read with pyarrow: pip install pyarrow") from None
+    try:
+        with parquet.ParquetFile(path) as file:
+            about = file.metadata
+            size = sum(about.row_group(number).total_byte_size for number in range(about.num_row_groups))
+            if size > _MEGABYTES * 10**6:  # unpacked
+                raise BadFile(path, f"is larger than {_MEGABYTES} MB")
+            return "\n".join(json.dumps(row, default=str) for row in file.read().to_pylist())
+    except (OSError, arrow.ArrowException) as error:
+        raise BadFile(path, f"cannot be read as Parquet: {str(error).splitlines()[0]}") from None
 
 
 def _read_text_rows(path: str, content: str) -> Iterator[Row]:
