@@ -125,13 +125,13 @@ class Warm:
     def communicate(self, timeout: float) -> tuple[bytes, bytes]:
         """All that it writes to its pipes, until it ends; TimeoutExpired."""
         with ThreadPoolExecutor(2) as readers:  # together: a full pipe would hold up the other
-            written = [readers.submit(pipe.read) for pipe in (self.stdout, self.stderr) if pipe is not None]
+            written = [pipe and readers.submit(pipe.read) for pipe in (self.stdout, self.stderr)]
             try:
                 self.wait(timeout)
             except subprocess.TimeoutExpired:
                 self.kill()  # its pipes are closed, and the readers come to an end
                 raise
-            stdout, stderr = (each.result() for each in written)
+            stdout, stderr = (each.result() if each else b"" for each in written)
         return stdout, stderr
 
     def poll(self) -> int | None:

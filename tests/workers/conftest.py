@@ -7,7 +7,6 @@ import json
 import os
 import secrets
 import signal
-import subprocess
 import sys
 import tempfile
 from contextlib import asynccontextmanager
@@ -17,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 import pytest
 
 from tests.store.postgres import a_server
+from tests.warm import Warm
 from tests.workers.fleet import ModelServer, make, model_server
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Fleet:
         self.models = models
         self.given: dict[str, Any] = {"url": url, "schema": "fleet", "port": models.port, "name": secrets.token_hex(6)}
         self._made: list[Workers] = []
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: list[Warm] = []
         self._logs: dict[int, IO[bytes]] = {}
 
     def workers(self, **options: Any) -> Workers:
@@ -45,16 +45,17 @@ class Fleet:
         self._made.append(make(**{**self.given, **options}))
         return self._made[-1]
 
-    def process(self, *options: str, **given: Any) -> subprocess.Popen[bytes]:
+    def process(self, *options: str, **given: Any) -> Warm:
         """A worker as a process of its own."""
-        command = [sys.executable, "-m", "flowdebate.workers", "tests.workers.fleet:workers", *options]
         environment = os.environ | {"FLEET": json.dumps(self.given | given)}
         log = tempfile.TemporaryFile()  # noqa: SIM115 - read when the process has ended
-        self._processes.append(subprocess.Popen(command, cwd=ROOT, env=environment, stderr=log))  # noqa: S603
+        code = "import runpy; runpy.run_module('flowdebate.workers', run_name='__main__')"
+        command = (code, "tests.workers.fleet:workers", *options)
+        self._processes.append(Warm(*command, cwd=ROOT, env=environment, stderr=log.fileno()))
         self._logs[self._processes[-1].pid] = log
         return self._processes[-1]
 
-    def logs(self, process: subprocess.Popen[bytes]) -> list[str]:
+    def logs(self, process: Warm) -> list[str]:
         """The lines that a process has logged."""
         log = self._logs[process.pid]
         log.seek(0)
@@ -82,7 +83,7 @@ class Fleet:
         for process in self._processes:
             if process.poll() is None:
                 process.send_signal(signal.SIGKILL)
-            await asyncio.to_thread(process.wait)
+            await asyncio.to_thread(process.wait, 30)
             self._logs[process.pid].close()
         for workers in self._made:
             await workers.close()
@@ -104,5 +105,5 @@ async def until(true: Callable[[], Any], *, within: float = 20.0) -> Any:
     """What `true()` comes to, once that is true: asked again and again, since it stands in a database."""
     async with asyncio.timeout(within):
         while not (found := await true()):  # noqa: ASYNC110 - nothing tells when a row of a database has changed
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.1)
         return found

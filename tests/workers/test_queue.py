@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import socket
-import sys
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -16,8 +16,10 @@ from flowdebate.errors import StoreError
 from flowdebate.runs.queue_state import priority_of
 from flowdebate.service.service import Service
 from flowdebate.telemetry import names
+from tests.cli.stage import COMMAND
 from tests.service.test_queued_runs import over_http
 from tests.telemetry.watched import Watched
+from tests.warm import Warm
 from tests.workers.conftest import ROOT, until
 from tests.workers.test_workers import over
 
@@ -25,18 +27,15 @@ if TYPE_CHECKING:
     from tests.store.postgres import Server
     from tests.workers.conftest import Fleet
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
 
 async def command(fleet: Fleet, *arguments: str) -> str:
     """What `flowdebate queue` prints."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "flowdebate", "queue", "tests.workers.fleet:workers", *arguments),
-        cwd=ROOT,
-        env=os.environ | {"FLEET": json.dumps(fleet.given)},
-        stdout=asyncio.subprocess.PIPE,
-    )
-    printed, _ = await asyncio.wait_for(process.communicate(), 60)
+    environment = os.environ | {"FLEET": json.dumps(fleet.given)}
+    asked = (COMMAND, "queue", "tests.workers.fleet:workers", *arguments)
+    with Warm(*asked, cwd=ROOT, env=environment, stdout=subprocess.PIPE) as process:
+        printed, _ = await asyncio.to_thread(process.communicate, 60)
     assert process.returncode == 0
     return printed.decode()
 
@@ -201,7 +200,7 @@ async def test_a_worker_waits_for_its_database_and_tells_its_health(
         await until(ready)
     assert (await over(fleet.workers(), run_id)).status == "complete"
     process.terminate()
-    assert await asyncio.to_thread(process.wait) == 0
+    assert await asyncio.to_thread(process.wait, 30) == 0
     said = [json.loads(line) for line in fleet.logs(process)]
     assert any("waits for its database" in each["message"] for each in said)
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from tests.store.postgres import Server
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
 PAGE = ROOT / "docs" / "workers.md"
 MODEL = """

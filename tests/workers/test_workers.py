@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tests.store.postgres import Server
     from tests.workers.conftest import Fleet
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
 CALLS = 5
 """What a debate of the fleet takes."""
@@ -76,7 +76,7 @@ async def test_runs_of_a_killed_worker_are_resumed_by_another(fleet: Fleet) -> N
         assert (await over(workers, run_id)).delivery == "done"
     (other,) = (process for process in processes.values() if process is not victim)
     other.send_signal(signal.SIGTERM)
-    assert await asyncio.to_thread(other.wait) == 0
+    assert await asyncio.to_thread(other.wait, 30) == 0
 
     asked = Counter(each.digest for each in fleet.models.asked)
     kept_at: dict[str | None, float] = {}
@@ -524,7 +524,7 @@ async def test_a_run_whose_worker_died_does_not_wait_behind_the_backlog(fleet: F
     victim = fleet.process(max_concurrency=1)
     await fleet.models.until(1)
     victim.kill()
-    await asyncio.to_thread(victim.wait)
+    await asyncio.to_thread(victim.wait, 30)
     for number in range(20):
         await workers.submit("city", f"Question {number}?", run_id=f"{name}-{number}")
     fleet.models.seconds = 0.05

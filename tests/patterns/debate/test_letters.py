@@ -38,6 +38,7 @@ from flowdebate.patterns.debate.judging.verdicts import (
 )
 from flowdebate.patterns.debate.judging.views import Schedule
 from flowdebate.patterns.debate.schemas import DebateContributionEntry, DebateVerdict
+from flowdebate.sources.source import Source
 from flowdebate.testing import FunctionModel, SimJudge
 
 if TYPE_CHECKING:
@@ -507,6 +508,20 @@ def test_quotes_are_verbatim_in_the_turn_that_they_name(said: list[tuple[str, st
             if reply is not None:
                 assert reply.entry > statement.entry
                 assert reply.text in entries[reply.entry].text
+
+
+def test_a_side_that_quotes_the_sources_is_quoted_for_that() -> None:
+    """However many fluent inventions surround the quote; a side without any has all its sentences to choose from."""
+    report = Source(name="report.txt", text="Mistakes in letters rose by 12 percent.")
+    texts = {
+        SIDES[0]: "It is clear: “Mistakes in letters rose by 12 percent.” Customers are ruined everywhere in the land.",
+        SIDES[1]: "It says that “mistakes have fallen to nothing”. Customers were never happier than they are now.",
+    }
+    entries = [DebateContributionEntry(round=1, agent_name="a", stance=side, text=text) for side, text in texts.items()]
+    proven, others = (statements_of(entries, side, (report,)) for side in SIDES[:2])
+    assert [each.text for each in proven] == ["It is clear: “Mistakes in letters rose by 12 percent.”"]
+    assert len(others) == len(statements_of(entries, SIDES[1])) == 2
+    assert len(statements_of(entries, SIDES[0])) == 2
 
 
 def test_a_verdict_quotes_what_the_model_picks_and_what_was_said_afterwards() -> None:

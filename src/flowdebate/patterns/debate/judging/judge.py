@@ -381,9 +381,10 @@ class Judge(Block[Any, JudgedVerdict]):
         """The statement of each side that the model picks as its most concrete one."""
         assert isinstance(juror, LetterJuror)  # noqa: S101 - of a judge by letter
         said, hide = recent_entries(ctx), None if self._anonymity is None else self._anonymity.aliases(ctx).hide
+        sources = () if self._material is None else self._material.of_run(ctx)
         calls: list[Callable[[], Awaitable[JudgeQuote | None]]] = []
         for side in self.sides:
-            if statements := statements_of(said, side):
+            if statements := statements_of(said, side, sources):
                 texts = [each.text if hide is None else hide(each.text).text for each in statements]
                 inner = ctx.child(self.name, f"{ctx.path}/quote[{len(calls)}]")
                 calls.append(partial(self._quote, side, statements, partial(juror.pick, question, texts), inner))

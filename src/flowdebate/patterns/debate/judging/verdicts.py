@@ -21,9 +21,11 @@ from flowdebate.patterns.debate.judging.ballots import (
 )
 from flowdebate.patterns.debate.schemas import DebateContributionEntry, JudgedVerdict
 from flowdebate.prompts import quoted, tag_text
+from flowdebate.sources.quotes import look_up
 
 if TYPE_CHECKING:
     from flowdebate.patterns.state import TurnOrder
+    from flowdebate.sources.source import Source
 
 
 HINT = "A small model was the judge, and small models judge weakly."
@@ -182,9 +184,12 @@ def sentences_of(text: str) -> list[str]:
     return sentences
 
 
-def statements_of(entries: Sequence[DebateContributionEntry], side: str) -> list[Statement]:
+def statements_of(
+    entries: Sequence[DebateContributionEntry], side: str, sources: tuple[Source, ...] = ()
+) -> list[Statement]:
     """The sentences of `side` to choose a quote from, in order.
 
+    Those that quote one of the `sources` word for word, if there are any: a small model prefers a fluent invention.
     Short ones only if there are no others; of more than there are letters, the last ones.
     """
     every = [
@@ -193,8 +198,16 @@ def statements_of(entries: Sequence[DebateContributionEntry], side: str) -> list
         if entry.stance == side
         for sentence in sentences_of(entry.text)
     ]
+    proven = [
+        each
+        for each in every
+        if any(
+            quote.status == "verified" and quote.text in each.text
+            for quote in look_up(entries[each.entry].text, sources)
+        )
+    ]
     long = [statement for statement in every if len(_WORD.findall(statement.text)) >= _FEWEST_WORDS]
-    return (long or every)[-MOST_LETTERS:]
+    return (proven or long or every)[-MOST_LETTERS:]
 
 
 def reply_to(
