@@ -195,13 +195,13 @@ def is_checked(case: Case) -> bool:
     return int(case.id[1:]) % 2 == 0
 
 
-def fitted(found: Sequence[Found]) -> LetterFit:
-    """What `fit_letters` makes of the tuning cases and of half of the equal ones."""
+def fitted(found: Sequence[Found], judge: str = "letter") -> LetterFit:
+    """What `fit_letters` makes of a judge's tuning cases and of half of the equal ones."""
     known = {case.id: case for case in cases()}
     used = []
     for each in found:
         case = known[each.case]
-        if each.judge == "letter" and (case.group == "tuning" or (case.group == "equal" and not is_checked(case))):
+        if each.judge == judge and (case.group == "tuning" or (case.group == "equal" and not is_checked(case))):
             used.append((judging_of(case, each), case.stances[0] if case.better else None))
     return fit_letters(used)
 
@@ -230,9 +230,10 @@ def tables(found: Sequence[Found]) -> tuple[str, str]:
             spread = float(np.sqrt(np.sum(left**2) / (len(lead) - 2)))
             error = spread * math.sqrt(1 / len(lead) + ratio.mean() ** 2 / np.sum((ratio - ratio.mean()) ** 2))
             words.append([name, str(len(lead)), f"{at_equal:+.3f} ± {error:.3f}", f"{per_length:+.3f}"])
-    rows = []
+    rows, earlier = [], fitted(found, "earlier")
     for judge, name, minus, threshold in (
-        ("earlier", "earlier words", 0.0, MIN_LOG_ODDS),
+        ("earlier", "earlier words, length not discounted", 0.0, MIN_LOG_ODDS),
+        ("earlier", "earlier words", earlier.per_log_length, earlier.min_log_odds),
         ("letter", "in use, length not discounted", 0.0, least),
         ("letter", "**in use**", slope, least),
     ):
