@@ -166,6 +166,7 @@ def let_people_answer(call: Client) -> None:
         call.begin(run_id=name, humans=["judge"])
         assert call("run", name, wait=30.0).status == "awaiting"
         assert [each.block for each in call("requests", name)] == ["debate-judge"]
+        assert call("source", name, "report.txt", wants=404).status == 404
     call("answer", "ours", body=call.models.AnswerBody(answer=verdict))
     link = call("make_link", "theirs", body=call.models.LinkBody(seconds=60.0), wants=201)
     code = link.path.rpartition("/")[2]
