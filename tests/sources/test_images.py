@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import base64
-import sqlite3
 import struct
 import zlib
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,6 +22,7 @@ from flowdebate.sources.files import read_sources
 from flowdebate.sources.source import Source
 from flowdebate.testing import FunctionModel
 from tests.server.stage import BRIEF, debater, staged
+from tests.sources.test_fronts import kept_in
 from tests.vendors import vendors
 
 if TYPE_CHECKING:
@@ -159,8 +158,7 @@ def test_a_durable_run_keeps_the_image_in_its_journal(chart: Path, tmp_path: Pat
     later = held.resume_sync("r", model=FunctionModel(answer), store=store, limits=Limits(calls=9))
     assert later.status == "complete"
     assert URL in seen[0]
-    with closing(sqlite3.connect(store)) as connection:
-        assert "\n".join(connection.iterdump()).count(URL) == 1
+    assert kept_in(store).count(URL) == 1
 
 
 def test_a_budget_counts_an_image_as_the_tokens_that_it_costs() -> None:

@@ -268,7 +268,7 @@ STOPPING: dict[str, Any] = {
 @pytest.mark.parametrize("kind", STOPPING)
 def test_any_stop_condition_may_be_checked(kind: str) -> None:
     """What its code waits for is said by models; what waits for time, tokens or a flag alone need not hold."""
-    check_debate(lambda: rent(max_rounds=3, terminate_when=STOPPING[kind]), seed=1, max_examples=10, failures=False)
+    check_debate(lambda: rent(max_rounds=3, terminate_when=STOPPING[kind]), seed=1, max_examples=20, failures=False)
 
 
 def test_a_judge_that_goes_by_the_last_word_is_no_judge_that_depends_on_order() -> None:

@@ -197,7 +197,8 @@ async def _read_outcome(
     from flowdebate.evaluation.benefit import BenefitItem, MethodAnswer, benefit_item
     from flowdebate.models.base import Usage
     from flowdebate.patterns.debate.schemas import DebateRawOutput
-    from flowdebate.service.runs import state_of, status_text
+    from flowdebate.service.runs import state_of
+    from flowdebate.service.statuses import status_text
 
     # from the store, not from the batch: runs that an interrupt caught are no items of that, and are to be counted
     items: list[BenefitItem] = []

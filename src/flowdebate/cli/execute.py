@@ -333,7 +333,8 @@ _WHY = {
 
 def _advice(status: str, run_id: str | None, *, place: Place | None, limit: str | None = None) -> str:
     """How to resume a run; "" where there is nothing to resume."""
-    from flowdebate.service.runs import RESUMABLE, short_id
+    from flowdebate.service.runs import short_id
+    from flowdebate.service.statuses import RESUMABLE
 
     if run_id is None or place is None:
         return ""

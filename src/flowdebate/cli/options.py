@@ -27,7 +27,7 @@ from flowdebate.service.plans.options import (
     misuse,
     option_of,
 )
-from flowdebate.service.runs import State
+from flowdebate.service.statuses import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -18,8 +18,8 @@ from flowdebate.mcp.reports import HOW_TO_READ, fence, next_of, spent_of
 from flowdebate.mcp.tools import ASKS_MODELS, Question, Seconds, ServiceOf, describe
 from flowdebate.patterns.debate.judging.options import HEAVIEST, MOST_CRITERIA
 from flowdebate.patterns.debate.schemas import DebateRawOutput, DebateVerdict
-from flowdebate.service.runs import RESUMABLE, State
 from flowdebate.service.state import RunDetails, RunState
+from flowdebate.service.statuses import RESUMABLE, State
 
 if TYPE_CHECKING:
     from flowdebate.blocks.sequencer import Sequencer

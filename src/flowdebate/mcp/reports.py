@@ -22,7 +22,8 @@ from flowdebate.patterns.roles import render_flag
 from flowdebate.prompts import quoted, tag_name, tag_text
 from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Output, Remark, Section
 from flowdebate.service.documents.text import cost_text
-from flowdebate.service.runs import State, moment
+from flowdebate.service.runs import moment
+from flowdebate.service.statuses import State
 
 if TYPE_CHECKING:
     from flowdebate.service.documents.document import Document, Tokens

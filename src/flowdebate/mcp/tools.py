@@ -24,9 +24,9 @@ from flowdebate.prompts import filled, quoted
 from flowdebate.runs.durable.goes_on import LONGEST, MOST
 from flowdebate.service.pages.base import Confidence
 from flowdebate.service.plans.plan import going_on
-from flowdebate.service.runs import State
 from flowdebate.service.service import Service
 from flowdebate.service.state import PendingInput, RunDetails
+from flowdebate.service.statuses import State
 from flowdebate.sources.files import outside_of
 
 ServiceOf: TypeAlias = Callable[[Context[Any, Any]], Service]

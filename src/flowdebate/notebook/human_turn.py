@@ -14,8 +14,8 @@ from flowdebate._util.validation import check_library
 from flowdebate.blocks.human.answers import open_requests, submit_answer
 from flowdebate.errors import ConfigurationError, FlowDebateError, NotAwaited, OutputError
 from flowdebate.runs.result import RunHandle, RunView
-from flowdebate.service.runs import status_text
 from flowdebate.service.state import PendingInput
+from flowdebate.service.statuses import status_text
 from flowdebate.store.open import StoreChoice, open_store
 from flowdebate.web.forms import Asked, answer_fields
 from flowdebate.web.templates import asset, render, style_of

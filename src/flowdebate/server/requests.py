@@ -11,7 +11,7 @@ from pydantic.alias_generators import to_camel
 
 from flowdebate.runs.queue_state import LOWEST
 from flowdebate.service.readers import Shown
-from flowdebate.service.runs import State
+from flowdebate.service.statuses import State
 
 LONGEST_QUESTION = 20_000
 """Characters of a question; of one that is no text, those of its JSON."""

@@ -1,4 +1,4 @@
-"""Stored runs: found, listed, and as documents; and their statuses as front ends tell them."""
+"""Stored runs: found, listed, and as documents."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Self, get_args
 
 from flowdebate.blocks.human.answers import open_requests_in
 from flowdebate.errors import BadFile, ConfigurationError, FlowDebateError, RunConflict, RunNotFound
@@ -21,9 +21,10 @@ from flowdebate.service.pages.base import document_of_plan
 from flowdebate.service.plans.options import COMMAND, is_text, misuse
 from flowdebate.service.plans.plan import Plan, pattern_of_run, plan_of
 from flowdebate.service.readers import end_shares
+from flowdebate.service.statuses import RESUMABLE
 from flowdebate.service.steps import Fork
 from flowdebate.store.archive import StoredArchive, stored_archive
-from flowdebate.store.base import COMPLETE, StepRow, Store, StoredRun, StoredStatus, documents_of
+from flowdebate.store.base import StepRow, Store, StoredRun, StoredStatus, documents_of
 from flowdebate.store.export import GONE
 
 if TYPE_CHECKING:
@@ -31,78 +32,6 @@ if TYPE_CHECKING:
     from flowdebate.runs.durable.replay import Replay
     from flowdebate.runs.durable.suspend import HumanRequest
     from flowdebate.runs.result import RunView
-
-State: TypeAlias = Literal[
-    "queued",
-    "running",
-    "left_behind",
-    "complete",
-    "degraded",
-    "no_verdict",
-    "interrupted",
-    "limit",
-    "failed",
-    "awaiting",
-    "rejected",
-    "dead_letter",
-]
-"""Status of a stored run as users see it: `StoredStatus`, and "left_behind" for a running one without a process."""
-
-
-@dataclass(frozen=True, slots=True)
-class Status:
-    """How a status is told."""
-
-    words: str
-    """In a sentence or a list."""
-    form: Literal["live", "done", "missing", "none", "failed", "waiting"]
-    """The form in which a page sets it."""
-    mark: str = ""
-    """In a mark on a page, if that is not `words`."""
-    ending: str = ""
-    """Of a run that did not end as it should: the beginning of "… after 2 complete arguments."."""
-
-
-STATUSES: Mapping[str, Status] = {
-    "queued": Status("queued", "live"),
-    "running": Status("running", "live", mark="Live"),
-    "left_behind": Status("left behind", "missing"),
-    "complete": Status("complete", "done"),
-    "degraded": Status(
-        "complete, with something missing", "missing", mark="Degraded", ending="Ended with something missing,"
-    ),
-    "no_verdict": Status("no verdict", "none", ending="Ended without a verdict,"),
-    "interrupted": Status("interrupted", "missing", ending="Interrupted"),
-    "limit": Status("limit reached", "missing", mark="Limit", ending="Ended by a limit"),
-    "failed": Status("failed", "failed", ending="Failed"),
-    "awaiting": Status("awaits an answer", "waiting", mark="Your turn"),
-    "rejected": Status("rejected by its workers", "missing", mark="Rejected"),
-    "dead_letter": Status("given up", "failed"),
-}
-
-RESUMABLE = ("interrupted", "failed", "limit", "left_behind", "rejected")
-"""Statuses of runs that go on where they stopped, without a further word of their user."""
-OVER = (*COMPLETE, "failed", "limit", "dead_letter")
-"""Statuses of runs that ask nobody any more."""
-
-
-def status_text(status: str) -> str:
-    """A status in words; one of a newer version as it is called.
-
-    >>> status_text("left_behind"), status_text("paused")
-    ('left behind', 'paused')
-    """
-    return STATUSES[status].words if status in STATUSES else status  # several versions may share a store
-
-
-def status_mark(status: str) -> str:
-    """A status as a mark on a page.
-
-    >>> status_mark("no_verdict"), status_mark("limit")
-    ('No verdict', 'Limit')
-    """
-    words = (STATUSES[status].mark if status in STATUSES else "") or status_text(status)
-    return words[:1].upper() + words[1:]
 
 
 def archive_of(store: Store, labels: Mapping[str, str]) -> StoredArchive:

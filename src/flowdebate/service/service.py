@@ -34,17 +34,9 @@ from flowdebate.service.plans.models import AllowedModels
 from flowdebate.service.readers import Readership
 from flowdebate.service.recipes import CheckOptions, Recipe, Recipes
 from flowdebate.service.recovery import Recovery
-from flowdebate.service.runs import (
-    RESUMABLE,
-    SoFar,
-    archive_of,
-    delete_run,
-    document_of_run,
-    list_runs,
-    outcome_of,
-    state_of,
-)
+from flowdebate.service.runs import SoFar, archive_of, delete_run, document_of_run, list_runs, outcome_of, state_of
 from flowdebate.service.state import BudgetState, Changed, RunDetails, RunPage, RunState, change_all, pending_in
+from flowdebate.service.statuses import RESUMABLE
 from flowdebate.service.steps import CallDetails, Fork, check_edits
 from flowdebate.store.base import COMPLETE, GIVEN_UP, RunHeader, StepRow, Store, StoredRun, StoredStatus
 from flowdebate.store.draining import Draining

@@ -34,7 +34,7 @@ from flowdebate.service.documents.sections import (
     Table,
 )
 from flowdebate.service.documents.text import as_json, cost_text
-from flowdebate.service.runs import status_text
+from flowdebate.service.statuses import status_text
 from flowdebate.web.report import document_html
 from flowdebate.web.run.sheet import Party, Sheet
 from flowdebate.web.templates import render, style_of

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate.service.documents.sections import FLAGS
 from flowdebate.service.documents.text import as_json, cost_text, printable
-from flowdebate.service.runs import RESUMABLE, STATUSES, ago, moment, short_id, status_mark
+from flowdebate.service.runs import ago, moment, short_id
+from flowdebate.service.statuses import RESUMABLE, STATUSES, status_mark
 from flowdebate.web.forms import role_in_words
 from flowdebate.web.prose import inline, prose
 from flowdebate.web.run.sheet import duration

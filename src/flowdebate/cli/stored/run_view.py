@@ -14,7 +14,8 @@ from flowdebate.runs.batch import BATCH_LABEL
 from flowdebate.service.documents.sections import Output
 from flowdebate.service.documents.text import in_line
 from flowdebate.service.plans.plan import pattern_of_run
-from flowdebate.service.runs import ago, document_of_run, moment, short_id, state_of, status_text
+from flowdebate.service.runs import ago, document_of_run, moment, short_id, state_of
+from flowdebate.service.statuses import status_text
 from flowdebate.service.steps import Fork, StepState, call_body
 
 if TYPE_CHECKING:

@@ -105,7 +105,8 @@ def _page(stored: StoredRun, plan: Plan, quiet: bool) -> View:  # noqa: FBT001 -
     """The page of the run's own command, with the run and its status in the first line."""
     from flowdebate.cli.terminal.page import LivePage
     from flowdebate.service.plans.models import models_line
-    from flowdebate.service.runs import ago, moment, short_id, state_of, status_text
+    from flowdebate.service.runs import ago, moment, short_id, state_of
+    from flowdebate.service.statuses import status_text
 
     environment, created = stored.header.model, stored.header.created_at
     when = ago(time.time() - created) or f"{moment(created):%Y-%m-%d}"

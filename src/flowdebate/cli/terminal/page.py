@@ -32,7 +32,8 @@ from flowdebate.service.documents.sections import (
     Working,
 )
 from flowdebate.service.documents.text import as_json, in_line, printable
-from flowdebate.service.runs import STATUSES, short_id
+from flowdebate.service.runs import short_id
+from flowdebate.service.statuses import STATUSES
 
 if TYPE_CHECKING:
     from flowdebate.service.channel import Update

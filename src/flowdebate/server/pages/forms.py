@@ -21,7 +21,7 @@ from flowdebate.server.pages.runs import page
 from flowdebate.service.pages.base import PatternPage
 from flowdebate.service.plans.models import models_line
 from flowdebate.service.plans.plan import make_plan
-from flowdebate.service.runs import OVER
+from flowdebate.service.statuses import OVER
 from flowdebate.web.forms import Asked, Form, answer_fields, form_of, role_in_words, said_since
 
 if TYPE_CHECKING:

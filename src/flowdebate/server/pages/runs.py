@@ -16,7 +16,7 @@ from flowdebate.server.front import API, Front, FrontOf, ServiceOf, root_of
 from flowdebate.server.guard import shared_root_of
 from flowdebate.server.links import made_of
 from flowdebate.server.requests import RunsQuery  # noqa: TC001 - FastAPI reads it
-from flowdebate.service.runs import OVER, State
+from flowdebate.service.statuses import OVER, State
 from flowdebate.service.steps import StepState
 from flowdebate.web.run.sheet import Sheet
 from flowdebate.web.run.travel import ForkLine, compared, fork_line, moment_at

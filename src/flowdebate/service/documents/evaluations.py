@@ -24,7 +24,7 @@ from flowdebate.service.audit import rows_of
 from flowdebate.service.documents.sections import Fact, Heading, Points, ReportSection, Table, Tone
 from flowdebate.service.documents.text import cost_text
 from flowdebate.service.leaderboard import Leaderboard
-from flowdebate.service.runs import status_text
+from flowdebate.service.statuses import status_text
 
 _NOT_DECIDED = {"tie": "(a tie)", "short": "(not enough)"}
 """What a rule without a winner came to."""

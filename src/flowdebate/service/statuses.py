@@ -1,0 +1,81 @@
+"""Statuses of runs as front ends tell them: one table of words, and what can be done about a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from flowdebate.store.base import COMPLETE
+
+State: TypeAlias = Literal[
+    "queued",
+    "running",
+    "left_behind",
+    "complete",
+    "degraded",
+    "no_verdict",
+    "interrupted",
+    "limit",
+    "failed",
+    "awaiting",
+    "rejected",
+    "dead_letter",
+]
+"""Status of a stored run as users see it: `StoredStatus`, and "left_behind" for a running one without a process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How a status is told."""
+
+    words: str
+    """In a sentence or a list."""
+    form: Literal["live", "done", "missing", "none", "failed", "waiting"]
+    """The form in which a page sets it."""
+    mark: str = ""
+    """In a mark on a page, if that is not `words`."""
+    ending: str = ""
+    """Of a run that did not end as it should: the beginning of "… after 2 complete arguments."."""
+
+
+STATUSES: Mapping[str, Status] = {
+    "queued": Status("queued", "live"),
+    "running": Status("running", "live", mark="Live"),
+    "left_behind": Status("left behind", "missing"),
+    "complete": Status("complete", "done"),
+    "degraded": Status(
+        "complete, with something missing", "missing", mark="Degraded", ending="Ended with something missing,"
+    ),
+    "no_verdict": Status("no verdict", "none", ending="Ended without a verdict,"),
+    "interrupted": Status("interrupted", "missing", ending="Interrupted"),
+    "limit": Status("limit reached", "missing", mark="Limit", ending="Ended by a limit"),
+    "failed": Status("failed", "failed", ending="Failed"),
+    "awaiting": Status("awaits an answer", "waiting", mark="Your turn"),
+    "rejected": Status("rejected by its workers", "missing", mark="Rejected"),
+    "dead_letter": Status("given up", "failed"),
+}
+
+RESUMABLE = ("interrupted", "failed", "limit", "left_behind", "rejected")
+"""Statuses of runs that go on where they stopped, without a further word of their user."""
+OVER = (*COMPLETE, "failed", "limit", "dead_letter")
+"""Statuses of runs that ask nobody any more."""
+
+
+def status_text(status: str) -> str:
+    """A status in words; one of a newer version as it is called.
+
+    >>> status_text("left_behind"), status_text("paused")
+    ('left behind', 'paused')
+    """
+    return STATUSES[status].words if status in STATUSES else status  # several versions may share a store
+
+
+def status_mark(status: str) -> str:
+    """A status as a mark on a page.
+
+    >>> status_mark("no_verdict"), status_mark("limit")
+    ('No verdict', 'Limit')
+    """
+    words = (STATUSES[status].mark if status in STATUSES else "") or status_text(status)
+    return words[:1].upper() + words[1:]
