@@ -49,7 +49,7 @@ def test_killed_at_any_moment_a_run_comes_to_the_same_bytes() -> None:
 
 def test_twenty_kills_in_a_row_do_no_harm() -> None:
     """A run that is killed each time that it is resumed still comes to its end."""
-    report = killed("--kills", "20", "--in-a-row", "20", "--point", "before", "--seed", "3")
+    report = killed("--kills", "20", "--in-a-row", "20", "--point", "before", "--seed", "1")
     assert report["kills"] == 20
     assert report["runs"] == 1
     assert_nothing_lost(report)
