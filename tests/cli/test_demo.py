@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from flowdebate import generator
 from flowdebate.cli.app import app
-from flowdebate.cli.demo import RECORDING, recorded_plan
+from flowdebate.cli.demo import RECORDING, TOLD, recorded_plan
 from flowdebate.errors import CassetteMismatch
 from flowdebate.events import TextDelta
 from flowdebate.models.recording import PlayedModel
@@ -36,6 +36,7 @@ def test_the_recording_is_what_the_library_asks_today_and_small() -> None:
     plan = recorded_plan(1_000)
     played = plan.pattern().run_sync(plan.subject, model=plan.models, seed=plan.seed, store=False)
     assert played.raw.status == "complete"
+    assert f"with seed {plan.seed}," in TOLD
     assert played.raw.verdict.judging.answer == "letter"
     text = RECORDING.read_text("utf-8")
     assert len(text) < 200_000

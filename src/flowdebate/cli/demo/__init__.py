@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _FOLDER = Path(__file__).parent
 RECORDING = _FOLDER / "recording.jsonl"
 TOLD = (
-    'A recording: no model is asked. Qwen2.5-Coder-1.5B-Instruct (the model "local") spoke and judged, with seed 1, '
+    'A recording: no model is asked. Qwen2.5-Coder-1.5B-Instruct (the model "local") spoke and judged, with seed 4, '
     "in 3 minutes on two cores that were busy with other work; nothing was edited, and only the waits are shorter."
 )
 _WORDS = 4.0
