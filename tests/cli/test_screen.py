@@ -190,13 +190,13 @@ def test_quiet_shows_only_the_result() -> None:
 
 @pytest.mark.parametrize("columns", WIDTHS)
 def test_a_run_on_a_terminal_of_any_width_has_whole_lines(columns: int) -> None:
-    """The first line names the model; cost and tokens are in the last ones."""
+    """The first line names the model; tokens, and the cost with what it is in, are in the last ones."""
     with Stage() as stage, OnTerminal(*stage.options(*SIDES, "--price", "1/2"), columns=columns) as terminal:
         assert terminal.end() == 0
     lines = terminal.screen.split("\n")
     assert lines[0].startswith("Model: staged at http://")
     assert max(map(cell_len, lines)) <= min(columns, 100)
-    assert "Cost: 0.00008" in terminal.screen
+    assert "Cost: 0.00008 by given prices" in " ".join(terminal.screen.split())
 
 
 def test_models_are_named_by_what_they_are_asked_for() -> None:

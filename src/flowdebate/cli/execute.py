@@ -253,6 +253,7 @@ async def _end_of_handle(plan: Plan, handle: RunHandle[Any], place: Place | None
         models=read_models(handle.models),
         usage=Tokens.of(handle.usage),
         cost=handle.cost,
+        prices=handle.prices,
         seconds=None if end is None else round(end.seconds, 3),
         seed=handle.seed,
         run_id=None if place is None else handle.run_id,
