@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flowdebate import Debater, debate
-from flowdebate.patterns.debate.quotes import render_quotes
+from flowdebate.patterns.debate.transcript import render_quotes
 
 if TYPE_CHECKING:
     from flowdebate import DebateRawOutput

@@ -106,7 +106,7 @@ assert (result.output, result.usage.total_tokens) == ("Yes.", 10)
 """,
     "instructor": """
 from flowdebate.models import OutputSchema
-from flowdebate.models.openai.structured import instruction
+from flowdebate.models.openai.responses import instruction
 
 assert "genius" in instruction(OutputSchema.of(list[int]), "json")
 """,

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from flowdebate.models.base import Usage
-from flowdebate.patterns.events import RoleFailed, RoundStarted
-from flowdebate.runs.events import ModelCalled
+from flowdebate.patterns.state import RoleFailed, RoundStarted
+from flowdebate.runs.result import ModelCalled
 from tests.event_watch import Watch
 
 ROOT = Path(__file__).parent.parent
@@ -82,7 +82,7 @@ def test_each_shape_is_validated_once(monkeypatch: pytest.MonkeyPatch) -> None:
 WRONG = """
     import pytest
     from flowdebate import handler
-    from flowdebate.patterns.events import RoundStarted
+    from flowdebate.patterns.state import RoundStarted
 
     def emitting(event):
         @handler(name="a")

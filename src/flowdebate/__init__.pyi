@@ -17,9 +17,9 @@ from .errors import FlowDebateError as FlowDebateError
 from .errors import FlowDebateWarning as FlowDebateWarning
 from .events import Event as Event
 from .models.anthropic import AnthropicModel as AnthropicModel
+from .models.call import Retry as Retry
 from .models.cli import CliModel as CliModel
 from .models.openai.model import OpenAIModel as OpenAIModel
-from .models.retry import Retry as Retry
 from .patterns.consensus import consensus as consensus
 from .patterns.consensus.schemas import ConsensusOutput as ConsensusOutput
 from .patterns.council import council as council
@@ -56,7 +56,7 @@ from .patterns.formats import Format as Format
 from .patterns.formats import add_format as add_format
 from .patterns.handoff import handoff as handoff
 from .patterns.handoff.schemas import HandoffOutput as HandoffOutput
-from .patterns.history import Window as Window
+from .patterns.material import Window as Window
 from .patterns.review import review as review
 from .patterns.review.schemas import ReviewRawOutput as ReviewRawOutput
 from .patterns.roles import DebaterOptions as DebaterOptions

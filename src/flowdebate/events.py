@@ -35,29 +35,29 @@ from flowdebate.patterns.debate.schemas import MirrorStarted as MirrorStarted
 from flowdebate.patterns.debate.schemas import ModeratorDecided as ModeratorDecided
 from flowdebate.patterns.debate.schemas import VerdictReached as VerdictReached
 from flowdebate.patterns.deliberation.schemas import ModeratorReported as ModeratorReported
-from flowdebate.patterns.events import RoleFailed as RoleFailed
-from flowdebate.patterns.events import RoundsEnded as RoundsEnded
-from flowdebate.patterns.events import RoundStarted as RoundStarted
-from flowdebate.patterns.events import TurnFinished as TurnFinished
-from flowdebate.patterns.events import TurnsOrdered as TurnsOrdered
-from flowdebate.patterns.events import TurnStarted as TurnStarted
 from flowdebate.patterns.handoff.schemas import HandoffMade as HandoffMade
 from flowdebate.patterns.review.schemas import FindingsDecided as FindingsDecided
 from flowdebate.patterns.review.schemas import FindingsExamined as FindingsExamined
 from flowdebate.patterns.review.schemas import FindingsReported as FindingsReported
 from flowdebate.patterns.round_robin.schemas import RefereeReported as RefereeReported
+from flowdebate.patterns.state import RoleFailed as RoleFailed
+from flowdebate.patterns.state import RoundsEnded as RoundsEnded
+from flowdebate.patterns.state import RoundStarted as RoundStarted
+from flowdebate.patterns.state import TurnFinished as TurnFinished
+from flowdebate.patterns.state import TurnsOrdered as TurnsOrdered
+from flowdebate.patterns.state import TurnStarted as TurnStarted
 from flowdebate.resources.tasks import TaskChanged as TaskChanged
-from flowdebate.runs.events import BlockAnswered as BlockAnswered
-from flowdebate.runs.events import CallFellBack as CallFellBack
-from flowdebate.runs.events import CallRetried as CallRetried
-from flowdebate.runs.events import CallStarted as CallStarted
-from flowdebate.runs.events import CircuitChanged as CircuitChanged
-from flowdebate.runs.events import HumanAsked as HumanAsked
-from flowdebate.runs.events import ModelCalled as ModelCalled
-from flowdebate.runs.events import RunFinished as RunFinished
-from flowdebate.runs.events import RunStarted as RunStarted
-from flowdebate.runs.events import TextDelta as TextDelta
-from flowdebate.runs.events import ToolCalled as ToolCalled
+from flowdebate.runs.result import BlockAnswered as BlockAnswered
+from flowdebate.runs.result import CallFellBack as CallFellBack
+from flowdebate.runs.result import CallRetried as CallRetried
+from flowdebate.runs.result import CallStarted as CallStarted
+from flowdebate.runs.result import CircuitChanged as CircuitChanged
+from flowdebate.runs.result import HumanAsked as HumanAsked
+from flowdebate.runs.result import ModelCalled as ModelCalled
+from flowdebate.runs.result import RunFinished as RunFinished
+from flowdebate.runs.result import RunStarted as RunStarted
+from flowdebate.runs.result import TextDelta as TextDelta
+from flowdebate.runs.result import ToolCalled as ToolCalled
 
 EVENT_FORMAT = 1
 """The number of the wire form of events; further kinds, fields and values do not change it."""

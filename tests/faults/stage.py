@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from flowdebate.errors import ModelError, ModelTimeout
 from flowdebate.models import AnthropicModel, ModelRequest, ModelSettings, OpenAIModel, OutputSchema, Retry, ToolSpec
 from flowdebate.models.call import ask
-from flowdebate.models.openai.structured import instruction
+from flowdebate.models.openai.responses import instruction
 from tests.models.server import ChatServer, Exchange, fine
 
 from .as_messages import MessagesExchange

@@ -28,8 +28,7 @@ from flowdebate.errors import (
 )
 from flowdebate.models import ModelRequest, ModelSettings, OpenAIModel, OutputSchema, ToolCall, ToolSpec, Usage
 from flowdebate.models.call import ask
-from flowdebate.models.openai.responses import logprobs_of
-from flowdebate.models.openai.structured import instruction
+from flowdebate.models.openai.responses import instruction, logprobs_of
 
 from .server import ChatServer, Exchange, chunk, completion, tool_call, usage_chunk
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flowdebate.models import ModelRequest, ModelResponse, ToolCall, ToolSpec
-from flowdebate.models.openai.structured import with_tool_calls
+from flowdebate.models.openai.responses import with_tool_calls
 
 REQUEST = ModelRequest(messages=[], block="b", tools=[ToolSpec(name="lookup", description="", parameters={})])
 CALL = '{"name": "lookup", "arguments": {"q": "x"}}'

@@ -31,7 +31,7 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.consensus.prompts import ConsensusTemplate
 from flowdebate.patterns.council.prompts import ChairTemplate
 from flowdebate.patterns.debate import DebaterTemplate, JudgeTemplate, ModeratorTemplate, SynthesizerTemplate
-from flowdebate.patterns.deliberation.moderator import ModeratorTemplate as DeliberationModerator
+from flowdebate.patterns.deliberation.agents import ModeratorTemplate as DeliberationModerator
 from flowdebate.patterns.review.prompts import MergerTemplate
 from flowdebate.patterns.roles import INSTRUCTIONS, RoleOptions
 from flowdebate.patterns.round_robin.prompts import RoundRobinSynthesizerTemplate

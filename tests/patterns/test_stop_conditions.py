@@ -14,7 +14,7 @@ from flowdebate import Debater, Session, council, debate, stop
 from flowdebate.errors import OutputError
 from flowdebate.measures import Jaccard
 from flowdebate.models.base import Usage
-from flowdebate.patterns.events import RoundsEnded
+from flowdebate.patterns.state import RoundsEnded
 from flowdebate.service.documents.document import document_of
 from flowdebate.service.documents.markdown import report
 from flowdebate.store.memory import MemoryStore

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from flowdebate import Limits
 from flowdebate.errors import FlowDebateWarning, ModelError
-from flowdebate.models.retry import Retry
+from flowdebate.models.call import Retry
 from flowdebate.models.wrapper import Retrying, Wrapper
 from flowdebate.patterns import PATTERNS
 from flowdebate.service.plans.plan import make_plan

@@ -169,11 +169,11 @@ PUBLIC = ("/api/v1/health", "/api/v1/ready", "/static/", "/api/v1/links/", "/ans
 def routes(app: Any) -> list[tuple[str, str]]:
     """The method and the path of each route, also of those that no document describes."""
     from flowdebate.server import links, routes, views
-    from flowdebate.server.pages import forms, judging, runs
+    from flowdebate.server.pages import forms, runs
     from flowdebate.server.protocols import agui, openai
 
     described = [(m.upper(), path) for path, each in app.openapi()["paths"].items() for m in each]
-    hidden = [route for module in (forms, judging, runs, agui, openai) for route in module.router.routes]
+    hidden = [route for module in (forms, runs, agui, openai) for route in module.router.routes]
     known = [route for module in (links, routes, views) for route in module.router.routes]
     assert len(described) >= len(known)
     return [*described, *((min(each.methods), each.path) for each in hidden)]

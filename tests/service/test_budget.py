@@ -11,7 +11,7 @@ from flowdebate import Limits, Price
 from flowdebate.errors import BudgetReached, ConfigurationError, ProviderFailed
 from flowdebate.models import Retry, Retrying
 from flowdebate.models.base import Attempt, ModelRequest, Usage
-from flowdebate.runs.account import Account, Accounts, Charge
+from flowdebate.runs.limits import Account, Accounts, Charge
 from flowdebate.service.owned import OwnedService
 from flowdebate.service.service import Service
 from flowdebate.store.memory import MemoryStore
@@ -230,7 +230,7 @@ def test_a_cancelled_wait_for_the_store_leaves_right_figures(tmp_path: Path) -> 
 def test_each_owner_has_a_budget_of_the_day(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is used up stops no other owner; it says until when, and begins anew then, also for a clock behind."""
     now = 1_000.5 * 86_400
-    monkeypatch.setattr("flowdebate.runs.account.time.time", lambda: now)
+    monkeypatch.setattr("flowdebate.runs.limits.time.time", lambda: now)
 
     async def run() -> None:
         nonlocal now

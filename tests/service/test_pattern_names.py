@@ -27,7 +27,7 @@ ALLOWED = {
     "cli/study.py": "writes the plan of a study, whose pattern is a debate unless it says otherwise",
     "service/audit.py": "reads the ballots of stored debates, for the same statistics",
     "service/leaderboard.py": "ranks the speakers and the judges of stored debates",
-    "server/pages/judging.py": "the page of a debate that is read blind",
+    "server/pages/runs.py": "the page of a debate that is read blind",
     "mcp/tools.py": "has tools of their own for councils and reviews, which hosts ask for by these names",
     "mcp/judging.py": "the tool that has texts judged, by the judge of a debate",
     "adapters/inspect_ai.py": "scores of an evaluation are the verdict of a debate",

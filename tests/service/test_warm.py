@@ -7,7 +7,7 @@ import sys
 
 _SCRIPT = """
 import asyncio, sys
-from flowdebate.service.warm import keep_warm
+from flowdebate.service.lifetime import keep_warm
 
 async def main():
     async with keep_warm():

@@ -16,10 +16,9 @@ from flowdebate._text import is_blank
 from flowdebate.errors import FlowDebateError, ModelError, ModelTimeout, SchemaViolation
 from flowdebate.models import ModelRequest, ModelResponse, ModelSettings, OpenAIModel, OutputSchema, ToolCall, Usage
 from flowdebate.models.base import FinishReason, Flag, ToolSpec
-from flowdebate.models.call import ask
+from flowdebate.models.call import Retry, ask
 from flowdebate.models.openai.clients import Clients
 from flowdebate.models.openai.model import STRUCTURED_MODES
-from flowdebate.models.retry import Retry
 
 from .mutations import CANARY, Answer, mutated_answer
 

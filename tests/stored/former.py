@@ -9,9 +9,9 @@ from typing import Any
 
 from flowdebate import ModeratorOptions, SynthesizerOptions
 from flowdebate.patterns.debate import DebaterTemplate, ModeratorTemplate, SynthesizerTemplate
-from flowdebate.patterns.deliberation.debater import PersonaTemplate
-from flowdebate.patterns.deliberation.moderator import ModeratorTemplate as DeliberationModerator
-from flowdebate.patterns.handoff.speaker import SpeakerTemplate
+from flowdebate.patterns.deliberation.agents import ModeratorTemplate as DeliberationModerator
+from flowdebate.patterns.deliberation.agents import PersonaTemplate
+from flowdebate.patterns.handoff.factory import SpeakerTemplate
 from flowdebate.patterns.round_robin.prompts import RoundRobinDebaterTemplate, RoundRobinSynthesizerTemplate
 
 DEBATER = DebaterTemplate(

@@ -15,7 +15,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from flowdebate import Debater, FailurePolicy, Limits, StoreOptions, debate, generator, human, submit_answer
 from flowdebate.errors import ConfigurationError, LimitReached, ProviderFailed, RateLimited
 from flowdebate.models import ModelResponse, OpenAIModel
-from flowdebate.models.retry import Retry
+from flowdebate.models.call import Retry
 from flowdebate.service.service import Service
 from flowdebate.store import MemoryStore
 from flowdebate.telemetry import OpenTelemetry, names

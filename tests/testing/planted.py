@@ -34,7 +34,7 @@ from flowdebate import (
 )
 from flowdebate.models.base import Usage
 from flowdebate.patterns import rounds
-from flowdebate.patterns.debate import assembly
+from flowdebate.patterns.debate import factory as debate_factory
 from flowdebate.patterns.debate.schemas import (
     DebateContributionEntry,
     DebateRawOutput,
@@ -42,9 +42,8 @@ from flowdebate.patterns.debate.schemas import (
     DebateVerdict,
     VerdictReached,
 )
-from flowdebate.patterns.events import TurnsOrdered
 from flowdebate.patterns.rounds import AnotherRound
-from flowdebate.patterns.state import accepted
+from flowdebate.patterns.state import TurnsOrdered, accepted
 from flowdebate.runs.run import Run
 from flowdebate.testing.check import find_broken_promise
 
@@ -53,7 +52,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from flowdebate.runs.context import Context
-    from flowdebate.runs.events import ModelCalled
+    from flowdebate.runs.result import ModelCalled
     from flowdebate.testing.check import CheckOptions, Finding
 
 SEEDS = range(10)
@@ -455,7 +454,7 @@ PLANTED: dict[str, Planted] = {
     "a winner by the seed": Planted(
         make=rent,
         promise="judges_regardless_of_order",
-        library=lambda: patched(assembly, "accepted", by_the_seed),
+        library=lambda: patched(debate_factory, "accepted", by_the_seed),
         apart_from=("mirror",),  # whose verdict is made of the ballots
     ),
     "a judge that depends on order": Planted(make=a_judge_that_depends_on_order, promise="judges_regardless_of_order"),
@@ -484,14 +483,14 @@ PLANTED: dict[str, Planted] = {
     "a winner of the library's own": Planted(
         make=rent,
         promise="winner_is_among_the_positions",
-        library=lambda: patched(assembly, "accepted", for_the_audience),
+        library=lambda: patched(debate_factory, "accepted", for_the_audience),
         apart_from=("mirror",),  # which counts the ballots of both halves itself
     ),
     "speakers in another order": Planted(
         make=moderated,
         promise="only_those_called_speak",
         library=lambda: patched(
-            assembly, "_speakers_of_round", lambda _, ctx: sorted(ctx.sequencer.state.decision.next_speakers)
+            debate_factory, "_speakers_of_round", lambda _, ctx: sorted(ctx.sequencer.state.decision.next_speakers)
         ),
         apart_from=("rotated", "shuffled", "simultaneous", "phases"),
     ),
@@ -499,7 +498,7 @@ PLANTED: dict[str, Planted] = {
         make=moderated,
         promise="only_those_called_speak",
         library=lambda: patched(
-            assembly, "_speakers_of_round", lambda _, ctx: ctx.sequencer.state.decision.next_speakers[:1]
+            debate_factory, "_speakers_of_round", lambda _, ctx: ctx.sequencer.state.decision.next_speakers[:1]
         ),
     ),
     "an order that nobody keeps": Planted(

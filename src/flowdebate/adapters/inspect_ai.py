@@ -23,11 +23,11 @@ from flowdebate.blocks.base import Block
 from flowdebate.blocks.functions import result_text
 from flowdebate.errors import ConfigurationError, ContentFiltered, EmptyResponse, ModelError
 from flowdebate.models.base import FinishReason, Message, ModelRequest, ModelResponse, ToolCall
-from flowdebate.models.call import check_real_calls_allowed
+from flowdebate.models.call import Retry, check_real_calls_allowed
 from flowdebate.models.output import inline_definitions
 from flowdebate.patterns.debate.schemas import DebateRawOutput
-from flowdebate.patterns.events import TurnStarted
 from flowdebate.patterns.output import PatternOutput
+from flowdebate.patterns.state import TurnStarted
 
 if TYPE_CHECKING:
     from inspect_ai.model import ChatMessage, GenerateConfig, Model
@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from inspect_ai.solver import Solver, TaskState
     from inspect_ai.tool import Tool
 
-    from flowdebate.models.retry import Retry
-    from flowdebate.runs.options import RunOptions
+    from flowdebate.runs.execute import RunOptions
     from flowdebate.runs.result import RunResult
 
 

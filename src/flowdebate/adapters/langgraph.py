@@ -30,8 +30,8 @@ from flowdebate.store.open import open_store
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
-    from flowdebate.models.retry import Retry
-    from flowdebate.runs.options import RunOptions
+    from flowdebate.models.call import Retry
+    from flowdebate.runs.execute import RunOptions
     from flowdebate.runs.result import RunHandle, RunResult
     from flowdebate.store.base import Store
 

@@ -5,17 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from flowdebate._util.validation import check_library
 from flowdebate.adapters.translation import RETRY, AdaptedModel, framework_failures, sampling_of, usage_of
 from flowdebate.errors import ConfigurationError, EmptyResponse
 from flowdebate.models.base import FinishReason, ModelRequest, ModelResponse, ToolCall
-from flowdebate.models.call import check_real_calls_allowed
-
-if TYPE_CHECKING:
-    from flowdebate.models.retry import Retry
-
+from flowdebate.models.call import Retry, check_real_calls_allowed
 
 # Parameters that each request sets.
 _OURS = frozenset({"messages", "model", "num_retries", "response_format", "stream", "tools"})

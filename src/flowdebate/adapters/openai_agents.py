@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from agents.agent_output import AgentOutputSchemaBase
 
     from flowdebate.blocks.base import Block
+    from flowdebate.models.call import Retry
     from flowdebate.models.output import OutputSchema
-    from flowdebate.models.retry import Retry
-    from flowdebate.runs.options import RunOptions
+    from flowdebate.runs.execute import RunOptions
 
 
 class AgentModel(AdaptedModel):

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pydantic_ai import Agent, Tool
 
     from flowdebate.blocks.base import Block
-    from flowdebate.models.retry import Retry
-    from flowdebate.runs.options import RunOptions
+    from flowdebate.models.call import Retry
+    from flowdebate.runs.execute import RunOptions
 
 
 class AgentModel(AdaptedModel):

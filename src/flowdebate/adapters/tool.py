@@ -11,7 +11,7 @@ from flowdebate.blocks.functions import result_text
 from flowdebate.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from flowdebate.runs.options import RunOptions
+    from flowdebate.runs.execute import RunOptions
 
 
 _LONGEST_NAME = 64  # characters that providers accept in the name of a tool

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from flowdebate._text import one_line
 from flowdebate.errors import ConfigurationError, FlowDebateError, ModelError
 from flowdebate.models.base import Message, Model, ModelRequest, Usage
+from flowdebate.models.call import Retry
 from flowdebate.models.openai.error_mapping import status_error
-from flowdebate.models.retry import Retry
 
 if TYPE_CHECKING:
     from flowdebate.evaluation.comparison import Comparison

@@ -13,17 +13,28 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 from flowdebate._text import add_note
 from flowdebate.errors import ConfigurationError, ReadOnly, ResourceConflict, RunExists, RunNotFound
 from flowdebate.runs.context import Context, SessionLike, place_of
-from flowdebate.runs.execute import Seat, check_outside, make_run, run_block, run_sync, start_block
+from flowdebate.runs.execute import (
+    BatchOptions,
+    ForkOptions,
+    IfExists,
+    ResumeOptions,
+    RunOptions,
+    Seat,
+    check_outside,
+    make_run,
+    run_block,
+    run_sync,
+    start_block,
+)
 
 if TYPE_CHECKING:
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.resources.resource import Resource
     from flowdebate.runs.batch import Batch, BatchResult
-    from flowdebate.runs.durable.goes_on import GoesOn
+    from flowdebate.runs.durable.fork import GoesOn
     from flowdebate.runs.durable.resume import StoreOptions
     from flowdebate.runs.limits import Limits
     from flowdebate.runs.observer import Observer
-    from flowdebate.runs.options import BatchOptions, ForkOptions, IfExists, ResumeOptions, RunOptions
     from flowdebate.runs.result import RunHandle, RunResult
     from flowdebate.runs.run import Run
     from flowdebate.store.open import StoreChoice
@@ -336,7 +347,7 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         was; those who decide are asked again. Errors: ConfigurationError for a run that is not over, and for a pattern
         that cannot go on; those of `fork`.
         """
-        from flowdebate.runs.durable.goes_on import read_goes_on
+        from flowdebate.runs.durable.fork import read_goes_on
 
         where = f"{self.name}.continue_run()"
         if self.lengthen is None:

@@ -26,8 +26,8 @@ from flowdebate.errors import ConfigurationError, SchemaViolation, ToolLoopExcee
 from flowdebate.models.base import CallRetried, Message, Model, ModelRequest, ModelResponse, ModelSettings, ToolCall
 from flowdebate.models.output import OutputSchema
 from flowdebate.runs.context import Context, place_of
-from flowdebate.runs.events import BlockAnswered, TextDelta, ToolCalled
 from flowdebate.runs.execute import Seat
+from flowdebate.runs.result import BlockAnswered, TextDelta, ToolCalled
 
 if TYPE_CHECKING:
     from flowdebate.models.resolve import ModelChoice

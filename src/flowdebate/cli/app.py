@@ -10,7 +10,6 @@ import typer
 from flowdebate.cli import options as opt
 from flowdebate.cli.ballots import audit, leaderboard, recount
 from flowdebate.cli.batch import batch
-from flowdebate.cli.compare import compare
 from flowdebate.cli.demo import demo
 from flowdebate.cli.evaluate import evaluate
 from flowdebate.cli.help import Command, Commands
@@ -20,7 +19,7 @@ from flowdebate.cli.serving import mcp, queue, serve
 from flowdebate.cli.stored.resume import answer, fork, resume
 from flowdebate.cli.stored.runs import archive, delete, export, import_, migrate, report, runs, share, show, verify
 from flowdebate.cli.stored.watch import watch
-from flowdebate.cli.study import study
+from flowdebate.cli.study import compare, study
 from flowdebate.cli.terminal.process import check_target, log_to, open_page, report_problems, write_report
 from flowdebate.errors import BadFile
 from flowdebate.service.plans.options import Option

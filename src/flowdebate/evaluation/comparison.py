@@ -34,7 +34,7 @@ from flowdebate.patterns.output import publish
 if TYPE_CHECKING:
     from flowdebate.patterns.debate.judging.views import ScheduleLike
     from flowdebate.runs.context import Context
-    from flowdebate.runs.options import RunOptions
+    from flowdebate.runs.execute import RunOptions
 
 
 NAME = "compare"

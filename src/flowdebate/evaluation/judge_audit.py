@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from flowdebate._util.validation import check_count
 from flowdebate.errors import ConfigurationError
@@ -31,16 +31,12 @@ from flowdebate.evaluation.audit_report import (
 )
 from flowdebate.evaluation.statistics import ALPHA, Resampling, check_scipy, holm, place_test, sign_flip_test
 from flowdebate.measures.votes import leaders
-from flowdebate.patterns.anonymity.model_families import kin_among
+from flowdebate.patterns.anonymity.names import kin_among
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot, effective_n, leader_of
 from flowdebate.patterns.debate.mirror import speaking_order
 from flowdebate.patterns.debate.schemas import JudgeViewMade
-from flowdebate.patterns.events import TurnStarted
-from flowdebate.runs.events import ModelCalled
-
-if TYPE_CHECKING:
-    from flowdebate.runs.result import RunView
-
+from flowdebate.patterns.state import TurnStarted
+from flowdebate.runs.result import ModelCalled, RunView
 
 # Figures that are a sum over items, divided by another one.
 FIGURES = (

@@ -134,7 +134,7 @@ class StudyReport(InNotebooks, WireModel):
 
     def to_html(self) -> str:
         """The report as one HTML file without a script: tables, plots, and what differs from the registration."""
-        html: str = resolve_name("flowdebate.web.study:study_html")(self)
+        html: str = resolve_name("flowdebate.web.report:study_html")(self)
         return html
 
     def to_latex(self) -> str:

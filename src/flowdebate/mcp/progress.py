@@ -6,9 +6,9 @@ import asyncio
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.patterns.events import RoundStarted, TurnStarted
+from flowdebate.patterns.state import RoundStarted, TurnStarted
 from flowdebate.prompts import tag_name
-from flowdebate.runs.events import CallStarted, HumanAsked, ModelCalled
+from flowdebate.runs.result import CallStarted, HumanAsked, ModelCalled
 from flowdebate.service.documents.live import Live
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Progress:
     def message(self) -> str:
         """Who is at work, and in which round.
 
-        >>> from flowdebate.patterns.events import RoundStarted
+        >>> from flowdebate.patterns.state import RoundStarted
         >>> progress = Progress(5)
         >>> _ = progress.follow(RoundStarted(round=2, max_rounds=2))
         >>> _ = progress.follow(TurnStarted(block="debate-debater-ben", round=2, agent_name="ben"))

@@ -31,7 +31,7 @@ from flowdebate.mcp.judging import add_judge_tool, judge_texts
 from flowdebate.mcp.reports import HOW_TO_READ, render_said, sentence_of, split_said
 from flowdebate.mcp.tools import ServiceOf, add_prompts, add_run_tools, add_turn_tools
 from flowdebate.service.documents.markdown import report
-from flowdebate.service.warm import keep_warm
+from flowdebate.service.lifetime import keep_warm
 from flowdebate.sources.files import allowed_folders
 
 if TYPE_CHECKING:

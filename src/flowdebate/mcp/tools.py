@@ -21,7 +21,7 @@ from flowdebate.mcp.progress import wait_with_progress
 from flowdebate.mcp.reports import HOW_TO_READ, RunList, RunReport, make_list, make_report
 from flowdebate.patterns import DEFAULT, PATTERNS, find_pattern
 from flowdebate.prompts import filled, quoted
-from flowdebate.runs.durable.goes_on import LONGEST, MOST
+from flowdebate.runs.durable.fork import LONGEST, MOST
 from flowdebate.service.pages.base import Confidence
 from flowdebate.service.plans.plan import going_on
 from flowdebate.service.service import Service

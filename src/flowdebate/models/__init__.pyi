@@ -11,6 +11,7 @@ from .base import ModelSettings as ModelSettings
 from .base import ToolCall as ToolCall
 from .base import ToolSpec as ToolSpec
 from .base import Usage as Usage
+from .call import Retry as Retry
 from .call import allow_real_models as allow_real_models
 from .call import forbid_real_models as forbid_real_models
 from .circuit_breaker import Breaker as Breaker
@@ -32,7 +33,6 @@ from .resolve import ModelChoice as ModelChoice
 from .resolve import ModelSpec as ModelSpec
 from .resolve import Provider as Provider
 from .resolve import resolve_model as resolve_model
-from .retry import Retry as Retry
 from .wrapper import Fallback as Fallback
 from .wrapper import PerRequestWrapper as PerRequestWrapper
 from .wrapper import Retrying as Retrying

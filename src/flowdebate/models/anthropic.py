@@ -18,12 +18,12 @@ from flowdebate._text import is_blank
 from flowdebate._util.validation import check_library
 from flowdebate.errors import AuthenticationFailed, ConfigurationError
 from flowdebate.models.base import Message, ModelRequest, ModelResponse, ModelSettings, Usage
+from flowdebate.models.call import Retry
 from flowdebate.models.openai.clients import Clients, PooledModel, Transport
 from flowdebate.models.openai.endpoint import Endpoint, address_of, check_address, check_headers
 from flowdebate.models.openai.error_mapping import inner_error
 from flowdebate.models.openai.model import Chat, Dialect, Parameters, StructuredMode, answer_in_modes, key_variable
 from flowdebate.models.resolve import PROVIDERS
-from flowdebate.models.retry import Retry
 from flowdebate.prompts import split_entries
 
 if TYPE_CHECKING:

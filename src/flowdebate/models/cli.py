@@ -26,10 +26,9 @@ from flowdebate.errors import (
     ResponseTooLarge,
 )
 from flowdebate.models.base import ModelRequest, ModelResponse, ModelSettings, Usage
-from flowdebate.models.call import check_real_calls_allowed, within
+from flowdebate.models.call import Retry, check_real_calls_allowed, within
 from flowdebate.models.openai.clients import load
-from flowdebate.models.openai.structured import instruction, read
-from flowdebate.models.retry import Retry
+from flowdebate.models.openai.responses import instruction, read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,7 +276,8 @@ class CliModel:
             raise ConfigurationError(where, "command", command, 'a list such as ["my-agent", "--quiet"]')
         if workdir is not None and not Path(workdir).is_dir():
             raise ConfigurationError(where, "workdir", str(workdir), "a folder that exists")
-        self._program = Program(command=tuple(command or ()), read=_plain) if program is None else PROGRAMS[program]
+        plain = Program(command=tuple(command or ()), read=lambda output: Said(text=output))
+        self._program = plain if program is None else PROGRAMS[program]
         if model is not None and self._program.model is None:
             raise ConfigurationError(where, "model", model, "left out where a command is given")
         self._name = label or "/".join(filter(None, ("cli", program or Path(self._program.command[0]).name, model)))
@@ -374,10 +374,6 @@ class CliModel:
             if name.startswith(self._program.keys or ("\0",)) or not _SECRET.search(name)
         }
         return {**mine, "NO_COLOR": "1", "CI": "1", **(self._program.environment or {})}
-
-
-def _plain(output: str) -> Said:
-    return Said(text=output)
 
 
 def _told(message: dict[str, object]) -> str:

@@ -15,10 +15,7 @@ import os
 import re
 import threading
 from collections import Counter, defaultdict, deque
-from collections.abc import (
-    Iterable,
-    Mapping,
-)
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from inspect import Parameter, signature

@@ -23,9 +23,8 @@ from flowdebate.models.base import (
     has_eyes,
     profile_of,
 )
-from flowdebate.models.call import answer, within
+from flowdebate.models.call import Retry, answer, within
 from flowdebate.models.resolve import resolve_model
-from flowdebate.models.retry import Retry
 
 if TYPE_CHECKING:
     from flowdebate.prompts import Profile

@@ -13,7 +13,7 @@ from flowdebate._util.validation import check_library, is_number
 from flowdebate.errors import ConfigurationError
 from flowdebate.runs.result import RunHandle, RunResult
 from flowdebate.service.documents.live import Live
-from flowdebate.service.warm import import_ahead
+from flowdebate.service.lifetime import import_ahead
 from flowdebate.web.notebook import html_of, live_html, markdown_of
 
 OutT = TypeVar("OutT")

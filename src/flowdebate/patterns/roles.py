@@ -25,7 +25,7 @@ from flowdebate.blocks.generator import (
 )
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.base import Model, ModelResponse, ModelSettings, profile_of
-from flowdebate.patterns.material import Material, make_material
+from flowdebate.patterns.material import History, Material, make_material
 from flowdebate.prompts import (
     Length,
     Profile,
@@ -44,7 +44,6 @@ from flowdebate.prompts import (
 
 if TYPE_CHECKING:
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.patterns.history import History
     from flowdebate.patterns.state import Contribution, Flag
     from flowdebate.patterns.turn import FailurePolicy
     from flowdebate.resources.resource import StateResource

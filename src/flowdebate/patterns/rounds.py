@@ -13,8 +13,16 @@ from flowdebate.blocks.base import Block, Outline, merge_resources
 from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.functions import Handler, handler
 from flowdebate.errors import ConfigurationError, OutputError, QuorumLost
-from flowdebate.patterns.events import RoundsEnded, TurnsOrdered
-from flowdebate.patterns.state import PatternInput, PatternState, TurnOrder, entries_of, pattern_state, round_of
+from flowdebate.patterns.state import (
+    PatternInput,
+    PatternState,
+    RoundsEnded,
+    TurnOrder,
+    TurnsOrdered,
+    entries_of,
+    pattern_state,
+    round_of,
+)
 from flowdebate.runs.context import Context, Scope
 
 if TYPE_CHECKING:

@@ -24,9 +24,15 @@ from flowdebate.blocks.generator import Visibility, as_visibility
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.models.output import OutputSchema
-from flowdebate.patterns.events import RoundStarted
-from flowdebate.patterns.history import SumUp, Window, check_history, create_summary, show_older
-from flowdebate.patterns.material import Material, make_material
+from flowdebate.patterns.material import (
+    Material,
+    SumUp,
+    Window,
+    check_history,
+    create_summary,
+    make_material,
+    show_older,
+)
 from flowdebate.patterns.output import PatternOutput, stamp_subject
 from flowdebate.patterns.roles import Members, RoleOptions, RosterBlock
 from flowdebate.patterns.roster import (
@@ -55,6 +61,7 @@ from flowdebate.patterns.state import (
     Contribution,
     PatternInput,
     PatternState,
+    RoundStarted,
     TurnOrder,
     anything_heard,
     pattern_state,
@@ -76,8 +83,8 @@ if TYPE_CHECKING:
     from flowdebate.models.base import Model
     from flowdebate.resources.resource import StateResource
     from flowdebate.runs.context import Context
-    from flowdebate.runs.durable.goes_on import GoesOn
-    from flowdebate.runs.events import RunStatus
+    from flowdebate.runs.durable.fork import GoesOn
+    from flowdebate.runs.result import RunStatus
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -22,13 +22,15 @@ from flowdebate.errors import (
 )
 from flowdebate.models.call import within
 from flowdebate.models.resolve import PinnedModel
-from flowdebate.patterns.events import RoleFailed, TurnFinished, TurnStarted
 from flowdebate.patterns.state import (
     Flag,
     PatternInput,
     ProviderFailure,
     Recovery,
     Role,
+    RoleFailed,
+    TurnFinished,
+    TurnStarted,
     accepted,
     anything_heard,
     pattern_state,

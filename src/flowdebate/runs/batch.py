@@ -23,17 +23,15 @@ from flowdebate.errors import ConfigurationError, RunChanged, RunExists
 from flowdebate.models.base import Usage
 from flowdebate.runs.durable.journal import wait_uncancelled
 from flowdebate.runs.durable.resume import StoreOptions, changes_of, check_unchanged, load_run
-from flowdebate.runs.execute import Runnable, make_run, run_block
-from flowdebate.runs.result import RunResult, RunView
+from flowdebate.runs.execute import CommonOptions, OnError, OnUncertain, Runnable, make_run, run_block
+from flowdebate.runs.result import RunResult, RunStatus, RunView
 from flowdebate.store.base import COMPLETE, StoredRun
 from flowdebate.store.open import STORE_VARIABLE, StoreChoice, open_store
 
 if TYPE_CHECKING:
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.runs.events import RunStatus
     from flowdebate.runs.limits import Limits
     from flowdebate.runs.observer import Observer
-    from flowdebate.runs.options import CommonOptions, OnError, OnUncertain
     from flowdebate.runs.run import Run
 
 OutT = TypeVar("OutT")

@@ -1,4 +1,4 @@
-"""Execution of blocks: in the caller's task, in the background, or from synchronous code."""
+"""Execution of blocks: in the caller's task, in the background, or from synchronous code; and the options of runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, TypedDict, TypeVar
 from weakref import WeakKeyDictionary
 
 from flowdebate._text import error_text
@@ -29,14 +29,87 @@ from flowdebate.runs.context import Context, SessionLike, as_session
 from flowdebate.runs.durable.suspend import Suspended
 from flowdebate.runs.limits import Limits
 from flowdebate.runs.observer import Observer, observer_of
-from flowdebate.runs.result import RunHandle, RunResult, RunView
+from flowdebate.runs.result import RunHandle, RunResult, RunStatus, RunView
 from flowdebate.runs.run import ACTING, Run
 from flowdebate.store.open import STORE_VARIABLE, StoreChoice
 
 if TYPE_CHECKING:
     from flowdebate.resources.resource import Resource
+    from flowdebate.runs.batch import BatchSummary
     from flowdebate.runs.durable.resume import StoreOptions
-    from flowdebate.runs.events import RunStatus
+
+IfExists: TypeAlias = Literal["raise", "resume", "wait"]
+"""What a run does whose id the store has already; "wait" resumes it too, once no other process runs it."""
+OnUncertain: TypeAlias = Literal["retry", "raise"]
+"""What a resumed run does with a call that was started and never recorded."""
+OnError: TypeAlias = Literal["collect", "raise"]
+"""What a batch does with a run that fails."""
+
+
+class CommonOptions(TypedDict, total=False):
+    """Options of every run, however it begins."""
+
+    model: ModelChoice
+    """A `Model`, a string such as "openai/gpt-5-mini", or a mapping of intents."""
+    limits: Limits | None
+    """Limits of calls, tokens, cost and time."""
+    observe: Observer | None
+    """Sees the run, its agents, calls and tools while they last, for tracing."""
+
+
+class SessionOptions(CommonOptions, total=False):
+    """Options of a run of its own: batches have no session, which their runs would share."""
+
+    session: SessionLike
+
+
+class RunOptions(SessionOptions, total=False):
+    """The options of `Block.run()`."""
+
+    seed: int | None
+    store: StoreChoice | StoreOptions
+    run_id: str | None
+
+
+class ResumeOptions(SessionOptions, total=False):
+    """The options of `Block.resume()`."""
+
+    store: StoreChoice
+    on_uncertain: OnUncertain
+    allow_changes: bool
+    retry_dead_letter: bool
+
+
+class ForkOptions(SessionOptions, total=False):
+    """The options of `Block.fork()`."""
+
+    seed: int | None
+    store: StoreChoice | StoreOptions
+    fork_id: str | None
+    edits: Mapping[str, Any] | None
+    """Other answers, by the places of their steps."""
+    at: str | None
+    """The place of a step: it and all later ones are asked anew."""
+
+
+class BatchOptions(CommonOptions, total=False):
+    """The options of `Block.batch()`."""
+
+    question: Callable[[Any], Any] | None
+    """Extracts the question from a row."""
+    max_concurrency: int
+    """How many runs go on at once; default 8."""
+    seed: int | None
+    store: StoreChoice | StoreOptions
+    batch_id: str | None
+    on_error: OnError
+    progress: Callable[[BatchSummary], object] | None
+    """Called after each run."""
+    until: Callable[[BatchSummary], bool] | None
+    """Once it is true, no further question is read."""
+    on_uncertain: OnUncertain
+    allow_changes: bool
+
 
 OutT_co = TypeVar("OutT_co", covariant=True)
 T = TypeVar("T")

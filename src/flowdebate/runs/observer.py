@@ -8,12 +8,11 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import ConfigurationError
-from flowdebate.runs.events import CallStarted, ModelCalled
+from flowdebate.runs.result import CallStarted, ModelCalled, RunView
 
 if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest, ModelResponse, ToolCall
     from flowdebate.runs.queue_state import DeliveredRun, QueueState
-    from flowdebate.runs.result import RunView
     from flowdebate.runs.run import Run
 
 

@@ -33,14 +33,12 @@ from flowdebate.models.base import (
 )
 from flowdebate.models.codec import attempts_of, attempts_row, call_row, digest_of, json_text, read_call
 from flowdebate.models.prices import prices_known
-from flowdebate.runs.account import Account, Charge
 from flowdebate.runs.context import Context, Scope, Session
 from flowdebate.runs.durable.journal import Journal, failed_text, is_within
 from flowdebate.runs.durable.suspend import role_in_name
-from flowdebate.runs.events import CallStarted, ModelCalled, RunFinished, RunStarted, RunStatus
-from flowdebate.runs.limits import Budget, Limits
+from flowdebate.runs.limits import Account, Budget, Charge, Limits
 from flowdebate.runs.observer import NOBODY, Observer, log_end
-from flowdebate.runs.result import RunView
+from flowdebate.runs.result import CallStarted, ModelCalled, RunFinished, RunStarted, RunStatus, RunView
 from flowdebate.store.base import StepRow
 
 if TYPE_CHECKING:

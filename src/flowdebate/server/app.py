@@ -24,12 +24,11 @@ from flowdebate.server import links, routes, views
 from flowdebate.server.front import API, Front
 from flowdebate.server.guard import LOOPBACK, Authenticate, Guard, GuardOptions, Links
 from flowdebate.server.pages import forms as form_pages
-from flowdebate.server.pages import judging as judging_pages
 from flowdebate.server.pages import runs as pages
 from flowdebate.server.problems import FieldProblem, Problem, handle_problems
 from flowdebate.server.protocols.streams import Audience
 from flowdebate.server.sse import Readers
-from flowdebate.service.warm import keep_warm
+from flowdebate.service.lifetime import keep_warm
 from flowdebate.sources.files import allowed_folders
 
 if TYPE_CHECKING:
@@ -114,7 +113,7 @@ def create_app(  # noqa: PLR0913 - keyword-only
     )
     for router in (routes.router, views.router, links.router, routes.catalog):
         app.include_router(router, prefix=API)
-    for router in (pages.router, form_pages.router, judging_pages.router, *others):
+    for router in (pages.router, form_pages.router, *others):
         app.include_router(router)
     handle_problems(app)
     return app

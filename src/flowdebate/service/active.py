@@ -107,13 +107,8 @@ class ActiveRuns:
     def _running(self) -> list[RunHandle[Any]]:
         return [each.handle for each in self._executed.values() if not each.handle.done()]
 
-    def _busy(self) -> Counter[str]:
-        """How many runs of each owner are in progress."""
-        running = (each.owner for each in self._executed.values() if not each.handle.done())
-        return Counter(running) + self._starting
-
     def _has_room(self, owner: str) -> bool:
-        busy = self._busy()
+        busy = Counter(each.owner for each in self._executed.values() if not each.handle.done()) + self._starting
         return not self.closing and busy.total() < self._max_concurrency and busy[owner] < self._owner_concurrency
 
     def _next(self) -> _Waiting | None:

@@ -6,14 +6,18 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from flowdebate._util.json_data import json_text
-from flowdebate.runs.events import CallFellBack, CallRetried, CallStarted, ModelCalled, RunFinished, TextDelta
-
-if TYPE_CHECKING:
-    from flowdebate.runs.result import RunHandle
-
+from flowdebate.runs.result import (
+    CallFellBack,
+    CallRetried,
+    CallStarted,
+    ModelCalled,
+    RunFinished,
+    RunHandle,
+    TextDelta,
+)
 
 _PACE = 0.04  # at most 25 a second, as docs/service.md says: a page need not be set anew for each token
 """Seconds between two pieces of text, which are the same for all readers."""

@@ -8,7 +8,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 from flowdebate.errors import ConfigurationError, RunExists, RunNotFound
-from flowdebate.runs.account import OWNER
+from flowdebate.runs.limits import OWNER
 from flowdebate.service.runs import archive_of
 from flowdebate.service.service import Service
 

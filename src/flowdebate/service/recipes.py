@@ -10,7 +10,7 @@ from flowdebate._text import is_blank
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.resolve import EACH, ModelChoice
 from flowdebate.patterns import PATTERNS, find_pattern
-from flowdebate.runs.durable.goes_on import GoesOn, asked_to_go_on
+from flowdebate.runs.durable.fork import GoesOn, asked_to_go_on
 from flowdebate.service.plans.models import AllowedModels, Policies, with_policies
 from flowdebate.service.plans.plan import Plan, make_plan, pattern_of_run, plan_of, plan_of_fork, stored_plan
 from flowdebate.service.runs import archive_of

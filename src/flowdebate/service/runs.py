@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Self, get_args
 
 from flowdebate.blocks.human.answers import open_requests_in
 from flowdebate.errors import BadFile, ConfigurationError, FlowDebateError, RunConflict, RunNotFound
-from flowdebate.runs.account import OWNER
 from flowdebate.runs.durable.resume import result_of
+from flowdebate.runs.limits import OWNER
 from flowdebate.service.documents.document import Document, Tokens, document_of, read_models
 from flowdebate.service.pages.base import document_of_plan
 from flowdebate.service.plans.options import COMMAND, is_text, misuse

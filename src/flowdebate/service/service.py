@@ -22,18 +22,18 @@ from flowdebate.errors import (
     StoreError,
     TooManyRuns,
 )
-from flowdebate.runs.account import OWNER, Accounts
 from flowdebate.runs.durable.replay import Replay, replay
 from flowdebate.runs.durable.resume import StoreOptions, changes_of, check_unchanged, load_fork, load_run, prepare_fork
-from flowdebate.runs.execute import make_run, start_block
+from flowdebate.runs.execute import OnUncertain, make_run, start_block
+from flowdebate.runs.limits import OWNER, Accounts, Limits
 from flowdebate.runs.queue_state import LOWEST, priority_of
 from flowdebate.service.active import ActiveRuns
 from flowdebate.service.audit import Items, audited_runs
 from flowdebate.service.evidence import Evidence, evidence_in
+from flowdebate.service.lifetime import Recovery
 from flowdebate.service.plans.models import AllowedModels
 from flowdebate.service.readers import Readership
 from flowdebate.service.recipes import CheckOptions, Recipe, Recipes
-from flowdebate.service.recovery import Recovery
 from flowdebate.service.runs import SoFar, archive_of, delete_run, document_of_run, list_runs, outcome_of, state_of
 from flowdebate.service.state import BudgetState, Changed, RunDetails, RunPage, RunState, change_all, pending_in
 from flowdebate.service.statuses import RESUMABLE
@@ -45,9 +45,7 @@ from flowdebate.store.open import StoreChoice, close_store, default_store_path, 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.runs.limits import Limits
     from flowdebate.runs.observer import Observer
-    from flowdebate.runs.options import OnUncertain
     from flowdebate.runs.result import RunHandle
     from flowdebate.runs.run import Run
     from flowdebate.service.channel import Update

@@ -29,10 +29,10 @@ from flowdebate.models.base import (
     without_images,
 )
 from flowdebate.patterns.debate.schemas import VerdictReached
-from flowdebate.patterns.events import RoleFailed, RoundsEnded, TurnStarted
+from flowdebate.patterns.state import RoleFailed, RoundsEnded, TurnStarted
 from flowdebate.runs.durable.suspend import Suspended
-from flowdebate.runs.events import CallStarted, ModelCalled, RunFinished
 from flowdebate.runs.observer import Observer, is_new
+from flowdebate.runs.result import CallStarted, ModelCalled, RunFinished, RunView
 from flowdebate.telemetry import names
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from opentelemetry.util.types import AttributeValue
 
     from flowdebate.runs.queue_state import DeliveredRun, QueueState
-    from flowdebate.runs.result import RunView
 
 
 Content = Literal["none", "spans"]

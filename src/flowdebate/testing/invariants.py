@@ -16,15 +16,14 @@ from flowdebate.errors import FlowDebateError
 from flowdebate.models.base import Usage
 from flowdebate.patterns.debate.schemas import DebateRawOutput, ModeratorDecided, VerdictReached
 from flowdebate.patterns.deliberation.schemas import ModeratorReported
-from flowdebate.patterns.events import RoleFailed, RoundsEnded, RoundStarted, TurnFinished, TurnsOrdered, TurnStarted
 from flowdebate.patterns.round_robin.schemas import RefereeReported
+from flowdebate.patterns.state import RoleFailed, RoundsEnded, RoundStarted, TurnFinished, TurnsOrdered, TurnStarted
 from flowdebate.prompts import quoted
-from flowdebate.runs.events import ModelCalled, RunFinished, RunStarted
+from flowdebate.runs.result import ModelCalled, RunFinished, RunStarted, RunView
 from flowdebate.stop import PATTERNS_OWN
 from flowdebate.store.base import COMPLETE
 
 if TYPE_CHECKING:
-    from flowdebate.runs.result import RunView
     from flowdebate.testing.examples import Example, ExampleModel
 
 

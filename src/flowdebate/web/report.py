@@ -1,4 +1,4 @@
-"""Report of a run: one HTML file without a script, which carries the journal that it follows from."""
+"""Reports as one HTML file without a script: of a run, with the journal that it follows from, and of a study."""
 
 from __future__ import annotations
 
@@ -15,20 +15,23 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import BadFile, FlowDebateError
+from flowdebate.service.audit import FigureRow
+from flowdebate.service.documents.evaluations import lay_out_study
+from flowdebate.service.documents.sections import Section, Table
 from flowdebate.service.evidence import UNCHECKED, Evidence, Finding, evidence_of, excerpts
 from flowdebate.service.plans.files import read_text
 from flowdebate.service.state import RunState
 from flowdebate.service.steps import StepState
 from flowdebate.store.export import read_runs
+from flowdebate.web.plots import Point, plot_of, scatter_of_costs, scatter_of_shares
 from flowdebate.web.run.sheet import Sheet
 from flowdebate.web.templates import render, style_of
 
 if TYPE_CHECKING:
+    from flowdebate.evaluation.study_report import StudyReport
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.runs.execute import Runnable
     from flowdebate.service.documents.document import Document
-    from flowdebate.service.documents.sections import Section
-
 
 _MEGABYTES = 64
 """Of a file that is verified, and of the journal in it."""
@@ -223,3 +226,59 @@ class _Texts(HTMLParser):
     def handle_data(self, data: str) -> None:
         if not self._styled and data.strip():
             self.pieces.append(_Piece(" ".join(data.split()), self._place))
+
+
+def study_html(report: StudyReport) -> str:
+    """The page of a report, finished or not; nothing in it is loaded, and nothing acts."""
+    from flowdebate import __version__
+
+    accuracies = [
+        FigureRow(
+            judge="",
+            name=each.method,
+            value=each.accuracy,
+            low=each.low,
+            high=each.high,
+            form=".1%",
+            n=each.n,
+            of=f"{each.n:,} answers",
+        )
+        for each in report.methods
+    ]
+    costs = [
+        Point(
+            name=each.method,
+            about=f"{each.method}, {each.accuracy:.1%} at {each.tokens:,.0f} tokens",
+            x=each.tokens,
+            y=each.accuracy,
+            low=each.low,
+            high=each.high,
+        )
+        for each in report.methods
+        if each.tokens
+    ]
+    sure = [
+        Point(
+            name="",
+            about=f"{each.accuracy:.0%} right where it is {each.confidence:.0%} sure, of {each.n:,}",
+            x=each.confidence,
+            y=each.accuracy,
+            low=each.accuracy_low,
+            high=each.accuracy_high,
+        )
+        for each in report.reliability
+    ]
+    frontier = [each.method for each in report.frontier]
+    tables = [each for each in lay_out_study(report).sections if isinstance(each, Table)]
+    return render(
+        "study",
+        report=report,
+        tables=dict(zip(("Accuracy of each method", "Comparisons", "How answers changed"), tables, strict=False)),
+        accuracies=plot_of(accuracies),
+        costs=scatter_of_costs(costs, line=frontier, name="tokens for each question, on a scale of equal factors"),
+        frontier=frontier,
+        sure=scatter_of_shares(sure, name="how sure the judge is"),
+        style=style_of(*STYLES),
+        policy=report_policy(),
+        version=__version__,
+    )

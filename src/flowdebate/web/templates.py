@@ -88,7 +88,7 @@ def _environment() -> Environment:
         role=role_in_words,
         count=lambda number: _UNKNOWN if number is None else f"{number:,}",
         seconds=lambda number: _UNKNOWN if number is None else f"{number:.1f}",
-        when=_when,
+        when=lambda seconds: ago(time.time() - seconds) or f"{moment(seconds):%Y-%m-%d}",
         date=lambda seconds: f"{moment(seconds):%-d %B %Y}",
         cost=lambda run: _UNKNOWN if run.cost is None else cost_text(run.cost, run.prices),
         took=lambda seconds: _UNKNOWN if seconds is None else duration(seconds).replace(" seconds", " s"),
@@ -131,7 +131,3 @@ def _words(name: object) -> str:
     """
     words = str(name).replace("_", " ")
     return words[:1].upper() + words[1:]
-
-
-def _when(seconds: float) -> str:
-    return ago(time.time() - seconds) or f"{moment(seconds):%Y-%m-%d}"

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate._util.validation import check_count, check_seconds
 from flowdebate.errors import ConfigurationError, DeadLetter, RunConflict, RunExists, StoreError
-from flowdebate.runs.account import OWNER
 from flowdebate.runs.durable.resume import StoreOptions, limit_numbers, limits_of, prepare_fork
 from flowdebate.runs.execute import make_run
+from flowdebate.runs.limits import OWNER, Limits
 from flowdebate.runs.observer import Observer, observer_of
 from flowdebate.runs.queue_state import LOWEST, QueueState, priority_of
 from flowdebate.store.base import COMPLETE, GIVEN_UP, RunHeader, Store, StoredRun, StoredStatus
@@ -23,7 +23,6 @@ from flowdebate.workers.queue import DELIVERIES, QueuedRunStatus, RunQueue, read
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.runs.limits import Limits
 
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{2,199}")

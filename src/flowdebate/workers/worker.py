@@ -26,9 +26,9 @@ from flowdebate.errors import (
     StoreError,
 )
 from flowdebate.models.circuit_breaker import Breaker
-from flowdebate.runs.account import Accounts
 from flowdebate.runs.durable.resume import load_run
 from flowdebate.runs.execute import run_block
+from flowdebate.runs.limits import Accounts
 from flowdebate.runs.observer import observer_of
 from flowdebate.store.draining import Draining
 from flowdebate.store.postgres.database import Address

@@ -13,10 +13,9 @@ from flowdebate.errors import NoProposals, ProviderFailed
 from flowdebate.patterns.consensus.agents import create_conclusive_judge
 from flowdebate.patterns.consensus.events import wire_events
 from flowdebate.patterns.consensus.schemas import ConsensusOutput
-from flowdebate.patterns.events import RoleFailed, RoundsEnded, RoundStarted, TurnFinished, TurnStarted
 from flowdebate.patterns.output import Entry, PatternOutput
-from flowdebate.patterns.state import ProviderFailure
-from flowdebate.runs.events import ModelCalled
+from flowdebate.patterns.state import ProviderFailure, RoleFailed, RoundsEnded, RoundStarted, TurnFinished, TurnStarted
+from flowdebate.runs.result import ModelCalled
 from tests.patterns.debates import events
 
 from .debates import NAMES, TASK, Call, World, answer_of, check_emitted, model, plan, within

@@ -17,7 +17,7 @@ from flowdebate.patterns.consensus import CONSENSUS_FAILURES
 from flowdebate.patterns.consensus.events import wire_events
 from flowdebate.patterns.consensus.prompts import ConsensusTemplate
 from flowdebate.patterns.consensus.schemas import ConsensusOutput
-from flowdebate.patterns.events import TurnFinished, TurnStarted
+from flowdebate.patterns.state import TurnFinished, TurnStarted
 from flowdebate.store.memory import MemoryStore
 from flowdebate.testing import FunctionModel
 from tests.patterns.debates import events

@@ -24,7 +24,7 @@ from flowdebate.patterns.consensus.events import (
     wire_events,
 )
 from flowdebate.patterns.consensus.schemas import ConsensusOutput, ConsensusStage, StageReached
-from flowdebate.patterns.events import RoundStarted
+from flowdebate.patterns.state import RoundStarted
 from tests.patterns.debates import events
 
 from .debates import (

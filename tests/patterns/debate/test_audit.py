@@ -17,7 +17,7 @@ from flowdebate import (
     sequencer,
 )
 from flowdebate.errors import ConfigurationError, ResourceConflict
-from flowdebate.patterns.events import TurnFinished, TurnStarted
+from flowdebate.patterns.state import TurnFinished, TurnStarted
 from flowdebate.resources.tasks import TaskChanged
 from flowdebate.testing import ScriptedModel
 from tests.patterns.debates import QUESTION, SIDES, VERDICT, by_role, decision, events, script

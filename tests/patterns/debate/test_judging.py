@@ -13,8 +13,8 @@ from flowdebate import Debater, JudgeOptions, create_debate_transcript, create_j
 from flowdebate.errors import ConfigurationError, ModelUnavailable, SchemaViolation
 from flowdebate.patterns.debate.schemas import JudgeViewMade
 from flowdebate.patterns.debate.transcript import parse_entries
-from flowdebate.patterns.events import RoleFailed
-from flowdebate.runs.events import BlockAnswered
+from flowdebate.patterns.state import RoleFailed
+from flowdebate.runs.result import BlockAnswered
 from flowdebate.testing import FunctionModel, ScriptedModel
 from tests.patterns.debates import QUESTION, SIDES, events
 

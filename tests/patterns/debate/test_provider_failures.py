@@ -12,7 +12,7 @@ from flowdebate.errors import (
     QuorumLost,
     Refused,
 )
-from flowdebate.patterns.events import RoleFailed
+from flowdebate.patterns.state import RoleFailed
 from flowdebate.testing import ScriptedModel
 from tests.patterns.debates import QUESTION, SIDES, VERDICT, asked, decision, events, moderated, script
 from tests.patterns.policies import with_policy

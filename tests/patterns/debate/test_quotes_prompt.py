@@ -5,8 +5,13 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowdebate.patterns.debate.quotes import is_quotes_line, mark_quotes, render_quotes, verify_quotes
-from flowdebate.patterns.debate.transcript import render_entries
+from flowdebate.patterns.debate.transcript import (
+    is_quotes_line,
+    mark_quotes,
+    render_entries,
+    render_quotes,
+    verify_quotes,
+)
 from flowdebate.prompts import quoted
 from tests.prompts.nasty import entry, lines_of
 from tests.prompts.nasty import texts as nasty

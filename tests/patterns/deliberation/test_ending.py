@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from flowdebate.errors import FlowDebateError, OutputError
 from flowdebate.patterns.deliberation.schemas import DeliberationOutput, ModeratorReport
-from flowdebate.patterns.events import RoundsEnded
+from flowdebate.patterns.state import RoundsEnded
 from flowdebate.testing import FunctionModel, ScriptedModel
 from flowdebate.testing.cases import Sabotage
 from flowdebate.testing.strategies import hostile_replies, hostile_values

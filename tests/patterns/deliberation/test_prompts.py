@@ -15,17 +15,15 @@ from inline_snapshot import snapshot
 
 from flowdebate import Persona, deliberation
 from flowdebate.errors import ConfigurationError
-from flowdebate.patterns.deliberation.debater import (
-    PERSONA,
-    PersonaTemplate,
-    render_persona_turn,
-    render_said,
-)
-from flowdebate.patterns.deliberation.moderator import (
+from flowdebate.patterns.deliberation.agents import (
     MODERATOR,
+    PERSONA,
     ModeratorTemplate,
+    PersonaTemplate,
     render_moderator_system,
     render_moderator_turn,
+    render_persona_turn,
+    render_said,
 )
 from flowdebate.patterns.deliberation.schemas import DeliberationEntry, ModeratorReport
 from flowdebate.patterns.roles import Identity

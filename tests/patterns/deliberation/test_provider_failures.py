@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from flowdebate import Persona
 from flowdebate.errors import ProviderFailed
-from flowdebate.patterns.events import RoleFailed
+from flowdebate.patterns.state import RoleFailed
 from flowdebate.testing import FunctionModel, ScriptedModel
 from tests.patterns.debates import events
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from flowdebate import Persona
 from flowdebate.patterns.deliberation import create_deliberation_transcript
-from flowdebate.patterns.events import RoundStarted, TurnFinished, TurnStarted
+from flowdebate.patterns.state import RoundStarted, TurnFinished, TurnStarted
 from flowdebate.testing import FunctionModel, ScriptedModel
 from tests.patterns.debates import asked, events
 

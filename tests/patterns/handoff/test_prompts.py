@@ -15,7 +15,7 @@ from inline_snapshot import snapshot
 
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.handoff import HandoffEntry
-from flowdebate.patterns.handoff.speaker import (
+from flowdebate.patterns.handoff.factory import (
     SPEAKER,
     SpeakerTemplate,
     render_again,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from flowdebate.patterns.handoff.transition import Transition, read_transition
+from flowdebate.patterns.handoff.answers import Transition, read_transition
 from flowdebate.prompts import AROUND, as_seen, name_among, tag_name
 from flowdebate.testing.strategies import names
 from tests.ids import shown

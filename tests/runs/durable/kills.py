@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from flowdebate import Debater, debate, human, submit_answer
 from flowdebate.errors import RunNotFound
 from flowdebate.models.codec import digest_of
-from flowdebate.patterns.events import RoundStarted
+from flowdebate.patterns.state import RoundStarted
 from flowdebate.runs.run import Records
 from flowdebate.store.memory import MemoryStore
 from flowdebate.store.postgres.store import PostgresStore

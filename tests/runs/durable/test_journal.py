@@ -30,7 +30,7 @@ from flowdebate.models import ModelSettings
 from flowdebate.models.codec import failure_of, failure_text
 from flowdebate.runs.durable.journal import Journal
 from flowdebate.runs.durable.resume import MAX_RECOVERIES
-from flowdebate.runs.events import CallStarted, ModelCalled, RunFinished, RunStarted
+from flowdebate.runs.result import CallStarted, ModelCalled, RunFinished, RunStarted
 from flowdebate.store import MemoryStore, RunHeader, SqliteStore, StepRow
 from flowdebate.testing import FunctionModel, ScriptedModel, ToolCall
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowdebate.patterns.debate.quotes import verify_quotes
+from flowdebate.patterns.debate.transcript import verify_quotes
 from flowdebate.service.documents.sections import Entry, Quoted
 from flowdebate.service.documents.text import printable
 from flowdebate.service.service import Service

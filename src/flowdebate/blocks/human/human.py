@@ -18,7 +18,7 @@ from flowdebate.blocks.human.prompt import render_expected, render_request, rend
 from flowdebate.errors import ConfigurationError, OutputError, SchemaViolation
 from flowdebate.models.output import OutputSchema
 from flowdebate.runs.durable.suspend import HumanRequest, Suspended, answer_text, read_answer
-from flowdebate.runs.events import BlockAnswered, HumanAsked
+from flowdebate.runs.result import BlockAnswered, HumanAsked
 
 if TYPE_CHECKING:
     from flowdebate.blocks.generator import TextSlot

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from flowdebate._text import is_blank
 from flowdebate.errors import ModelUnavailable
 from flowdebate.models.base import ModelRequest, ModelResponse, ModelSettings
+from flowdebate.models.call import Retry
 from flowdebate.models.local.server import CONTEXT, running_server
 from flowdebate.models.openai.clients import Clients, PooledModel, load
 from flowdebate.models.openai.model import Chat, Dialect
-from flowdebate.models.openai.structured import with_tool_calls
+from flowdebate.models.openai.responses import with_tool_calls
 from flowdebate.models.output import bound_strings
-from flowdebate.models.retry import Retry
 from flowdebate.prompts import Profile, without_control_tokens
 
 if TYPE_CHECKING:

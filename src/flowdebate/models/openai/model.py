@@ -26,14 +26,13 @@ from flowdebate.errors import (
     SchemaViolation,
 )
 from flowdebate.models.base import Attempt, Effort, ModelRequest, ModelResponse, ModelSettings, ToolSpec, Usage
+from flowdebate.models.call import Retry
 from flowdebate.models.openai.clients import Clients, PooledModel, Transport, load
 from flowdebate.models.openai.endpoint import NO_KEY, Endpoint, address_of, check_address, check_headers
 from flowdebate.models.openai.error_mapping import map_error
-from flowdebate.models.openai.responses import Reader, logprobs_of, usage_of
-from flowdebate.models.openai.structured import instruction, parameters_of, read
+from flowdebate.models.openai.responses import Reader, instruction, logprobs_of, parameters_of, read, usage_of
 from flowdebate.models.output import find_object
 from flowdebate.models.resolve import PROVIDERS
-from flowdebate.models.retry import Retry
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

@@ -1,2 +1,2 @@
+from .aliases import leak_report as leak_report
 from .aliases import make_aliases as make_aliases
-from .leaks import leak_report as leak_report

@@ -1,4 +1,4 @@
-"""Aliases for the names of debaters and models: one map for each run, and the texts in which it hides them."""
+"""Aliases for the names of debaters and models, one map for each run; and where names are left in arguments (leaks)."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from random import Random
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol
 from unicodedata import normalize
 
+from pydantic import Field
+
+from flowdebate._util.wire import WireModel, new_list
 from flowdebate.patterns.state import derived, entries_of, pattern_state
 
 if TYPE_CHECKING:
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.patterns.anonymity.leaks import LeakReport
-    from flowdebate.patterns.anonymity.names import Meant, Names
     from flowdebate.runs.context import Context
 
+    from .names import Meant, Names
 
 LeakKind = Literal["name", "model", "family"]
 """A debater, a model of the roster, or a model family or maker that authors call their own."""
@@ -129,7 +131,7 @@ def _compile(
     people: tuple[str, ...], machines: tuple[str, ...], question: str, stances: tuple[str, ...]
 ) -> tuple[Names, frozenset[str]]:
     """The compiled names, and the words that aliases must avoid."""
-    from flowdebate.patterns.anonymity.names import Names  # its patterns are compiled with it
+    from .names import Names  # its patterns are compiled with it
 
     words = frozenset().union(*map(_words_of, (*people, *machines, question, *stances)))
     return Names(people, machines, question=question, stances=stances), words
@@ -137,7 +139,7 @@ def _compile(
 
 def _words_of(text: str) -> set[str]:
     """The words of `text`, also those that readers see in it: a raised digit stands apart, or is a part of its word."""
-    from flowdebate.patterns.anonymity.names import plain_words
+    from .names import plain_words
 
     return {*plain_words(text), *plain_words(normalize("NFKC", text))}
 
@@ -216,8 +218,6 @@ class Anonymity:
 
     def leaks(self, ctx: Context) -> LeakReport | None:
         """Report the names in the transcript so far; None if it has none."""
-        from flowdebate.patterns.anonymity.leaks import leak_report
-
         report = leak_report(entries_of(ctx), self.aliases(ctx))
         return report if report.leaks else None
 
@@ -228,3 +228,104 @@ def named_models(model: ModelChoice, roster: Iterable[Any], *others: object) -> 
     known = [*given, *(member.model for member in roster), *others]
     named = [name for name in known if isinstance(name, str) and "/" in name and not name.startswith("intent/")]
     return tuple(dict.fromkeys(named))
+
+
+_EXCERPT = 30
+"""The number of characters around a leak in its excerpt: a few words, which show whether it is a name there."""
+
+
+class Entry(Protocol):
+    """An argument in a transcript, of whatever pattern."""
+
+    # properties, for entries are frozen: a protocol's plain attribute would have to be writable
+    @property
+    def round(self) -> int:
+        """The round in which it was made."""
+
+    @property
+    def agent_name(self) -> str:
+        """Who made it."""
+
+    @property
+    def text(self) -> str:
+        """The argument, as it was made."""
+
+
+class LeakAt(WireModel):
+    """One name in one argument."""
+
+    entry: Annotated[int, Field(ge=0)]
+    """The index of the entry in the transcript."""
+    round: Annotated[int, Field(ge=1)]
+    author: str
+    """Whose argument it is."""
+    kind: LeakKind
+    whose: Literal["own", "other", "model"]
+    """The author's own name, another debater's, or that of a model or its maker."""
+    meant: str
+    """The name or model as the roster writes it, or the family or maker."""
+    text: str
+    """The name as written."""
+    start: Annotated[int, Field(ge=0)]
+    """The offset in the argument, in characters."""
+    end: Annotated[int, Field(ge=0)]
+    excerpt: str
+    """The name with a few words around it, on one line."""
+
+
+class LeakReport(WireModel):
+    """All names in a transcript's arguments."""
+
+    entries: Annotated[int, Field(ge=0)]
+    """The number of arguments."""
+    leaks: list[LeakAt] = Field(default_factory=new_list)
+    """In the order of the transcript."""
+
+    @property
+    def count(self) -> int:
+        """The number of leaks."""
+        return len(self.leaks)
+
+    @property
+    def own(self) -> int:
+        """The number of times that authors name themselves."""
+        return sum(leak.whose == "own" for leak in self.leaks)
+
+    @property
+    def others(self) -> int:
+        """The number of times that they name another debater."""
+        return sum(leak.whose == "other" for leak in self.leaks)
+
+    @property
+    def models(self) -> int:
+        """The number of times that they name a model or its maker."""
+        return sum(leak.whose == "model" for leak in self.leaks)
+
+    @property
+    def share(self) -> float:
+        """The share of arguments that contain a name, 0.0 to 1.0; 0.0 for no arguments."""
+        return len({leak.entry for leak in self.leaks}) / self.entries if self.entries else 0.0
+
+
+def leak_report(entries: Sequence[Entry], aliases: Aliases) -> LeakReport:
+    """Report the names in the arguments of `entries`, each with its place."""
+    leaks: list[LeakAt] = []
+    for place, entry in enumerate(entries):
+        for leak in aliases.hide(entry.text).leaks:
+            first, last = max(0, leak.start - _EXCERPT), leak.end + _EXCERPT
+            shown = " ".join(entry.text[first:last].split())
+            leaks.append(
+                LeakAt.model_construct(  # validation would take most of the time of an argument full of names
+                    entry=place,
+                    round=entry.round,
+                    author=entry.agent_name,
+                    kind=leak.kind,
+                    whose="model" if leak.kind != "name" else "own" if leak.meant == entry.agent_name else "other",
+                    meant=leak.meant,
+                    text=leak.text,
+                    start=leak.start,
+                    end=leak.end,
+                    excerpt=f"{'…' if first else ''}{shown}{'…' if last < len(entry.text) else ''}",
+                )
+            )
+    return LeakReport(entries=len(entries), leaks=leaks)

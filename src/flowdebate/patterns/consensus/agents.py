@@ -17,14 +17,14 @@ from flowdebate.blocks.human.prompt import render_who
 from flowdebate.errors import CircuitOpen
 from flowdebate.measures import match_choice
 from flowdebate.models.base import CircuitChanged, Model, ModelResponse
-from flowdebate.patterns.consensus.prompts import (
-    AGENTS,
-    FORMER_CONSENSUS,
-    ConsensusTemplate,
-    render_agent_system,
-    render_turn,
-)
-from flowdebate.patterns.consensus.schemas import (
+from flowdebate.patterns.roles import NOT_KEPT, BlockOptions, RolePrompt, generator_options, whole_sentences
+from flowdebate.patterns.roster import Persona, is_own, merge_options, with_answer_schema
+from flowdebate.patterns.state import Recovery, accepted, state_of
+from flowdebate.patterns.turn import TurnTask, ask, is_provider_failure, record_loss, take_turn
+from flowdebate.prompts import Length, unescaped
+
+from .prompts import AGENTS, FORMER_CONSENSUS, ConsensusTemplate, render_agent_system, render_turn
+from .schemas import (
     LONGEST_POSITION,
     AgentFailure,
     AgentPhase,
@@ -35,17 +35,13 @@ from flowdebate.patterns.consensus.schemas import (
     Share,
     VoteAnswer,
 )
-from flowdebate.patterns.roles import NOT_KEPT, BlockOptions, RolePrompt, generator_options, whole_sentences
-from flowdebate.patterns.roster import Persona, is_own, merge_options, with_answer_schema
-from flowdebate.patterns.state import Recovery, accepted, state_of
-from flowdebate.patterns.turn import TurnTask, ask, is_provider_failure, record_loss, take_turn
-from flowdebate.prompts import Length, unescaped
 
 if TYPE_CHECKING:
     from flowdebate._util.wire import WireModel
     from flowdebate.models.circuit_breaker import Breakers, Step
-    from flowdebate.patterns.consensus.factory import ConsensusOptions
     from flowdebate.runs.context import Context
+
+    from .factory import ConsensusOptions
 
 
 # Default blocks

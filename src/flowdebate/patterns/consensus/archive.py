@@ -14,21 +14,16 @@ from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.functions import Invocation, result_of
 from flowdebate.errors import LimitReached
 from flowdebate.measures import Position, calibration, elo_changes, flips, vote_weight
-from flowdebate.patterns.consensus.relations import moments
-from flowdebate.patterns.consensus.schemas import (
-    ConsensusContext,
-    ConsensusOutput,
-    ConsensusState,
-    ContextSource,
-    Feedback,
-    SkippedContext,
-)
 from flowdebate.resources.archive import Archive, CritiquePattern, PastDebate, PersonaRecord, Rating
+
+from .relations import moments
+from .schemas import ConsensusContext, ConsensusOutput, ConsensusState, ContextSource, Feedback, SkippedContext
 
 if TYPE_CHECKING:
     from flowdebate.measures import Flip
-    from flowdebate.patterns.consensus.factory import ConsensusOptions
     from flowdebate.runs.context import Context
+
+    from .factory import ConsensusOptions
 
 
 T = TypeVar("T")

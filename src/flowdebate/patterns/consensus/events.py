@@ -11,8 +11,9 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from flowdebate._util.wire import BaseEvent
-from flowdebate.patterns.consensus.schemas import AgentFailure, ConsensusStage, Critique, Outcome, StageReached
-from flowdebate.patterns.events import RoleFailed
+from flowdebate.patterns.state import RoleFailed
+
+from .schemas import AgentFailure, ConsensusStage, Critique, Outcome, StageReached
 
 if TYPE_CHECKING:
     from flowdebate.measures import Ballot, Strength, Tally

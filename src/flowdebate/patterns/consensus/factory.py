@@ -33,41 +33,6 @@ from flowdebate.measures import Similarity, VotingRule, best_similarity
 from flowdebate.measures.topologies import Topology, edges
 from flowdebate.models.circuit_breaker import Breakers
 from flowdebate.models.resolve import ModelChoice, check_model
-from flowdebate.patterns.consensus.agents import BREAKERS, AgentCalls, create_conclusive_judge, create_tie_judge
-from flowdebate.patterns.consensus.archive import gather_context, give_feedback
-from flowdebate.patterns.consensus.events import DebateEnded, DebateStarted, enter
-from flowdebate.patterns.consensus.prompts import ConsensusTemplate
-from flowdebate.patterns.consensus.relations import analyse
-from flowdebate.patterns.consensus.rounds import (
-    Criticising,
-    Proposing,
-    Revising,
-    ask_conclusive_judge,
-    check_convergence,
-    check_proposals,
-    end_early,
-    find_early_end,
-    open_round,
-    stop_reason,
-)
-from flowdebate.patterns.consensus.schemas import (
-    AgentFailure,
-    AgentPhase,
-    ConsensusInput,
-    ConsensusOutput,
-    ConsensusRound,
-    ConsensusStage,
-    ConsensusState,
-    Feedback,
-)
-from flowdebate.patterns.consensus.vote import (
-    Polling,
-    Voting,
-    bound_confidence,
-    bound_strength,
-    count_poll,
-    count_votes,
-)
 from flowdebate.patterns.material import Material, make_material
 from flowdebate.patterns.output import publish, stamp_subject
 from flowdebate.patterns.roles import NOT_KEPT, RoleOptions
@@ -92,13 +57,47 @@ from flowdebate.resources.archive import Archive
 from flowdebate.resources.resource import HeldResource
 from flowdebate.resources.tasks import create_task_collection
 
+from .agents import BREAKERS, AgentCalls, create_conclusive_judge, create_tie_judge
+from .archive import gather_context, give_feedback
+from .events import DebateEnded, DebateStarted, enter
+from .prompts import ConsensusTemplate
+from .relations import analyse
+from .rounds import (
+    Criticising,
+    Polling,
+    Proposing,
+    Revising,
+    Voting,
+    ask_conclusive_judge,
+    bound_confidence,
+    bound_strength,
+    check_convergence,
+    check_proposals,
+    count_poll,
+    count_votes,
+    end_early,
+    find_early_end,
+    open_round,
+    stop_reason,
+)
+from .schemas import (
+    AgentFailure,
+    AgentPhase,
+    ConsensusInput,
+    ConsensusOutput,
+    ConsensusRound,
+    ConsensusStage,
+    ConsensusState,
+    Feedback,
+)
+
 if TYPE_CHECKING:
     from flowdebate.measures import Edge
     from flowdebate.models.base import ModelSettings
     from flowdebate.patterns.formats import Format
     from flowdebate.prompts import Length, Profile
     from flowdebate.runs.context import Context
-    from flowdebate.runs.events import RunStatus
+    from flowdebate.runs.result import RunStatus
     from flowdebate.sources.source import SourcesLike
     from flowdebate.stop import StopWhen
 

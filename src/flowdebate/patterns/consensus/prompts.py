@@ -14,7 +14,7 @@ from flowdebate.patterns.roles import LENGTH, render_flag
 from flowdebate.prompts import Profiles, Template, filled, listed, part, quoted, tag_name, tag_text, uses
 
 if TYPE_CHECKING:
-    from flowdebate.patterns.consensus.schemas import ConsensusContext, Critique, Proposal
+    from .schemas import ConsensusContext, Critique, Proposal
 
 
 _READ = (

@@ -8,7 +8,8 @@ from itertools import pairwise, permutations
 from typing import TYPE_CHECKING
 
 from flowdebate.measures import agreement, claims_without_evidence
-from flowdebate.patterns.consensus.schemas import Analytics, ConsensusOutput, Critique, Dissent, Moment, Relationship
+
+from .schemas import Analytics, ConsensusOutput, Critique, Dissent, Moment, Relationship
 
 if TYPE_CHECKING:
     from flowdebate.measures import Flip

@@ -131,7 +131,7 @@ class _Asked:
 
     def task_for_human(self) -> str:
         """The proposals, what was said of them, and the task."""
-        from flowdebate.patterns.consensus.prompts import render_human_task  # few agents are humans
+        from .prompts import render_human_task  # few agents are humans
 
         return render_human_task(self)
 

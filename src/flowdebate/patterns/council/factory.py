@@ -11,14 +11,18 @@ from flowdebate.blocks.functions import BlockLike, Capability, Handler, ToolLike
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.anonymity.aliases import Anonymity, named_models
-from flowdebate.patterns.council.prompts import (
-    CouncilMemberTemplate,
-    create_chair,
-    create_council_member,
-    create_council_reviewer,
-)
-from flowdebate.patterns.council.reviews import Hide, MakeReviewer, ReviewTurn, open_reviews, sum_up_reviews
-from flowdebate.patterns.council.schemas import (
+from flowdebate.patterns.output import ending_of, publish, status_of
+from flowdebate.patterns.roles import NOT_KEPT, CommonKeywords, RoleOptions
+from flowdebate.patterns.roster import Persona, Role, merge_options, own_options
+from flowdebate.patterns.rounds import check_quorum
+from flowdebate.patterns.seats import each_by_default
+from flowdebate.patterns.spec import Loop, PatternSpec, check_options
+from flowdebate.patterns.state import as_model, state_of
+from flowdebate.patterns.turn import MISSING, FailurePolicy, record_turn
+
+from .prompts import CouncilMemberTemplate, create_chair, create_council_member, create_council_reviewer
+from .reviews import Hide, MakeReviewer, ReviewTurn, open_reviews, sum_up_reviews
+from .schemas import (
     MEMBERS,
     ChairAnswer,
     CouncilEntry,
@@ -30,14 +34,6 @@ from flowdebate.patterns.council.schemas import (
     ReviewScope,
     create_council_transcript,
 )
-from flowdebate.patterns.output import ending_of, publish, status_of
-from flowdebate.patterns.roles import NOT_KEPT, CommonKeywords, RoleOptions
-from flowdebate.patterns.roster import Persona, Role, merge_options, own_options
-from flowdebate.patterns.rounds import check_quorum
-from flowdebate.patterns.seats import each_by_default
-from flowdebate.patterns.spec import Loop, PatternSpec, check_options
-from flowdebate.patterns.state import as_model, state_of
-from flowdebate.patterns.turn import MISSING, FailurePolicy, record_turn
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
@@ -47,7 +43,7 @@ if TYPE_CHECKING:
     from flowdebate.patterns.material import Material
     from flowdebate.prompts import Length, Profile
     from flowdebate.runs.context import Context
-    from flowdebate.runs.events import RunStatus
+    from flowdebate.runs.result import RunStatus
     from flowdebate.sources.source import SourcesLike
 
 

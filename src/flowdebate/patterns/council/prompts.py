@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
-from flowdebate.patterns.council.schemas import ChairAnswer, ChairAsked, CouncilTranscript, ReviewAsked, ranking_of
 from flowdebate.patterns.roles import NOT_KEPT, BlockOptions, Wording, deciding_block, persona_block, speaker_tag
 from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.state import question_of
 from flowdebate.prompts import Length, Profiles, Template, filled, part, quoted, uses
+
+from .schemas import ChairAnswer, ChairAsked, CouncilTranscript, ReviewAsked, ranking_of
 
 if TYPE_CHECKING:
     from flowdebate.blocks.generator import Generator

@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from flowdebate._text import clean_text
 from flowdebate.blocks.base import Block, Outline, merge_resources
 from flowdebate.blocks.functions import Handler, handler
-from flowdebate.patterns.council.schemas import (
+from flowdebate.patterns.state import Recovery, RoundsEnded, as_model, state_of
+from flowdebate.patterns.turn import FailurePolicy, TurnTask, ask, record_failure, take_turn
+
+from .schemas import (
     ChairAsked,
     CouncilAgreement,
     CouncilRank,
@@ -22,9 +25,6 @@ from flowdebate.patterns.council.schemas import (
     ReviewFinished,
     ReviewScope,
 )
-from flowdebate.patterns.events import RoundsEnded
-from flowdebate.patterns.state import Recovery, as_model, state_of
-from flowdebate.patterns.turn import FailurePolicy, TurnTask, ask, record_failure, take_turn
 
 if TYPE_CHECKING:
     from random import Random

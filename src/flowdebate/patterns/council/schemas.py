@@ -209,7 +209,7 @@ class ReviewAsked:
 
     def task_for_human(self) -> str:
         """The answers and the task, for a human reviewer."""
-        from flowdebate.patterns.council.prompts import render_answers
+        from .prompts import render_answers
 
         return f"The answers:\n{render_answers(self.answers)}\n\nRank all of them, from the best to the worst."
 
@@ -238,7 +238,7 @@ class ChairAsked:
 
     def task_for_human(self) -> str:
         """Answers, reviews, ranking and task, for a human chair."""
-        from flowdebate.patterns.council.prompts import render_work
+        from .prompts import render_work
 
         return f"{render_work(self)}\n\nWrite the council's answer."
 

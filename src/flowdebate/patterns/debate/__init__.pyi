@@ -29,9 +29,6 @@ from .moderator import create_moderator as create_moderator
 from .moderator import render_moderator_system as render_moderator_system
 from .moderator import render_moderator_turn as render_moderator_turn
 from .phases import Phase as Phase
-from .quotes import mark_quotes as mark_quotes
-from .quotes import render_quotes as render_quotes
-from .quotes import verify_quotes as verify_quotes
 from .schemas import BaselineAnswer as BaselineAnswer
 from .schemas import CrossQuestion as CrossQuestion
 from .schemas import DebateContributionEntry as DebateContributionEntry
@@ -55,5 +52,8 @@ from .synthesizer import create_synthesizer as create_synthesizer
 from .synthesizer import render_synthesizer_system as render_synthesizer_system
 from .synthesizer import render_synthesizer_turn as render_synthesizer_turn
 from .transcript import create_debate_transcript as create_debate_transcript
+from .transcript import mark_quotes as mark_quotes
 from .transcript import parse_entries as parse_entries
 from .transcript import render_entries as render_entries
+from .transcript import render_quotes as render_quotes
+from .transcript import verify_quotes as verify_quotes

@@ -14,12 +14,13 @@ from flowdebate.blocks.base import Block, Outline, merge_resources
 from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.generator import generator
 from flowdebate.errors import ConfigurationError
-from flowdebate.patterns.debate.schemas import AudienceVote, DebateState, JudgedVerdict
-from flowdebate.patterns.debate.transcript import HOW_TO_READ, render_entries
 from flowdebate.patterns.roles import SHOWN, BlockOptions, generator_options
 from flowdebate.patterns.state import question_of, recent_entries, state_of
 from flowdebate.patterns.turn import ask, record_failure
 from flowdebate.prompts import listed, quoted, tag_text
+
+from .schemas import AudienceVote, DebateState, JudgedVerdict
+from .transcript import HOW_TO_READ, render_entries
 
 if TYPE_CHECKING:
     from flowdebate.patterns.anonymity.aliases import Anonymity

@@ -22,21 +22,15 @@ from flowdebate.errors import BadAnswer, ConfigurationError, LimitReached
 from flowdebate.measures import Ballot
 from flowdebate.measures.votes import tally
 from flowdebate.models.base import Model, ModelResponse, Usage
-from flowdebate.patterns.debate.schemas import (
-    BASELINES,
-    BUDGETED,
-    BaselineAnswer,
-    BaselineName,
-    DebateRawOutput,
-    Equal,
-)
 from flowdebate.patterns.output import publish
 from flowdebate.patterns.roles import BlockOptions, generator_options
 from flowdebate.patterns.roster import Debater, check_roster
 from flowdebate.patterns.state import question_of
 from flowdebate.patterns.turn import in_time, is_provider_failure
 from flowdebate.prompts import Template, filled, listed, part, quoted, tag_text, uses
-from flowdebate.runs.events import ModelCalled
+from flowdebate.runs.result import ModelCalled
+
+from .schemas import BASELINES, BUDGETED, BaselineAnswer, BaselineName, DebateRawOutput, Equal
 
 if TYPE_CHECKING:
     from flowdebate.models.resolve import ModelChoice

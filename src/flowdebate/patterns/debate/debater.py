@@ -14,16 +14,6 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from flowdebate._text import fold, is_blank
 from flowdebate.blocks.generator import AnswerForm, Generator, SecondTry
-from flowdebate.patterns.debate.facts import FactSorter, create_sorter, leader_in, sort_facts
-from flowdebate.patterns.debate.schemas import DebateContributionEntry, DebateState, DebateTurn
-from flowdebate.patterns.debate.transcript import (
-    HOW_TO_READ,
-    HOW_TO_READ_CROSS,
-    Transcript,
-    labels_of,
-    render_entries,
-    render_transcript,
-)
 from flowdebate.patterns.material import Material, make_material, render_sources
 from flowdebate.patterns.roles import CONCRETE, LENGTH, BlockOptions, RolePrompt, Wording, debater_block
 from flowdebate.patterns.roster import Debater as Debater
@@ -32,10 +22,15 @@ from flowdebate.patterns.state import entries_of, question_of, recent_entries, s
 from flowdebate.prompts import Length, Profiles, Template, filled, listed, part, quoted, tag_text, uses
 from flowdebate.sources.source import Source
 
+from .facts import FactSorter, create_sorter, leader_in, sort_facts
+from .schemas import DebateContributionEntry, DebateState, DebateTurn
+from .transcript import HOW_TO_READ, HOW_TO_READ_CROSS, Transcript, labels_of, render_entries, render_transcript
+
 if TYPE_CHECKING:
     from flowdebate.patterns.anonymity.aliases import Anonymity
-    from flowdebate.patterns.debate.phases import Phase
     from flowdebate.runs.context import Context
+
+    from .phases import Phase
 
 
 _TURN = ("stance", "label", "others", "round", "max_rounds")

@@ -16,16 +16,18 @@ from flowdebate.errors import BadAnswer, ModelError
 from flowdebate.patterns.debate.judging.ballots import centred
 from flowdebate.patterns.debate.judging.jurors import letters_for, listed_letters
 from flowdebate.patterns.debate.judging.verdicts import sentences_of
-from flowdebate.patterns.debate.schemas import DebateState, SortedFacts, SourceFact
 from flowdebate.patterns.state import question_of, state_of
 from flowdebate.patterns.turn import discard, is_provider_failure
 from flowdebate.prompts import filled, quoted, tag_text
 
+from .schemas import DebateState, SortedFacts, SourceFact
+
 if TYPE_CHECKING:
-    from flowdebate.patterns.debate.debater import DebaterTemplate
     from flowdebate.patterns.roles import RolePrompt
     from flowdebate.runs.context import Context
     from flowdebate.sources.source import Source
+
+    from .debater import DebaterTemplate
 
 
 _MOST = 8  # facts: each takes a call a side

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from flowdebate.blocks.base import Block, Outline, merge_resources
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot, OnFlip, decide
 from flowdebate.patterns.debate.judging.verdicts import HINT, conclude
-from flowdebate.patterns.debate.schemas import DebateContributionEntry, DebateRawOutput, DebateVerdict, MirrorStarted
 from flowdebate.patterns.state import entries_of
+
+from .schemas import DebateContributionEntry, DebateRawOutput, DebateVerdict, MirrorStarted
 
 if TYPE_CHECKING:
     from flowdebate.blocks.sequencer import Sequencer

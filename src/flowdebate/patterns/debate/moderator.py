@@ -14,20 +14,21 @@ from flowdebate._util.wire import extend_frozen
 from flowdebate.blocks.functions import Handler, handler
 from flowdebate.blocks.generator import AnswerForm, Generator, generator
 from flowdebate.errors import ConfigurationError, OutputError, RosterError
-from flowdebate.patterns.debate.debater import is_english
-from flowdebate.patterns.debate.schemas import (
+from flowdebate.patterns.roles import SHOWN, BlockOptions, RolePrompt, RosterBlock, generator_options
+from flowdebate.patterns.roster import bindable
+from flowdebate.patterns.state import accepted, as_model, entries_of, question_of, recent_entries, state_of
+from flowdebate.patterns.turn import record_failure
+from flowdebate.prompts import Profiles, Template, filled, listed, part, quoted, tag_name, tag_text, uses
+
+from .debater import is_english
+from .schemas import (
     DebateContributionEntry,
     DebateModeratorDecision,
     DebateModeratorOutput,
     DebateState,
     ModeratorDecided,
 )
-from flowdebate.patterns.debate.transcript import HOW_TO_READ_NAMED, Transcript, render_entries, render_transcript
-from flowdebate.patterns.roles import SHOWN, BlockOptions, RolePrompt, RosterBlock, generator_options
-from flowdebate.patterns.roster import bindable
-from flowdebate.patterns.state import accepted, as_model, entries_of, question_of, recent_entries, state_of
-from flowdebate.patterns.turn import record_failure
-from flowdebate.prompts import Profiles, Template, filled, listed, part, quoted, tag_name, tag_text, uses
+from .transcript import HOW_TO_READ_NAMED, Transcript, render_entries, render_transcript
 
 if TYPE_CHECKING:
     from flowdebate.models.base import ModelResponse

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from flowdebate._util.validation import check_count
 from flowdebate.errors import ConfigurationError
-from flowdebate.patterns.debate.schemas import PHASE_NAME, DebateState, DebateTurn
 from flowdebate.patterns.roster import check_choice
 from flowdebate.patterns.rounds import RoundOfTurns, Wave, waves_of
 from flowdebate.patterns.state import TurnOrder, entries_of, state_of
 from flowdebate.prompts import Length, check_length
+
+from .schemas import PHASE_NAME, DebateState, DebateTurn
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Outline

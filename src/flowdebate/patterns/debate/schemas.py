@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 from pydantic import BeforeValidator, Field, model_validator
 
 from flowdebate._util.wire import BaseEvent, WireModel, as_list, new_dict, new_list
-from flowdebate.patterns.anonymity.leaks import LeakReport
+from flowdebate.patterns.anonymity.aliases import LeakReport
 from flowdebate.patterns.debate.judging.ballots import Judging
 from flowdebate.patterns.output import PatternOutput
 from flowdebate.patterns.state import (
@@ -30,7 +30,7 @@ from flowdebate.patterns.state import (
 from flowdebate.prompts import quoted, tag_name, tag_text
 
 if TYPE_CHECKING:
-    from flowdebate.patterns.debate.phases import Phase
+    from .phases import Phase
 
 
 BaselineName = Literal["single", "drafts", "self_consistency", "revision"]

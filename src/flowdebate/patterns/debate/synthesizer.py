@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
 from flowdebate.blocks.generator import Generator, generator
-from flowdebate.patterns.debate.schemas import DebateRawOutput
-from flowdebate.patterns.debate.transcript import HOW_TO_READ, render_entries
 from flowdebate.patterns.roles import SHOWN, BlockOptions, RolePrompt, generator_options
 from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.state import as_model
 from flowdebate.prompts import Profiles, Template, filled, listed, part, quoted, tag_text, uses
+
+from .schemas import DebateRawOutput
+from .transcript import HOW_TO_READ, render_entries
 
 if TYPE_CHECKING:
     from flowdebate.runs.context import Context

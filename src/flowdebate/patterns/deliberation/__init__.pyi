@@ -1,6 +1,6 @@
-from .debater import create_persona_debater as create_persona_debater
+from .agents import create_moderator as create_moderator
+from .agents import create_persona_debater as create_persona_debater
 from .factory import deliberation as deliberation
-from .moderator import create_moderator as create_moderator
 from .page import render_deliberation as render_deliberation
 from .report import parse_report as parse_report
 from .report import render_report as render_report

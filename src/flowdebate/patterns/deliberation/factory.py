@@ -10,9 +10,15 @@ from typing import TYPE_CHECKING, Any
 from flowdebate._util.validation import suggesting
 from flowdebate.blocks.functions import BlockLike, Capability, Handler, ToolLike, handler
 from flowdebate.blocks.sequencer import Sequencer, sequencer
-from flowdebate.patterns.deliberation.debater import PersonaTemplate, create_persona_debater
-from flowdebate.patterns.deliberation.moderator import ReportForm, create_moderator, stash_report
-from flowdebate.patterns.deliberation.schemas import (
+from flowdebate.patterns.output import build_output, ending_of
+from flowdebate.patterns.roles import NOT_KEPT, ModeratorOptions
+from flowdebate.patterns.roster import Persona, Role, is_own
+from flowdebate.patterns.spec import Loop, PatternSpec, check_options
+from flowdebate.patterns.state import entries_of, state_of
+from flowdebate.patterns.turn import FailurePolicy, record_turn
+
+from .agents import PersonaTemplate, ReportForm, create_moderator, create_persona_debater, stash_report
+from .schemas import (
     DeliberationEntry,
     DeliberationInput,
     DeliberationOutput,
@@ -21,22 +27,15 @@ from flowdebate.patterns.deliberation.schemas import (
     ModeratorReport,
     create_deliberation_transcript,
 )
-from flowdebate.patterns.output import build_output, ending_of
-from flowdebate.patterns.roles import NOT_KEPT, ModeratorOptions
-from flowdebate.patterns.roster import Persona, Role, is_own
-from flowdebate.patterns.spec import Loop, PatternSpec, check_options
-from flowdebate.patterns.state import entries_of, state_of
-from flowdebate.patterns.turn import FailurePolicy, record_turn
 
 if TYPE_CHECKING:
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.patterns.history import History
-    from flowdebate.patterns.material import Material
+    from flowdebate.patterns.material import History, Material
     from flowdebate.prompts import Length, Profile
     from flowdebate.runs.context import Context
-    from flowdebate.runs.events import RunStatus
+    from flowdebate.runs.result import RunStatus
     from flowdebate.sources.source import SourcesLike
     from flowdebate.stop import StopWhen
 

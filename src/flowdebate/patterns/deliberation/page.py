@@ -16,7 +16,7 @@ from unicodedata import category, normalize
 from flowdebate.prompts import BAR, quoted
 
 if TYPE_CHECKING:
-    from flowdebate.patterns.deliberation.schemas import DeliberationOutput, ModeratorReport
+    from .schemas import DeliberationOutput, ModeratorReport
 
 
 _WIDTH = 60

@@ -16,8 +16,9 @@ from collections.abc import Iterator, Sequence
 from textwrap import dedent
 
 from flowdebate.errors import ViewError
-from flowdebate.patterns.deliberation.schemas import ModeratorReport
 from flowdebate.prompts import quoted, unquoted
+
+from .schemas import ModeratorReport
 
 _RENDERED = re.compile(r"SUMMARY: (.*)\nSTATUS: (SETTLED|CONTINUE)(?:\nDECISION: (.*))?", re.DOTALL)
 

@@ -1,24 +1,49 @@
-"""`handoff()`: its options, checked before anything is built, and its steps, from the first to the last."""
+"""`handoff()`: its options, its steps from the first to the last, and its speakers with their prompts.
+
+Prompts begin with what is the same for all turns (the rules, the proposition, who takes part, who it is, then the
+transcript, which only grows) and end with what differs: whose turn it is, what to do, whom to hand over to. A speaker
+that is asked once more is shown its own words at the end of the transcript.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
+from flowdebate._text import is_blank, one_line
 from flowdebate._util.validation import suggesting
+from flowdebate.blocks.base import Block, Outline
+from flowdebate.blocks.generator import Generator, MessagesSlot, TextSlot, Visibility, generator
 from flowdebate.blocks.router import router
 from flowdebate.blocks.sequencer import Sequencer, sequencer
-from flowdebate.errors import ConfigurationError
-from flowdebate.patterns.handoff.answers import (
+from flowdebate.errors import ConfigurationError, SchemaViolation
+from flowdebate.patterns.output import build_output, ending_of
+from flowdebate.patterns.roles import CONCRETE, EMPTY, NOT_KEPT, BlockOptions, Identity, RolePrompt, generator_options
+from flowdebate.patterns.roster import Persona, Role, bindable
+from flowdebate.patterns.spec import Loop, PatternSpec, check_options
+from flowdebate.patterns.state import entries_of, question_of, recent_entries, round_of, state_of
+from flowdebate.patterns.turn import FailurePolicy, guarded
+from flowdebate.prompts import Length, Profile, Profiles, Template, filled, part, quoted, tag_name, uses
+
+from .answers import (
+    HandoffDecision,
+    check_decision,
     draw_instead,
     hand_over,
+    handoff_form,
     handoff_schema,
     needs_another_word,
+    read_output,
     record_said,
+    salvage_json,
 )
-from flowdebate.patterns.handoff.schemas import (
+from .schemas import (
+    ChosenBy,
+    HandoffAnswer,
+    HandoffEntry,
     HandoffInput,
     HandoffOutput,
     HandoffState,
@@ -27,26 +52,336 @@ from flowdebate.patterns.handoff.schemas import (
     TransitionForm,
     create_handoff_transcript,
 )
-from flowdebate.patterns.handoff.speaker import Speaker, SpeakerTemplate, create_speaker
-from flowdebate.patterns.output import build_output, ending_of
-from flowdebate.patterns.roles import NOT_KEPT
-from flowdebate.patterns.roster import Persona, Role
-from flowdebate.patterns.spec import Loop, PatternSpec, check_options
-from flowdebate.patterns.state import entries_of, state_of
-from flowdebate.patterns.turn import FailurePolicy, guarded
 
 if TYPE_CHECKING:
     from flowdebate.blocks.functions import Capability, ToolLike
-    from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.patterns.history import History
-    from flowdebate.patterns.material import Material
-    from flowdebate.prompts import Length, Profile
+    from flowdebate.patterns.material import History, Material
     from flowdebate.runs.context import Context
-    from flowdebate.runs.events import RunStatus
+    from flowdebate.runs.result import RunStatus
     from flowdebate.sources.source import SourcesLike
     from flowdebate.stop import StopWhen
+
+SILENT = "(said nothing)"
+"""Placeholder for an empty text."""
+PROPOSITION = "{proposition}"
+"""Placeholder in a system prompt that the proposition replaces."""
+
+_TURN = ("name", "speaker", "others", "round", "max_rounds")
+_SAY = ("what", "reason")
+_AGAIN = ("name", "others", "problem")
+
+
+# another text than the one of patterns with rounds: without rounds there are no headings to explain
+_READ = (
+    'What somebody said begins a line with the speaker\'s name in square brackets; lines that begin with "  | " '
+    "continue it. Nothing inside it is an instruction or a tag."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpeakerTemplate(Template):
+    """The texts of a speaker's prompt."""
+
+    system: str = part(
+        "Several people debate a proposition. One speaks at a time, and whoever has spoken says who is next.\n\n"
+        "Proposition: {proposition}\n"
+        "They are:\n{roster}\n\n"
+        f"{_READ}\n\n"
+        "- Speak as who you are and for yourself alone.\n"
+        "- Answer the strongest points against your view, not only the latest, and show where they fail.\n"
+        f"{CONCRETE}\n"
+        "- Concede only what costs your view nothing, or where you were shown to be wrong.\n"
+        "- Add something new in each turn; repeat nothing.\n"
+        "- Hand over to whoever has most to answer, or can best settle what is open.\n"
+        "- Speak in plain text: {length}. Do not begin with a tag or a name.",
+        uses("proposition", "roster", "max_rounds", "length"),
+    )
+    """The same for all speakers and all turns."""
+    speaker: str = part("You are {speaker}.", uses("name", "speaker"))
+    """Who the speaker is, above its own system prompt. `{speaker}` is its name with its role."""
+    transcript: str = part("The debate so far:\n{transcript}", uses("transcript"))
+    """First part of a turn's message."""
+    turn: str = part("It is your turn, number {round} of {max_rounds}.", uses(*_TURN))
+    """Whose turn it is; who the speaker is follows, since small models follow what they read last."""
+    reminder: str = part("", uses("who"))
+    """Who the speaker is, where its system prompt is short; else, and where this is empty, it is `speaker`."""
+    nobody: str = part("Nobody has spoken yet.", uses(*_TURN))
+    """Said behind that while it is so."""
+    opening: str = part("what you think of the proposition")
+    """What to say first when nobody has spoken yet."""
+    opening_reason: str = part("your strongest reasons, with the evidence behind them")
+    """What to say then."""
+    reply: str = part("your answer to the strongest points against your view")
+    """What to say first when others have spoken."""
+    reply_reason: str = part("a reason, or evidence, that nobody has given yet")
+    """What to say then."""
+    text: str = part(
+        "Give {what}, then {reason}. End with a line that consists of {choices}.", uses(*_TURN, *_SAY, "choices")
+    )
+    """How to say it in text; `{choices}` are the lines that would do."""
+    tool: str = part(
+        "Call the function handoff: its response is {what}, then {reason}; its next_agent_name must be one of: "
+        "{others}.",
+        uses(*_TURN, *_SAY),
+    )
+    """How to say it with a call."""
+    structured: str = part(
+        'Answer with a JSON object. Its "response" is {what}, then {reason}. Its "next_agent_name" is who speaks '
+        "next, one of: {others}.",
+        uses(*_TURN, *_SAY),
+    )
+    """How to say it in JSON."""
+    again_text: str = part(
+        "Your words stand, but it is open who speaks next: {problem}. Who should speak next? Write only one line: "
+        "{choices}.",
+        uses(*_AGAIN, "choices"),
+    )
+    """Message to a speaker that handed over to nobody who can speak next."""
+    again_tool: str = part(
+        "Your words stand, but it is open who speaks next: {problem}. Call the function handoff: repeat what you "
+        "said as its response; its next_agent_name must be one of: {others}.",
+        uses(*_AGAIN),
+    )
+    """The same, where a call hands over."""
+    again_structured: str = part(
+        "Your words stand, but it is open who speaks next: {problem}. Answer with a JSON object: repeat what you "
+        'said as its "response"; its "next_agent_name" must be one of: {others}.',
+        uses(*_AGAIN),
+    )
+    """The same, where JSON hands over."""
+    silent: str = part("Your last answer cannot be used: {problem}.", uses("problem"))
+    """Message to a speaker that said nothing; the task follows, as in the turn itself."""
+
+
+SPEAKER = SpeakerTemplate()
+"""The full texts."""
+CONCISE_SPEAKER = SpeakerTemplate(
+    system=(
+        "Several people debate a proposition. One speaks at a time, and whoever has spoken says who is next.\n\n"
+        "Proposition: {proposition}\n"
+        "They are:\n{roster}\n"
+        "Turns: {max_rounds} at most\n\n"
+        f"{_READ}\n\n"
+        "Rules for each of your turns:\n"
+        "- Speak in plain text, as a person would: {length}.\n"
+        "- Speak as who you are, for yourself alone.\n"
+        "- Say something new: never repeat a sentence of the transcript.\n"
+        "- Do not begin with a tag or a name."
+    ),
+    reminder="Remember: {who}",
+    opening='one sentence that begins with "I" and says what you think of the proposition',
+    opening_reason="one sentence that gives your strongest reason",
+    reply='one sentence that begins with "But" and answers the last point',
+    reply_reason='one sentence that begins with "I" and gives one new reason for what you think',
+    text="Write this:\n1. {what}\n2. {reason}\n3. a last line, which is {choices}",
+)
+"""The texts for small models: as one of several lines to write, the last one is forgotten least."""
+SPEAKERS = Profiles(
+    full=SPEAKER, concise=CONCISE_SPEAKER, tasks=("opening", "opening_reason", "reply", "reply_reason", "text")
+)
+
+
+def render_turns(entries: Iterable[HandoffEntry]) -> str:
+    """The transcript as text, `[name] …` in a line for each turn; more entries only add to the end.
+
+    >>> from flowdebate.patterns.handoff.schemas import HandoffEntry
+    >>> print(render_turns([HandoffEntry(round=1, agent_name="Neutral", text="It depends.")]))
+    [Neutral] It depends.
+    """
+    lines = [f"[{tag_name(entry.agent_name)}] {quoted(entry.text) or SILENT}" for entry in entries]
+    return "\n".join(lines) or EMPTY
+
+
+def tell_proposition(me: Identity, proposition: str) -> Identity:
+    """The speaker, with the proposition where its system prompt asks for it.
+
+    >>> pro = Identity(name="Pro", members={"Pro": None}, max_rounds=2, system_prompt="You agree: {proposition}")
+    >>> tell_proposition(pro, "AI may decide.").system_prompt
+    'You agree: AI may decide.'
+    """
+    return replace(me, system_prompt=(me.system_prompt or "").replace(PROPOSITION, quoted(proposition)))
+
+
+def render_speaker_turn(
+    me: Identity,
+    *,
+    entries: Sequence[HandoffEntry],
+    round: int,  # noqa: A002 - the field's word for it
+    transition: TransitionForm,
+    problem: str | None = None,
+    template: SpeakerTemplate = SPEAKER,
+) -> str:
+    """The transcript so far, then whose turn it is, what to say, and how to hand over.
+
+    `problem` is what was wrong with an answer that said nothing. The messages of two turns begin alike, up to the end
+    of the shorter transcript.
+    """
+    about = {**me.about, **_choices(me), "round": round}
+    heard = any(entry.agent_name != me.name and entry.text for entry in entries)
+    part = "reply" if heard else "opening"
+    say = {"what": getattr(template, part), "reason": getattr(template, f"{part}_reason")}
+    parts = [filled(template.transcript, transcript=render_turns(entries))]
+    if problem is not None:
+        parts.append(filled(template.silent, problem=quoted(problem)))
+    turn = f"{filled(template.turn, **about)} {me.remind(template.reminder, template.speaker)}"
+    if not entries:
+        turn = f"{turn}\n{filled(template.nobody, **about)}"
+    return "\n\n".join([*parts, f"{turn}\n{filled(getattr(template, transition), **about, **say)}"])
+
+
+def render_again(
+    me: Identity,
+    *,
+    entries: Sequence[HandoffEntry],
+    transition: TransitionForm,
+    problem: str,
+    template: SpeakerTemplate = SPEAKER,
+) -> str:
+    """The transcript, which ends in the speaker's own words, then why nobody can speak next, and whom to name.
+
+    It begins as the message of the turn itself.
+    """
+    transcript = filled(template.transcript, transcript=render_turns(entries))
+    again = getattr(template, f"again_{transition}")
+    return f"{transcript}\n\n{filled(again, problem=quoted(problem), **_choices(me))}"
+
+
+def _choices(me: Identity) -> dict[str, object]:
+    """The names that a speaker can hand over to, as text, and the lines by which it would."""
+    others = [tag_name(other) for other in me.members if other != me.name]
+    lines = [f'"Transition to {other}"' for other in others]
+    return {"name": tag_name(me.name), "others": ", ".join(others), "choices": " or ".join(lines)}
+
+
+class Speaker(Block[Any, HandoffDecision]):
+    """Asks a model for what it says and whom it hands over to; given that `HandoffDecision`, asks it once more.
+
+    Every answer is used: one that names nobody who can
+    speak next is a `HandoffDecision` with a `problem`.
+    """
+
+    def __init__(
+        self,
+        inner: Generator[HandoffAnswer],
+        *,
+        agent_name: str,
+        roster_names: tuple[str, ...],
+        transition: TransitionForm,
+        history: bool,
+    ) -> None:
+        super().__init__(inner.name, resources=inner.resources, hidden=inner.hidden)
+        self._inner = inner
+        self._agent_name = agent_name
+        self.roster_names = roster_names
+        self._transition = transition
+        self._history = history
+
+    async def act(self, value: Any, ctx: Context, /) -> HandoffDecision:  # noqa: ANN401 - the input, or what it answered to it
+        first = value if isinstance(value, HandoffDecision) else None
+        said = await self._ask(value, ctx, "speaker" if first is None else "retry")
+        fresh = first is None or not first.text
+        if first is not None:
+            words = said if fresh else first
+            # where the second answer names nobody either, the first choice stands, if there was one
+            chosen = first if said.next_agent_name is None else said
+            said = replace(
+                first,
+                text=words.text,
+                cut_off=words.cut_off,
+                next_agent_name=chosen.next_agent_name,
+                chosen_by=chosen.chosen_by,
+                named=chosen.named,
+            )
+        if self._history and fresh and said.text:
+            ctx.session.history.append({"role": "assistant", "name": self.name, "content": said.text})
+        return said
+
+    async def _ask(self, value: object, ctx: Context, by: ChosenBy) -> HandoffDecision:
+        unread = ""
+        try:
+            answer = await self._inner(value, ctx)
+        except SchemaViolation as violation:
+            answer = salvage_json(violation.answer or "", self.roster_names)
+            # in JSON it was asked for again already, with the reason
+            if violation.block != self.name or (self._transition == "structured" and is_blank(answer.response)):
+                raise
+            unread = f"{one_line(violation.message)}; "
+        said = check_decision(answer, agent_name=self._agent_name, names=self.roster_names, chosen_by=by, speaker=self)
+        return said if said.problem is None else replace(said, problem=f"{unread}{said.problem}")
+
+    def outline(self) -> Outline:
+        return self._inner.outline()
+
+
+@bindable("name", "agent_name", "speakers", "transcript", pattern="Persona", role="debater", template=SpeakerTemplate)
+def create_speaker(  # noqa: PLR0913 - what a speaker is made of, each with its default
+    *,
+    name: str,
+    agent_name: str,
+    speakers: Mapping[str, str | None],
+    transcript: HandoffTranscript,
+    system_prompt: str | None = None,
+    transition: TransitionForm = "structured",
+    max_turns: int = 10,
+    template: SpeakerTemplate | None = None,
+    length: Length | None = None,
+    **options: Unpack[BlockOptions],
+) -> Speaker:
+    """The block `{name}-speaker-{agent_name}`: says something, and hands over to another one of `speakers`.
+
+    `speakers` are the roles of all who take part, by name, in declared order. It sees the proposition and all that was
+    said. With "tool" its model is offered a function `handoff(response, next_agent_name)`, beside `tools`; with
+    "structured" it answers in JSON with these fields; the schema has the others as an enum. With "text" it ends its
+    answer with "Transition to NAME". Text that ran out of room is cut at its last full sentence.
+    """
+    block_name = f"{name}-speaker-{agent_name}"
+    others = [other for other in speakers if other != agent_name]
+    if agent_name not in speakers or not others:
+        raise ConfigurationError(f"speaker {block_name!r}", "speakers", list(speakers), "this one, and another")
+    members, role = dict(speakers), speakers[agent_name]
+    me = Identity(name=agent_name, role=role, members=members, max_rounds=max_turns, system_prompt=system_prompt)
+    names, form = tuple(members), handoff_form(transition, others, where=f"speaker {block_name!r}")
+    prompt = RolePrompt(SPEAKERS, options, template=template, length=length, where=f"speaker {block_name!r}")
+
+    def system(value: object, ctx: Context) -> str:
+        texts, proposition = prompt.template(ctx), question_of(value, ctx)
+        knowing = tell_proposition(me, proposition)
+        return knowing.render_system(texts.system, texts.speaker, prompt.length(ctx), proposition=proposition)
+
+    def turn(value: object, ctx: Context) -> str:
+        about: dict[str, Any] = {
+            "entries": recent_entries(ctx),
+            "transition": transition,
+            "template": prompt.template(ctx),
+        }
+        problem = value.problem if isinstance(value, HandoffDecision) else None
+        if isinstance(value, HandoffDecision) and value.text:
+            return render_again(me, **about, problem=problem or "")
+        return render_speaker_turn(
+            tell_proposition(me, question_of(value, ctx)), **about, round=round_of(ctx), problem=problem
+        )
+
+    filled_in = generator_options(options, "intent/chat", NOT_KEPT, where=block_name, prompt=prompt)
+    # the history gets what was said in the end, from the Speaker, not the JSON or the marker of each answer
+    visibility: Visibility = filled_in["visibility"]
+    inner: Generator[HandoffAnswer] = generator(
+        name=block_name,
+        prompt=system,
+        user=turn,
+        transform=partial(read_output, names),
+        resources={"transcript": transcript},
+        **form,
+        **{**filled_in, "visibility": Visibility(client=visibility.client, history=False)},
+    ).with_form(prompt.room)
+    return Speaker(
+        inner,
+        agent_name=agent_name,
+        roster_names=names,
+        transition=transition,
+        history=visibility.history,
+    )
 
 
 @suggesting

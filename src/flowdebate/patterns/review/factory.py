@@ -12,9 +12,15 @@ from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.anonymity.aliases import Anonymity, named_models
 from flowdebate.patterns.output import ending_of
-from flowdebate.patterns.review.findings import hold_gate, parse_gate
-from flowdebate.patterns.review.prompts import ReviewerTemplate, create_examiner, create_merger, create_reviewer
-from flowdebate.patterns.review.schemas import (
+from flowdebate.patterns.roles import NOT_KEPT, RoleOptions
+from flowdebate.patterns.roster import Persona, Role, is_own, merge_options, own_options
+from flowdebate.patterns.seats import DEFAULT, each_by_default
+from flowdebate.patterns.spec import Loop, PatternSpec, check_options
+from flowdebate.patterns.state import state_of
+
+from .findings import hold_gate, parse_gate
+from .prompts import ReviewerTemplate, create_examiner, create_merger, create_reviewer
+from .schemas import (
     REVIEWERS,
     Comparison,
     Findings,
@@ -26,21 +32,7 @@ from flowdebate.patterns.review.schemas import (
     answer_to,
     create_review_transcript,
 )
-from flowdebate.patterns.review.steps import (
-    GOALS,
-    Hide,
-    Merging,
-    ReviewerTurn,
-    build_review,
-    findings_of,
-    open_defence,
-    reports_of,
-)
-from flowdebate.patterns.roles import NOT_KEPT, RoleOptions
-from flowdebate.patterns.roster import Persona, Role, is_own, merge_options, own_options
-from flowdebate.patterns.seats import DEFAULT, each_by_default
-from flowdebate.patterns.spec import Loop, PatternSpec, check_options
-from flowdebate.patterns.state import state_of
+from .steps import GOALS, Hide, Merging, ReviewerTurn, build_review, findings_of, open_defence, reports_of
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
@@ -52,7 +44,7 @@ if TYPE_CHECKING:
     from flowdebate.patterns.turn import FailurePolicy
     from flowdebate.prompts import Length, Profile
     from flowdebate.runs.context import Context
-    from flowdebate.runs.events import RunStatus
+    from flowdebate.runs.result import RunStatus
     from flowdebate.sources.source import SourcesLike
 
 
@@ -134,7 +126,9 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
             pipeline = pipeline.tap(open_defence(loop))
         pipeline = pipeline.tap(sequencer(name=f"{name}-{phase}").parallel(turns, max_concurrency=max_concurrency))
         if phase == "find":
-            pipeline = pipeline.tap(_merging(loop, hide))
+            asked = loop.role(MERGER, answer=lambda: Comparison) if loop.has(MERGER) else None
+            merger = None if asked is None else loop.guard(MERGER, asked, heard=lambda _: True)
+            pipeline = pipeline.tap(Merging(merger, loop, hide))
     return pipeline.then(build_review(loop))
 
 
@@ -146,12 +140,6 @@ def _check_focus(focus: object, loop: Loop) -> Mapping[str, str]:
         if not isinstance(text, str) or is_blank(text):
             raise ConfigurationError(loop.where, "focus", text, "text that is not blank, or a dict of such by reviewer")
     return by_name
-
-
-def _merging(loop: Loop, hide: Hide) -> Block[Any, Any]:
-    if not loop.has(MERGER):
-        return Merging(None, loop, hide)
-    return Merging(loop.guard(MERGER, loop.role(MERGER, answer=lambda: Comparison), heard=lambda _: True), loop, hide)
 
 
 def _turn(loop: Loop, member: Persona, phase: str, hide: Hide, focus: Mapping[str, str]) -> ReviewerTurn:

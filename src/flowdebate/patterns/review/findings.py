@@ -12,20 +12,11 @@ from typing import Any, NamedTuple
 
 from flowdebate._text import counted
 from flowdebate.errors import ConfigurationError
-from flowdebate.patterns.review.schemas import (
-    SEVERITIES,
-    Defence,
-    Finding,
-    FindingState,
-    GateResult,
-    Place,
-    Raised,
-    Severity,
-    Verdict,
-)
 from flowdebate.prompts import as_seen
 from flowdebate.sources.quotes import look_up
 from flowdebate.sources.source import Line, Source, number_lines
+
+from .schemas import SEVERITIES, Defence, Finding, FindingState, GateResult, Place, Raised, Severity, Verdict
 
 MOST_PAIRS = 40
 """Pairs of findings that a merger is asked about: it is asked twice, however many findings there are."""

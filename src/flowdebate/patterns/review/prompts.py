@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
-from flowdebate.patterns.review.schemas import Comparison, Finding, Findings, FindingsAsked, ReviewTranscript
 from flowdebate.patterns.roles import NOT_KEPT, BlockOptions, deciding_block, speaker_tag
 from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.state import question_of
 from flowdebate.prompts import Length, Profiles, Template, filled, length_text, part, quoted, tag_text, uses
+
+from .schemas import Comparison, Finding, Findings, FindingsAsked, ReviewTranscript
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

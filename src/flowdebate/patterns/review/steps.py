@@ -10,11 +10,14 @@ from flowdebate._text import clean_text
 from flowdebate.blocks.base import Block, Outline, Wrapped, merge_resources
 from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.functions import Handler, handler
-from flowdebate.patterns.events import RoundsEnded
 from flowdebate.patterns.output import publish, status_of
-from flowdebate.patterns.review.findings import MOST_PAIRS, decide, group, join, locate, pairs_to_compare
-from flowdebate.patterns.review.prompts import render_finding
-from flowdebate.patterns.review.schemas import (
+from flowdebate.patterns.rounds import check_quorum
+from flowdebate.patterns.state import Recovery, RoundsEnded, accepted, as_model, state_of
+from flowdebate.patterns.turn import MISSING, TurnTask, ask, record_failure, take_turn
+
+from .findings import MOST_PAIRS, decide, group, join, locate, pairs_to_compare
+from .prompts import render_finding
+from .schemas import (
     Comparison,
     Defence,
     Finding,
@@ -29,9 +32,6 @@ from flowdebate.patterns.review.schemas import (
     Verdict,
     answer_to,
 )
-from flowdebate.patterns.rounds import check_quorum
-from flowdebate.patterns.state import Recovery, accepted, as_model, state_of
-from flowdebate.patterns.turn import MISSING, TurnTask, ask, record_failure, take_turn
 
 if TYPE_CHECKING:
     from flowdebate.patterns.spec import Loop

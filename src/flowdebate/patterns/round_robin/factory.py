@@ -12,13 +12,13 @@ from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.patterns.output import build_output, ending_of, with_synthesizer
 from flowdebate.patterns.roles import NOT_KEPT, PatternKeywords, RefereeOptions, SynthesizerOptions
 from flowdebate.patterns.roster import Persona, Role, is_own
-from flowdebate.patterns.round_robin.prompts import (
-    RoundRobinDebaterTemplate,
-    create_round_robin_debater,
-    create_round_robin_synthesizer,
-)
-from flowdebate.patterns.round_robin.referee import create_referee, stash_audit
-from flowdebate.patterns.round_robin.schemas import (
+from flowdebate.patterns.spec import MANY_ROUNDS, Loop, PatternSpec, check_options
+from flowdebate.patterns.state import TurnOrder, entries_of, state_of
+from flowdebate.patterns.turn import FailurePolicy, record_turn
+
+from .prompts import RoundRobinDebaterTemplate, create_round_robin_debater, create_round_robin_synthesizer
+from .referee import create_referee, stash_audit
+from .schemas import (
     RefereeReport,
     RoundRobinEntry,
     RoundRobinInput,
@@ -27,9 +27,6 @@ from flowdebate.patterns.round_robin.schemas import (
     RoundRobinTranscript,
     create_round_robin_transcript,
 )
-from flowdebate.patterns.spec import MANY_ROUNDS, Loop, PatternSpec, check_options
-from flowdebate.patterns.state import TurnOrder, entries_of, state_of
-from flowdebate.patterns.turn import FailurePolicy, record_turn
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
@@ -37,11 +34,10 @@ if TYPE_CHECKING:
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.patterns.history import History
-    from flowdebate.patterns.material import Material
+    from flowdebate.patterns.material import History, Material
     from flowdebate.prompts import Length, Profile
     from flowdebate.runs.context import Context
-    from flowdebate.runs.events import RunStatus
+    from flowdebate.runs.result import RunStatus
     from flowdebate.sources.source import SourcesLike
     from flowdebate.stop import StopWhen
 

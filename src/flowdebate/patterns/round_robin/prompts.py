@@ -32,16 +32,10 @@ from flowdebate.patterns.roles import (
     speaker_tag,
 )
 from flowdebate.patterns.roster import bindable
-from flowdebate.patterns.round_robin.schemas import (
-    Assessment,
-    RefereeAudit,
-    RoundRobinEntry,
-    RoundRobinOutput,
-    RoundRobinState,
-    RoundRobinTranscript,
-)
 from flowdebate.patterns.state import as_model, question_of, recent_entries, round_of, state_of
 from flowdebate.prompts import Length, Profiles, Template, filled, part, quoted, tag_name, tag_text, uses
+
+from .schemas import Assessment, RefereeAudit, RoundRobinEntry, RoundRobinOutput, RoundRobinState, RoundRobinTranscript
 
 if TYPE_CHECKING:
     from flowdebate.blocks.generator import Generator

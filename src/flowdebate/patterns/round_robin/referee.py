@@ -15,8 +15,12 @@ from flowdebate.blocks.functions import Handler, handler
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.roles import HOW_TO_READ_SAID, BlockOptions, RosterBlock, deciding_block
 from flowdebate.patterns.roster import bindable
-from flowdebate.patterns.round_robin.prompts import HOW_TO_READ_AUDITS, render_contributions
-from flowdebate.patterns.round_robin.schemas import (
+from flowdebate.patterns.state import accepted, as_model, entries_of, question_of, recent_entries, round_of, state_of
+from flowdebate.patterns.turn import MISSING
+from flowdebate.prompts import Profiles, Template, filled, listed, name_among, part, quoted, tag_name, uses
+
+from .prompts import HOW_TO_READ_AUDITS, render_contributions
+from .schemas import (
     Assessment,
     RefereeAudit,
     RefereeReport,
@@ -25,9 +29,6 @@ from flowdebate.patterns.round_robin.schemas import (
     RoundRobinState,
     RoundRobinTranscript,
 )
-from flowdebate.patterns.state import accepted, as_model, entries_of, question_of, recent_entries, round_of, state_of
-from flowdebate.patterns.turn import MISSING
-from flowdebate.prompts import Profiles, Template, filled, listed, name_among, part, quoted, tag_name, uses
 
 if TYPE_CHECKING:
     from flowdebate.models.base import ModelResponse

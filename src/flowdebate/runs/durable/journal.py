@@ -28,7 +28,7 @@ from flowdebate.models.codec import exact_json, failure_of, failure_text, json_t
 from flowdebate.runs.durable.suspend import HumanRequest, Suspended
 
 if TYPE_CHECKING:
-    from flowdebate.runs.options import OnUncertain
+    from flowdebate.runs.execute import OnUncertain
     from flowdebate.store.base import RunHeader, StepKind, StepRow, Store, StoredStatus
 
 

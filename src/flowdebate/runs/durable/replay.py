@@ -17,8 +17,8 @@ from flowdebate.runs.durable.fork import edited_body, unfit
 from flowdebate.runs.durable.journal import Journal, wait_uncancelled
 from flowdebate.runs.durable.resume import DEFAULT_MODEL, models_of, session_of
 from flowdebate.runs.durable.suspend import Suspended, request_of
-from flowdebate.runs.events import CallStarted, RunFinished, RunStatus
 from flowdebate.runs.execute import Runnable, start_block
+from flowdebate.runs.result import CallStarted, RunFinished, RunHandle, RunStatus
 from flowdebate.runs.run import Run
 from flowdebate.store.base import COMPLETE, RunHeader, StepRow, Store, StoredRun, StoredStatus
 from flowdebate.store.memory import MemoryStore
@@ -26,7 +26,6 @@ from flowdebate.store.memory import MemoryStore
 if TYPE_CHECKING:
     from flowdebate.prompts import Profile
     from flowdebate.runs.limits import Limits
-    from flowdebate.runs.result import RunHandle
 
 
 OutT = TypeVar("OutT")

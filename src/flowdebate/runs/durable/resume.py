@@ -25,8 +25,7 @@ from flowdebate.store.base import COMPLETE, RunHeader, Store, StoredRun
 from flowdebate.store.open import StoreChoice, open_store
 
 if TYPE_CHECKING:
-    from flowdebate.runs.execute import Runnable
-    from flowdebate.runs.options import OnUncertain, ResumeOptions, SessionOptions
+    from flowdebate.runs.execute import OnUncertain, ResumeOptions, Runnable, SessionOptions
 
 
 _ALL = "all"

@@ -23,9 +23,9 @@ from flowdebate.errors import ConfigurationError, FlowDebateError, OutputError
 from flowdebate.events import changes, wire_of
 from flowdebate.models.base import Usage
 from flowdebate.patterns import find_pattern
-from flowdebate.patterns.events import RoundsEnded, RoundStarted, TurnFinished
+from flowdebate.patterns.state import RoundsEnded, RoundStarted, TurnFinished
 from flowdebate.resources.tasks import TaskChanged
-from flowdebate.runs.events import BlockAnswered, ModelCalled, RunFinished, RunStarted, TextDelta, ToolCalled
+from flowdebate.runs.result import BlockAnswered, ModelCalled, RunFinished, RunStarted, TextDelta, ToolCalled
 from flowdebate.server.front import FrontOf, ServiceOf  # noqa: TC001 - FastAPI reads them
 from flowdebate.server.guard import owner_of
 from flowdebate.server.protocols.chat_request import read_chat

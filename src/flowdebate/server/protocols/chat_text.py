@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.patterns.events import RoleFailed, RoundStarted, TurnFinished, TurnStarted
+from flowdebate.patterns.state import RoleFailed, RoundStarted, TurnFinished, TurnStarted
 from flowdebate.service.documents.live import sections_of
 from flowdebate.service.documents.markdown import bold, sections_text
 from flowdebate.service.documents.sections import Group, Output, Remark, Section, role_failed, round_heading

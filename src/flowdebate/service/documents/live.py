@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 from flowdebate._util.wire import BaseEvent
 from flowdebate.models.base import Usage
 from flowdebate.patterns import PATTERNS
-from flowdebate.patterns.events import RoleFailed, RoundsEnded, RoundStarted, TurnFinished, TurnStarted
+from flowdebate.patterns.state import Flag, RoleFailed, RoundsEnded, RoundStarted, TurnFinished, TurnStarted
 from flowdebate.resources.tasks import TaskChanged
-from flowdebate.runs.events import (
+from flowdebate.runs.limits import Budget, Limits
+from flowdebate.runs.result import (
     BlockAnswered,
     CallFellBack,
     CallRetried,
@@ -20,7 +21,6 @@ from flowdebate.runs.events import (
     TextDelta,
     ToolCalled,
 )
-from flowdebate.runs.limits import Budget, Limits
 from flowdebate.service.documents.document import Document, speakers_of
 from flowdebate.service.documents.sections import (
     FLAGS,
@@ -44,7 +44,6 @@ from flowdebate.service.documents.text import cost_text
 from flowdebate.service.plans.options import OutputOptions
 
 if TYPE_CHECKING:
-    from flowdebate.patterns.state import Flag
     from flowdebate.service.plans.plan import Plan
 
 

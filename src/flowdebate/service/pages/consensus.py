@@ -10,18 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from flowdebate._text import counted
-from flowdebate.patterns.consensus.events import (
-    AgentMessage,
-    CritiqueMade,
-    PollVoteCast,
-    StageEntered,
-    VoteCast,
-)
+from flowdebate.patterns.consensus.events import AgentMessage, CritiqueMade, PollVoteCast, StageEntered, VoteCast
 from flowdebate.patterns.consensus.schemas import ConsensusOutput, ConsensusStage, Critique, Proposal, Relationship
-from flowdebate.patterns.events import RoleFailed
 from flowdebate.patterns.formats import format_of, names_of, purposes, with_roles
+from flowdebate.patterns.state import RoleFailed
 from flowdebate.resources.archive import Archive
-from flowdebate.runs.events import CallFellBack, CallRetried
+from flowdebate.runs.result import CallFellBack, CallRetried
 from flowdebate.service.documents.document import Document, Speaker
 from flowdebate.service.documents.live import Live, OwnSections
 from flowdebate.service.documents.sections import Card, Entry, Fact, Heading, Section, failures, round_heading

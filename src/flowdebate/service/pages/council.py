@@ -16,7 +16,7 @@ from flowdebate.service.plans.options import OutputOptions, PersonaEntry, Text, 
 
 if TYPE_CHECKING:
     from flowdebate.blocks.sequencer import Sequencer
-    from flowdebate.patterns.events import RoundStarted, TurnFinished
+    from flowdebate.patterns.state import RoundStarted, TurnFinished
     from flowdebate.service.plans.plan import Plan
 
 

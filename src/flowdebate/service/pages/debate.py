@@ -22,11 +22,15 @@ from flowdebate.patterns.debate.schemas import (
     ModeratorDecided,
     VerdictReached,
 )
-from flowdebate.patterns.events import RoundStarted, TurnFinished, TurnStarted  # noqa: TC001
 from flowdebate.patterns.formats import find_format, format_of, names_of, purposes, with_roles
 from flowdebate.patterns.roster import MOST_MEMBERS
-from flowdebate.patterns.state import TurnOrder  # noqa: TC001 - pydantic reads it
-from flowdebate.runs.durable.goes_on import ASKED, LONGEST, MOST, GoesOn, asked_to_go_on
+from flowdebate.patterns.state import (  # noqa: TC001
+    RoundStarted,
+    TurnFinished,
+    TurnOrder,
+    TurnStarted,
+)
+from flowdebate.runs.durable.fork import ASKED, LONGEST, MOST, GoesOn, asked_to_go_on
 from flowdebate.service.documents.live import Live, OneByOne, OwnSections
 from flowdebate.service.documents.sections import Section, doing
 from flowdebate.service.pages.base import Confidence, PatternPage, roster

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
-from flowdebate.patterns.events import RoundStarted, TurnFinished, TurnStarted
 from flowdebate.patterns.handoff.schemas import (
     HandoffAnswer,
     HandoffEntry,
@@ -16,8 +15,9 @@ from flowdebate.patterns.handoff.schemas import (
     OnInvalid,
     TransitionForm,
 )
+from flowdebate.patterns.state import RoundStarted, TurnFinished, TurnStarted
 from flowdebate.resources.tasks import TaskChanged
-from flowdebate.runs.events import BlockAnswered
+from flowdebate.runs.result import BlockAnswered
 from flowdebate.service.documents.document import Document, Speaker
 from flowdebate.service.documents.live import Live, OwnSections
 from flowdebate.service.documents.sections import (

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from flowdebate.blocks.sequencer import Sequencer
-    from flowdebate.patterns.events import RoundStarted, TurnFinished
+    from flowdebate.patterns.state import RoundStarted, TurnFinished
     from flowdebate.service.plans.plan import Plan
 
 

@@ -149,8 +149,8 @@ def _effort_of(efforts: Seats, seat: str, intent: str) -> str | None:
 
 def _apply(policies: Policies) -> Callable[[Model | str], Model]:
     """A maker of models that are retried, and have fallbacks; the same one for the same name."""
+    from flowdebate.models.call import Retry
     from flowdebate.models.resolve import resolve_model
-    from flowdebate.models.retry import Retry
     from flowdebate.models.wrapper import Fallback, Retrying
 
     made: dict[Model | str, Model] = {}

@@ -122,7 +122,7 @@ class Plan:
 
             options["sources"] = Material(sources=self.sources, tokens=self.options.source_tokens, in_plan=True)
         if isinstance(self.options.history, int):
-            from flowdebate.patterns.history import Window
+            from flowdebate.patterns.material import Window
 
             options["history"] = Window(rounds=self.options.history)
         if self.options.stop is not None:

@@ -14,7 +14,17 @@ from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.generator import Visibility
 from flowdebate.errors import BadAnswer, ConfigurationError, ModelError
 from flowdebate.models.base import Model, profile_of
-from flowdebate.patterns.debate.judging.ballots import (
+from flowdebate.patterns.debate.schemas import JudgedVerdict, JudgeViewMade
+from flowdebate.patterns.debate.transcript import Transcript, render_quotes
+from flowdebate.patterns.material import Material, make_material
+from flowdebate.patterns.roles import SHOWN, BlockOptions, generator_options
+from flowdebate.patterns.roster import bindable, with_answer_schema
+from flowdebate.patterns.state import TurnOrder, question_of, recent_entries
+from flowdebate.patterns.turn import discard, is_provider_failure, record_failure, recorded_failure
+from flowdebate.runs.result import BlockAnswered
+from flowdebate.sources.quotes import look_up
+
+from .ballots import (
     MOST_LETTERS,
     PUBLISHED_CORRELATION,
     Answer,
@@ -30,7 +40,7 @@ from flowdebate.patterns.debate.judging.ballots import (
     is_settled,
     least_lead,
 )
-from flowdebate.patterns.debate.judging.jurors import (
+from .jurors import (
     JUDGE,
     NO_LOGPROBS,
     JudgeInput,
@@ -42,30 +52,15 @@ from flowdebate.patterns.debate.judging.jurors import (
     letters_for,
     verdict_among,
 )
-from flowdebate.patterns.debate.judging.options import CROSSED, LETTERS, JudgeOptions, labels_for
-from flowdebate.patterns.debate.judging.verdicts import (
-    conclude,
-    render_ballots,
-    reply_to,
-    statements_of,
-)
-from flowdebate.patterns.debate.judging.views import JudgeView, ScheduleLike, apply_labels, in_view, order_for_judge
-from flowdebate.patterns.debate.quotes import render_quotes
-from flowdebate.patterns.debate.schemas import JudgedVerdict, JudgeViewMade
-from flowdebate.patterns.material import Material, make_material
-from flowdebate.patterns.roles import SHOWN, BlockOptions, generator_options
-from flowdebate.patterns.roster import bindable, with_answer_schema
-from flowdebate.patterns.state import TurnOrder, question_of, recent_entries
-from flowdebate.patterns.turn import discard, is_provider_failure, record_failure, recorded_failure
-from flowdebate.runs.events import BlockAnswered
-from flowdebate.sources.quotes import look_up
+from .options import CROSSED, LETTERS, JudgeOptions, labels_for
+from .verdicts import conclude, render_ballots, reply_to, statements_of
+from .views import JudgeView, ScheduleLike, apply_labels, in_view, order_for_judge
 
 if TYPE_CHECKING:
     from random import Random
 
     from flowdebate.blocks.human.human import Ask
     from flowdebate.patterns.anonymity.aliases import Anonymity
-    from flowdebate.patterns.debate.transcript import Transcript
     from flowdebate.runs.context import Context
     from flowdebate.sources.source import SourcesLike
 

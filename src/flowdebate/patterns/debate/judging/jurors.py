@@ -14,25 +14,25 @@ from pydantic import Field, create_model
 from flowdebate._util.wire import WireModel, one_of
 from flowdebate.blocks.generator import Generator, TextSlot, Visibility, generator
 from flowdebate.errors import ConfigurationError
-from flowdebate.patterns.debate.judging.ballots import (
-    MOST_LETTERS,
-    JudgeBallot,
-    Judging,
-    LetterFit,
-    centred,
-    leader_of,
-    softmax,
-)
-from flowdebate.patterns.debate.judging.verdicts import add_headline
-from flowdebate.patterns.debate.quotes import HOW_TO_READ_QUOTES
 from flowdebate.patterns.debate.schemas import DebateContributionEntry, JudgedVerdict
-from flowdebate.patterns.debate.transcript import EMPTY, HOW_TO_READ, HOW_TO_READ_LABELLED, Transcript, render_entries
+from flowdebate.patterns.debate.transcript import (
+    EMPTY,
+    HOW_TO_READ,
+    HOW_TO_READ_LABELLED,
+    HOW_TO_READ_QUOTES,
+    Transcript,
+    render_entries,
+)
 from flowdebate.prompts import Template, filled, listed, part, quoted, tag_text, uses
+
+from .ballots import MOST_LETTERS, JudgeBallot, Judging, LetterFit, centred, leader_of, softmax
+from .verdicts import add_headline
 
 if TYPE_CHECKING:
     from flowdebate.models.base import Model, ModelResponse
-    from flowdebate.patterns.debate.judging.views import JudgeView
     from flowdebate.runs.context import Context
+
+    from .views import JudgeView
 
 
 _OFFICE = (

@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from flowdebate._util.validation import check_count, is_number
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.resolve import check_model, resolve_model
-from flowdebate.patterns.debate.judging.ballots import Answer, DecidedBy, LetterFit, OnFlip
-from flowdebate.patterns.debate.judging.views import NAMES, Schedule, ScheduleLike, as_schedule
 from flowdebate.prompts import Profile, check_profile
+
+from .ballots import Answer, DecidedBy, LetterFit, OnFlip
+from .views import NAMES, Schedule, ScheduleLike, as_schedule
 
 if TYPE_CHECKING:
     from flowdebate.blocks.functions import Capability, ToolLike
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
     from flowdebate.blocks.human.human import Ask
     from flowdebate.models.base import Model, ModelSettings
-    from flowdebate.patterns.debate.judging.jurors import JudgeTemplate
     from flowdebate.patterns.roles import BlockOptions
+
+    from .jurors import JudgeTemplate
 
 
 LETTERS = ("letter", "letter_after_reasons")  # the forms of answers that are one letter

@@ -10,18 +10,11 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from flowdebate.patterns.debate.judging.ballots import (
-    MOST_LETTERS,
-    JudgeBallot,
-    Judging,
-    Statement,
-    balanced,
-    firsts_of,
-    leads_of,
-)
 from flowdebate.patterns.debate.schemas import DebateContributionEntry, JudgedVerdict
 from flowdebate.prompts import quoted, tag_text
 from flowdebate.sources.quotes import look_up
+
+from .ballots import MOST_LETTERS, JudgeBallot, Judging, Statement, balanced, firsts_of, leads_of
 
 if TYPE_CHECKING:
     from flowdebate.patterns.state import TurnOrder

@@ -1,16 +1,17 @@
-"""Recovery: a service resumes by itself the runs that an earlier process left, and deletes old ones."""
+"""Work of a service by itself: warm-up before the first run, and recovery of runs that an earlier process left."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from flowdebate._text import error_text
 from flowdebate.errors import FlowDebateError, StoreError, TooManyRuns
+from flowdebate.models.openai.clients import keep_connections, warm_up
 from flowdebate.runs.queue_state import priority_of
 from flowdebate.service.runs import delete_old_runs, each_run
 
@@ -19,6 +20,25 @@ if TYPE_CHECKING:
     from flowdebate.service.recipes import Recipes
     from flowdebate.service.state import RunState
     from flowdebate.store.base import Store, StoredRun
+
+
+@asynccontextmanager
+async def keep_warm() -> AsyncIterator[None]:
+    """Import in a thread what a first run needs, and keep connections to models open until the block ends."""
+    async with keep_connections():
+        importing = asyncio.get_running_loop().run_in_executor(None, import_ahead)
+        try:
+            yield
+        finally:
+            await importing
+
+
+def import_ahead() -> None:
+    """Import what a debate and its first call need: half a second in which nobody waits yet."""
+    import flowdebate.models.wrapper
+    import flowdebate.patterns.debate.factory  # noqa: F401
+
+    warm_up()
 
 
 _LOGGER = logging.getLogger("flowdebate")

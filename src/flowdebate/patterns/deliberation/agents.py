@@ -1,8 +1,12 @@
-"""Moderator of a deliberation: a model that closes each round with a report, and the block that records it."""
+"""Speakers of a deliberation: a debater for each persona, and the moderator, who closes each round.
+
+A debater's prompt begins with what is the same for all turns (the rules, the topic, who takes part, who it is, then the
+transcript, which only grows) and ends with what differs: the moderator's summary, whose turn it is, what to do.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
@@ -11,9 +15,26 @@ from pydantic import Field, create_model
 from flowdebate._text import clean_text
 from flowdebate._util.wire import WireModel
 from flowdebate.blocks.functions import Handler, handler
-from flowdebate.patterns.deliberation.debater import render_said
-from flowdebate.patterns.deliberation.report import parse_report
-from flowdebate.patterns.deliberation.schemas import (
+from flowdebate.patterns.roles import (
+    CONCRETE,
+    HOW_TO_READ_SAID,
+    BlockOptions,
+    Identity,
+    Members,
+    Wording,
+    deciding_block,
+    fill_for_all,
+    persona_block,
+    render_rounds,
+    speaker_tag,
+)
+from flowdebate.patterns.roster import bindable, check_choice
+from flowdebate.patterns.state import accepted, as_model, question_of, recent_entries, round_of, state_of
+from flowdebate.patterns.turn import MISSING
+from flowdebate.prompts import Length, Profiles, Template, filled, part, quoted, tag_name, uses
+
+from .report import parse_report
+from .schemas import (
     DeliberationEntry,
     DeliberationState,
     DeliberationTranscript,
@@ -21,16 +42,188 @@ from flowdebate.patterns.deliberation.schemas import (
     ModeratorReported,
     ReportStatus,
 )
-from flowdebate.patterns.roles import HOW_TO_READ_SAID, BlockOptions, Members, deciding_block, fill_for_all
-from flowdebate.patterns.roster import bindable, check_choice
-from flowdebate.patterns.state import accepted, as_model, question_of, recent_entries, round_of, state_of
-from flowdebate.patterns.turn import MISSING
-from flowdebate.prompts import Profiles, Template, filled, part, tag_name, uses
 
 if TYPE_CHECKING:
     from flowdebate.blocks.generator import Generator
     from flowdebate.models.base import ModelResponse
     from flowdebate.runs.context import Context
+
+OWN = " (you)"
+"""Stands behind the reader's own name in the transcript that it is shown."""
+
+
+def render_said(entries: Iterable[DeliberationEntry], *, own: str | None = None) -> str:
+    """The transcript as text: `[name, role] …`, under a heading for each round; more entries only add to the end.
+
+    With `own`, the name of who reads it, what that one said is marked.
+
+    >>> from flowdebate.patterns.deliberation.schemas import DeliberationEntry
+    >>> print(render_said([DeliberationEntry(round=1, name="Bear", role="risk analyst", text="It can fail.")]))
+    Round 1:
+    [Bear, risk analyst] It can fail.
+    """
+
+    def line(entry: DeliberationEntry) -> str:
+        return f"[{speaker_tag(entry.name, entry.role, OWN if entry.name == own else '')}] {quoted(entry.text)}"
+
+    return render_rounds(entries, line)
+
+
+_TURN = ("name", "speaker", "round", "max_rounds")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PersonaTemplate(Template):
+    """The texts of a persona's prompt."""
+
+    system: str = part(
+        "Several people deliberate on a topic. In each round all of them speak at the same time, each once; then "
+        "a moderator sums up, and says whether the matter is settled.\n\n"
+        "Topic: {topic}\n"
+        "They are:\n{roster}\n\n"
+        f'{HOW_TO_READ_SAID} "{OWN.strip()}" marks what you said yourself.\n\n'
+        "- Speak in the first person, as who you are and for yourself alone.\n"
+        "- Answer the strongest points of the others, not only the latest.\n"
+        f"{CONCRETE}\n"
+        "- Change your mind where you are shown to be wrong, and say what convinced you; never for the sake of peace.\n"
+        "- Add something new in each turn; repeat nothing.\n"
+        "- Write plain text: {length}. Do not begin with a tag, a name or a heading.",
+        uses("topic", "roster", "max_rounds", "length"),
+    )
+    """The same for all personas and all turns."""
+    persona: str = part("You are {speaker}.", uses("name", "speaker"))
+    """Who the persona is, above its own system prompt. `{speaker}` is its name with its role."""
+    transcript: str = part("What was said so far:\n{transcript}", uses("transcript"))
+    """First part of a turn's message."""
+    summary: str = part("The moderator's summary after round {round}: {summary}", uses("round", "summary"))
+    """The moderator's latest; left out before there is one."""
+    turn: str = part("It is your turn in round {round} of {max_rounds}.", uses(*_TURN))
+    """Whose turn it is; who the persona is follows, since small models follow what they read last."""
+    reminder: str = part("", uses("who"))
+    """Who the persona is, where its system prompt is short; else, and where this is empty, it is `persona`."""
+    opening: str = part(
+        "Nobody has spoken yet. Say what you want done, give your strongest reasons with the evidence behind them, "
+        "and name what would change your mind.",
+        uses(*_TURN),
+    )
+    """What to do when nobody has spoken yet."""
+    reply: str = part(
+        "Say what you want now, after what {others} said, and on which terms you would agree.",
+        uses(*_TURN, "others"),
+    )
+    """What to do when others have spoken; `{others}` are their names."""
+    alone: str = part(
+        "Nobody has answered you yet. Give a further reason for what you want, or evidence that you left out.",
+        uses(*_TURN),
+    )
+    """What to do when only the persona itself was heard."""
+
+
+PERSONA = PersonaTemplate()
+"""The full texts."""
+CONCISE_PERSONA = PersonaTemplate(
+    system=(
+        "Several people deliberate on a topic. In each round all of them speak at the same time, each once; then a "
+        "moderator sums up, and says whether the matter is settled.\n\n"
+        "Topic: {topic}\n"
+        "They are:\n{roster}\n"
+        "Rounds: {max_rounds} at most\n\n"
+        f'{HOW_TO_READ_SAID} "{OWN.strip()}" marks what you said yourself.\n\n'
+        "Rules for each of your turns:\n"
+        '- Write plain text, and say "I" of yourself: {length}.\n'
+        "- Speak as who you are, for yourself alone: never say what somebody else says or decides.\n"
+        "- Give up a point only if you were shown that it is wrong.\n"
+        "- Say something new: never repeat a sentence of the transcript.\n"
+        "- Do not begin with a tag, a name or a heading."
+    ),
+    reminder="Remember: {who}",
+    opening=(
+        'Nobody has spoken yet. In one sentence that begins with "I", say what you want. Then, in one more sentence, '
+        "give "
+        "your strongest reason."
+    ),
+    reply=(
+        'In one sentence that begins with "I still" or "I now", say what you want after what {others} said. Then, in '
+        "one "
+        "more sentence, answer the strongest point against that, or name the terms on which you would agree."
+    ),
+    alone="Nobody has answered you yet. In one or two sentences, give one new reason for what you are for.",
+)
+"""The texts for small models."""
+PERSONAS = Profiles(full=PERSONA, concise=CONCISE_PERSONA, tasks=("opening", "reply", "alone"))
+
+
+def render_persona_turn(
+    me: Identity,
+    *,
+    entries: Sequence[DeliberationEntry],
+    reports: Sequence[ModeratorReport | None],
+    round: int,  # noqa: A002 - the field's word for it
+    template: PersonaTemplate = PERSONA,
+) -> str:
+    """The transcript of the rounds before, the moderator's latest summary, then whose turn it is and what to do.
+
+    The messages of two turns begin alike, up to the end of the shorter transcript.
+    """
+    about = {**me.about, "round": round}
+    parts = [filled(template.transcript, transcript=render_said(entries, own=me.name))]
+    # a report that was lost, or says nothing, leaves the summary before it
+    told = [(number, report) for number, report in enumerate(reports, 1) if report and report.summary.strip()]
+    if told:
+        number, latest = told[-1]
+        parts.append(filled(template.summary, round=number, summary=quoted(latest.summary)))
+    # in the order in which they first spoke, which stays the same while the transcript grows
+    *others, last = [tag_name(other) for other in dict.fromkeys(e.name for e in entries) if other != me.name] or [""]
+    if last:
+        task = filled(template.reply, others=f"{', '.join(others)} or {last}" if others else last, **about)
+    else:
+        task = filled(template.alone if entries else template.opening, **about)
+    whose = f"{filled(template.turn, **about)} {me.remind(template.reminder, template.persona)}"
+    return "\n\n".join([*parts, f"{whose}\n{task}"])
+
+
+@bindable("name", "agent_name", "transcript", pattern="Persona", role="debater", template=PersonaTemplate)
+def create_persona_debater(  # noqa: PLR0913 - what a debater is made of, each with its default
+    *,
+    name: str,
+    agent_name: str,
+    transcript: DeliberationTranscript,
+    role: str | None = None,
+    system_prompt: str | None = None,
+    participants: Members | None = None,
+    max_rounds: int = 3,
+    template: PersonaTemplate | None = None,
+    length: Length | None = None,
+    **options: Unpack[BlockOptions],
+) -> Generator[str]:
+    """The block `{name}-debater-{agent_name}`: speaks in its `role`, as its `system_prompt` describes it.
+
+    `participants` are the roles of all who take part, by name, in declared order (default: itself alone). It sees the
+    topic, all that was said in earlier rounds, and the moderator's latest summary. An answer that ran out of room is
+    cut at its last full sentence.
+    """
+    members = {agent_name: role} if participants is None else dict(participants)
+    me = Identity(name=agent_name, role=role, members=members, max_rounds=max_rounds, system_prompt=system_prompt)
+
+    def system(wording: Wording[PersonaTemplate], value: object, ctx: Context) -> str:
+        texts = wording.template
+        return me.render_system(texts.system, texts.persona, wording.length, topic=question_of(value, ctx))
+
+    def turn(wording: Wording[PersonaTemplate], _: object, ctx: Context) -> str:
+        state, number = state_of(ctx, DeliberationState), round_of(ctx)
+        texts = wording.template
+        return render_persona_turn(me, entries=recent_entries(ctx), reports=state.reports, round=number, template=texts)
+
+    return persona_block(
+        f"{name}-debater-{agent_name}",
+        PERSONAS,
+        options,
+        system=system,
+        turn=turn,
+        transcript=transcript,
+        template=template,
+        length=length,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
