@@ -167,6 +167,7 @@ class _StoreMachine(RuleBasedStateMachine):
                 if found is not None:
                     time.sleep(0.01)  # `owned` may lag behind
                 runs = self.done(store.runs(labels={"mark": self.mark}))
+                assert not isinstance(runs, str), runs  # the name of an error
                 found = {run.header.run_id: _without_time(run) for run in runs}
             assert found == expected
         for run_id in expected:
