@@ -208,7 +208,14 @@ class MessagesClient:
 
     def _request(self, given: Json) -> Json:
         extra = dict(given.get("extra_body", ()))
-        tools = [_tool(each["function"]) for each in given.get("tools", ())]
+        tools = [
+            {
+                "name": function["name"],
+                "description": function["description"],
+                "input_schema": {"type": "object", **function["parameters"]},
+            }
+            for function in (each["function"] for each in given.get("tools", ()))
+        ]
         system, messages = self._messages(given["messages"], rereads=given["marks"] == "transcript")
         config, thinking = _thinking(given["model"], extra, given.get("max_tokens"))
         sent: Json = {"model": given["model"], "messages": messages, "extra_body": extra, **thinking}
@@ -415,22 +422,17 @@ def _blocks(content: object) -> list[Json]:
     """Content as blocks; blank texts are left out, since the API refuses them."""
     if isinstance(content, str):
         return [] if is_blank(content) else [{"type": "text", "text": content}]
-    return [_image(part) if part.get("type") == "image_url" else dict(part) for part in content or ()]  # type: ignore[attr-defined]
-
-
-def _image(part: Mapping[str, Any]) -> Json:
-    url = str(part["image_url"]["url"])
-    kind, _, data = url.removeprefix("data:").partition(";base64,")
-    inline = {"type": "base64", "media_type": kind, "data": data}
-    return {"type": "image", "source": inline if data else {"type": "url", "url": url}}
-
-
-def _tool(function: Mapping[str, Any]) -> Json:
-    return {
-        "name": function["name"],
-        "description": function["description"],
-        "input_schema": {"type": "object", **function["parameters"]},
-    }
+    blocks: list[Json] = []
+    parts: Any = content or ()
+    for part in parts:
+        if part.get("type") == "image_url":
+            url = str(part["image_url"]["url"])
+            kind, _, data = url.removeprefix("data:").partition(";base64,")
+            inline = {"type": "base64", "media_type": kind, "data": data}
+            blocks.append({"type": "image", "source": inline if data else {"type": "url", "url": url}})
+        else:
+            blocks.append(dict(part))
+    return blocks
 
 
 def _tool_use(call: Mapping[str, Any]) -> Json:

@@ -404,7 +404,11 @@ async def _run(command: Sequence[str], prompt: str, *, cwd: str, env: dict[str, 
         _, output, errors = await asyncio.gather(write(), _all(process.stdout), _all(process.stderr))
         return await process.wait(), output, errors
     finally:
-        _end(process)
+        with suppress(ProcessLookupError, PermissionError):
+            if hasattr(os, "killpg"):
+                os.killpg(process.pid, signal.SIGKILL)  # with its group: all that it has left behind
+            elif process.returncode is None:
+                process.kill()
         process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001 - a pipe that is full keeps wait() waiting
         with suppress(ProcessLookupError):
             await asyncio.shield(process.wait())
@@ -418,12 +422,3 @@ async def _all(stream: asyncio.StreamReader) -> str:
             raise ResponseTooLarge(_LARGEST, "bytes")
         parts.append(part)
     return b"".join(parts).decode(errors="replace")
-
-
-def _end(process: asyncio.subprocess.Process) -> None:
-    """End a program and all processes of its group, also those that it has left behind."""
-    with suppress(ProcessLookupError, PermissionError):
-        if hasattr(os, "killpg"):
-            os.killpg(process.pid, signal.SIGKILL)
-        elif process.returncode is None:
-            process.kill()

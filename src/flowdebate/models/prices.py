@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flowdebate.models.resolve import PROVIDERS
 
@@ -37,16 +37,12 @@ def prices_source() -> str | None:
     from genai_prices.data_snapshot import get_snapshot
 
     found, today = get_snapshot(), datetime.now(UTC).date()
-    prices = (each for source in found.providers for model in source.models for each in _dated(model.prices))
-    days = [
-        day for each in prices if (day := getattr(each.constraint, "start_date", None)) is not None and day <= today
-    ]
+    # a single price has always been in force; of those in a list some have dates
+    lists = (model.prices for source in found.providers for model in source.models if isinstance(model.prices, list))
+    dates = (getattr(each.constraint, "start_date", None) for prices in lists for each in prices)
+    days = [day for day in dates if day is not None and day <= today]
     day = found.timestamp.date() if found.from_auto_update else max(days, default=None)
     return f"USD by genai-prices {version('genai-prices')}" + ("" if day is None else f" of {day}")
-
-
-def _dated(prices: Any) -> list[Any]:  # noqa: ANN401 - one price, or a list of those with conditions
-    return prices if isinstance(prices, list) else []  # a single price has always been in force
 
 
 def known_price(model: str, usage: Usage) -> float | None:

@@ -155,7 +155,13 @@ class Clients:
             return known.client
         clients, key = _pool().clients, (type(self), self._sdk, self._transport, endpoint)
         if key not in clients:
-            await self._prepare(endpoint)
+            # in a thread: `import openai` takes a second, and certificates are read from files
+            library = self._sdk if self._needs_sdk(endpoint) else "aiohttp"
+            ours = f"flowdebate.models.openai.{'http' if library == 'aiohttp' else 'sdk'}"
+            if not sys.modules.keys() >= {ours, library}:
+                await load(warm_up, library)
+            if endpoint.base_url.startswith("https"):
+                await load(_trusted, *map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR")))
             clients = _pool().clients  # another one may have been made meanwhile
             if key not in clients:
                 made = self._connect(endpoint)
@@ -168,15 +174,6 @@ class Clients:
             own.clients[endpoint] = clients[key]
             clients[key].users += 1
         return own.clients[endpoint].client
-
-    async def _prepare(self, endpoint: Endpoint) -> None:
-        """Import what `endpoint` needs and read the certificates, in a thread: `import openai` takes a second."""
-        library = self._sdk if self._needs_sdk(endpoint) else "aiohttp"
-        ours = f"flowdebate.models.openai.{'http' if library == 'aiohttp' else 'sdk'}"
-        if not sys.modules.keys() >= {ours, library}:
-            await load(warm_up, library)
-        if endpoint.base_url.startswith("https"):
-            await load(_trusted, *map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR")))
 
     def _connect(self, endpoint: Endpoint) -> Any:  # noqa: ANN401 - that of the library
         secure = endpoint.base_url.startswith("https")
