@@ -273,24 +273,22 @@ class RolePrompt(Generic[TemplateT]):
         """The template and the length for the model that is asked, which is looked up once in a pattern's run."""
         known = ctx.scope.looked_up
         found: Wording[TemplateT] | None = known.get(self)
-        if found is None:
-            profile = profile_of(ctx.model(self.model)) if self._profile is None else self._profile
-            found = known[self] = self._word(profile)
-        return found
-
-    def _word(self, profile: Profile) -> Wording[TemplateT]:
+        if found is not None:
+            return found
+        profile: Profile = profile_of(ctx.model(self.model)) if self._profile is None else self._profile
         length = self._length or ("medium" if profile == "full" else "short")
         yields = self._length is None and self._instructed
         words = None if yields else words_of(length)
         own = self._template is not None and self._length is None  # it may ask for any number of sentences
         bounded = not own and words is not None and words <= _SHORT_TURN and profile != "full"
         text = length_text(length)
-        return Wording(
+        found = known[self] = Wording(
             template=self._template or self._profiles.template(profile, instructed=self._instructed),
             length=f"{text}, unless the instructions below say otherwise" if yields else text,
             words=words,
             sentences=max(1, round(words / _SENTENCE)) if words is not None and bounded else None,
         )
+        return found
 
 
 def debater_block(

@@ -272,19 +272,17 @@ def as_model(value: object, model: type[ModelT], *, block: str) -> ModelT:
     The model itself, another model with the same fields, or a dict in either key style.
     """
     try:
-        return model.model_validate(_plain(value, model))
+        data = value
+        if isinstance(value, model):  # it may never have been validated, and a subclass has more fields
+            data = {name: getattr(value, name) for name in model.model_fields if hasattr(value, name)}
+        elif isinstance(value, BaseModel):
+            data = value.model_dump(warnings=False)
+        return model.model_validate(data)
     except ValidationError as error:
         raise OutputError(block, f"a {model.__name__}", problems_of(error)) from None
     except Exception as error:  # a hostile mapping may raise anything
         problem = f"got {shown(value)}, which raises {error_text(error)}"
         raise OutputError(block, f"a {model.__name__}", [("", problem)]) from error
-
-
-def _plain(value: object, model: type[BaseModel]) -> object:
-    """Data to validate: an instance may have been constructed without validation, and a subclass has more fields."""
-    if isinstance(value, model):
-        return {name: getattr(value, name) for name in model.model_fields if hasattr(value, name)}
-    return value.model_dump(warnings=False) if isinstance(value, BaseModel) else value
 
 
 @dataclass(slots=True, kw_only=True)

@@ -352,7 +352,10 @@ class Names:
             return []
         places = origins(text)
         found: list[Found] = []
-        named = [*self._find_roster(text, low, places), *(self._find_selves(low) if well_known else ())]
+        named = [*self._find_roster(text, low, places)]
+        for span, kind, meant in find_selves(low) if well_known else ():
+            model = self._families.get(meant) if kind == "family" else None
+            named.append(Found(*span, "family", model or meant, (kind, "") if model is None else ("model", model)))
         for one in sorted(named, key=lambda name: (name.start, -name.end)):
             start, end = one.start, one.end
             if places is not None:
@@ -360,11 +363,6 @@ class Names:
             if not found or start >= found[-1].end:
                 found.append(one._replace(start=start, end=end))
         return found
-
-    def _find_selves(self, low: str) -> Iterator[Found]:
-        for span, kind, meant in find_selves(low):
-            model = self._families.get(meant) if kind == "family" else None
-            yield Found(*span, "family", model or meant, (kind, "") if model is None else ("model", model))
 
     def _find_roster(self, text: str, low: str, places: list[int] | None) -> Iterator[Found]:
         match = self._pattern.search(low) if self._pattern else None

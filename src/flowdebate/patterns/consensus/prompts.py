@@ -14,7 +14,7 @@ from flowdebate.patterns.roles import LENGTH, render_flag
 from flowdebate.prompts import Profiles, Template, filled, listed, part, quoted, tag_name, tag_text, uses
 
 if TYPE_CHECKING:
-    from .schemas import ConsensusContext, Critique, Proposal
+    from .schemas import ConsensusContext, Proposal
 
 
 _READ = (
@@ -166,7 +166,13 @@ def render_turn(asked: Any, *, length: str = LENGTH, template: ConsensusTemplate
     request = getattr(template, _PARTS[asked.kind])
     if asked.kind == "proposal" and asked.with_position:
         request = f"{request}\n\n{template.position}"
-    critiques = [line for critique in getattr(asked, "critiques", ()) for line in _render_critique(critique)]
+    critiques: list[str] = []
+    for critique in getattr(asked, "critiques", ()):
+        # each line names its author: text that a model wrote must not pass for another's
+        who = f"[{tag_name(critique.critic)}] on [{tag_name(critique.target)}]"
+        critiques.append(f"{who}, severity {critique.severity:.2g}: {quoted(critique.reasoning)}")
+        critiques += (f"{who}, issue: {quoted(issue)}" for issue in critique.issues)
+        critiques += (f"{who}, suggestion: {quoted(suggestion)}" for suggestion in critique.suggestions)
     return filled(
         request,
         round=getattr(asked, "round", 0),
@@ -197,14 +203,6 @@ def _render_proposals(proposals: Sequence[Proposal]) -> str:
         for proposal in proposals
     ]
     return "\n".join(shown)
-
-
-def _render_critique(critique: Critique) -> Iterator[str]:
-    # each line names its author: text that a model wrote must not pass for another's
-    who = f"[{tag_name(critique.critic)}] on [{tag_name(critique.target)}]"
-    yield f"{who}, severity {critique.severity:.2g}: {quoted(critique.reasoning)}"
-    yield from (f"{who}, issue: {quoted(issue)}" for issue in critique.issues)
-    yield from (f"{who}, suggestion: {quoted(suggestion)}" for suggestion in critique.suggestions)
 
 
 def _render_context(context: ConsensusContext) -> Iterator[str]:

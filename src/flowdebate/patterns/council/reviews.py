@@ -257,25 +257,21 @@ def rank_answers(reviews: Mapping[str, CouncilReview], names: Sequence[str]) -> 
             borda[ranked.agent_name] += len(review.ranking) - ranked.rank
     means = {name: Fraction(sum(given.values()), len(given)) for name, given in ranks.items() if given}
     order = sorted(means, key=lambda name: (means[name], names.index(name)))
-    return [
-        CouncilRank(
+    found = []
+    for name in order:
+        own = ranks[name].get(name)
+        others = [rank for reviewer, rank in ranks[name].items() if reviewer != name]
+        rank = CouncilRank(
             agent_name=name,
             rank=1 + sum(mean < means[name] for mean in means.values()),
             tied=sum(mean == means[name] for mean in means.values()) > 1,
             mean_rank=float(means[name]),
             borda=borda[name],
             reviews=len(ranks[name]),
-            self_preference=_self_preference(ranks[name], name),
+            self_preference=None if own is None or not others else float(Fraction(sum(others), len(others)) - own),
         )
-        for name in order
-    ]
-
-
-def _self_preference(given: Mapping[str, int], author: str) -> float | None:
-    others = [rank for reviewer, rank in given.items() if reviewer != author]
-    if author not in given or not others:
-        return None
-    return float(Fraction(sum(others), len(others)) - given[author])
+        found.append(rank)
+    return found
 
 
 def agreement(reviews: Mapping[str, CouncilReview]) -> CouncilAgreement | None:

@@ -43,9 +43,14 @@ def locate(
     if not sources or not (file or line or (quote or "").split()):
         return Place(**given)
     files = _files(sources)
-    name = next(iter(files)) if file is None and len(files) == 1 else None if file is None else _called(file, files)
-    if file is not None and name is None:
-        return Place(**given, found=False, problem=f"the material has no {file}")
+    name = next(iter(files)) if len(files) == 1 else None
+    if file is not None:  # by its name, or by its path from another folder
+        plain = re.sub(r"^(?:\./|[ab]/)", "", file.strip())
+        exact = [each for each in (file, plain) if each in files]
+        close = [each for each in files if each.endswith(f"/{plain}") or plain.endswith(f"/{each}")]
+        name = exact[0] if exact else close[0] if len(close) == 1 else None
+        if name is None:
+            return Place(**given, found=False, problem=f"the material has no {file}")
     given["file"] = name
     problem = None
     if (quote or "").split():
@@ -73,14 +78,6 @@ def _files(sources: tuple[Source, ...]) -> dict[str, list[Line]]:
             files.setdefault(line.file, []).append(line)
             files.setdefault(source.name, []).extend([line] if line.file != source.name else [])
     return files
-
-
-def _called(file: str, files: Mapping[str, object]) -> str | None:
-    """The one file that `file` means: its name, or its path from another folder."""
-    plain = re.sub(r"^(?:\./|[ab]/)", "", file.strip())
-    exact = [name for name in (file, plain) if name in files]
-    close = [name for name in files if name.endswith(f"/{plain}") or plain.endswith(f"/{name}")]
-    return exact[0] if exact else close[0] if len(close) == 1 else None
 
 
 def _spots(quote: str, file: str, sources: tuple[Source, ...]) -> list[tuple[str, int, int]]:
@@ -111,17 +108,13 @@ def _key(raised: Raised) -> tuple[object, ...]:
     return grade, place.file or "", place.line or 0, raised.title, raised.claim, raised.agent_name
 
 
-def _identity(raised: Raised) -> tuple[object, ...]:
-    place = raised.place
-    where = (place.file, place.line) if place.line else (place.file, as_seen(place.quote or raised.claim))
-    return where, as_seen(raised.title)
-
-
 def group(found: Iterable[Raised]) -> list[list[Raised]]:
     """The findings by place and title, in an order that depends on nothing but what they say; without empty ones."""
     groups: dict[object, list[Raised]] = defaultdict(list)
     for raised in sorted((each for each in found if not each.is_empty), key=_key):
-        groups[_identity(raised)].append(raised)
+        place = raised.place
+        where = (place.file, place.line) if place.line else (place.file, as_seen(place.quote or raised.claim))
+        groups[where, as_seen(raised.title)].append(raised)
     return list(groups.values())
 
 
