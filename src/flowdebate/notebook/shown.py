@@ -74,7 +74,11 @@ async def _follow(
             if news.is_set():
                 news.clear()
                 began = time.perf_counter()
-                update(_live(handle, live))
+                try:
+                    html = live_html(handle, live)
+                except Exception:  # noqa: BLE001 - what a block of the application has left behind may not be shown
+                    html = None
+                update(_bundle(handle, html, None))
                 drawing = 0 if is_first else time.perf_counter() - began  # the first one also loads templates
                 pause, is_first = max(every, min(_SHARE * drawing, _LONGEST)), False
             await handle.wait(pause)
@@ -85,14 +89,6 @@ async def _follow(
     finally:
         update(_bundle(handle, html_of(handle), markdown_of(handle)))
     return await handle
-
-
-def _live(handle: RunHandle[Any], live: Live) -> dict[str, str]:
-    try:
-        html = live_html(handle, live)
-    except Exception:  # noqa: BLE001 - what a block of the application has left behind may not be shown
-        html = None
-    return _bundle(handle, html, None)
 
 
 def _bundle(handle: RunHandle[Any], html: str | None, markdown: str | None) -> dict[str, str]:

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from flowdebate._util.importing import InNotebooks
 from flowdebate._util.wire import WireModel
-from flowdebate.evaluation.audit_report import Figure, JudgeFigures, Places
+from flowdebate.evaluation.audit_report import Figure, Places
 from flowdebate.evaluation.ranking import Game, Ranking, rank_games
 from flowdebate.evaluation.statistics import share_interval
 from flowdebate.patterns.debate.mirror import speaking_order
@@ -78,7 +78,18 @@ def leaderboard_of(runs: Sequence[StoredRun]) -> Leaderboard:
     # a single model's figures are those of all ballots
     alone = {ballot.model or "(unknown)" for item in items_of(runs).items for ballot in item.ballots}
     figures = judged.models or dict.fromkeys(alone, judged)
-    judges = [_judge(name or "(unknown)", found) for name, found in figures.items() if found.ballots]
+    judges = [
+        RankedJudge(
+            judge=name or "(unknown)",
+            debates=found.items,
+            ballots=found.ballots,
+            first_read=_first(found.slots),
+            first_speaker=_first(found.turns),
+            consistency=found.position_consistency,
+        )
+        for name, found in figures.items()
+        if found.ballots
+    ]
     board = Leaderboard(
         runs=len(runs),
         models=_models(games, ranking),
@@ -144,17 +155,6 @@ def _models(games: Sequence[Game], ranking: Ranking | None) -> list[RankedModel]
             )
         )
     return sorted(found, key=lambda each: (-(each.strength or 0), -each.wins / each.games))
-
-
-def _judge(name: str, figures: JudgeFigures) -> RankedJudge:
-    return RankedJudge(
-        judge=name,
-        debates=figures.items,
-        ballots=figures.ballots,
-        first_read=_first(figures.slots),
-        first_speaker=_first(figures.turns),
-        consistency=figures.position_consistency,
-    )
 
 
 def _first(places: Sequence[Places]) -> Figure | None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar, Token
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 from opentelemetry import context, metrics, trace
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, TracerProvider
@@ -264,11 +264,25 @@ class _Chat(_Current):
         if response.asked_as:
             self.span.set_attribute(names.ASKED_AS, response.asked_as)
         if self._run.with_content:
-            self.span.set_attributes(cast("Mapping[str, AttributeValue]", _response_attributes(response)))
+            text = response.text
+            if response.data is not None and not text:
+                text = to_json(response.data, fallback=str, inf_nan_mode="strings").decode()
+            calls = [_call(call.id, call.name, call.arguments) for call in response.tool_calls]
+            said = {
+                "role": "assistant",
+                "parts": [*([_text(text)] if text else []), *calls],
+                "finish_reason": response.finish,
+            }
+            self.span.set_attribute(names.OUTPUT_MESSAGES, _json([said]))
 
     def finish(self) -> None:
         self._run.chats.pop(self._path, None)
-        self._tell_server()
+        # a model behind an address of its own has a name that says nothing of its provider
+        provider, host, port = names.server_names(self._request.attempts.server or "")
+        if provider is not None:
+            self._about[names.PROVIDER] = provider
+        where = {names.PROVIDER: provider, names.SERVER_ADDRESS: host, names.SERVER_PORT: port}
+        self.span.set_attributes({name: value for name, value in where.items() if value is not None})
         made = self._request.attempts.made
         usage = total_usage(made)
         self.span.set_attribute(names.ATTEMPTS, len(made))
@@ -286,14 +300,6 @@ class _Chat(_Current):
         self._run.count_cost(made, self._about)
         failed: Attributes = {} if self.error is None else {names.ERROR: self.error}
         self._run.meters.operations.record(time.perf_counter() - self._began, {**self._about, **failed})
-
-    def _tell_server(self) -> None:
-        """Say who was asked: a model behind an address of its own has a name that says nothing of its provider."""
-        provider, host, port = names.server_names(self._request.attempts.server or "")
-        if provider is not None:
-            self._about[names.PROVIDER] = provider
-        where = {names.PROVIDER: provider, names.SERVER_ADDRESS: host, names.SERVER_PORT: port}
-        self.span.set_attributes({name: value for name, value in where.items() if value is not None})
 
 
 class _ToolSpan(_Current):
@@ -400,7 +406,11 @@ class _RunTrace(_Current, Observer):
         if request.settings.max_tokens is not None:
             attributes[names.REQUEST_MAX_TOKENS] = request.settings.max_tokens
         if self.with_content:
-            attributes.update(_request_attributes(request))
+            system = [_text(each.get("content")) for each in request.messages if each.get("role") == "system"]
+            others = [_message(each) for each in request.messages if each.get("role") != "system"]
+            attributes[names.INPUT_MESSAGES] = _json(others)
+            if system:
+                attributes[names.SYSTEM_INSTRUCTIONS] = _json(system)
         span = self._tracer.start_span(
             f"{names.CHAT} {model}", _within_agent(), kind=SpanKind.CLIENT, attributes=attributes
         )
@@ -505,24 +515,6 @@ def _links(labels: Mapping[str, str], kind: str) -> list[Link]:
 
 
 # Content of calls: messages in the JSON form of the conventions
-
-
-def _request_attributes(request: ModelRequest) -> dict[str, str]:
-    """The messages of a request, its system message apart."""
-    system = [_text(message.get("content")) for message in request.messages if message.get("role") == "system"]
-    others = [message for message in request.messages if message.get("role") != "system"]
-    attributes = {names.INPUT_MESSAGES: _json([_message(message) for message in others])}
-    return attributes | ({names.SYSTEM_INSTRUCTIONS: _json(system)} if system else {})
-
-
-def _response_attributes(response: ModelResponse) -> dict[str, str]:
-    """The answer of a model: its text or data, and the tools that it calls."""
-    text = response.text
-    if response.data is not None and not text:
-        text = to_json(response.data, fallback=str, inf_nan_mode="strings").decode()
-    calls = [_call(call.id, call.name, call.arguments) for call in response.tool_calls]
-    parts = [*([_text(text)] if text else []), *calls]
-    return {names.OUTPUT_MESSAGES: _json([{"role": "assistant", "parts": parts, "finish_reason": response.finish}])}
 
 
 def _message(message: Message) -> dict[str, Any]:

@@ -50,7 +50,16 @@ _LIVE, _LIVE_TEXT = 40_000, 8_000
 def html_of(value: object) -> str | None:
     """`value` as HTML for a notebook; None for what has no page, and where making it fails."""
     try:
-        return _html(_ended(value))
+        value = _ended(value)
+        if isinstance(value, RunView) and value.status in ("running", "awaiting"):
+            return live_html(value)
+        if isinstance(value, (Document, RunView)):
+            if (frame := frame_of(value)) is not None:
+                return frame
+            summary = _state(value)
+        else:
+            summary = lay_out(value)
+        return None if summary is None else summary_html(summary)
     except Exception:  # noqa: BLE001 - whatever a block of the application has left behind, a notebook shows something
         _LOG.debug("no page for a notebook", exc_info=True)
         return None
@@ -63,18 +72,6 @@ def markdown_of(value: object) -> str | None:
     except Exception:  # noqa: BLE001 - see html_of
         _LOG.debug("no page for a notebook", exc_info=True)
         return None
-
-
-def _html(value: object) -> str | None:
-    if isinstance(value, RunView) and value.status in ("running", "awaiting"):
-        return live_html(value)
-    if isinstance(value, (Document, RunView)):
-        if (frame := frame_of(value)) is not None:
-            return frame
-        summary = _state(value)
-    else:
-        summary = lay_out(value)
-    return None if summary is None else summary_html(summary)
 
 
 def _markdown(value: object) -> str | None:
@@ -352,7 +349,9 @@ def _cut_row(section: ReportSection) -> ReportSection:
             rows = tuple(tuple(shortened(cell, _CELL) for cell in row) for row in section.rows[:_ROWS])
             return Table(head=section.head, rows=rows)
         case Points():
-            items = tuple(shortened(_as_sentence(each), _SENTENCE) for each in section.items[:_ROWS])
+            ended = (each if each.endswith((".", "?", "!")) else f"{each}." for each in section.items[:_ROWS])
+            sentences = (f"{each[:1].upper()}{each[1:]}" for each in ended)
+            items = tuple(shortened(each, _SENTENCE) for each in sentences)
             return Points(items=items, lead=shortened(section.lead, _SENTENCE))
         case _:
             assert_never(section)
@@ -361,7 +360,3 @@ def _cut_row(section: ReportSection) -> ReportSection:
 def _rows_left_out(section: ReportSection) -> str:
     left = len(section.rows) - _ROWS if isinstance(section, Table) else 0
     return f"{counted(left, 'more row')}." if left > 0 else ""
-
-
-def _as_sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '?', '!')) else '.'}"

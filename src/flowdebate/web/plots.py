@@ -134,16 +134,13 @@ def _placed(points: Sequence[Point], across: Callable[[float], float]) -> list[P
         x, y = _on(_X, across(point.x)), _on(_Y, point.y)
         # beside its marker, on the side where there is room; else further down
         places = [(x + 10, y + 4), (x - 10, y + 4), *((x + 10, y + 4 + step * _APART) for step in (-1, 1, -2, 2))]
-        place = next((each for each in places if not any(_is_near(each, other) for other in taken)), places[0])
+        free = (each for each in places if all(max(abs(each[0] - a), abs(each[1] - b)) >= _APART for a, b in taken))
+        place = next(free, places[0])
         taken += [place, (x, y + 4)]
         named = (letter, *place) if point.name else None
         ends = {"low": _on(_Y, point.low), "high": _on(_Y, point.high)}
         found.append(Point(name=point.name, about=point.about, letter=named, x=x, y=y, **ends))
     return found
-
-
-def _is_near(one: tuple[float, float], other: tuple[float, float]) -> bool:
-    return abs(one[0] - other[0]) < _APART and abs(one[1] - other[1]) < _APART
 
 
 def _drawn(

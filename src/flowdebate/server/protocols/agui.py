@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from flowdebate.service.channel import Update
     from flowdebate.service.owned import OwnedService
     from flowdebate.service.service import Service
-    from flowdebate.service.state import PendingInput, RunDetails, RunState
+    from flowdebate.service.state import RunDetails, RunState
 
 
 OWN = "flowdebate"
@@ -106,7 +106,17 @@ class AgUi:
                 result = {"runId": details.run_id, "status": details.status, "document": document}
                 yield self._finished(ag_ui.RunFinishedSuccessOutcome(), result=result)
             case "awaiting" if details.pending:
-                asked = [_interrupt(details.run_id, each, self.problems.get(each.place)) for each in details.pending]
+                asked = []
+                for each in details.pending:
+                    problem = self.problems.get(each.place) or each.problem
+                    interrupt = ag_ui.Interrupt(
+                        id=each.place,
+                        reason="human_input",
+                        message="\n\n".join(filter(None, [problem, each.to_read, each.expects])),
+                        response_schema=each.answer_schema,
+                        metadata={OWN: {"runId": details.run_id, "block": each.block, "expects": each.expects}},
+                    )
+                    asked.append(interrupt)
                 yield self._finished(ag_ui.RunFinishedInterruptOutcome(interrupts=asked))
             case "interrupted" | "limit":
                 yield custom_event("ended", {"status": details.status, "error": details.error})
@@ -257,16 +267,6 @@ class AgUi:
 def custom_event(kind: str, value: Mapping[str, Any]) -> ag_ui.BaseEvent:
     """An event of ours that AG-UI has no name for."""
     return ag_ui.CustomEvent(name=f"{OWN}.{kind}", value=value)
-
-
-def _interrupt(run_id: str, pending: PendingInput, problem: str | None) -> ag_ui.Interrupt:
-    return ag_ui.Interrupt(
-        id=pending.place,
-        reason="human_input",
-        message="\n\n".join(filter(None, [problem or pending.problem, pending.to_read, pending.expects])),
-        response_schema=pending.answer_schema,
-        metadata={OWN: {"runId": run_id, "block": pending.block, "expects": pending.expects}},
-    )
 
 
 def _milliseconds(at: float) -> int:

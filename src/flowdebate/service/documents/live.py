@@ -120,7 +120,15 @@ class Live:
         """The sections of `event` for text that only grows, and who is at work after it, where it changes that."""
         yield from self.sections(event)
         if self._changes_work(event) and self._calls:
-            yield self._working()
+            models = {call.model for call, _ in self._calls.values()}
+            prices = None if self._budget is None else self._budget.prices
+            cost = f"cost {cost_text(self.cost, prices)}" if self.cost else ""
+            yield Working(
+                who=self.doing,
+                since=min(since for _, since in self._calls.values()),
+                facts=tuple(fact for fact in (self.progress(), tokens_text(self.usage), cost) if fact),
+                model=models.pop() if len(models) == 1 else "",
+            )
 
     def take(self, event: object, start: int | None = None) -> bool:
         """Take in `event`; whether it changes who is at work. `start` is that of a text, where it is known."""
@@ -144,7 +152,17 @@ class Live:
     @property
     def at_work(self) -> list[tuple[str, str, float]]:
         """Who is at work, what it is doing, and since when: one entry for each call in progress."""
-        return [(*self._at_work(call), since) for call, since in self._calls.values()]
+        found = []
+        for call, since in self._calls.values():
+            who, does = call.block, "at work"
+            if (turn := self._turns.get(call.block)) is not None:
+                who, does = turn.agent_name, self.work_of_phases.get(turn.phase or "", "thinking")
+                if call.block in self._writing:
+                    does = "writing"
+            elif call.role is not None and call.role in self.work_of_roles:
+                who, does = f"The {call.role}", self.work_of_roles[call.role]
+            found.append((who, does, since))
+        return found
 
     @property
     def doing(self) -> str:
@@ -260,27 +278,6 @@ class Live:
             case _:
                 return False
         return True
-
-    def _working(self) -> Working:
-        models = {call.model for call, _ in self._calls.values()}
-        return Working(
-            who=self.doing,
-            since=min(since for _, since in self._calls.values()),
-            facts=tuple(fact for fact in (self.progress(), tokens_text(self.usage), self._cost_so_far()) if fact),
-            model=models.pop() if len(models) == 1 else "",
-        )
-
-    def _cost_so_far(self) -> str:
-        prices = None if self._budget is None else self._budget.prices
-        return f"cost {cost_text(self.cost, prices)}" if self.cost else ""
-
-    def _at_work(self, call: CallStarted) -> tuple[str, str]:
-        if (turn := self._turns.get(call.block)) is not None:
-            writing = call.block in self._writing
-            return turn.agent_name, "writing" if writing else self.work_of_phases.get(turn.phase or "", "thinking")
-        if call.role is not None and call.role in self.work_of_roles:
-            return f"The {call.role}", self.work_of_roles[call.role]
-        return call.block, "at work"
 
     def trouble(self, event: CallRetried | CallFellBack, *, who: str | None = None) -> Iterator[Remark]:
         """A retry or a fallback, with its reason; `who` if several are awaited."""

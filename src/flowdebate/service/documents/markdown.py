@@ -25,7 +25,23 @@ _AT_START = re.compile(r"[#+\-=:%!]|\d+(?=[.)])")
 
 def report(document: Document, *, sections: Iterable[Section] | None = None) -> str:
     """The whole page; with `sections` in the place of the document's own."""
-    return "\n".join(_lines(document, document.sections() if sections is None else sections)) + "\n"
+    lines = [f"# {document.title}", "", quoted(document.subject), "", f"## {document.SPEAKERS}", ""]
+    lines += [*(_item(each.name, each.about) for each in document.speakers), ""]
+    lines += _section_lines(document.sections() if sections is None else sections)
+    if document.notes:
+        lines += ["## Notes", "", *(f"- {escaped(note)}" for note in document.notes), ""]
+    lines += ["## Usage", "", f"- Status: {document.status}"]
+    if document.error is not None:
+        lines.append(f"- Error: {escaped(document.error)}")
+    told = (document.ending, document.models_line, *document.totals)
+    lines += [f"- {escaped(line)}" for line in told if line is not None]
+    if document.seed is not None:
+        lines.append(f"- Seed: {document.seed}")
+    if document.run_id is not None:
+        lines.append(f"- Run: {escaped(document.run_id)}")
+    if document.fork is not None:
+        lines.append(f"- Fork of {escaped(document.fork.parent)}: {document.fork.counts}")
+    return "\n".join(lines) + "\n"
 
 
 def escaped(text: str) -> str:
@@ -72,17 +88,6 @@ def bold(label: str, text: str | None) -> str:
     """
     shown = f"**{escaped(label)}**"
     return f"{shown}: {escaped(text or '')}" if text or shown == "****" else shown  # four stars alone are a rule
-
-
-def _lines(document: Document, sections: Iterable[Section]) -> Iterator[str]:
-    yield from (f"# {document.title}", "", quoted(document.subject), "", f"## {document.SPEAKERS}", "")
-    yield from (_item(each.name, each.about) for each in document.speakers)
-    yield ""
-    yield from _section_lines(sections)
-    if document.notes:
-        yield from ("## Notes", "", *(f"- {escaped(note)}" for note in document.notes), "")
-    yield from ("## Usage", "", f"- Status: {document.status}")
-    yield from _ending(document)
 
 
 def _section_lines(sections: Iterable[Section]) -> Iterator[str]:
@@ -154,19 +159,3 @@ def _facts(facts: Iterable[Fact]) -> Iterator[str]:
 
 def _item(label: str, text: str) -> str:
     return f"- {bold(label, text)}"
-
-
-def _ending(document: Document) -> Iterator[str]:
-    if document.error is not None:
-        yield f"- Error: {escaped(document.error)}"
-    if document.ending is not None:
-        yield f"- {escaped(document.ending)}"
-    if document.models_line is not None:
-        yield f"- {escaped(document.models_line)}"
-    yield from (f"- {escaped(line)}" for line in document.totals)
-    if document.seed is not None:
-        yield f"- Seed: {document.seed}"
-    if document.run_id is not None:
-        yield f"- Run: {escaped(document.run_id)}"
-    if document.fork is not None:
-        yield f"- Fork of {escaped(document.fork.parent)}: {document.fork.counts}"

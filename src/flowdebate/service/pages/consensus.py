@@ -186,7 +186,42 @@ class ConsensusDocument(Document):
         yield from self.result()
 
     def result(self) -> Iterator[Section]:
-        return _outcome(self.raw)
+        """The result; nothing where the votes were not counted."""
+        raw, counted = self.raw, self.raw.tally
+        if counted is None:
+            return
+        votes = ", ".join(f"{name} {count}" for name, count in counted.counts.items())
+        failed = ((counted.spoiled, "invalid"), (counted.failed, "missing"))
+        lost = [f"{number} {what}" for number, what in failed if number]
+        of = ", ".join([f"of {counted.eligible}", *lost])
+        measured = [(one.round, one.convergence) for one in raw.rounds if one.convergence is not None]
+        similar = ", ".join(f"round {number}: {found.similarity:.2f} ({found.status})" for number, found in measured)
+        early, found = raw.early_end, raw.analytics
+        parts = [
+            ("Outcome", f"{'consensus' if raw.consensus_reached else 'no consensus'}: {counted.reason}"),
+            ("Votes", f"{votes or 'none'} ({of})"),
+            ("Strength", f"{raw.strength}, confidence {raw.confidence:.2f}"),
+            ("Similarity", similar),
+            ("Rounds ended early", "" if early is None else f"{early.source}, {early.reason}"),
+            ("Winner", raw.winner or "none"),
+            ("Answer", raw.answer or ""),
+        ]
+        if found is not None:
+            parts += [
+                ("Dissent", f"{each.agent} for {each.choice or 'nobody'}: {each.reasoning}") for each in found.dissent
+            ]
+            parts += [("Risk", each) for each in found.risk_areas]
+            parts += [("Insight", each) for each in found.insights]
+            relationships = filter(None, map(_relationship, found.relationships))
+            parts += [("Between agents", text) for text in relationships][:_SHOWN]
+        if raw.feedback is not None:
+            parts += [("Moment", each.text) for each in raw.feedback.moments][:_SHOWN]
+        facts = (
+            Fact(label=label, text=text, tone="good" if label == "Winner" else "plain", short=label != "Answer")
+            for label, text in parts
+            if text
+        )
+        yield Card(title="Outcome", facts=tuple(facts), lead="Answer" if raw.answer else "Outcome", winner=raw.winner)
 
     def _entry(self, said: Proposal, place: int) -> Entry:
         return Entry(name=said.agent, about="", text=said.text, quotes=self.quoted(place))
@@ -256,44 +291,6 @@ _LOST = {"cut_off": "was cut off in its", "not_counted": "cast an invalid"}
 def _failed(agent: str, phase: str, target: str | None, error: str, instead: str) -> Fact:
     of = "" if target is None else f" of {target}"
     return Fact(label=f"{agent} {_LOST.get(instead, 'gave no')} {phase}{of}", text=error, tone="warning")
-
-
-def _outcome(raw: ConsensusOutput) -> Iterator[Section]:
-    """The result; nothing where the votes were not counted."""
-    counted = raw.tally
-    if counted is None:
-        return
-    votes = ", ".join(f"{name} {count}" for name, count in counted.counts.items())
-    failed = ((counted.spoiled, "invalid"), (counted.failed, "missing"))
-    lost = [f"{number} {what}" for number, what in failed if number]
-    of = ", ".join([f"of {counted.eligible}", *lost])
-    measured = [(one.round, one.convergence) for one in raw.rounds if one.convergence is not None]
-    similar = ", ".join(f"round {number}: {found.similarity:.2f} ({found.status})" for number, found in measured)
-    early, found = raw.early_end, raw.analytics
-    parts = [
-        ("Outcome", f"{'consensus' if raw.consensus_reached else 'no consensus'}: {counted.reason}"),
-        ("Votes", f"{votes or 'none'} ({of})"),
-        ("Strength", f"{raw.strength}, confidence {raw.confidence:.2f}"),
-        ("Similarity", similar),
-        ("Rounds ended early", "" if early is None else f"{early.source}, {early.reason}"),
-        ("Winner", raw.winner or "none"),
-        ("Answer", raw.answer or ""),
-    ]
-    if found is not None:
-        parts += [
-            ("Dissent", f"{each.agent} for {each.choice or 'nobody'}: {each.reasoning}") for each in found.dissent
-        ]
-        parts += [("Risk", each) for each in found.risk_areas]
-        parts += [("Insight", each) for each in found.insights]
-        parts += [("Between agents", text) for each in found.relationships if (text := _relationship(each))][:_SHOWN]
-    if raw.feedback is not None:
-        parts += [("Moment", each.text) for each in raw.feedback.moments][:_SHOWN]
-    facts = (
-        Fact(label=label, text=text, tone="good" if label == "Winner" else "plain", short=label != "Answer")
-        for label, text in parts
-        if text
-    )
-    yield Card(title="Outcome", facts=tuple(facts), lead="Answer" if raw.answer else "Outcome", winner=raw.winner)
 
 
 def _relationship(found: Relationship) -> str:

@@ -66,37 +66,16 @@ class DebateDocument(RoundsDocument):
         return [Side(name=name, stance=stance) for name, stance in spoke]
 
     def closing(self, number: int) -> Iterator[Section]:
-        if self.raw.mirrored is not None and number == max(self.rounds()):
-            yield from self._mirror(self.raw.mirrored)
-
-    def _mirror(self, raw: DebateRawOutput) -> Iterator[Section]:
-        """The mirrored debate: what was said in it, and how it ended if it has no verdict."""
+        """After the last round the mirrored debate: what was said in it, and how it ended if it has no verdict."""
+        mirrored = self.raw.mirrored
+        if mirrored is None or number != max(self.rounds()):
+            return
         yield mirror_heading()
-        bare = raw.model_copy(update={"verdict": None})  # shown with that on both
+        bare = mirrored.model_copy(update={"verdict": None})  # shown with that on both
         page = DebateDocument.model_construct(  # unchecked: a complete debate has a verdict
-            status=raw.status, debaters=self.debaters, max_rounds=self.max_rounds, raw=bare, output=None
+            status=mirrored.status, debaters=self.debaters, max_rounds=self.max_rounds, raw=bare, output=None
         )
         yield from page.sections()
-
-    def _winners(self) -> Iterator[Fact]:
-        mirrored = self.raw.mirrored
-        for label, verdict in (
-            ("In this order", self.raw.first_verdict),
-            ("Reversed", None if mirrored is None else mirrored.verdict),
-        ):
-            if verdict is not None:
-                yield Fact(label=label, text=winner_of(verdict, self.speakers), tone="dim", short=True)
-
-    def _audience(self) -> Iterator[Fact]:
-        """The votes of the audience, listener by listener."""
-        called = {side.stance: side.name for side in self.speakers}
-
-        def voted(stance: str | None) -> str:
-            return "no vote" if stance is None else _called(stance, called)
-
-        for each in self.raw.audience:
-            text = voted(each.before) if each.before == each.after else f"{voted(each.before)} → {voted(each.after)}"
-            yield Fact(label=each.voter[:1].upper() + each.voter[1:], text=text, tone="dim", short=True)
 
     @property
     def has_result(self) -> bool:
@@ -133,7 +112,16 @@ class DebateDocument(RoundsDocument):
 
     def outcome(self) -> Iterator[Section]:
         if self.raw.verdict is not None:
-            yield verdict_card(self.raw.verdict, self.speakers, *self._winners(), *self._audience())
+            reversed_verdict = None if self.raw.mirrored is None else self.raw.mirrored.verdict
+            orders = (("In this order", self.raw.first_verdict), ("Reversed", reversed_verdict))
+            parts = [(order, winner_of(verdict, self.speakers)) for order, verdict in orders if verdict is not None]
+            called = {side.stance: side.name for side in self.speakers}
+            for each in self.raw.audience:
+                votes = dict.fromkeys((each.before, each.after))
+                shown = ("no vote" if stance is None else _called(stance, called) for stance in votes)
+                parts.append((each.voter[:1].upper() + each.voter[1:], " → ".join(shown)))
+            facts = (Fact(label=label, text=text, tone="dim", short=True) for label, text in parts)
+            yield verdict_card(self.raw.verdict, self.speakers, *facts)
         if self.output is not None:
             yield Output(value=self.output)
 
@@ -199,7 +187,16 @@ def log_odds_of(judging: Judging, called: Mapping[str, str] | None = None) -> st
     'a first: a +0.28, b -0.28 (the letters had 30% of the probability)'
     """
     panel = len({ballot.model for ballot in judging.ballots}) > 1
-    shown = [_log_odds(ballot, called, panel=panel) for ballot in judging.ballots if ballot.log_odds is not None]
+    shown = []
+    for ballot in judging.ballots:
+        if ballot.log_odds is not None:
+            who = f"{ballot.model}, " if panel and ballot.model else ""
+            values = ballot.log_odds.items()
+            # + 0.0: else a small negative number is written as -0.00
+            odds = ", ".join(f"{_called(side, called)} {round(value, 2) + 0.0:+.2f}" for side, value in values)
+            low = ballot.mass is not None and ballot.mass < _LOW_MASS
+            mass = f" (the letters had {ballot.mass:.0%} of the probability)" if low else ""
+            shown.append(f"{who}{_called(ballot.order[0], called)} first: {odds}{mass}")
     more = [f"and {len(shown) - _MOST_BALLOTS} more"] * (len(shown) > _MOST_BALLOTS)
     return "; ".join([*shown[:_MOST_BALLOTS], *more]) or None
 
@@ -210,17 +207,6 @@ _LOW_MASS = 0.5
 
 def _called(side: str, called: Mapping[str, str] | None) -> str:
     return side if called is None else called.get(side, side)
-
-
-def _log_odds(ballot: JudgeBallot, called: Mapping[str, str] | None, *, panel: bool) -> str:
-    """Each side's log-odds, and what the letters had of the probability if that is little."""
-    who = f"{ballot.model}, " if panel and ballot.model else ""
-    values = (ballot.log_odds or {}).items()
-    # + 0.0: else a small negative number is written as -0.00
-    odds = ", ".join(f"{_called(side, called)} {round(value, 2) + 0.0:+.2f}" for side, value in values)
-    low = ballot.mass is not None and ballot.mass < _LOW_MASS
-    mass = f" (the letters had {ballot.mass:.0%} of the probability)" if low else ""
-    return f"{who}{_called(ballot.order[0], called)} first: {odds}{mass}"
 
 
 def decision_group(decision: DebateModeratorDecision) -> Group:

@@ -55,32 +55,29 @@ _SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
 
 def findings_markdown(document: Any) -> str:  # noqa: ANN401 - the document of a review
     """A comment on a pull request: the confirmed findings, and the others folded below them."""
-    return "\n".join(_lines(document)).rstrip("\n")
-
-
-def _lines(document: Any) -> Iterator[str]:  # noqa: ANN401 - as above
     raw = document.raw
-    yield f"### Review: {escaped(raw.answer or 'not finished')}"
-    yield ""
+    lines = [f"### Review: {escaped(raw.answer or 'not finished')}", ""]
     if raw.gate is not None:
-        yield f"**Gate** “{escaped(raw.gate.rule)}” **{raw.gate.word}**: {escaped(raw.gate.why)}"
-        yield ""
+        lines += [f"**Gate** “{escaped(raw.gate.rule)}” **{raw.gate.word}**: {escaped(raw.gate.why)}", ""]
     for state in STATES:
         if not (found := raw.in_state(state)):
             continue
         title, folded = f"{state.capitalize()}: {len(found)}", state != "confirmed"
-        yield from (f"<details><summary>{title}</summary>" if folded else f"#### {title}", "")
+        lines += [f"<details><summary>{title}</summary>" if folded else f"#### {title}", ""]
         for finding in found:
-            yield from _finding(finding)
-        yield from ("", "</details>", "") if folded else ("",)
+            lines += _finding(finding)
+        lines += ["", "</details>", ""] if folded else [""]
     if raw.empty:
-        yield from (escaped(raw.empty_note), "")
+        lines += [escaped(raw.empty_note), ""]
     left = [f"{source.name} ({source.left_out})" for source in raw.sources or () if source.left_out is not None]
     if left:
-        yield from (f"Left out: {escaped(', '.join(left))}", "")
+        lines += [f"Left out: {escaped(', '.join(left))}", ""]
     reviewers = models_text(dict(raw.reviewers)) if raw.reviewers else "no reviewer was heard"
     cost = "" if document.cost is None else f"; cost {escaped(cost_text(document.cost, document.prices, whole=True))}"
-    yield f"<sub>{escaped(reviewers)}{cost}. Models can be wrong together: a confirmed finding is no proof.</sub>"
+    lines.append(
+        f"<sub>{escaped(reviewers)}{cost}. Models can be wrong together: a confirmed finding is no proof.</sub>"
+    )
+    return "\n".join(lines)
 
 
 def _finding(finding: Any) -> Iterator[str]:  # noqa: ANN401 - a Finding

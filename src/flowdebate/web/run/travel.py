@@ -207,7 +207,15 @@ def compared(one: Sequence[Call], other: Sequence[Call], *, fork: Literal["one",
     found: list[Pair | Same] = []
     for same, group in groupby(_paired(one, other), key=lambda pair: _is_same(*pair)):
         if same:
-            found.append(_collapsed([left for left, _ in group if left is not None], other, fork))
+            calls = [left for left, _ in group if left is not None]
+            origins = {call.place: call.origin for call in (other if fork == "other" else calls)}
+            shared = Same(
+                first=calls[0].number,
+                last=calls[-1].number,
+                names=tuple(dict.fromkeys(call.who for call in calls)),
+                reused=fork is not None and all(origins.get(call.place) == "reused" for call in calls),
+            )
+            found.append(shared)
         else:
             found += [_pair(left, right, fork) for left, right in group]
     return found
@@ -221,7 +229,13 @@ def _paired(one: Sequence[Call], other: Sequence[Call]) -> Iterator[tuple[Call |
         # runs of other patterns, or of another name, have no place in common
         yield from zip_longest(one, other)
         return
-    after = _only_after(other, left)
+    after: dict[str | None, list[Call]] = {}  # what only the other has, by the place in both that comes before
+    last: str | None = None
+    for call in other:
+        if call.place in left:
+            last = call.place
+        else:
+            after.setdefault(last, []).append(call)
     for call in after.get(None, ()):
         yield None, call
     for call in one:
@@ -230,31 +244,9 @@ def _paired(one: Sequence[Call], other: Sequence[Call]) -> Iterator[tuple[Call |
             yield None, extra
 
 
-def _only_after(calls: Iterable[Call], known: set[str]) -> Mapping[str | None, list[Call]]:
-    """The steps at places that are not known, by the known place that comes before them."""
-    found: dict[str | None, list[Call]] = {}
-    last: str | None = None
-    for call in calls:
-        if call.place in known:
-            last = call.place
-        else:
-            found.setdefault(last, []).append(call)
-    return found
-
-
 def _is_same(one: Call | None, other: Call | None) -> bool:
     return (
         one is not None and other is not None and one.text == other.text and "edited" not in (one.origin, other.origin)
-    )
-
-
-def _collapsed(calls: Sequence[Call], other: Sequence[Call], fork: str | None) -> Same:
-    origins = {call.place: call.origin for call in (other if fork == "other" else calls)}
-    return Same(
-        first=calls[0].number,
-        last=calls[-1].number,
-        names=tuple(dict.fromkeys(call.who for call in calls)),
-        reused=fork is not None and all(origins.get(call.place) == "reused" for call in calls),
     )
 
 
@@ -273,16 +265,10 @@ def _pair(one: Call | None, other: Call | None, fork: str | None) -> Pair:
 
 def _side(call: Call, pieces: Sequence[Piece] | None, without: Kind, *, label: bool) -> Side:
     own = [Piece("same", call.text)] if pieces is None else [piece for piece in pieces if piece.kind != without]
-    own = [part for piece in own for part in _without_margins(piece)]
+    # leading space and line breaks, which nobody needs to see as changed, are on their own
+    parts = ((piece.kind, text) for piece in own for text in _MARGIN.split(piece.text) if text)
     return Side(
         call=call,
-        pieces=tuple(own),
+        pieces=tuple(Piece("same" if text.isspace() else kind, text) for kind, text in parts),
         label=_ORIGINS.get(call.origin, "") if label else "",
     )
-
-
-def _without_margins(piece: Piece) -> Iterator[Piece]:
-    """The piece with its leading space and its line breaks, which nobody needs to see as changed, on their own."""
-    for text in _MARGIN.split(piece.text):
-        if text:
-            yield Piece("same" if text.isspace() else piece.kind, text)
