@@ -138,7 +138,7 @@ def wire_of(event: object) -> dict[str, Any]:
     """
     with suppress(Exception):  # a foreign class may refuse to be hashed, and be anything else but an event
         if isinstance(event, BaseEvent):
-            kind = type(event)
+            kind: Any = type(event)
             if kind in _KINDS or any(kind in info.load_events() for info in PATTERNS.values()):
                 return event.to_wire()
     wire: dict[str, Any] = {"kind": "custom", "name": "object"}
@@ -147,7 +147,11 @@ def wire_of(event: object) -> dict[str, Any]:
     with suppress(Exception):
         wire |= _place_of(event)
     with suppress(Exception):  # no JSON data, too much of it, or whatever a foreign value raises
-        wire["value"] = json_data(_facts_of(event), largest=_LARGEST_CUSTOM, strict=True)
+        facts: object = event
+        if isinstance(event, BaseEvent):  # besides its path and time
+            kind = type(event)
+            facts = {key: getattr(event, name) for name, key in wire_names(kind) if name not in {"path", "at"}}
+        wire["value"] = json_data(facts, largest=_LARGEST_CUSTOM, strict=True)
     return wire
 
 
@@ -195,11 +199,3 @@ def _place_of(event: object) -> dict[str, Any]:
     path = {"path": json_data(event.path)} if event.path and isinstance(event.path, str) else {}
     timed = isinstance(event.at, (int, float)) and event.at and isfinite(event.at)
     return {**path, "at": float(event.at)} if timed else path
-
-
-def _facts_of(event: object) -> object:
-    """What an application's event holds besides its path and time."""
-    if not isinstance(event, BaseEvent):
-        return event
-    kind: Any = type(event)
-    return {key: getattr(event, name) for name, key in wire_names(kind) if name not in {"path", "at"}}

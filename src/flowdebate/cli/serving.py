@@ -29,7 +29,6 @@ from flowdebate.store.open import default_store_path
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from flowdebate.cli.terminal.page import Page
     from flowdebate.runs.queue_state import QueueState
     from flowdebate.service.service import Service
     from flowdebate.service.state import Changed
@@ -471,20 +470,14 @@ def _show(found: QueueState | Changed | str, changed: str) -> None:
         if found.more:
             page.line("Others match: the same command again goes on.")
     else:
-        _show_state(page, found)
-
-
-def _show_state(page: Page, state: QueueState) -> None:
-    oldest = "" if state.oldest is None else f", the oldest for {state.oldest:.0f} s"
-    page.labelled("Queue", state.queue, "bold", indent="")
-    page.line(f"{state.waiting} waiting{oldest}; {state.put_off} put off, {state.running} running")
-    page.line(f"{state.rejected} rejected, {counted(state.dead_letters, 'dead letter')}")
-    rows = [
-        (each.version, str(each.waiting), str(each.put_off), str(each.running), str(each.workers))
-        for each in state.versions
-    ]
-    page.columns(("VERSION", "WAITING", "PUT OFF", "RUNNING", "WORKERS"), rows)
-    page.columns(
-        ("WORKER", "VERSION", "RUNNING"),
-        [(each.worker, each.version, str(each.running)) for each in state.workers],
-    )
+        oldest = "" if found.oldest is None else f", the oldest for {found.oldest:.0f} s"
+        page.labelled("Queue", found.queue, "bold", indent="")
+        page.line(f"{found.waiting} waiting{oldest}; {found.put_off} put off, {found.running} running")
+        page.line(f"{found.rejected} rejected, {counted(found.dead_letters, 'dead letter')}")
+        rows = [
+            (each.version, str(each.waiting), str(each.put_off), str(each.running), str(each.workers))
+            for each in found.versions
+        ]
+        page.columns(("VERSION", "WAITING", "PUT OFF", "RUNNING", "WORKERS"), rows)
+        workers = [(each.worker, each.version, str(each.running)) for each in found.workers]
+        page.columns(("WORKER", "VERSION", "RUNNING"), workers)

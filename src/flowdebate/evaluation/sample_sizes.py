@@ -59,9 +59,16 @@ def smallest_n(rate: float, *, sides: int = 2, power: float = POWER, alpha: floa
     (210, 54, 23)
     """
     _check("smallest_n()", sides, rate, power=power, alpha=alpha)
+    enough = 64
     if sides == _TWO:
-        return _after_the_last_tooth(rate, power, alpha)
-    enough = 64  # for more sides the power grows with the number
+        import numpy as np
+
+        while True:  # until none of the second half is short of it: one more than the last number that is
+            short = _powers_of_two(np.arange(1, enough + 1), rate, alpha) < power
+            if not short[enough // 2 :].any():
+                return int(np.flatnonzero(short)[-1]) + 2 if short.any() else 1
+            enough *= 2
+    # for more sides the power grows with the number
     while _power(enough, rate, sides, alpha) < power:
         enough *= 2
     return 1 + bisect_left(range(1, enough), power, key=lambda n: _power(n, rate, sides, alpha))
@@ -120,18 +127,6 @@ def _paired_power(n: int, gain: float, share: float, alpha: float) -> float:
 def _smallest_rate(n: int, sides: int, power: float, alpha: float) -> float | None:
     rates = [percent / 100 for percent in range(100 // sides + 1, 101)]
     return next((rate for rate in rates if _power(n, rate, sides, alpha) >= power), None)
-
-
-def _after_the_last_tooth(rate: float, power: float, alpha: float) -> int:
-    """For two sides: one more than the last number without the power."""
-    import numpy as np
-
-    size = 64
-    while True:
-        short = _powers_of_two(np.arange(1, size + 1), rate, alpha) < power
-        if not short[size // 2 :].any():
-            return int(np.flatnonzero(short)[-1]) + 2 if short.any() else 1
-        size *= 2
 
 
 def _power(n: int, rate: float, sides: int, alpha: float) -> float:

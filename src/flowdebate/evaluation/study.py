@@ -150,7 +150,11 @@ class Study:
         ]
         methods += [NOISE] if self.noise else []
         object.__setattr__(self, "methods", tuple(methods))
-        primary = self._default_primary() if self.primary is None else MethodPair(*self.primary)
+        wanted = [name for name in ("self_consistency", *methods[1:]) if name in methods]
+        if self.primary is None and not wanted:
+            allowed = "two methods: a second design, `noise`, or debates with `baselines`"
+            raise ConfigurationError(where, "primary", None, allowed)
+        primary = MethodPair(self.first, wanted[0]) if self.primary is None else MethodPair(*self.primary)
         if self.compare is None:
             others = [MethodPair(self.first, name) for name in methods[1:]]
             others += [MethodPair(name, primary.other) for name in self.designs if name != primary.one]
@@ -232,13 +236,6 @@ class Study:
         with Path(path).open("x", encoding="utf-8") as file:
             file.write(f"{made.model_dump_json(by_alias=True, indent=2)}\n")
         return made
-
-    def _default_primary(self) -> MethodPair:
-        wanted = [name for name in ("self_consistency", *self.methods[1:]) if name in self.methods]
-        if not wanted:
-            allowed = "two methods: a second design, `noise`, or debates with `baselines`"
-            raise ConfigurationError(self.where, "primary", None, allowed)
-        return MethodPair(self.first, wanted[0])
 
     def _asked(self, design: str) -> list[str]:
         """The baselines that the debates of a design ask."""

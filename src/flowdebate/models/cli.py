@@ -321,7 +321,8 @@ class CliModel:
         if request.tools:
             offered = [tool.name for tool in request.tools]
             raise ConfigurationError(request.block, "tools", offered, f"left out for {self._name}, which has its own")
-        prompt = "\n\n".join(_told(message) for message in request.messages)
+        told = [(message.get("role"), str(message.get("content") or "")) for message in request.messages]
+        prompt = "\n\n".join(f"Your last answer was:\n{text}" if role == "assistant" else text for role, text in told)
         if request.output is not None:
             await load(instruction, request.output, "json")
             prompt = f"{prompt}\n\n{instruction(request.output, 'json')}"
@@ -374,11 +375,6 @@ class CliModel:
             if name.startswith(self._program.keys or ("\0",)) or not _SECRET.search(name)
         }
         return {**mine, "NO_COLOR": "1", "CI": "1", **(self._program.environment or {})}
-
-
-def _told(message: dict[str, object]) -> str:
-    text = str(message.get("content") or "")
-    return f"Your last answer was:\n{text}" if message.get("role") == "assistant" else text
 
 
 async def _run(command: Sequence[str], prompt: str, *, cwd: str, env: dict[str, str]) -> tuple[int, str, str]:

@@ -82,21 +82,17 @@ class AnotherRound:
         state = pattern_state(ctx)
         if state.round <= self.held:
             return True
-        reason = self.stop_reason(state) or await self._told_to_stop(ctx, state.round)
+        reason: str | None = self.stop_reason(state)
+        if reason is None and self._asked is not None:
+            # a place of its own in each round, by which a resumed run finds what was answered there
+            inside = ctx.child(self._asked.name, f"{ctx.path}/{self._asked.place}[{state.round}]")
+            answer = await inside.decide(partial(self._asked, None, inside))
+            reason = "predicate" if answer is True else answer or None
         if reason is None:
             return True
         ctx.scope.handle.update(stop_reason=reason)
         ctx.emit(RoundsEnded(rounds=state.round, reason=reason, path=ctx.path))
         return False
-
-    async def _told_to_stop(self, ctx: Context, round: int) -> str | None:  # noqa: A002
-        """The name of what holds of `terminate_when`; in a resumed run, of what held when it was first asked."""
-        if self._asked is None:
-            return None
-        # a place of its own in each round, by which a resumed run finds what was answered there
-        inside = ctx.child(self._asked.name, f"{ctx.path}/{self._asked.place}[{round}]")
-        answer = await inside.decide(partial(self._asked, None, inside))
-        return "predicate" if answer is True else answer or None
 
     @cached_property
     def _asked(self) -> Handler[Any, bool | str] | None:

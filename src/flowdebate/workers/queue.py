@@ -185,8 +185,11 @@ class History:
     @property
     def delay(self) -> float:
         """Seconds until the run is delivered again: each time twice as long."""
-        numbers = {"death": self.deaths, "outage": self.outages}
-        return max(_delay_after(number, *DELAYS[kind]) for kind, number in numbers.items())
+        longest = 0.0
+        for number, (first, most) in ((self.deaths, DELAYS["death"]), (self.outages, DELAYS["outage"])):
+            if number:
+                longest = max(longest, min(first * 2.0 ** min(number - 1, 60), most))
+        return longest
 
     def after_death(self, steps: int) -> History:
         """The history after one more worker has died, with so many steps recorded.
@@ -210,10 +213,6 @@ class History:
 
 DELAYS = {"death": (0.5, 60.0), "outage": (5.0, 600.0)}
 """Seconds until a run is delivered again: the first time, and at most."""
-
-
-def _delay_after(number: int, first: float, longest: float) -> float:
-    return min(first * 2.0 ** min(number - 1, 60), longest) if number else 0.0
 
 
 class RunQueue:

@@ -57,13 +57,6 @@ def number_of(worker: str | None) -> int | None:
     return int(text) if text.isdecimal() else None
 
 
-def _reason(history: History) -> str:
-    return (
-        f"given up: {history.deaths} workers in a row died while they executed it, "
-        f"the last {history.alone} of them while they executed nothing else"
-    )
-
-
 class Reaper:
     """Finds the deliveries of dead workers, running runs without a worker, and queued ones without a delivery.
 
@@ -100,7 +93,11 @@ class Reaper:
                 stored = await store.take(run_id)
                 history = History.of(delivery).after_death(stored.steps)
                 if history.alone >= DEATHS_ALONE:
-                    await store.finish(run_id, "dead_letter", {**(stored.outcome or {}), "error": _reason(history)})
+                    reason = (
+                        f"given up: {history.deaths} workers in a row died while they executed it, "
+                        f"the last {history.alone} of them while they executed nothing else"
+                    )
+                    await store.finish(run_id, "dead_letter", {**(stored.outcome or {}), "error": reason})
                 else:
                     await store.finish(run_id, "queued", stored.outcome)  # so that its next take counts nothing
                     name = delivery.workflow_id

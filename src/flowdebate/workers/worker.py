@@ -105,7 +105,11 @@ class _Provider:
     async def puts_off(self, run_id: str, store: Store) -> bool:
         """Whether a failed run is to be tried again later, since its provider was away, and not for too long."""
         run, history = self.runs.get(run_id, (None, History()))
-        if run is None or not _is_away(run.failure) or not self._outage:
+        error = None if run is None else run.failure
+        # where the provider cannot be used at the moment, another call would fail as well
+        known = (ModelUnavailable, ProviderFailed, RateLimited, ModelTimeout)
+        is_away = isinstance(error, CircuitOpen) or (isinstance(error, known) and error.transient)
+        if not is_away or not self._outage:
             return False
         now = time.time()
         later = history.after_outage((await store.run(run_id)).steps, now)
@@ -117,12 +121,6 @@ class _Provider:
     def close(self) -> None:
         """Close the connection."""
         self._counter.close()
-
-
-def _is_away(error: BaseException | None) -> bool:
-    """Whether a call failed because its provider cannot be used at the moment: another one would fail as well."""
-    known = (ModelUnavailable, ProviderFailed, RateLimited, ModelTimeout)
-    return isinstance(error, CircuitOpen) or (isinstance(error, known) and error.transient)
 
 
 class Worker:

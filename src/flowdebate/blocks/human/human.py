@@ -142,11 +142,15 @@ class Human(Block[Any, Any]):
         """The request, and its text as a reader of names is shown it."""
         transcript = ctx.scope.handles.get("transcript")
         schema = None if check.output is None else check.output.json_schema
+        question = getattr(value, "task", None)
+        if not question:  # that of the surrounding pattern, or the input itself
+            state = None if ctx.scope.sequencer is None else ctx.scope.sequencer.state
+            question = getattr(state, "question", None) or getattr(value, "subject", value)
         render = partial(
             render_request,
             who=self._who,
             prompt=await _text(self._prompt, value, ctx),
-            question=_question(value, ctx),
+            question=str(question),
             context=await _text(self._context, value, ctx),
             task=render_task(value),
         )
@@ -167,14 +171,6 @@ class Human(Block[Any, Any]):
 
     def outline(self) -> Outline:
         return Outline(text=self.name, kind="human")
-
-
-def _question(value: object, ctx: Context) -> str:
-    """The task or the subject of the input; else the question of the surrounding pattern, or the input itself."""
-    if task := getattr(value, "task", None):
-        return str(task)
-    state = None if ctx.scope.sequencer is None else ctx.scope.sequencer.state
-    return str(getattr(state, "question", None) or getattr(value, "subject", value))
 
 
 @dataclass(frozen=True, slots=True)

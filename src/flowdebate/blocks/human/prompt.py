@@ -7,7 +7,7 @@ request's own words, and none can move a terminal's cursor.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -121,18 +121,14 @@ def parse_request(text: str) -> RequestParts:
         if part.startswith(_QUESTION) and not question:
             question = _plain(part.removeprefix(_QUESTION))
         elif part.startswith(_SAID):
-            sections += _rounds(part.removeprefix(_SAID))
+            before, *rounds = re.split(r"^Round (\d+):\n", part.removeprefix(_SAID), flags=re.MULTILINE)
+            if before not in ("", _NOTHING):
+                sections.append(Section(None, _parts(before)))
+            for number, entries in zip(rounds[::2], rounds[1::2], strict=True):
+                sections.append(Section(int(number), _parts(entries.removesuffix("\n"))))
         elif part:
             sections.append(Section(None, _parts(part)))
     return RequestParts(who, question, tuple(sections))
-
-
-def _rounds(said: str) -> Iterator[Section]:
-    before, *rounds = re.split(r"^Round (\d+):\n", said, flags=re.MULTILINE)
-    if before not in ("", _NOTHING):
-        yield Section(None, _parts(before))
-    for number, entries in zip(rounds[::2], rounds[1::2], strict=True):
-        yield Section(int(number), _parts(entries.removesuffix("\n")))
 
 
 def _parts(text: str) -> tuple[Said | str, ...]:

@@ -16,7 +16,7 @@ from unicodedata import category, normalize
 from flowdebate.prompts import BAR, quoted
 
 if TYPE_CHECKING:
-    from .schemas import DeliberationOutput, ModeratorReport
+    from .schemas import DeliberationOutput
 
 
 _WIDTH = 60
@@ -67,7 +67,13 @@ def render_deliberation(output: DeliberationOutput, *, title: str | None = None)
                 speaker = "  —  ".join(filter(None, shown)).replace("[", "(").replace("]", ")")
                 lines += ["", f"{_INDENT}[{speaker}]", f"{_INDENT}{'.' * _DOTS}", "", *_text(entry.text)]
         if number <= len(output.reports):
-            lines += ["", *_heading("MODERATOR SUMMARY", "="), "", *_report(output.reports[number - 1])]
+            lines += ["", *_heading("MODERATOR SUMMARY", "="), ""]
+            report = output.reports[number - 1]
+            if report is None:
+                lines.append(f"{_INDENT}(no report)")
+            else:
+                lines += [*_text(report.summary, label="SUMMARY: "), "", f"{_INDENT}STATUS: {report.status}"]
+                lines += [] if report.decision is None else _text(report.decision, label="DECISION: ")
     decision = _NOTHING if output.final_decision is None else output.final_decision
     lines += ["", *_heading("FINAL DECISION", "="), "", *_text(decision), "", "=" * _WIDTH]
     lines.append(f"{_INDENT}Debate concluded after {output.rounds} round(s)")
@@ -79,13 +85,6 @@ def render_deliberation(output: DeliberationOutput, *, title: str | None = None)
 
 def _heading(text: str, rule: str) -> list[str]:
     return [rule * _WIDTH, f"{_INDENT}{text}", rule * _WIDTH]
-
-
-def _report(report: ModeratorReport | None) -> list[str]:
-    if report is None:
-        return [f"{_INDENT}(no report)"]
-    decision = [] if report.decision is None else _text(report.decision, label="DECISION: ")
-    return [*_text(report.summary, label="SUMMARY: "), "", f"{_INDENT}STATUS: {report.status}", *decision]
 
 
 def _text(text: str, *, label: str = "", indent: str = _INDENT) -> Iterator[str]:

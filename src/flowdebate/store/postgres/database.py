@@ -66,7 +66,17 @@ class Address:
         """Whether the tables have this version's schema."""
         self.preparing: threading.Lock = threading.Lock()
         self._secrets = [parts[part] for part in _SECRETS if parts.get(part)]
-        self._conninfo = self._driver.conninfo.make_conninfo(url, **_defaults(parts, patience))
+        # a peer that is lost silently is noticed after 20 seconds, not after hours
+        defaults = {
+            "application_name": "flowdebate",
+            "connect_timeout": max(2, math.ceil(patience)),
+            "keepalives_idle": 5,
+            "keepalives_interval": 5,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 20_000,
+        }
+        given: dict[str, Any] = {name: value for name, value in defaults.items() if name not in parts}
+        self._conninfo = self._driver.conninfo.make_conninfo(url, **given, client_encoding="utf8")
 
     def connect(self) -> Session:
         """Open a session in which each statement is a transaction, and any text can be stored."""
@@ -148,19 +158,6 @@ def _name(parts: dict[str, Any]) -> str:
     if host.startswith(("/", "@")):
         return f"postgresql:///{database}?host={host}" + (f"&port={port}" if port else "")
     return f"postgresql://{host}{f':{port}' if port else ''}/{database}"
-
-
-def _defaults(parts: dict[str, Any], patience: float) -> dict[str, Any]:
-    """Return connection defaults by which a silently lost peer is noticed after 20 seconds, not after hours."""
-    settings = {
-        "application_name": "flowdebate",
-        "connect_timeout": max(2, math.ceil(patience)),
-        "keepalives_idle": 5,
-        "keepalives_interval": 5,
-        "keepalives_count": 3,
-        "tcp_user_timeout": 20_000,
-    }
-    return {"client_encoding": "utf8"} | {name: value for name, value in settings.items() if name not in parts}
 
 
 KNOWN = "0003"

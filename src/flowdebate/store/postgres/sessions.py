@@ -86,7 +86,13 @@ class SessionPool:
         """Execute `work`, even if the caller is cancelled; StoreError once the pool is closed or patience has ended."""
         # One thread for all jobs about a run: a write goes on if its caller is cancelled; the end must not overtake it.
         index = crc32(about.encode("utf-8", "surrogatepass")) % len(self._workers)
-        worker = self._workers[index] or self._start(index)
+        worker = self._workers[index]
+        if worker is None:
+            with self._lock:
+                if self._closed:
+                    raise StoreError(self._address.name, "is closed")
+                # another thread may have started it meanwhile
+                worker = self._workers[index] = self._workers[index] or _Worker(self._address, self._begin)
         job = Job(work)
         worker.jobs.put((job, time.monotonic()))
         try:
@@ -107,15 +113,6 @@ class SessionPool:
             worker.jobs.put(None)
         for worker in workers:
             worker.thread.join()
-
-    def _start(self, index: int) -> _Worker:
-        with self._lock:
-            if self._closed:
-                raise StoreError(self._address.name, "is closed")
-            worker = self._workers[index]
-            if worker is None:
-                worker = self._workers[index] = _Worker(self._address, self._begin)
-            return worker
 
 
 _HELD = """

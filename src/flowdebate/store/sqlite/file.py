@@ -135,7 +135,11 @@ def connect(path: Path, patience: float, *, name: str) -> sqlite3.Connection:
     StoreError for a file that is no store, or that has several names: SQLite would write a log beside each of them.
     """
     make_private_folder(path.parent)
-    _create(path)
+    # A missing one is created. One that is there is not opened: closing it would end this process's locks on it, and
+    # another process could believe that it is the last one to use the store, and delete the log that is in use.
+    # Under a lock: another thread's SQLite must not have locked the file before this descriptor is closed.
+    with _creating, suppress(OSError):  # which SQLite describes
+        os.close(open_private(os.path.realpath(path), os.O_RDWR | os.O_EXCL))
     connection = _open(path, patience)
     try:
         connection.create_function("flowdebate_folded", 1, _folded, deterministic=True)
@@ -154,16 +158,6 @@ def check_version(version: int, name: str) -> None:
     if version > VERSION:
         problem = f"was written by a newer version of flowdebate (its schema is {version}, known: {VERSION})"
         raise StoreError(name, f"{problem}: update this one")
-
-
-def _create(path: Path) -> None:
-    """Create the file if it is missing. An existing one is not opened: closing it would end this process's locks on it.
-
-    Another process could then believe that it is the last one to use the store, and delete the log that is in use.
-    """
-    # Under a lock: another thread's SQLite must not have locked the file before this descriptor is closed.
-    with _creating, suppress(OSError):  # which SQLite describes
-        os.close(open_private(os.path.realpath(path), os.O_RDWR | os.O_EXCL))
 
 
 def _check_names(path: Path, name: str) -> None:

@@ -103,19 +103,13 @@ ADD_STEP = "INSERT INTO steps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 def find_runs(connection: sqlite3.Connection, **asked: Unpack[RunFilter]) -> sqlite3.Cursor:
     """List runs: those with a rare text by its index, those with a frequent one from the newest run on."""
-    parts = _parts_of(asked.get("text") or "")
+    folded, parts = (asked.get("text") or "").casefold(), None
+    if encode_text(folded) == folded:  # few are not, and the connection encodes what it is given
+        trigrams = islice(dict.fromkeys(folded[at : at + 3] for at in range(len(folded) - 2)), _MOST_PARTS)
+        parts = " AND ".join('"{}"'.format(part.replace('"', '""')) for part in trigrams) or None  # as FTS5 is asked
     if parts is not None and connection.execute(_HAVE_PARTS, (parts,)).fetchone()[0] == _MANY:
         parts = None
     return connection.execute(*build_query(parts, **asked))
-
-
-def _parts_of(text: str) -> str | None:
-    """The trigrams that a question with `text` has, as FTS5 is asked for them; None where it cannot be asked."""
-    folded = text.casefold()
-    if encode_text(folded) != folded:  # few, and the connection encodes what it is given
-        return None
-    found = islice(dict.fromkeys(folded[at : at + 3] for at in range(len(folded) - 2)), _MOST_PARTS)
-    return " AND ".join('"{}"'.format(part.replace('"', '""')) for part in found) or None
 
 
 def build_query(parts: str | None = None, /, **asked: Unpack[RunFilter]) -> tuple[str, dict[str, Any]]:
