@@ -59,12 +59,19 @@ def test_the_list_says_what_came_out_and_leads_to_a_comparison(visit: Callable[[
 
 def test_the_list_says_what_a_run_cost(visit: Callable[[str], Visit]) -> None:
     """Where the server knows prices."""
-    limits = Limits(calls=100, prices={"function": Price(prompt=1000.0, completion=1000.0)})
+    limits = Limits(calls=100, prices={"function": Price(prompt=1.0, completion=1.0)})
+    sides = [{"name": "Maximiliane-Alexandra von Wolfenbach", "stance": "Ship"}, SIDES[1]]
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer), limits=limits)) as stage:
-        run_id = stage.finished(options={"rounds": 1, "debaters": SIDES, "synthesizer": False})
+        options = {"rounds": 1, "debaters": sides, "synthesizer": False}
+        run_id = stage.finished(question=QUESTION * 15, options=options)
         [found] = stage.get("/runs").json()["runs"]
         assert found["runId"] == run_id
         assert set(found["summary"]) == {"speakers", "decision", "models", "cost", "prices"}
         page = visit(stage.url).open("/")
         assert found["summary"]["cost"] > 0
         page.get_by_role("columnheader", name="Cost").wait_for()
+        for width in (768, 1280):  # with a cost as well no word stands one letter below the other
+            page.set_viewport_size({"width": width, "height": 800})
+            box = page.get_by_role("columnheader", name="Result").bounding_box()
+            assert box is not None
+            assert box["height"] < 40, width
