@@ -14,8 +14,9 @@ FAIR = SimJudge(quality=lambda text: 2.0 * ("good" in text), name="fair")
 BIASED = SimJudge(slot=9.0, quality=lambda text: float("good" in text), name="biased")
 
 
+@pytest.mark.anyio
 @needs("pydantic_evals", "pydantic-evals")
-def test_an_evaluator_scores_each_case() -> None:
+async def test_an_evaluator_scores_each_case() -> None:
     """The share of the output, with the verdict as the reason; a case without an expected output is a failure."""
     from pydantic_evals import Case, Dataset
 
@@ -25,7 +26,7 @@ def test_an_evaluator_scores_each_case() -> None:
         Case(name="unknown", inputs="bad"),
     ]
     dataset = Dataset(name="d", cases=cases, evaluators=[comparison_evaluator(judges=[FAIR, BIASED], store=False)])
-    report = dataset.evaluate_sync(lambda text: text, progress=False)
+    report = await dataset.evaluate(lambda text: text, progress=False)  # evaluate_sync leaves its event loop open
     found = {case.name: case for case in report.cases}
     assert found["better"].scores["share"].value > 0.5 > found["worse"].scores["share"].value
     assert found["better"].scores["share"].reason
