@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import doctest
+import gc
 import io
 import os
 import re
@@ -25,7 +26,7 @@ from sybil.parsers.rest import DocTestParser
 from flowdebate.testing import forbid_real_models
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from sybil import Example
 
@@ -63,10 +64,20 @@ _pages = Sybil(
     fixtures=["no_real_models"],
     name="pages",
 )
+
+
+class _Docstrings(PythonDocStringDocument):
+    @staticmethod
+    def extract_docstrings(python_source_code: str) -> Iterator[tuple[int, int, str]]:
+        """Those of a file with examples; no tree of statements is built for the others."""
+        if ">>>" in python_source_code:
+            yield from PythonDocStringDocument.extract_docstrings(python_source_code)
+
+
 _docstrings = Sybil(
     parsers=[DocTestParser(doctest.ELLIPSIS)],
     patterns=["src/flowdebate/*.py", "src/flowdebate/*/*.py", "src/flowdebate/*/*/*.py", "src/flowdebate/*/*/*/*.py"],
-    document_types={".py": PythonDocStringDocument},
+    document_types={".py": _Docstrings},
     fixtures=["no_real_models"],
     name="docstrings",
 )
@@ -79,6 +90,17 @@ def no_real_models() -> Iterator[None]:
     """Examples run without a network."""
     with forbid_real_models():
         yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """No garbage is looked for in what is collected, a million objects that stay: it would cost seconds of CPU."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

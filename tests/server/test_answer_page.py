@@ -174,7 +174,7 @@ def test_a_judge_by_link_is_as_blind_as_a_model() -> None:
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as stage:
         run_id = waiting(stage, **WITH_JUDGE)
         made = stage.post(f"/runs/{run_id}/links", {"role": "debate-judge"}).json()
-        with httpx2.Client(base_url=stage.url, trust_env=False) as person:
+        with httpx2.Client(base_url=stage.url, trust_env=False, verify=False) as person:
             shown = person.get(made["path"]).json()["shown"]
             page = person.get(made["page"]).text.partition("<main")[2]
         assert "[Ship] I am Speaker" in shown

@@ -109,7 +109,7 @@ def test_users_see_and_change_their_own_archive_only() -> None:
     """Whatever is asked for."""
     with staged(lambda: Service(store="memory:", model=model(voting)), authenticate=by_key) as stage:
         ann, ben = (
-            httpx2.Client(base_url=stage.url, headers={"x-key": f"key-of-{name}"}, trust_env=False)
+            httpx2.Client(base_url=stage.url, headers={"x-key": f"key-of-{name}"}, trust_env=False, verify=False)
             for name in ("ann", "ben")
         )
         with ann, ben:

@@ -176,7 +176,7 @@ def test_a_body_without_a_length_is_bounded_as_well(server: Stage) -> None:
 
 def test_the_token_of_the_url_becomes_a_cookie(server: Stage) -> None:
     """GET /?token= answers 303 to the clean URL with a cookie that scripts cannot read and other sites do not send."""
-    with httpx2.Client(base_url=server.url, trust_env=False) as browser:
+    with httpx2.Client(base_url=server.url, trust_env=False, verify=False) as browser:
         answer = browser.get("/", params={"token": TOKEN, "limit": 3})
         root = browser_root(TOKEN)
         assert (answer.status_code, answer.headers["location"]) == (303, f"{root}/?limit=3")
@@ -193,7 +193,7 @@ def test_the_token_of_the_url_becomes_a_cookie(server: Stage) -> None:
 
 def test_the_cookie_opens_nothing_outside_its_path(server: Stage) -> None:
     """Whoever was sent it, without the path that is as secret, opens neither a page nor the API with it."""
-    with httpx2.Client(base_url=server.url, trust_env=False) as browser:
+    with httpx2.Client(base_url=server.url, trust_env=False, verify=False) as browser:
         cookie = browser.get("/", params={"token": TOKEN}).headers["set-cookie"].partition(";")[0]
     root, run_id = browser_root(TOKEN), server.finished()
     for path, method in (("/", "GET"), (f"/runs/{run_id}", "GET"), ("/api/v1/runs", "GET"), ("/new", "GET")):
@@ -223,7 +223,7 @@ def test_what_others_get_does_not_have_the_path_of_the_browser(server: Stage) ->
     made = server.http.post(f"{root}/api/v1/runs/{run_id}/links", json={}).json()
     assert made["page"].startswith("/answer/")
     assert made["path"].startswith("/api/v1/links/")
-    with httpx2.Client(base_url=server.url, trust_env=False) as person:
+    with httpx2.Client(base_url=server.url, trust_env=False, verify=False) as person:
         assert root not in person.get(made["page"]).text
         assert root not in person.get(made["path"]).text
     written = server.http.post(f"{root}/api/v1/plans", json=BRIEF).json()
@@ -240,7 +240,7 @@ def test_browsers_are_signed_out(tmp_path: Path) -> None:
         return send(stage, case).status
 
     def sign_in(stage: Stage) -> None:
-        with httpx2.Client(base_url=stage.url, trust_env=False) as browser:
+        with httpx2.Client(base_url=stage.url, trust_env=False, verify=False) as browser:
             cookies.append(browser.get("/", params={"token": TOKEN}).headers["set-cookie"].partition(";")[0])
 
     with staged(lambda: Service(store=store)) as stage, staged(lambda: Service(store=store), read_only=True) as other:
@@ -415,7 +415,7 @@ def test_a_mounted_application_is_guarded_too() -> None:
         thread = threading.Thread(target=lambda: server.run(sockets=[bound]), daemon=True)
         thread.start()
         url = f"http://127.0.0.1:{bound.getsockname()[1]}"
-        with httpx2.Client(base_url=url, trust_env=False, timeout=20) as browser:
+        with httpx2.Client(base_url=url, trust_env=False, verify=False, timeout=20) as browser:
             assert browser.get("/debates/api/v1/health").status_code == 200
             assert browser.get("/debates/").status_code == 401
             exchanged = browser.get("/debates/", params={"token": TOKEN})

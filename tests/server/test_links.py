@@ -61,7 +61,7 @@ def test_a_link_shows_one_request_and_takes_its_answer(stage: Stage) -> None:
     assert made.status_code == 201
     path = made.json()["path"]
     assert made.headers["location"] == path
-    with httpx2.Client(base_url=stage.url, trust_env=False) as person:
+    with httpx2.Client(base_url=stage.url, trust_env=False, verify=False) as person:
         assert person.get(path).json()["block"] == "debate-debater-Ann"
         assert person.post(path, json={"answer": ""}).status_code == 422
         assert person.post(path, json={"answer": "We have tested it."}).status_code == 204
@@ -81,7 +81,7 @@ def test_a_link_for_a_role_is_for_all_its_turns(stage: Stage) -> None:
     links = {
         role: stage.post(f"/runs/{run_id}/links", {"role": role, "seconds": 60}).json() for role in (ANN, BEN, JUDGE)
     }
-    with httpx2.Client(base_url=stage.url, trust_env=False) as person:
+    with httpx2.Client(base_url=stage.url, trust_env=False, verify=False) as person:
 
         def page(role: str) -> str:
             shown = person.get(links[role]["page"])
@@ -140,7 +140,7 @@ def test_a_link_for_a_role_gives_nothing_else(stage: Stage) -> None:
     run_id, other = waiting(stage, **WITH_BOTH), waiting(stage, **WITH_JUDGE)
     link = stage.post(f"/runs/{run_id}/links", {"role": BEN}).json()
     judging = stage.get(f"/runs/{other}/requests").json()[0]
-    with httpx2.Client(base_url=stage.url, trust_env=False) as person:
+    with httpx2.Client(base_url=stage.url, trust_env=False, verify=False) as person:
         assert person.get(link["path"]).status_code == 409
         assert "<form" not in person.get(link["page"]).text
         assert person.post(link["path"], json={"answer": "x", "place": judging["place"]}).status_code == 409
@@ -172,7 +172,7 @@ def test_a_later_run_of_the_same_id_is_another_run(stage: Stage) -> None:
     link = stage.post(f"/runs/{run_id}/links", {"role": ANN}).json()
     assert stage.http.delete(f"/api/v1/runs/{run_id}").status_code == 204
     assert waiting(stage, runId="again", **WITH_BOTH) == run_id
-    with httpx2.Client(base_url=stage.url, trust_env=False) as person:
+    with httpx2.Client(base_url=stage.url, trust_env=False, verify=False) as person:
         assert person.get(link["path"]).status_code == 404
         assert person.get(link["page"]).status_code == 404
         assert person.post(link["path"], json={"answer": "It is tested."}).status_code == 404
@@ -182,7 +182,7 @@ def test_a_link_for_one_request_has_a_page(stage: Stage) -> None:
     """It is over once the request is answered."""
     run_id = waiting(stage, **WITH_BOTH)
     link = stage.post(f"/runs/{run_id}/links").json()
-    with httpx2.Client(base_url=stage.url, trust_env=False) as person:
+    with httpx2.Client(base_url=stage.url, trust_env=False, verify=False) as person:
         assert "Your turn" in person.get(link["page"]).text
         assert person.post(link["path"], json={"answer": "We have tested it."}).status_code == 204
         stage.get(f"/runs/{run_id}?wait=30")
@@ -194,7 +194,7 @@ def test_a_link_leads_nowhere_else(stage: Stage) -> None:
     run_id = waiting(stage)
     path = stage.post(f"/runs/{run_id}/links").json()["path"]
     code = path.rpartition("/")[2]
-    with httpx2.Client(base_url=stage.url, trust_env=False) as person:
+    with httpx2.Client(base_url=stage.url, trust_env=False, verify=False) as person:
         for target in ("/api/v1/runs", f"/api/v1/runs/{run_id}", f"/api/v1/runs/{run_id}/requests", "/"):
             assert person.get(target).status_code == 401
             assert person.get(target, headers={"authorization": f"Bearer {code}"}).status_code == 401

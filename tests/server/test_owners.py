@@ -42,14 +42,18 @@ def server(request: pytest.FixtureRequest) -> Iterator[Stage]:
 @pytest.fixture
 def ann(server: Stage) -> Iterator[httpx2.Client]:
     """What Ann uses."""
-    with httpx2.Client(base_url=f"{server.url}/api/v1", headers={"x-key": "key-of-ann"}, trust_env=False) as http:
+    with httpx2.Client(
+        base_url=f"{server.url}/api/v1", headers={"x-key": "key-of-ann"}, trust_env=False, verify=False
+    ) as http:
         yield http
 
 
 @pytest.fixture
 def ben(server: Stage) -> Iterator[httpx2.Client]:
     """What Ben uses."""
-    with httpx2.Client(base_url=f"{server.url}/api/v1", headers={"x-key": "key-of-ben"}, trust_env=False) as http:
+    with httpx2.Client(
+        base_url=f"{server.url}/api/v1", headers={"x-key": "key-of-ben"}, trust_env=False, verify=False
+    ) as http:
         yield http
 
 
@@ -272,7 +276,7 @@ def sent(http: httpx2.Client, method: str, path: str, body: Any) -> tuple[int, s
 
 def test_no_route_opens_without_a_key(all_doors: Stage) -> None:
     """But those that say nothing, or bring a signature: 401, whatever is asked."""
-    with httpx2.Client(base_url=all_doors.url, trust_env=False) as stranger:
+    with httpx2.Client(base_url=all_doors.url, trust_env=False, verify=False) as stranger:
         requests = every_request(all_doors, "any", "any")
         assert len(requests) >= 80
         for method, path, body in requests:
@@ -285,8 +289,8 @@ def test_no_route_gives_anything_of_another_user(all_doors: Stage) -> None:
     """Nothing that Ann wrote or was told is in any answer to Ben, and afterwards all is as it was."""
     url, keys = all_doors.url, {name: {"x-key": f"key-of-{name}"} for name in ("ann", "ben")}
     with (
-        httpx2.Client(base_url=url, headers=keys["ann"], trust_env=False) as ann,
-        httpx2.Client(base_url=url, headers=keys["ben"], trust_env=False) as ben,
+        httpx2.Client(base_url=url, headers=keys["ann"], trust_env=False, verify=False) as ann,
+        httpx2.Client(base_url=url, headers=keys["ben"], trust_env=False, verify=False) as ben,
     ):
         sides = [{"name": f"{CANARY}-{side}", "stance": f"{CANARY} is {side}"} for side in ("good", "bad")]
         body = {"pattern": "debate", "question": f"{CANARY}?", "runId": "hers", "labels": {"team": CANARY}}

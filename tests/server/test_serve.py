@@ -65,7 +65,9 @@ def serving(folder: Path, *arguments: str) -> Iterator[tuple[Warm, str, str]]:
 
 def client(url: str, token: str) -> httpx2.Client:
     """A program with the token."""
-    return httpx2.Client(base_url=url, headers={"authorization": f"Bearer {token}"}, trust_env=False, timeout=30)
+    return httpx2.Client(
+        base_url=url, headers={"authorization": f"Bearer {token}"}, trust_env=False, verify=False, timeout=30
+    )
 
 
 def test_a_port_that_is_taken_is_said_with_what_to_do(tmp_path: Path) -> None:

@@ -293,7 +293,9 @@ async def over_http(service: Service) -> AsyncIterator[httpx2.AsyncClient]:
     url, server = await started
     headers = {"authorization": f"Bearer {TOKEN}"}
     try:
-        async with httpx2.AsyncClient(base_url=f"{url}api/v1", headers=headers, trust_env=False, timeout=30) as http:
+        async with httpx2.AsyncClient(
+            base_url=f"{url}api/v1", headers=headers, trust_env=False, verify=False, timeout=30
+        ) as http:
             yield http
     finally:
         server.should_exit = True

@@ -181,7 +181,7 @@ async def test_a_worker_waits_for_its_database_and_tells_its_health(
     run_id = await fleet.workers().submit("city", "How?")
     await asyncio.to_thread(a_server.stop)
     process = fleet.process("--log-json", "--health", str(free_port))
-    async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{free_port}", trust_env=False) as http:
+    async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{free_port}", trust_env=False, verify=False) as http:
 
         async def asked(path: str) -> int:
             try:
