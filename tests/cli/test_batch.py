@@ -15,6 +15,7 @@ import threading
 import time
 from dataclasses import replace
 from datetime import date
+from importlib import import_module
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -413,8 +414,8 @@ def test_rows_are_read_as_spreadsheets_write_them(tmp_path: Path) -> None:
 
 def test_rows_are_read_from_parquet(tmp_path: Path) -> None:
     """As from JSON Lines; a date is text, an error names the file."""
-    arrow: Any = pytest.importorskip("pyarrow")
-    parquet: Any = pytest.importorskip("pyarrow.parquet")
+    arrow: Any = import_module("pyarrow")
+    parquet: Any = import_module("pyarrow.parquet")
     path = tmp_path / "q.parquet"
     columns = {"question": ["Tea?", "Rent\n2?"], "n": [1, None], "of": [["a", "b"], []], "day": [date(2026, 11, 9)] * 2}
     parquet.write_table(arrow.table(columns), path)
