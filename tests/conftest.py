@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
+import typer.testing
 from hypothesis import HealthCheck, settings
+from typer.main import get_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,4 +58,12 @@ def one_thread() -> Iterator[None]:
     """Engines of the local model have one thread: two, of which one waits for a busy core, are three times slower."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("flowdebate.models.local.server._usable_cores", lambda: 1)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def commands() -> Iterator[None]:
+    """The commands are built once, as in a process: a `CliRunner` would take a tenth of a second for each call."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.testing, "_get_command", cache(get_command))
         yield

@@ -1,28 +1,17 @@
-"""Fixtures of the tests of the command: apart from the user's own runs, and its commands built once."""
+"""Fixture that isolates the tests of the command from the user's own runs."""
 
 from __future__ import annotations
 
 import os
-from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
-import typer.testing
-from typer.main import get_command
 
 from flowdebate.store.open import STORE_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-
-@pytest.fixture(scope="package", autouse=True)
-def commands() -> Iterator[None]:
-    """The commands are built once, as in a process: a `CliRunner` would take a tenth of a second for each call."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(typer.testing, "_get_command", cache(get_command))
-        yield
 
 
 @pytest.fixture(autouse=True)

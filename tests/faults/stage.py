@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from flowdebate.errors import ModelError, ModelTimeout
 from flowdebate.models import AnthropicModel, ModelRequest, ModelSettings, OpenAIModel, OutputSchema, Retry, ToolSpec
 from flowdebate.models.call import ask
-from flowdebate.models.openai.responses import instruction
 from tests.models.server import ChatServer, Exchange, fine
 
 from .as_messages import MessagesExchange
@@ -84,9 +83,6 @@ class Stage:
             tools=[LOOKUP] if fault.tools else (),
             settings=ModelSettings(timeout=fault.timeout, max_tokens=fault.max_tokens),
         )
-
-
-instruction(OutputSchema.of(dict), "json")  # what it imports would count against the first call's deadline
 
 
 async def play(fault: Fault, transport: Transport, kind: type[OpenAIModel | AnthropicModel] = OpenAIModel) -> None:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from flowdebate.models import AnthropicModel
+from flowdebate.models import AnthropicModel, OutputSchema
+from flowdebate.models.openai.responses import instruction
 
 from .rows import FAULTS
 from .stage import play
@@ -33,10 +34,11 @@ pytestmark = [pytest.mark.anyio, pytest.mark.fault]
 
 @pytest.fixture(scope="module", autouse=True)
 def _loaded() -> None:
-    """Deadlines of some rows are shorter than the import of the SDK, which the first call would wait for."""
+    """Deadlines of some rows are shorter than the imports for which the first call would wait."""
     import anthropic
 
     anthropic.AsyncAnthropic(api_key="none")
+    instruction(OutputSchema.of(dict), "json")
 
 
 @pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")

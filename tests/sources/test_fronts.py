@@ -18,7 +18,7 @@ from flowdebate.mcp import create_server
 from flowdebate.patterns import PATTERNS
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
-from tests.cli.conftest import commands, store
+from tests.cli.conftest import store
 from tests.cli.siblings import stage
 from tests.server.stage import BRIEF, debater, staged
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from flowdebate.testing import ModelRequest
     from tests.cli.stage import Stage
 
-__all__ = ["commands", "store"]
+__all__ = ["store"]
 
 CANARIES = ("canary-env", "canary-key")
 REPORT = "Rents rose by 15 per cent."

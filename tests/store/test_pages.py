@@ -70,8 +70,9 @@ def test_sqlite_finds_each_text_wherever_a_question_has_it(questions: list[str],
         TemporaryDirectory() as folder,
         closing(connect(Path(folder) / "runs.sqlite3", 1.0, name="runs")) as connection,
     ):
-        asked = [*questions, *([text] * 1_000 if many else [])]
-        runs = [replace(header(f"r{n}", question=each), created_at=float(n)) for n, each in enumerate(asked)]
+        asked = [header("", question=each) for each in questions]
+        asked += [header("", question=text)] * 1_000 * many
+        runs = [replace(each, run_id=f"r{n}", created_at=float(n)) for n, each in enumerate(asked)]
         stored = (StoredRun(header=each, status="complete", updated_at=1.0, steps=0) for each in runs)
         connection.executemany(sqlite.ADD_RUN, map(sqlite.run_values, stored))
         connection.execute("DELETE FROM runs WHERE run_id = 'r0'")
