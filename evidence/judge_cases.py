@@ -4,7 +4,7 @@ Each line of `judge_cases.jsonl` is a debate. In `c…` and `d…` (tuning) and 
 measured on them, and nothing was changed afterwards) the better side has facts that bear on the question; the other has
 slogans, anecdotes, irrelevant numbers, a claim that was refuted, or a dodge. Whether the better side speaks first, is
 for the proposal, and has more to say is balanced in all combinations. In `e…` both sides are equally good, and one has
-up to three times as much text: the odd ones give the threshold, the even ones check it.
+up to three times as much text: they give the threshold, and the fit of either half of them checks the other half.
 
 `case_ballots.jsonl` has a line for each debate and judge; `python -m evidence.judge_cases` asks for those that are
 missing, one after another.
@@ -16,7 +16,7 @@ import argparse
 import asyncio
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from flowdebate.runs.context import Context
 
-__all__ = ("BALLOTS", "CASES", "JUDGES", "Case", "Found", "cases", "fitted", "found_in", "judged", "tables")
+__all__ = ("BALLOTS", "CASES", "JUDGES", "Case", "Found", "cases", "fitted", "found_in", "half_of", "judged", "tables")
 
 CASES = Path(__file__).with_name("judge_cases.jsonl")
 BALLOTS = Path(__file__).with_name("case_ballots.jsonl")
@@ -64,6 +64,7 @@ JUDGES = {
     "earlier": JudgeOptions(answer="letter", quotes=False, template=EARLIER),
     "helps": JudgeOptions(answer="letter", quotes=False, template=HELPS),
     "winner": JudgeOptions(answer="winner"),
+    "first_round": JudgeOptions(answer="letter", quotes=False),  # reads no more of a debate
 }
 GROUPS = {"c": "tuning", "d": "tuning", "n": "new", "e": "equal"}
 
@@ -105,6 +106,11 @@ class Case:
         """The characters of each side."""
         said = self.transcript
         return {side: sum(len(entry.text) for entry in said if entry.stance == side) for side in self.stances}
+
+    def read_by(self, judge: str) -> Case:
+        """As `judge` reads it."""
+        first = [entry for entry in self.transcript if entry.round == 1]
+        return replace(self, transcript=first) if judge == "first_round" else self
 
     @cached_property
     def ratio(self) -> float:
@@ -150,11 +156,11 @@ def found_in(path: Path = BALLOTS) -> list[Found]:
 
 async def judged(case: Case, judge: str, model: Any) -> Found:
     """Ask `judge` about `case`, first in the order in which the sides speak."""
-    transcript = create_debate_transcript()
+    transcript, entries = create_debate_transcript(), case.read_by(judge).transcript
 
     @handler(name="cases-transcript", resources={"transcript": transcript})
     def take(_: str, ctx: Context) -> None:
-        ctx.resources.transcript.set(DebateTranscriptState(entries=list(case.transcript)))
+        ctx.resources.transcript.set(DebateTranscriptState(entries=list(entries)))
 
     block = Judge(JUDGES[judge], name="cases", transcript=transcript, stances=case.speaking, shuffle_for_judge=False)
     verdict: JudgedVerdict = (
@@ -190,30 +196,31 @@ def judging_of(case: Case, found: Found) -> Judging:
     return Judging(answer="letter", decided_by="log_odds", ballots=ballots, scores={first: 0.5, second: 0.5})
 
 
-def is_checked(case: Case) -> bool:
-    """Whether an equal debate checks the threshold, to which the others gave rise."""
-    return int(case.id[1:]) % 2 == 0
+def half_of(case: Case) -> int:
+    """To which half of the equal debates one belongs."""
+    return int(case.id[1:]) % 2
 
 
-def fitted(found: Sequence[Found], judge: str = "letter") -> LetterFit:
-    """What `fit_letters` makes of a judge's tuning cases and of half of the equal ones."""
+def fitted(found: Sequence[Found], judge: str = "letter", *, half: int | None = None) -> LetterFit:
+    """What `fit_letters` makes of a judge's tuning cases and of the equal ones, or of one half of these."""
     known = {case.id: case for case in cases()}
     used = []
     for each in found:
         case = known[each.case]
-        if each.judge == judge and (case.group == "tuning" or (case.group == "equal" and not is_checked(case))):
+        equal = case.group == "equal" and half in (None, half_of(case))
+        if each.judge == judge and (case.group == "tuning" or equal):
             used.append((judging_of(case, each), case.stances[0] if case.better else None))
     return fit_letters(used)
 
 
-def _leads(found: Sequence[Found], judge: str, group: str, *, checked: bool = False) -> list[tuple[Case, float]]:
+def _leads(found: Sequence[Found], judge: str, group: str) -> list[tuple[Case, float]]:
     """How far the first of a case's `stances` is ahead, in both orders together."""
-    known = {case.id: case for case in cases()}
+    known = {case.id: case.read_by(judge) for case in cases()}
     some = [(known[each.case], each) for each in found if each.judge == judge]
     return [
         (case, float(np.mean(each.leads)) * (1 if case.stances == case.speaking else -1))
         for case, each in some
-        if case.group == group and (not checked or is_checked(case))
+        if case.group == group
     ]
 
 
@@ -230,32 +237,46 @@ def tables(found: Sequence[Found]) -> tuple[str, str]:
             spread = float(np.sqrt(np.sum(left**2) / (len(lead) - 2)))
             error = spread * math.sqrt(1 / len(lead) + ratio.mean() ** 2 / np.sum((ratio - ratio.mean()) ** 2))
             words.append([name, str(len(lead)), f"{at_equal:+.3f} ± {error:.3f}", f"{per_length:+.3f}"])
-    rows, earlier = [], fitted(found, "earlier")
-    for judge, name, minus, threshold in (
-        ("earlier", "earlier words, length not discounted", 0.0, MIN_LOG_ODDS),
-        ("earlier", "earlier words", earlier.per_log_length, earlier.min_log_odds),
-        ("letter", "in use, length not discounted", 0.0, least),
-        ("letter", "**in use**", slope, least),
+    rows, in_use = [], LetterFit(per_log_length=slope, min_log_odds=least)
+    for judge, name, fit in (
+        ("earlier", "earlier words, length not discounted", LetterFit(per_log_length=0.0, min_log_odds=MIN_LOG_ODDS)),
+        ("earlier", "earlier words", fitted(found, "earlier")),
+        ("letter", "in use, length not discounted", LetterFit(per_log_length=0.0, min_log_odds=least)),
+        ("letter", "**in use**", in_use),
+        ("first_round", "in use, of the first round", in_use),
     ):
-        for group in ("tuning", "new"):
-            pairs = [(case, lead - minus * case.ratio) for case, lead in _leads(found, judge, group)]
-            if pairs:
-                named = [lead > 0 for _, lead in pairs if abs(lead) >= threshold]
-                shorter = [lead > 0 for case, lead in pairs if case.ratio < 0]
-                r = np.corrcoef([case.ratio for case, _ in pairs], [lead for _, lead in pairs])[0, 1]
-                rows.append(
-                    [name, group, _share([lead > 0 for _, lead in pairs]), _share(named), _share(shorter), f"{r:+.2f}"]
-                )
-        pairs = [(case, lead - minus * case.ratio) for case, lead in _leads(found, judge, "equal", checked=True)]
-        if pairs:
-            named = [abs(lead) >= threshold for _, lead in pairs]
+        for group in ("tuning", "new", "equal"):
+            pairs = [(case, lead - fit.per_log_length * case.ratio) for case, lead in _leads(found, judge, group)]
+            if not pairs:
+                continue
+            named = [lead > 0 for _, lead in pairs if abs(lead) >= fit.min_log_odds]
+            shorter = [lead > 0 for case, lead in pairs if case.ratio < 0]
+            shares = [_share([lead > 0 for _, lead in pairs]), _share(named), _share(shorter)]
+            if group == "equal":
+                halves = judge != "first_round" and fit.per_log_length
+                told = _winners_by_half(found, judge) if halves else f"{len(named)} of {len(pairs)}"
+                shares = ["", f"{told} get a winner", ""]
             r = np.corrcoef([case.ratio for case, _ in pairs], [lead for _, lead in pairs])[0, 1]
-            rows.append([name, "equal", "", f"{sum(named)} of {len(named)} get a winner", "", f"{r:+.2f}"])
+            rows.append([name, group, *shares, f"{r:+.2f}"])
     head = ["words", "debates", "right by sign", "right of the winners named", "right where the better side is shorter"]
     return (
         table(["words of the question", "tuning debates", "lead at equal length", "per unit of log length"], words),
         table([*head, "correlation of lead and log length"], rows),
     )
+
+
+def _winners_by_half(found: Sequence[Found], judge: str) -> str:
+    """How many of each half of the equal debates get a winner by the fit of the other half."""
+    told = []
+    for half in (0, 1):
+        fit = fitted(found, judge, half=1 - half)
+        left = [
+            lead - fit.per_log_length * case.ratio
+            for case, lead in _leads(found, judge, "equal")
+            if half_of(case) == half
+        ]
+        told.append(f"{sum(abs(each) >= fit.min_log_odds for each in left)} of {len(left)}")
+    return " and ".join(told)
 
 
 def _share(right: Sequence[bool]) -> str:

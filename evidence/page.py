@@ -165,10 +165,11 @@ judge is right tells wordings apart only in far more debates.
 {words}
 
 (± is a standard error.) Like other judges, it gives more to the side that says more. So what its length explains is subtracted from a
-side's log-odds: {slope:.2f} for each unit of the logarithm of its length, fitted on tuning debates and every other equal one. The threshold,
-{least:.2f}, is the lead after that which at most one in twenty further equal debates exceeds, from the same equal ones. The other equal debates are
-there to check it. No new debate had a part in the words or in the fit. Earlier words have a fit of their own from the same debates; without
-it, their threshold is the one that was in use with them.
+side's log-odds: {slope:.2f} for each unit of the logarithm of its length, fitted on tuning and equal debates. The threshold,
+{least:.2f}, is the lead after that which at most one in twenty further equal debates exceeds, from the equal ones. As a check, each half of the
+equal debates is judged by the fit of the other half, and all debates again by their first round alone, with the same fit. No new debate had a part
+in the words or in the fit. Earlier words have a fit of their own from the same debates; without it, their threshold is the one that was in use with
+them.
 
 {judges}
 

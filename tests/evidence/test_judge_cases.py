@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from evidence.judge_cases import JUDGES, cases, fitted, found_in, is_checked, judged, judging_of
+from evidence.judge_cases import JUDGES, cases, fitted, found_in, half_of, judged, judging_of
 from evidence.page import written
 from flowdebate.models.base import ModelResponse
 from flowdebate.patterns.debate.judging.ballots import decide
@@ -28,7 +28,7 @@ def test_the_debates_are_balanced() -> None:
         assert len(ways) == 8
     equal = [case for case in known if case.group == "equal"]
     assert len(equal) == 96
-    assert sum(map(is_checked, equal)) == 48
+    assert sum(map(half_of, equal)) == 48
     assert all(case.better is None and 0.25 <= math.exp(case.ratio) <= 4 for case in equal)
 
 

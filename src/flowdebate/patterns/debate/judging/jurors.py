@@ -329,7 +329,7 @@ class Juror:
 # those of tokens that the model hardly considers.
 LEAST_MASS = 0.1
 # What was fitted for the default texts of a letter, by the file of the weights: docs/evidence.md has the tables.
-FITTED = {"qwen2.5-coder-1.5b-instruct-q4_k_m": (0.18, 0.29)}  # `per_log_length` and `min_log_odds`
+FITTED = {"qwen2.5-coder-1.5b-instruct-q4_k_m": (0.18, 0.25)}  # `per_log_length` and `min_log_odds`
 NO_LOGPROBS: Final = "the model gives no log-probabilities"
 _HIDDEN = Visibility(client=False, history=False)  # reasons and picks are part of a verdict, and nothing that was said
 
