@@ -22,11 +22,11 @@ def _play(*options: str) -> str:
 
 
 def test_a_recorded_debate_is_played_to_its_verdict_without_a_model() -> None:
-    """Both rounds, quotes that were verified, and who spoke and how it was recorded."""
+    """Both sides, quotes that were verified, and who spoke and how it was recorded."""
     shown = _play("--speed", "1000")
     assert "no model is asked" in shown
     assert "Qwen2.5-Coder-1.5B-Instruct" in shown
-    assert "Round 2 of 2" in shown
+    assert "Round 1 of 1" in shown
     assert "verified" in shown
     assert "Verdict" in shown
 
