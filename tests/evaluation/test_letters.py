@@ -121,6 +121,9 @@ def test_length_alone_wins_where_nothing_was_fitted_and_loses_where_it_was() -> 
     assert max((ballot.log_odds or {}).values()) == pytest.approx(0.11, abs=0.01)
     assert ballot.scores == pytest.approx({"cap": 0.5, "free": 0.5}, abs=0.01)
     assert verdict(by_length(), fit=LetterFit(per_log_length=0.2, min_log_odds=9), min_log_odds=0).winner is not None
+    short_of_it = verdict(by_length(), fit=LetterFit(per_log_length=0, min_log_odds=0.2199))  # by 0.0002
+    assert short_of_it.winner is None
+    assert "Ahead by less than 0.22 log-odds" in short_of_it.reasoning
 
 
 def test_the_fit_of_the_local_model_is_for_its_weights_and_the_default_prompt() -> None:

@@ -109,9 +109,12 @@ def tell_lead(judging: Judging) -> str | None:
     counted = leads_of([(ballot.model, ballot.counted) for ballot in used], sides)
     first, second = sorted(sides, key=lambda side: judging.scores[side], reverse=True)[:2]
     raw = leads_of([(ballot.model, ballot.log_odds or {}) for ballot in used], sides)[first][second]
+    lead, least = f"{counted[first][second]:.2f}", f"{judging.min_log_odds:.2f}"
+    if lead == least and counted[first][second] < judging.min_log_odds:
+        lead = f"less than {least}"  # rounded, it would be what a winner needs
     return (
-        f"Ahead by {counted[first][second]:.2f} log-odds ({raw + 0.0:+.2f} before the sides' lengths are discounted): "
-        f"{_end(first)} A winner needs {judging.min_log_odds:.2f}."
+        f"Ahead by {lead} log-odds ({raw + 0.0:+.2f} before the sides' lengths are discounted): "
+        f"{_end(first)} A winner needs {least}."
     )
 
 
