@@ -7,6 +7,7 @@ import deadlines
 import durable
 import fairness
 import felt
+import fleet
 import http_runs
 import import_time
 import in_flight
@@ -35,6 +36,7 @@ def main() -> None:
         readers,
         run_lists,
         http_runs,
+        fleet,
         pages,
         telemetry,
         prefix_reuse,

@@ -1,0 +1,146 @@
+"""Throughput of workers against the ideal, and with 10,000 runs waiting (PostgreSQL: scripts/postgres install).
+
+Debates of five calls, each of which a server answers after half a second; a worker executes eight at once. So a worker
+could make 16 calls a second, if nothing but the model took time. Of each row the calls between the first and the last
+of its debates count; CPU time is that of the worker processes, and of PostgreSQL with all its processes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import psycopg
+from postgres_server import Server, Unavailable
+
+from report import print_table
+from tests.workers.fleet import make, model_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tests.workers.fleet import ModelServer
+
+_ROOT = Path(__file__).resolve().parents[1]
+_CALLS, _SECONDS, _PLACES, _BACKLOG, _AT_ONCE = 5, 0.5, 8, 10_000, 16
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+async def measured(server: Server, models: ModelServer, *, workers: int, debates: int, waiting: int = 0) -> list[str]:
+    """A row: so many debates of one owner and, behind them and those that are `waiting`, one of another."""
+    given: dict[str, Any] = {"url": server.url, "schema": f"fleet_{workers}_{waiting}", "port": models.port}
+    given |= {"name": f"fleet-{workers}-{waiting}", "max_concurrency": _PLACES, "poll": 0.3}
+    fleet = make(**given)
+    for number in range(debates):
+        await fleet.submit("city", f"Question {number}?", run_id=f"ann-{number}", labels={"owner": "ann"})
+    for first in range(0, waiting, _AT_ONCE):
+        rest = range(first, min(first + _AT_ONCE, waiting))
+        await asyncio.gather(*(fleet.submit("city", f"Later {each}?", labels={"owner": "ann"}) for each in rest))
+    began = time.perf_counter()
+    await fleet.submit("city", "And mine?", run_id="bob", labels={"owner": "bob"})
+    submitted = time.perf_counter() - began
+    postmaster = _postmaster(server.url, analyze=waiting > 0)
+    models.asked.clear()
+    processes = _started(workers, given)
+    try:
+        await _asked(models, 1)
+        used = _cpu(each.pid for each in processes), _cpu_of_tree(postmaster)
+        await _asked(models, _CALLS * (debates + 1))
+        calls, last = len(models.asked), models.asked[-1].at
+        now = _cpu(each.pid for each in processes), _cpu_of_tree(postmaster)
+        await asyncio.sleep(2 * _SECONDS)
+        ended = sorted(await fleet.store.runs(status="complete", brief=True), key=lambda run: run.updated_at)
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            await asyncio.to_thread(process.wait)  # whose calls in flight are answered meanwhile
+        await fleet.close()
+    rate, ideal = calls / (last - models.asked[0].at + _SECONDS), workers * _PLACES / _SECONDS
+    place = [run.header.run_id for run in ended].index("bob") + 1
+    spent = [f"{1_000 * (after - before) / calls:.1f} ms" for before, after in zip(used, now, strict=True)]
+    head = [str(workers), f"{debates + waiting:,}", f"{rate:.1f}", f"{ideal:.0f}", f"{rate / ideal:.2f}"]
+    return [*head, *spent, f"{1_000 * submitted:.0f} ms", str(place)]
+
+
+def _started(number: int, given: dict[str, Any]) -> list[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-m", "flowdebate.workers", "tests.workers.fleet:workers"]
+    env = os.environ | {"FLEET": json.dumps(given)}
+    return [subprocess.Popen(command, cwd=_ROOT, env=env, stderr=subprocess.DEVNULL) for _ in range(number)]  # noqa: S603
+
+
+def _postmaster(url: str, *, analyze: bool) -> int:
+    """The process that started all others of PostgreSQL; `analyze` does what autovacuum does within a minute."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        if analyze:
+            connection.execute("ANALYZE")
+        ((folder,),) = connection.execute("SHOW data_directory").fetchall()
+    return int(Path(folder, "postmaster.pid").read_text().splitlines()[0])
+
+
+async def _asked(models: ModelServer, number: int) -> None:
+    async with models.changed:
+        await models.changed.wait_for(lambda: len(models.asked) >= number)
+
+
+def _cpu(pids: Iterable[int]) -> float:
+    return sum(sum(map(int, _stat(pid)[11:13])) / _TICKS for pid in pids)
+
+
+def _cpu_of_tree(pid: int) -> float:
+    """With children that have ended, and those that live."""
+    alive = [int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit()]
+    children = [each for each in alive if (stat := _stat(each)) and int(stat[1]) == pid]
+    return sum(map(int, _stat(pid)[11:15])) / _TICKS + _cpu(children)
+
+
+def _stat(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:  # it has just ended
+        return []
+
+
+async def _rows() -> list[list[str]]:
+    async with model_server(_SECONDS) as models:
+        with Server() as server:
+            rows = [await measured(server, models, workers=each, debates=48 * each - 1) for each in (1, 2, 4)]
+            return [*rows, await measured(server, models, workers=1, debates=95, waiting=_BACKLOG)]
+
+
+def main() -> None:
+    """Print the table."""
+    try:
+        rows = asyncio.run(_rows())
+    except Unavailable as error:
+        print(f"Workers are not measured: {error}")
+        return
+    print_table(
+        "Debates of five calls of half a second on workers with eight places each",
+        [
+            "workers",
+            "runs before",
+            "calls a second",
+            "ideal",
+            "ratio",
+            "CPU a call",
+            "PostgreSQL",
+            "submit",
+            "bob ends as",
+        ],
+        rows,
+        note="The last columns: one more run of another owner, submitted behind all others.",
+    )
+
+
+if __name__ == "__main__":
+    main()
