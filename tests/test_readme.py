@@ -44,8 +44,8 @@ FIGURES = {
         "baselines.md",
         "the debate was right in 93 of 100, self-consistency in 96",
     ),
-    "323 µs of CPU a call": ("benchmarks.md", "| flowdebate | 4.20 | 323 | 0.68 |"),
-    "0.68 of LangGraph's": ("benchmarks.md", "| flowdebate | 4.20 | 323 | 0.68 |"),
+    "165 µs of CPU a call": ("benchmarks.md", "| flowdebate | 2.15 | 165 | 0.56 |"),
+    "0.56 of LangGraph's": ("benchmarks.md", "| flowdebate | 2.15 | 165 | 0.56 |"),
 }
 """What the README says was measured, and the words of the page that says how."""
 
