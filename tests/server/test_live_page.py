@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import re
 from collections import Counter
@@ -98,12 +99,24 @@ async def test_work_grows_with_the_debate_and_not_with_its_readers(
 
 async def test_who_comes_late_or_is_slow_has_the_whole_page() -> None:
     """In one message, in the place of those that it missed."""
-    async with Service(store="memory:", model=FunctionModel(answer)) as service:
+    halfway, go_on, calls = asyncio.Event(), asyncio.Event(), itertools.count(1)
+
+    async def held(request: Any) -> Any:
+        """An answer; from the 25th on only once the late reader is there."""
+        if next(calls) >= 25:
+            halfway.set()
+            await go_on.wait()
+        return await answer(request)
+
+    async with Service(store="memory:", model=FunctionModel(held)) as service:
         everybody, run_id = Readers(), await hold(service, 10)
         first = asyncio.create_task(read(everybody, service, run_id))
         slow = asyncio.create_task(read(everybody, service, run_id, pause=0.2))
-        await asyncio.sleep(0.1)
+        await halfway.wait()
         late = asyncio.create_task(read(everybody, service, run_id))
+        while len(everybody._pages[run_id].readers) < 3:  # noqa: ASYNC110 - it says nothing of who has joined
+            await asyncio.sleep(0.01)
+        go_on.set()
         found = await asyncio.gather(first, slow, late)
         assert {tuple(texts(each)) for each in found} == {tuple(f"By debate-debater-side {n}." for n in range(5)) * 10}
         assert [each[0]["whole"] for each in found] == [True] * 3
