@@ -33,7 +33,9 @@ def _order(prompt: str) -> list[str]:
     return [entry.stance for entry in parse_entries(transcript) if entry.round == 1]
 
 
-def _judging(score: Callable[[list[str], ModelRequest], Scores | str]) -> FunctionModel:
+def _judging(
+    score: Callable[[list[str], ModelRequest], Scores | str], *, reasoning: str = "It was not answered."
+) -> FunctionModel:
     """A model that argues, and as a judge gives the scores that `score` finds for an order of sides."""
 
     def answer(request: ModelRequest) -> Any:
@@ -42,7 +44,7 @@ def _judging(score: Callable[[list[str], ModelRequest], Scores | str]) -> Functi
         scores = score(_order(str(request.messages[-1]["content"])), request)
         if isinstance(scores, str):
             return scores
-        return {"reasoning": "It was not answered.", "scores": scores, "verdict": "Found."}
+        return {"reasoning": reasoning, "scores": scores, "verdict": "Found."}
 
     return FunctionModel(answer)
 
@@ -153,6 +155,18 @@ def test_a_tie_is_between_all_whom_some_ballot_has_first() -> None:
     verdict = _held(_judging(score), judge=JudgeOptions(schedule="swap", on_flip="tie")).raw.verdict
     assert (verdict.winner, verdict.judging.on_flip) == (None, "tie")
     assert verdict.judging.scores == {"for": 0.5, "against": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("reasoning", "told"),
+    [("It was not answered.", "For for: It was not answered."), ("# Issues\n\nNone.", "For for:\n\n# Issues\n\nNone.")],
+)
+def test_reasons_of_several_paragraphs_begin_one(reasoning: str, told: str) -> None:
+    """In what all ballots of a tie found: a heading in the middle of a line would be no heading."""
+    model = _judging(lambda order, _: dict.fromkeys(order, 50.0) | {order[0]: 70.0}, reasoning=reasoning)
+    verdict = _held(model, judge=JudgeOptions(schedule="swap", on_flip="tie")).raw.verdict
+    assert verdict.winner is None
+    assert told in verdict.reasoning
 
 
 def test_a_person_decides_a_flip_who_is_shown_the_ballots() -> None:

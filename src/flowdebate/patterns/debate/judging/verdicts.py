@@ -27,6 +27,7 @@ _UNDECIDED = {
     "abstain": "The judge abstains: it found otherwise when it was shown the same arguments in another order.",
     "tie": "A tie: the judge found otherwise when it was shown the same arguments in another order.",
 }
+_PARAGRAPH = "\n\n"
 _TWO = 2  # sides, of which one has more than the other, and not most
 
 
@@ -45,7 +46,7 @@ def conclude(judging: Judging, winner: str | None, *, sides: Sequence[str], hint
     if winner is None or judging.on_flip in _UNDECIDED:
         winner = None
         words = _UNDECIDED.get(judging.on_flip or "", "A tie: no position has more than all others.")
-        why = "\n\n".join(f"For {ballot.winner or 'none of them'}: {_tell_reasons(ballot)}" for ballot in used)
+        why = _PARAGRAPH.join(_tell_ballot(ballot) for ballot in used)
     else:
         best = max(used, key=lambda ballot: ballot.shares.get(winner, 0.0))  # the first of those that are as clear
         words, why = add_headline(best.verdict, winner, best.order), _tell_reasons(best)
@@ -139,6 +140,12 @@ def _tell_reasons(ballot: JudgeBallot) -> str:
         return ballot.reasoning
     called = "; ".join(f"{ballot.labels[side]}: {side}" for side in ballot.order)
     return f"{ballot.reasoning} ({called})"
+
+
+def _tell_ballot(ballot: JudgeBallot) -> str:
+    """Whom it is for, and why; reasons of several paragraphs may begin with a heading, so they begin one."""
+    reasons = _tell_reasons(ballot)
+    return f"For {ballot.winner or 'none of them'}:{_PARAGRAPH if _PARAGRAPH in reasons else ' '}{reasons}"
 
 
 def _end(side: str) -> str:
