@@ -156,6 +156,17 @@ def test_names_stand_in_one_column_and_ids_are_short(page: Page, stage: Stage) -
     assert len(set(lefts)) == 1
 
 
+def test_names_alone_stand_in_one_line(page: Page, stage: Stage) -> None:
+    """Of those who speak for no position, where there is room for it."""
+    page.goto(f"{stage.pages}/runs/review")
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 800})
+        tops = page.locator(".sides .who").evaluate_all("all => all.map(each => each.getBoundingClientRect().top)")
+        heights = page.locator(".sides .who").evaluate_all("all => all.map(each => each.offsetHeight)")
+        assert (len(tops), len(set(tops))) == (3, 1), width
+        assert max(heights) < 40, width
+
+
 def test_the_outcome_of_a_consensus_is_calm(page: Page, stage: Stage) -> None:
     """What was decided and at most five lines about it; how it came to that is folded."""
     page.goto(f"{stage.pages}/runs/consensus")
