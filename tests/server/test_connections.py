@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from flowdebate.server import app as serving
+from flowdebate.service.lifetime import listening
 from tests.server.stage import TOKEN
 
 if TYPE_CHECKING:
@@ -43,6 +44,14 @@ def is_ended(connection: socket.socket) -> bool:
     except TimeoutError:
         return False
     return True
+
+
+def test_no_part_of_an_answer_waits_for_the_client() -> None:
+    """Head and body are two packets: by default the second is held back until the first is confirmed, 40 ms later."""
+    with listening("test", 0) as bound, socket.create_connection(bound.getsockname()):
+        accepted, _ = bound.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 @pytest.mark.parametrize("sent", [b"", b"G", HALF_A_HEAD, HALF_A_BODY, WHOLE_HEAD], ids=repr)

@@ -9,9 +9,7 @@ import asyncio
 import hmac
 import json
 import logging
-import os
 import signal
-import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -24,14 +22,14 @@ from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.subscriptions import ResourceUpdated
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from flowdebate.errors import ConfigurationError, FlowDebateError, RunNotFound
+from flowdebate.errors import FlowDebateError, RunNotFound
 from flowdebate.events import changes
 from flowdebate.mcp.judging import NAME as JUDGE
 from flowdebate.mcp.judging import add_judge_tool, judge_texts
 from flowdebate.mcp.reports import HOW_TO_READ, render_said, sentence_of, split_said
 from flowdebate.mcp.tools import ServiceOf, add_prompts, add_run_tools, add_turn_tools
 from flowdebate.service.documents.markdown import report
-from flowdebate.service.lifetime import keep_warm
+from flowdebate.service.lifetime import keep_warm, listening
 from flowdebate.sources.files import allowed_folders
 
 if TYPE_CHECKING:
@@ -263,12 +261,7 @@ async def serve_http(
             await service.close(patience)  # here, since uvicorn raises the signal again after the lifespan
 
     app.router.lifespan_context = lifespan
-    try:
-        bound = socket.create_server(("127.0.0.1", port))
-    except OSError as error:
-        allowed = f"one that can be bound ({os.strerror(error.errno or 0)})"
-        raise ConfigurationError("serve_http()", "port", port, allowed) from None
-    with bound:
+    with listening("serve_http()", port) as bound:
         if started is not None:
             started(f"http://127.0.0.1:{bound.getsockname()[1]}/mcp")
         # no log_config: uvicorn's would write its own lines to stderr and stdout. A second: what a signal has to end

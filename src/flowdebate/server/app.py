@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import secrets
 import socket
 import sys
@@ -28,7 +27,7 @@ from flowdebate.server.pages import runs as pages
 from flowdebate.server.problems import FieldProblem, Problem, handle_problems
 from flowdebate.server.protocols.streams import Audience
 from flowdebate.server.sse import Readers
-from flowdebate.service.lifetime import keep_warm
+from flowdebate.service.lifetime import keep_warm, listening
 from flowdebate.sources.files import allowed_folders
 
 if TYPE_CHECKING:
@@ -304,16 +303,10 @@ async def serve(
         timeout_graceful_shutdown=_GRACE,
         timeout_keep_alive=_KEEP_ALIVE,
     )
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        bound = socket.create_server((host, port), family=family)
-    except (OSError, OverflowError) as error:
-        used = getattr(error, "errno", None) == errno.EADDRINUSE
-        hint = f"Port {port} is in use" if used else f"Port {port} of {host} cannot be used: {error}"
-        raise ConfigurationError("serve()", "port", port, f"a free port of {host}, or 0 for any", hint=hint) from None
+    bound = listening("serve()", port, host=host)
     server = Server(config)
     with bound:
         if started is not None:
-            name = f"[{host}]" if family is socket.AF_INET6 else host
+            name = f"[{host}]" if bound.family is socket.AF_INET6 else host
             started(f"http://{name}:{bound.getsockname()[1]}/", server)
         await server.serve(sockets=[bound])

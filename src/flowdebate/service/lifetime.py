@@ -1,16 +1,18 @@
-"""Work of a service by itself: warm-up before the first run, and recovery of runs that an earlier process left."""
+"""Work of a service by itself: its address, warm-up before the first run, recovery of what an earlier process left."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from flowdebate._text import error_text
-from flowdebate.errors import FlowDebateError, StoreError, TooManyRuns
+from flowdebate.errors import ConfigurationError, FlowDebateError, StoreError, TooManyRuns
 from flowdebate.models.openai.clients import keep_connections, warm_up
 from flowdebate.runs.queue_state import priority_of
 from flowdebate.service.runs import delete_old_runs, each_run
@@ -20,6 +22,23 @@ if TYPE_CHECKING:
     from flowdebate.service.recipes import Recipes
     from flowdebate.service.state import RunState
     from flowdebate.store.base import Store, StoredRun
+
+
+def listening(where: str, port: int, *, host: str = "127.0.0.1") -> socket.socket:
+    """A socket that servers accept connections on; port 0 takes a free one.
+
+    ConfigurationError of `where` for an address that cannot be used.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        bound = socket.create_server((host, port), family=family)
+    except (OSError, OverflowError) as error:
+        used = getattr(error, "errno", None) == errno.EADDRINUSE
+        hint = f"Port {port} is in use" if used else f"Port {port} of {host} cannot be used: {error}"
+        raise ConfigurationError(where, "port", port, f"a free port of {host}, or 0 for any", hint=hint) from None
+    # connections inherit it: the body of an answer would otherwise wait until the client confirms the head, for 40 ms
+    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return bound
 
 
 @asynccontextmanager
