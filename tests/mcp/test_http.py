@@ -117,7 +117,10 @@ async def test_the_command_serves_over_http_until_a_signal(tmp_path: Path) -> No
 async def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
     """With the reason, before anything is served."""
     service, _ = make(tmp_path)
-    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ConfigurationError, match="`port` must be a free port"):
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(ConfigurationError, match="`port` must be a free"),
+    ):
         await serve_http(service, port=taken.getsockname()[1])
     await service.close()
 
