@@ -7,6 +7,7 @@ not in this repository; answers, as numbers, are.
 from __future__ import annotations
 
 import json
+import re
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -21,12 +22,12 @@ from flowdebate.evaluation import Registration, Study, StudyAnswer, study_report
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
 
-__all__ = ("ANSWERS", "PAGE", "REGISTRATION", "page", "read_answers", "study_of", "write_questions")
+__all__ = ("ANSWERS", "PAGE", "REGISTRATION", "in_readme", "page", "read_answers", "study_of", "write_questions")
 
 FOLDER = Path(__file__).parent / "studies"
 FILE, ANSWERS = FOLDER / "facts.toml", FOLDER / "facts.answers.jsonl"
 REGISTRATION = FOLDER / "facts.registration.json"
-QUESTIONS, PAGE = Path("build/facts.jsonl"), Path("docs/study.md")
+QUESTIONS, PAGE, README = Path("build/facts.jsonl"), Path("docs/study.md"), Path("README.md")
 _MINUTE = 60
 
 
@@ -159,8 +160,21 @@ every answer: `facts.answers.jsonl`, without texts. `evidence/derive.py` derives
 """
 
 
+_IN_README = re.compile(r"(?<=right by debate and by vote in )[^(|]+(?= \(\[a registered study)")
+
+
+def in_readme(written: str) -> str:
+    """What the README says of the study: the primary comparison, and how far it has come, as the page has them."""
+    compared = re.search(r"[\d.]+% against [\d.]+% of \d+", written)
+    answered = re.search(r"\d+ of \d+ answered", written)
+    assert compared is not None  # the page says so from the first answer on
+    return f"{compared[0]}; {answered[0]}, nothing concluded yet" if answered else compared[0]
+
+
 if __name__ == "__main__":
     if sys.argv[1:] == ["questions"]:
         write_questions()
     else:
-        PAGE.write_text(page(), "utf-8")
+        written = page()
+        PAGE.write_text(written, "utf-8")
+        README.write_text(_IN_README.sub(in_readme(written), README.read_text("utf-8")), "utf-8")

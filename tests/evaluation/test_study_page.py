@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from evidence import derive as alone
-from evidence.study import ANSWERS, PAGE, REGISTRATION, page, study_of
+from evidence.study import ANSWERS, PAGE, README, REGISTRATION, in_readme, page, study_of
 from flowdebate.evaluation import StudyAnswer, StudyReport, study_report
 
 derive: Any = alone.derive  # without types: it is short on purpose
@@ -47,6 +47,11 @@ def test_the_shipped_answers_give_the_figures_of_the_page() -> None:
     lines = ANSWERS.read_text("utf-8").splitlines()
     answers = list({each.key: each for each in map(StudyAnswer.model_validate_json, lines)}.values())
     check(derive(lines, FIXED), study_report(study_of(answers), answers))
+
+
+def test_the_readme_tells_of_the_study_what_its_page_has() -> None:
+    """However it comes out, and how far it has come."""
+    assert f"{in_readme(PAGE.read_text('utf-8'))} ([a registered study](docs/study.md))" in README.read_text("utf-8")
 
 
 @pytest.mark.parametrize("seed", range(3))
