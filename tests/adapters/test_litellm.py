@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     needs("litellm", "LiteLLM"),
-    pytest.mark.filterwarnings("ignore:Item '.+' on TypedDict class:UserWarning"),  # LiteLLM's own
+    pytest.mark.filterwarnings("ignore:Items? '.+' on TypedDict class:UserWarning"),  # LiteLLM's own
 ]
 
 

@@ -306,7 +306,7 @@ async def test_a_call_has_its_whole_time_once_the_engine_takes_it_and_no_more() 
     began = asyncio.get_running_loop().time()
     late = await asyncio.gather(*(ask(model, call) for call in calls), return_exceptions=True)
     assert [each.seconds if isinstance(each, ModelTimeout) else each for each in late] == [0.05] * 3
-    assert asyncio.get_running_loop().time() >= began + 0.15
+    assert asyncio.get_running_loop().time() >= began + 0.14  # timers may fire a tick early
 
 
 async def test_a_queue_ends_at_the_latest_end_and_when_it_is_given_up() -> None:
