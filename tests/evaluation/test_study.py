@@ -246,6 +246,7 @@ def test_an_unfinished_study_concludes_nothing_until_the_e_value_does() -> None:
     assert early.primary is not None
     assert (early.primary.finding, early.primary.e_value > 20) == ("helped", True)
     assert early.summary.startswith("12 of 20 answered; the rest is still missing. together is right more often")
+    assert "% 12 of 20 answers: the rest is still missing" in early.to_latex()
 
 
 def test_the_report_says_who_was_talked_out_of_the_truth() -> None:

@@ -158,7 +158,7 @@ class StudyReport(InNotebooks, WireModel):
                 *_tabular("lrrrr", compared, others),
                 f"% * primary; the other p-values are adjusted by Holm's method. {self.confidence:.0%} intervals.",
                 f"% registered: {self.registered or 'no'}",
-                *([f"% {self.asked} of {self.planned} answers: nothing is concluded yet"] if self.unfinished else []),
+                *([f"% {self.asked} of {self.planned} answers: {_state(self.primary)}"] if self.unfinished else []),
             ]
         )
 
@@ -403,6 +403,12 @@ def _conclude(
     return found.model_copy(update={"p_adjusted": p, "finding": finding, "required_n": n, "summary": summary})
 
 
+def _state(primary: StudyComparison | None) -> str:
+    """What there is to say of a study while answers are missing: the e-value may have concluded it already."""
+    concluded = primary is not None and primary.finding != "too_few"
+    return "the rest is still missing" if concluded else "nothing is concluded yet"
+
+
 def _summarize(
     comparisons: Sequence[StudyComparison],
     study: Study,
@@ -416,9 +422,7 @@ def _summarize(
     none = f"Nothing was answered by both of {' and '.join(study.primary or ())} yet."
     parts = [none if primary is None else primary.summary]
     if asked < planned:
-        concluded = primary is not None and primary.finding != "too_few"
-        state = "the rest is still missing" if concluded else "nothing is concluded yet"
-        parts.insert(0, f"{asked:,} of {planned:,} answered; {state}.")
+        parts.insert(0, f"{asked:,} of {planned:,} answered; {_state(primary)}.")
     if primary and asked < planned:
         parts.append(
             f"Whoever stops before the end has to go by the e-value, {primary.e_value:.3g}: it may be looked at at any "
