@@ -160,15 +160,17 @@ every answer: `facts.answers.jsonl`, without texts. `evidence/derive.py` derives
 """
 
 
-_IN_README = re.compile(r"(?<=right by debate and by vote in )[^(|]+(?= \(\[a registered study)")
+_IN_README = re.compile(r"(?<=A real model of 1.5 billion parameters: )[^(|]+(?= \(\[a registered study)")
 
 
 def in_readme(written: str) -> str:
     """What the README says of the study: the primary comparison, and how far it has come, as the page has them."""
-    compared = re.search(r"[\d.]+% against [\d.]+% of \d+", written)
-    answered = re.search(r"\d+ of \d+ answered", written)
+    compared = re.search(r"([\d.]+)% against ([\d.]+)% of (\d+)", written)
     assert compared is not None  # the page says so from the first answer on
-    return f"{compared[0]}; {answered[0]}, nothing concluded yet" if answered else compared[0]
+    by_debate, by_vote, asked = compared.groups()
+    state = re.search(r"\d+ of \d+ answered; [^.]+", written)
+    told = f"debates right in {by_debate} %, votes in {by_vote} % of {asked} questions"
+    return f"{told}; {state[0]}" if state else told
 
 
 if __name__ == "__main__":
