@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from flowdebate.server import app as serving
-from flowdebate.service.lifetime import listening
+from flowdebate.service.lifetime import bind_socket
 from tests.server.stage import TOKEN
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def is_ended(connection: socket.socket) -> bool:
 
 def test_no_part_of_an_answer_waits_for_the_client() -> None:
     """Head and body are two packets: by default the second is held back until the first is confirmed, 40 ms later."""
-    with listening("test", 0) as bound, socket.create_connection(bound.getsockname()):
+    with bind_socket("test", 0) as bound, socket.create_connection(bound.getsockname()):
         accepted, _ = bound.accept()
         with accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

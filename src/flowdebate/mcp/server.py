@@ -29,7 +29,7 @@ from flowdebate.mcp.judging import add_judge_tool, judge_texts
 from flowdebate.mcp.reports import HOW_TO_READ, render_said, sentence_of, split_said
 from flowdebate.mcp.tools import ServiceOf, add_prompts, add_run_tools, add_turn_tools
 from flowdebate.service.documents.markdown import report
-from flowdebate.service.lifetime import keep_warm, listening
+from flowdebate.service.lifetime import bind_socket, keep_warm
 from flowdebate.sources.files import allowed_folders
 
 if TYPE_CHECKING:
@@ -261,7 +261,7 @@ async def serve_http(
             await service.close(patience)  # here, since uvicorn raises the signal again after the lifespan
 
     app.router.lifespan_context = lifespan
-    with listening("serve_http()", port) as bound:
+    with bind_socket("serve_http()", port) as bound:
         if started is not None:
             started(f"http://127.0.0.1:{bound.getsockname()[1]}/mcp")
         # no log_config: uvicorn's would write its own lines to stderr and stdout. A second: what a signal has to end

@@ -27,7 +27,7 @@ from flowdebate.server.pages import runs as pages
 from flowdebate.server.problems import FieldProblem, Problem, handle_problems
 from flowdebate.server.protocols.streams import Audience
 from flowdebate.server.sse import Readers
-from flowdebate.service.lifetime import keep_warm, listening
+from flowdebate.service.lifetime import bind_socket, keep_warm
 from flowdebate.sources.files import allowed_folders
 
 if TYPE_CHECKING:
@@ -303,7 +303,7 @@ async def serve(
         timeout_graceful_shutdown=_GRACE,
         timeout_keep_alive=_KEEP_ALIVE,
     )
-    bound = listening("serve()", port, host=host)
+    bound = bind_socket("serve()", port, host=host)
     server = Server(config)
     with bound:
         if started is not None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from flowdebate.store.base import Store, StoredRun
 
 
-def listening(where: str, port: int, *, host: str = "127.0.0.1") -> socket.socket:
+def bind_socket(where: str, port: int, *, host: str = "127.0.0.1") -> socket.socket:
     """A socket that servers accept connections on; port 0 takes a free one.
 
     ConfigurationError of `where` for an address that cannot be used.
