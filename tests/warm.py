@@ -144,7 +144,8 @@ class Warm:
     def send_signal(self, number: int) -> None:
         """Send a signal, unless it has ended."""
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):  # it has ended, and its exit code is on its way here
+                os.kill(self.pid, number)
 
     def terminate(self) -> None:
         """Send SIGTERM."""
