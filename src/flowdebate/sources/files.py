@@ -12,7 +12,7 @@ import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
-from pathlib import Path, PurePath, PurePosixPath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from flowdebate._text import error_text, is_blank
@@ -165,7 +165,9 @@ def read_sources(given: Sequence[str], *, folder: Path = Path()) -> list[Source]
 def check_size(sources: Sequence[Source], given: str) -> None:
     """BadFile for more than can be stored with a run and sent with each turn, after the source `given`."""
     if sum(len(source.text.encode()) for source in sources) > MOST_OF_TEXT * _MEGABYTE:
-        raise BadFile(given, f"makes more than {MOST_OF_TEXT} MB of text: name fewer files")
+        raise BadFile(
+            given, f"makes more than {MOST_OF_TEXT} MB of text: name fewer files, or commits that differ less"
+        )
     if sum(source.size for source in sources if source.image is not None) > MOST_OF_IMAGES * _MEGABYTE:
         raise BadFile(given, f"makes more than {MOST_OF_IMAGES} MB of images: name fewer, or smaller ones")
 
@@ -324,10 +326,11 @@ def _spec_of(folder: Path) -> GitIgnoreSpec:
 
 GIT = "git:"
 """Begins a source that is a diff: "git:main..HEAD"; "git:HEAD" are the changes that are not committed."""
-_RANGE = re.compile(r"[\w./@~^{}+:-]+")
 _SECONDS = 60
 # without what the configuration of a repository or of a user could change, or run
-_DIFF = ("diff", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames", "--src-prefix=a/", "--dst-prefix=b/")
+_DIFF = ("diff", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames", "--src-prefix=a/", "--dst-prefix=b/",
+         "--submodule=short")  # fmt: skip
+_LINK = re.compile(rb"^(?:(?:new file|deleted file|new|old) mode|index \w+\.\.\w+) 120000$", re.MULTILINE)
 
 
 def is_diff(given: str) -> bool:
@@ -341,27 +344,26 @@ def read_diff(given: str, folder: Path, why_secret: Callable[[Path, bytes], str 
     `why_secret(path, content)` says why a file is never read. BadFile for what git cannot compare; it is
     `empty` where there is nothing to read.
     """
-    wanted = given.removeprefix(GIT)
-    if not _RANGE.fullmatch(wanted) or wanted.startswith("-"):
-        raise BadFile(given, "names no commits: give BASE..HEAD, or one commit to compare with what is here now")
-    names = _git(given, folder, *_DIFF, "--name-only", "-z", wanted, "--").decode(errors="replace").split("\0")[:-1]
-    if not names:
+    wanted = ("--end-of-options", given.removeprefix(GIT), "--")  # which may begin with a dash
+    # names are those from the top of the repository, wherever in it we are
+    top = folder / _git(given, folder, "rev-parse", "--show-cdup").decode().strip()
+    listed = _git(given, top, *_DIFF, "--name-only", "-z", *wanted)
+    if not listed:
         raise BadFile(given, "has no changes; files that git does not track are not among them", empty=True)
     # ten lines around a change: three are too few to judge it by
-    diff = _git(given, folder, *_DIFF, "--unified=10", wanted, "--")
-    parts = re.split(rb"^(?=diff --git )", diff, flags=re.MULTILINE)[1:]
-    listed = "\0".join(names).encode(errors="replace")
-    ignored = _git(given, folder, "check-ignore", "--no-index", "-z", "--stdin", text=listed, codes=(0, 1))
-    left = set(ignored.decode(errors="replace").split("\0"))
+    diff = _git(given, top, *_DIFF, "--unified=10", *wanted)
+    parts: dict[bytes, bytes] = {}
+    for part in re.split(rb"^(?=diff --git )", diff, flags=re.MULTILINE)[1:]:
+        head = part.partition(b"\n")[0]  # the same for both parts of a file that has become a link
+        parts[head] = parts.get(head, b"") + part
+    left = _git(given, top, "check-ignore", "--no-index", "-z", "--stdin", text=listed, codes=(0, 1)).split(b"\0")
     found = []
-    for name, part in zip(names, parts, strict=True):
+    for path, part in zip(listed.split(b"\0")[:-1], parts.values(), strict=True):
+        name = path.decode(errors="replace")
         why = why_secret(Path(name), part)
-        if why is None and name in left:
+        if why is None and path in left:
             why = "is in .gitignore"
-        header = part.partition(b"\n@@ ")[0]
-        if why is None and re.search(
-            rb"^(?:new file|deleted file|new|old) mode 120000|\.\.\w+ 120000$", header, re.MULTILINE
-        ):
+        if why is None and _LINK.search(part):
             why = "is a link"
         if why is None and b"\n@@ " not in part:
             why = "is binary" if b"\nBinary files " in part else "has no changed lines"
@@ -369,8 +371,7 @@ def read_diff(given: str, folder: Path, why_secret: Callable[[Path, bytes], str 
             text = part.decode("utf-8") if why is None else ""
         except UnicodeDecodeError:
             why = "is not UTF-8"
-        shown = PurePosixPath(name).as_posix()
-        found.append(Source.of(shown, text, part) if why is None else Source(name=shown, left_out=why))
+        found.append(Source.of(name, text, part) if why is None else Source(name=name, left_out=why))
     if all(source.left_out is not None for source in found):
         reasons = ", ".join(f"{source.name} {source.left_out}" for source in found[:3])
         raise BadFile(given, f"has no changes that can be read: {reasons}", empty=True)
@@ -384,6 +385,8 @@ def _git(given: str, folder: Path, *arguments: str, text: bytes = b"", codes: tu
         done = subprocess.run(command, cwd=folder, input=text, capture_output=True, timeout=_SECONDS, check=False)  # noqa: S603 - no shell, and a checked range
     except FileNotFoundError:
         raise BadFile(given, "cannot be read: git is not installed") from None
+    except ValueError:
+        raise BadFile(given, "names no commits: it has a NUL in it") from None
     except subprocess.TimeoutExpired:
         raise BadFile(given, f"cannot be read: git takes more than {_SECONDS} s") from None
     if done.returncode not in codes:

@@ -242,12 +242,9 @@ def number_lines(source: Source) -> tuple[Line, ...]:
                 at, number, new = number, number + 1, new - 1
         elif is_diff and (hunk := _HUNK.match(text)):
             number, old, new = int(hunk["start"]), int(hunk["old"] or 1), int(hunk["new"] or 1)
-        elif (
-            is_diff
-            and text.startswith(("--- ", "+++ "))
-            and (path := text[4:].split("\t")[0].strip('"')) != "/dev/null"
-        ):
-            file = re.sub(r"^[abciw]/", "", path)
+        elif is_diff and text.startswith(("--- ", "+++ ")) and (path := text[4:].split("\t")[0]) != "/dev/null":
+            # git writes a name with quotes, backslashes or control characters in escapes; it is the source's, then
+            file = source.name if path.startswith('"') else re.sub(r"^[abciw]/", "", path)
         lines.append(Line(file, at, start, shown))
         start += len(text) + 1
     return tuple(lines)

@@ -16,6 +16,8 @@ from jsonschema import Draft7Validator
 from typer.testing import CliRunner
 
 from flowdebate.cli.app import app
+from flowdebate.errors import BadFile
+from flowdebate.patterns.review.findings import locate
 from flowdebate.service import Service
 from flowdebate.sources.files import outside_of, read_sources
 from tests.server.stage import staged
@@ -341,6 +343,52 @@ def test_a_diff_may_be_a_source_of_every_pattern(repository: Path) -> None:
     assert sources["app/store.py"].text.startswith("diff --git a/app/store.py b/app/store.py")
     assert sources[".env"].text == ""
     assert sources[".env"].left_out == "may hold secrets, and is never read"
+
+
+def test_what_git_ignores_is_not_read_from_a_folder_below_either(repository: Path) -> None:
+    """A rule of the top folder holds, wherever in the repository somebody stands."""
+    (repository / ".gitignore").write_text("/app/private.txt\n")
+    (repository / "app" / "private.txt").write_text(SECRET)
+    git(repository, "add", "-f", ".")
+    sources = {each.name: each for each in read_sources(["git:HEAD~1"], folder=repository / "app")}
+    assert sources["app/private.txt"].left_out == "is in .gitignore"
+    assert sources["app/store.py"].left_out is None
+
+
+ODD = [
+    "a b.py",
+    "größe.py",
+    'q"uote.py',
+    "new\nline.py",
+    "tab\tx.py",
+    "日本.py",
+    "-dash.py",
+    "back\\slash.py",
+    "\x1b[31m.py",
+]
+
+
+def test_a_diff_is_read_whatever_git_calls_its_files(repository: Path) -> None:
+    """A place is found under each name; a file that has become a link and a moved submodule are told as such."""
+    for name in (*ODD, "link.py"):
+        (repository / name).write_text("one = 1\n")
+    git(repository, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(repository), "sub")
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "names")
+    git(repository, "checkout", "-qb", "fix#1")
+    git(repository / "sub", "commit", "-qm", "nothing", "--allow-empty")
+    git(repository, "config", "diff.submodule", "log")
+    for name in ODD:
+        (repository / name).write_text(f"two = {name!r}\n")
+    (repository / "link.py").unlink()
+    (repository / "link.py").symlink_to("app/store.py")
+    found = read_sources(["git:fix#1"], folder=repository)
+    assert {each.name: each.left_out for each in found} == {**dict.fromkeys(ODD), "link.py": "is a link", "sub": None}
+    for name in ODD:
+        place = locate(tuple(found), file=None, line=None, end_line=None, quote=f"two = {name!r}")
+        assert (place.file, place.line) == (name, 1)
+    with pytest.raises(BadFile, match="NUL"):
+        read_sources(["git:HEAD\0"], folder=repository)
 
 
 def test_no_request_and_no_stranger_can_have_a_repository_read(repository: Path) -> None:
