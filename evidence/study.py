@@ -156,7 +156,7 @@ Rows, prompts and models, by hash, are checked where the questions are, by `flow
 with the arguments of another pair. P-values are adjusted by Holm's method, but for the primary comparison. *Right to
 wrong* are the answers that were right at first and not at last; no answer is not right. The *oracle gap* is what a
 perfect choice among all that was answered would add. What was registered: `evidence/studies/facts.registration.json`;
-every answer: `facts.answers.jsonl`, without texts. `python evidence/derive.py` derives these figures without this library.
+every answer: `facts.answers.jsonl`, no texts. `python evidence/derive.py` derives all figures without this library.
 """
 
 

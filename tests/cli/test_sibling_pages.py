@@ -89,7 +89,8 @@ def test_lines_at_the_left_edge_are_the_page_s_own(pattern: str, folder: Path, t
     page = io.StringIO()
     render(held, Page(page, held.speakers, environ={}))
     own = [line for line in page.getvalue().split("\n") if line and not line.startswith("  ")]
-    ends = ["Ended with something missing", "Tokens", "Seed"]
+    changed = ["Changed positions: 0 of 1"] if pattern == "consensus" else []
+    ends = ["Ended with something missing", *changed, "Tokens", "Seed"]
     name = printable(text).replace("\n", "\\n").replace("\t", " ")
     heads = [head.replace("X", name.strip(" ")) for head in HEADS[pattern]]
     assert len(own) == len(heads) + len(ends)
@@ -100,7 +101,7 @@ TITLES = {
     "deliberation": ["Deliberation", "Who spoke", "Round 1 of 2", "Decision", "Usage"],
     "handoff": ["Handoff", "Who spoke", "Turns", "Usage"],
     "round_robin": ["Round robin", "Who spoke", "Round 1 of 2", "Output", "Usage"],
-    "consensus": ["Consensus", "Agents", "Proposals", "Round 1 of 2", "Vote", "Outcome", "Usage"],
+    "consensus": ["Consensus", "Agents", "Proposals", "Round 1 of 2", "Vote", "Outcome", "Notes", "Usage"],
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from random import Random
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -13,12 +14,16 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation import AnswerCourse, courses_of, dynamics
 from flowdebate.patterns.deliberation.schemas import DeliberationOutput
 from flowdebate.patterns.review.schemas import ReviewRawOutput
+from flowdebate.service.documents.document import document_of
 from flowdebate.service.documents.evaluations import lay_out
 from flowdebate.testing import FunctionModel
 from tests.patterns.consensus.debates import TASK, plan
 from tests.patterns.consensus.debates import model as agents
 from tests.patterns.consensus.test_consensus_positions import stating
 from tests.runs.durable.patterns import PATTERNS, QUESTION, answer_to
+
+if TYPE_CHECKING:
+    from flowdebate.patterns.output import PatternOutput
 
 TRUTH, LIE = "yes", "no"
 
@@ -128,6 +133,7 @@ def test_the_agents_of_a_consensus_have_their_positions() -> None:
     assert found.outcome_right is not None
     assert (round(found.right_to_wrong.value, 3), found.right_to_wrong.n) == (0.333, 3)
     assert found.outcome_right.value == 1
+    assert note_on("consensus", raw) == ["Changed positions: 1 of 3, compared by their words"]
 
 
 def test_the_reviewers_of_a_finding_and_a_moderator_have_theirs() -> None:
@@ -144,10 +150,22 @@ def test_the_reviewers_of_a_finding_and_a_moderator_have_theirs() -> None:
     found = dynamics([course])
     assert found.adopted is not None
     assert (found.adopted.value, found.outcome_right and found.outcome_right.value) == (1, 1)
+    assert note_on("review", raw) == [
+        "Changed verdicts: 1 of 1, compared by their words, of which 1 to what another said first"
+    ]
     reports = [{"summary": "-", "status": "CONTINUE", "decision": each} for each in ("a", "b")]
     made = {"topic": "?", "rounds": 2, "history": [], "summaries": [], "finalDecision": "b", "isSettled": True}
     output = DeliberationOutput.model_validate({**made, "reports": [reports[0], None, reports[1]]})
     assert courses_of(output)[0].voices == {"moderator": ["a", "b"]}
+    assert note_on("deliberation", output) == ["Changed decisions: 1 of 1, compared by their words"]
+    once = DeliberationOutput.model_validate({**made, "rounds": 1, "reports": reports[:1]})
+    assert note_on("deliberation", once) == []
+
+
+def note_on(pattern: str, raw: PatternOutput) -> list[str]:
+    """What the report of the run says of it, on every front end."""
+    document = document_of({"pattern": pattern, "status": "complete", "raw": raw.to_wire()}, where="here")
+    return [note for note in document.notes if note.startswith("Changed")]
 
 
 @pytest.mark.parametrize("name", PATTERNS)

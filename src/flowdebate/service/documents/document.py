@@ -24,6 +24,7 @@ from flowdebate.service.steps import Fork
 if TYPE_CHECKING:
     from flowdebate.models.base import Usage
     from flowdebate.patterns import PatternInfo
+    from flowdebate.patterns.output import PatternOutput
 
 
 _MEGABYTES = 16
@@ -121,6 +122,8 @@ class Document(InNotebooks, WireModel):
     """Its own reasons to stop, in words."""
     LAST_CALLS: ClassVar[int] = 1
     """Calls for the result, after all turns."""
+    CHANGING: ClassVar[str | None] = None
+    """Word for the answers of its speakers, of which a note says how many changed; None for no such note."""
     GOES_ON: ClassVar[bool] = False
     """Whether a finished run of the pattern can go on."""
     MEASURED: ClassVar[tuple[str, ...]] = ()
@@ -207,8 +210,9 @@ class Document(InNotebooks, WireModel):
 
     @property
     def notes(self) -> list[str]:
-        """Remarks for the end, a line each: the sources, and what became of quotes."""
-        return material_notes(self.raw)
+        """Remarks for the end, a line each: whose answers changed, the sources, and what became of quotes."""
+        changed = None if self.CHANGING is None else changes_note(self.raw, self.CHANGING)
+        return [*([] if changed is None else [changed]), *material_notes(self.raw)]
 
     def quoted(self, index: int) -> tuple[Quoted, ...]:
         """The quotes of the contribution at `index` of `raw.entries`, looked up in the sources."""
@@ -349,6 +353,24 @@ def material_notes(raw: Any) -> list[str]:  # noqa: ANN401 - a raw output
         told = f"{found} verified, {missing} not found in the sources" if found or missing else "none"
         notes.append(f"Quotes: {told}")
     return notes
+
+
+def changes_note(raw: PatternOutput, word: str) -> str | None:
+    """A note on how many voices ended with another answer than they began with; None where none answered twice."""
+    from flowdebate.evaluation.dynamics import AnswerCourse, courses_of, dynamics
+
+    courses = [  # nobody has changed an answer that is missing
+        AnswerCourse(
+            voices={name: [said for said in all_said if said is not None] for name, all_said in each.voices.items()}
+        )
+        for each in courses_of(raw)
+    ]
+    found = dynamics(courses) if courses else None
+    if found is None or found.changed is None:
+        return None
+    counts = [0 if each is None else round(each.value * each.n) for each in (found.changed, found.adopted)]
+    taken = f", of which {counts[1]} to what another said first" if counts[1] else ""
+    return f"Changed {word}: {counts[0]} of {found.changed.n}, compared by their words{taken}"
 
 
 def speakers_of(roster: Iterable[Any]) -> list[Any]:

@@ -138,6 +138,7 @@ class ConsensusDocument(Document):
     ROSTER: ClassVar[str] = "agents"
     UNIT: ClassVar[str] = "answer"
     MEASURED: ClassVar[tuple[str, ...]] = ("analytics.seconds",)
+    CHANGING: ClassVar[str | None] = "positions"
     pattern: str = "consensus"
     agents: list[Speaker] = Field(default_factory=list)
     max_rounds: int | None = None

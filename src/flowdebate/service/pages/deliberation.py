@@ -63,6 +63,7 @@ class DeliberationDocument(RoundsDocument):
     """A saved deliberation."""
 
     STOP_REASONS: ClassVar[Mapping[str, str]] = {"settled": "the matter is settled"}
+    CHANGING: ClassVar[str | None] = "decisions"
     pattern: str = "deliberation"
     debaters: list[Speaker] = Field(default_factory=list)
     raw: DeliberationOutput
