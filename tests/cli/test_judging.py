@@ -69,6 +69,25 @@ def test_a_panel_of_two_models_votes() -> None:
     assert {body["model"] for body in stage.bodies} == {"staged", "other"}
 
 
+def test_a_rubric_has_its_scores_in_page_report_and_document(tmp_path: Path) -> None:
+    """The mean of both orders by criterion, and the weighted mean decides; so it does from a plan file."""
+    report, plan = tmp_path / "report.md", tmp_path / "plan.toml"
+    plan.write_text('criteria = ["evidence=3", "clarity"]\nschedule = "swap"\n')
+    by = {"cap rents": {"evidence": 80, "clarity": 40}, "free rents": {"evidence": 30, "clarity": 70}}
+    orders = [{**_scored(0, 0), "scores": by}, {**_scored(0, 0), "scores": {**by, "free rents": by["cap rents"]}}]
+    for given in (("--criterion", "evidence=3", "--criterion", "clarity", "--schedule", "swap"), ("--file", str(plan))):
+        with Stage(answers={"scores": orders}) as stage:
+            result = _run(stage, *given, "--markdown", str(report))
+            again = CliRunner().invoke(app, ["show", "--last", "--page", "--json"])
+        assert result.exit_code == 0, result.stderr
+        for page in (result.stdout, report.read_text().replace("*", "")):
+            assert "By criterion: evidence: pro 80, con 55; clarity: pro 40, con 55" in " ".join(page.split())
+        judging = DebateRawOutput.model_validate(json.loads(again.stdout)["raw"]).found.judging
+        assert judging is not None
+        assert [ballot.criteria for ballot in judging.ballots] == [each["scores"] for each in orders]
+        assert judging.ballots[0].shares["cap rents"] == pytest.approx(70 / (70 + 40))
+
+
 def _likely(prompt: str) -> dict[str, float]:
     """The side of the first argument is ahead in both orders, and the first slot more so."""
     if "Build more." not in prompt.partition("Side B")[0]:
@@ -140,6 +159,11 @@ WRONG = {
     ("--judge-answer", "letter", "--curtail"): "--curtail must be False with letters: log-odds have no bound",
     ("--judge-answer", "scores", "--decided-by", "log_odds"): "--decided-by must be 'mean' or 'vote' without letters",
     ("--judge-answer", "letter", "--human", "judge"): "--human out where options of a judging model are given",
+    ("--judge-answer", "letter", "--criterion", "clear"): "--criterion must be None unless the answers are scores",
+    ("--criterion", "=2"): "--criterion must be a list of NAME or NAME=WEIGHT, got ['=2']",
+    ("--criterion", "clear=0"): "--criterion must be None, or 1 to 20 names, each with a number > 0, <= 1,000",
+    ("--criterion", "clear=2", "--criterion", "clear"): "--criterion must be different criteria",
+    ("--criterion", "clear", "--human", "judge"): "Leave --human out where options of a judging model are given",
     ("--schedule", "both"): '"single", "swap", "cyclic", "full" or "sampled(n)"',
     ("--on-flip", "ignore"): "'average', 'abstain', 'tie' or 'human'",
     ("--curtail", "--on-flip", "tie"): "Leave --curtail out with another --on-flip than average",

@@ -29,7 +29,7 @@ from flowdebate.cli.terminal.process import (
 )
 from flowdebate.errors import BadFile, ConfigurationError
 from flowdebate.service.plans.files import parse_toml, problem_of, read_text
-from flowdebate.service.plans.options import COMMAND, Count, FilePath, ModelName, Option, Text, misuse
+from flowdebate.service.plans.options import COMMAND, Count, Criterion, FilePath, ModelName, Option, Text, misuse
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
@@ -54,7 +54,7 @@ def compare(  # noqa: PLR0913 - the options of the command
         list[ModelName] | None, Option(metavar="SPEC", help="Model that judges; repeat for several.")
     ] = None,
     criterion: Annotated[
-        list[str] | None, Option(metavar="NAME[=WEIGHT]", help="Score each text by this; repeat for a rubric.")
+        list[Criterion] | None, Option(metavar="NAME[=WEIGHT]", help="Score each text by this; repeat for a rubric.")
     ] = None,
     orders: Annotated[
         Text, Option(metavar="NAME", help="Orders that are judged: all, cyclic, swap, single, sampled(N).")
@@ -77,6 +77,7 @@ def compare(  # noqa: PLR0913 - the options of the command
     interrupted, and pays for nothing twice.
     """
     from flowdebate.service.documents.evaluations import lay_out
+    from flowdebate.service.pages.debate import weights_of
     from flowdebate.service.plans.models import Models
     from flowdebate.service.runs import opened
     from flowdebate.web.notebook import summary_markdown
@@ -99,7 +100,7 @@ def compare(  # noqa: PLR0913 - the options of the command
     with opened(store) as place:
         table = asyncio.run(
             _compare(
-                rows, path=files[0] if many else None, sides=side or None, criteria=_read_criteria(criterion),
+                rows, path=files[0] if many else None, sides=side or None, criteria=weights_of(criterion),
                 judges=[make(spec, COMMAND, "--judge") for spec in judge or ()] or None,
                 orders=orders, store=place.store, seed=seed, max_concurrency=max_concurrency,
             )
@@ -141,18 +142,6 @@ def _read_files(files: Sequence[str]) -> dict[str, str]:
     names = stems if len(set(stems)) == len(files) else files
     opt.check(len(set(names)) == len(files) > 1, "FILE", files, "different files, two or more; or one of rows")
     return {name: read_text(file, megabytes=1) for name, file in zip(names, files, strict=True)}
-
-
-def _read_criteria(given: Sequence[str] | None) -> Mapping[str, float] | None:
-    criteria: dict[str, float] = {}
-    for each in given or ():
-        name, _, weight = each.rpartition("=") if "=" in each else (each, "", "1")
-        try:
-            criteria[name.strip()] = float(weight)
-        except ValueError:
-            name = ""
-        opt.check(name.strip(), "--criterion", each, "NAME or NAME=WEIGHT")
-    return criteria or None
 
 
 _EVERY = 10.0

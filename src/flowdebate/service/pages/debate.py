@@ -42,7 +42,9 @@ from flowdebate.service.pages.debate_document import (
     verdict_card,
 )
 from flowdebate.service.plans.options import (
+    COMMAND,
     Count,
+    Criterion,
     Flag,
     ModelName,
     ModelNames,
@@ -74,9 +76,25 @@ _JUDGING = {
     "decided_by": "decided_by",
     "on_flip": "on_flip",
     "labels": "labels",
+    "criteria": "criteria",
     "curtail": "curtail",
 }
 """Options of a judging model, by what `JudgeOptions` calls them."""
+
+
+def weights_of(
+    criteria: Sequence[str] | None, where: str = COMMAND, field: str = "--criterion"
+) -> dict[str, float] | None:
+    """A rubric as `JudgeOptions` has it, from criteria as plans and the command line have them; None for none.
+
+    >>> weights_of(["evidence=2", "clarity"])
+    {'evidence': 2.0, 'clarity': 1.0}
+    """
+    parts = [each.partition("=") for each in criteria or ()]
+    weights = {name.strip(): float(weight or 1) for name, _, weight in parts}
+    if len(weights) < len(parts):
+        raise ConfigurationError(where, field, list(criteria or ()), "different criteria")
+    return weights or None
 
 
 _Baselines = Annotated[
@@ -199,6 +217,12 @@ class DebateOptions(OutputOptions):
         "What to do if a judge decides otherwise in another order. Default: average.", panel="Judge"
     )
     labels: Flag | None = option("Call the sides A, B, … before the judge, not by their stances.", panel="Judge")
+    criteria: Annotated[list[Criterion], allowed("a list of NAME or NAME=WEIGHT")] | None = option(
+        "A rubric: score each side by this criterion; repeat for each, with how much it counts. Default: one score.",
+        panel="Judge",
+        flag="--criterion",
+        metavar="NAME[=WEIGHT]",
+    )
     crossed_labels: Flag | None = option(
         "Ask about each order of the sides with each assignment of A, B, …: many more calls.", panel="Judge"
     )
@@ -409,6 +433,7 @@ class DebatePage(PatternPage):
                 decided_by=options.decided_by,
                 on_flip=on_flip,
                 labels=labels,
+                criteria=weights_of(options.criteria, *options.place("criteria")),
                 curtail=bool(options.curtail),
                 ask=plan.ask if on_flip == "human" else None,  # which is refused with any other
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field, model_validator
@@ -178,6 +179,27 @@ def ballots_of(judging: Judging, called: Mapping[str, str] | None = None) -> str
     return f"{len(judging.ballots)} ({', '.join(notes)}){flipped}: {shares}"
 
 
+def rubric_of(judging: Judging, called: Mapping[str, str] | None = None) -> str | None:
+    """The scores by criterion, of all ballots the mean, in one line; None without a rubric.
+
+    >>> from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging
+    >>> ballot = JudgeBallot(order=["a", "b"], criteria={"a": {"clear": 80}, "b": {"clear": 35}})
+    >>> rubric_of(Judging(ballots=[ballot], scores={"a": 0.7, "b": 0.3}))
+    'clear: a 80, b 35'
+    """
+    scores: dict[str, dict[str, list[float]]] = {}
+    for ballot in judging.ballots:
+        given = ballot.criteria if ballot.problem is None else None
+        for side, by in (given or {}).items():
+            for name, score in by.items():
+                scores.setdefault(name, {}).setdefault(side, []).append(score)
+    said = (
+        f"{name}: {', '.join(f'{_called(side, called)} {fmean(scores):.0f}' for side, scores in by.items())}"
+        for name, by in scores.items()
+    )
+    return "; ".join(said) or None
+
+
 def log_odds_of(judging: Judging, called: Mapping[str, str] | None = None) -> str | None:
     """The log-odds of ballots by letter in one line, by the side that was shown first; None for other ballots.
 
@@ -239,6 +261,7 @@ def verdict_card(verdict: DebateVerdict, sides: Sequence[Side | Debater], *more:
         called = called if len(called) == len(sides) else {}  # those who share a stance are called by it
         dim = (
             ("Ballots", ballots_of(judging, called)),
+            ("By criterion", rubric_of(judging, called)),
             ("Log-odds", log_odds_of(judging, called)),
             ("Fallback", judging.fallback),
         )

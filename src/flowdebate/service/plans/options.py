@@ -117,6 +117,8 @@ ModelNames = Annotated[list[_PlainText], Reach("model"), allowed("a list of name
 PRICE = re.compile(r"(?:(?P<model>.+)=)?(?P<prompt>\d{1,9}(?:\.\d+)?)/(?P<completion>\d{1,9}(?:\.\d+)?)")
 _PRICE = "prices of a million tokens such as 0.25/2, or MODEL=0.25/2"
 PriceTexts = Annotated[list[Annotated[str, Field(pattern=f"^{PRICE.pattern}$")]], _NOTHING, allowed(_PRICE)]
+_WEIGHED = r"^[^=]*[^=\s][^=]*(=\d{1,4}(\.\d{1,9})?)?$"
+Criterion = Annotated[str, Field(pattern=_WEIGHED), _NOTHING, allowed("NAME, or NAME=WEIGHT")]
 FilePath = Annotated[_PlainText, Reach("file"), allowed("the path of a file")]
 Flag = Annotated[bool, allowed("true or false")]
 Whole = Annotated[int, allowed("an int")]
