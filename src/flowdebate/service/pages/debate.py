@@ -218,7 +218,7 @@ class DebateOptions(OutputOptions):
     )
     labels: Flag | None = option("Call the sides A, B, … before the judge, not by their stances.", panel="Judge")
     criteria: Annotated[list[Criterion], allowed("a list of NAME or NAME=WEIGHT")] | None = option(
-        "A rubric: score each side by this criterion; repeat for each, with how much it counts. Default: one score.",
+        "A rubric: a criterion by which each side is scored, with its weight, as in evidence=3; repeat for each.",
         panel="Judge",
         flag="--criterion",
         metavar="NAME[=WEIGHT]",
