@@ -175,11 +175,14 @@ evidence: $(VENV)/.dev $(if $(MODEL),$(VENV)/.facts) ## docs/evidence.md, by see
 	$(BIN)/python -m evidence $(if $(MODEL),--model $(MODEL))
 
 SLICE := 3600
+ARM := facts puzzles
 
-study: $(VENV)/.facts ## docs/study.md: goes on with the study for an hour (SLICE, in seconds); more than a day in all
+study: $(VENV)/.facts ## docs/study.md: goes on with each arm of the study (ARM) for an hour (SLICE, in seconds); two days in all
 	$(BIN)/python -m evidence.study questions
-	nice $(BIN)/flowdebate study evidence/studies/facts.toml --store build/facts.db --max-concurrency 1 --seconds $(SLICE) || test $$? = 3
-	$(BIN)/flowdebate study report evidence/studies/facts.toml --html build/facts.html || test $$? = 3
+	for arm in $(ARM); do \
+	  nice $(BIN)/flowdebate study evidence/studies/$$arm.toml --store build/$$arm.db --max-concurrency 1 --seconds $(SLICE) || test $$? = 3 || exit; \
+	  $(BIN)/flowdebate study report evidence/studies/$$arm.toml --html build/$$arm.html || test $$? = 3 || exit; \
+	done
 	$(BIN)/python -m evidence.study page
 
 injection: $(VENV)/.run ## how often attacks win over the local judge: about an hour, goes on where it stopped

@@ -1,7 +1,7 @@
-"""The study of facts: `python -m evidence.study questions`, and `python -m evidence.study page` for docs/study.md.
+"""The arms of the study: `python -m evidence.study questions` writes their questions, `… page` docs/study.md.
 
-Asking is `flowdebate study evidence/studies/facts.toml`, by `make study`. The questions are in another package, and are
-not in this repository; answers, as numbers, are.
+Asking is `flowdebate study evidence/studies/facts.toml`, and that of puzzles, by `make study`. The facts are in another
+package, and not in this repository; answers, as numbers, are.
 """
 
 from __future__ import annotations
@@ -10,78 +10,156 @@ import json
 import re
 import sys
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from evidence.estimates import table
 from evidence.facts import fact_pairs, stored_pairs
+from evidence.puzzles import puzzles
 from flowdebate import Debater, debate
 from flowdebate.evaluation import Registration, Study, StudyAnswer, study_report
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
 
-__all__ = ("ANSWERS", "PAGE", "REGISTRATION", "in_readme", "page", "read_answers", "study_of", "write_questions")
+__all__ = ("ARMS", "FACTS", "PAGE", "PUZZLES", "Arm", "differences", "in_readme", "page", "write_questions")
 
-FOLDER = Path(__file__).parent / "studies"
-FILE, ANSWERS = FOLDER / "facts.toml", FOLDER / "facts.answers.jsonl"
-REGISTRATION = FOLDER / "facts.registration.json"
-QUESTIONS, PAGE, README = Path("build/facts.jsonl"), Path("docs/study.md"), Path("README.md")
+PAGE, README = Path("docs/study.md"), Path("README.md")
+_FOLDER, _QUESTIONS = Path(__file__).parent / "studies", Path("build")
 _MINUTE = 60
 
 
-def write_questions(path: Path = QUESTIONS) -> None:
-    """Write all pairs of the package as the questions of the study."""
-    path.parent.mkdir(exist_ok=True)
-    with path.open("w", encoding="utf-8") as file:
-        for pair in fact_pairs():
-            # in the order of the alphabet, which knows nothing of the truth
-            row = {"id": pair.id, "question": "Which of the two statements is true?"}
-            file.write(f"{json.dumps({**row, 'choices': sorted([pair.true, pair.false]), 'answer': pair.true})}\n")
+@dataclass(frozen=True)
+class Arm:
+    """One registered study."""
+
+    name: str
+    heading: str
+    about: str
+    """What is asked, and of whom."""
+    methods: str
+    """What its methods have."""
+    ids: Callable[[], Iterable[str]]
+    steps: Callable[[str], int] | None = None
+    """How many steps the answer to a question takes, where that is known."""
+
+    @property
+    def answers(self) -> Path:
+        """The answers so far, as numbers."""
+        return _FOLDER / f"{self.name}.answers.jsonl"
+
+    @property
+    def registration(self) -> Path:
+        """What was fixed before the first one."""
+        return _FOLDER / f"{self.name}.registration.json"
+
+    @property
+    def questions(self) -> Path:
+        """Where its file looks for the questions."""
+        return _QUESTIONS / f"{self.name}.jsonl"
+
+    def read(self, first: int | None = None) -> list[StudyAnswer]:
+        """What the first lines of the answers say (None: all of them); of two answers to one question the later one."""
+        lines = self.answers.read_bytes().splitlines()[:first]
+        return list({each.key: each for each in map(StudyAnswer.model_validate_json, lines)}.values())
+
+    def study(self, answers: Sequence[StudyAnswer]) -> Study:
+        """The study as its file has it, without its texts: positions are "0" and "1", as in the answers."""
+        said = tomllib.loads((_FOLDER / f"{self.name}.toml").read_text("utf-8"))
+        truths = {answer.item: answer.truth for answer in answers}
+        rows = [
+            {"id": each, "question": each, "choices": ["0", "1"], "truth": truths.get(each, "0")} for each in self.ids()
+        ]
+
+        def design(options: Mapping[str, Any]) -> Any:
+            def made(_: object, positions: Sequence[str]) -> Block[Any, Any]:
+                sides = [Debater(name, stance) for name, stance in zip("ab", positions, strict=True)]
+                return debate(name=self.name, debaters=sides, max_rounds=1, **options)
+
+            return made
+
+        shared = said["debate"]["baselines"]
+        designs = {name: design({"baselines": own.get("baselines", shared)}) for name, own in said["designs"].items()}
+        plain = {name: said[name] for name in ("name", "id", "seed", "min_gain", "noise", "primary", "prediction")}
+        return Study(rows=rows, designs=designs, **plain)
 
 
-def read_answers(first: int | None = None) -> list[StudyAnswer]:
-    """What the first lines of the file say (None: all of them); of two answers to one question the later one."""
-    lines = ANSWERS.read_bytes().splitlines()[:first]
-    return list({each.key: each for each in map(StudyAnswer.model_validate_json, lines)}.values())
+_STEPS = {row["id"]: row["steps"] for row in puzzles()}
+FACTS = Arm(
+    "facts",
+    "Nobody knows more than the judge",
+    """260 pairs of a true and a false statement, from the package textarena (MIT). Which of the two is true?
+Two designs, two rounds each: turns taken at once (`together`), and one after the other (`in_turn`).""",
+    """`self_consistency` and `revision` have as many tokens as the debate of `together`. `noise` is the judge of
+`together` with the arguments of another pair.""",
+    lambda: (pair.id for pair in stored_pairs()),
+)
+PUZZLES = Arm(
+    "puzzles",
+    "Debaters have read what the judge has not",
+    """250 puzzles by `evidence/puzzles.py`: who of two people finished a race earlier? Notes say it, in one step to
+five, beside others that have nothing to do with it. Debaters have the notes; the judge and `single` have not. One
+round, turns taken at once.""",
+    """`single` is one call without the notes. `noise` is the judge with the arguments about another puzzle.""",
+    lambda: _STEPS,
+    lambda item: _STEPS[item],
+)
+ARMS = {arm.name: arm for arm in (FACTS, PUZZLES)}
 
 
-def study_of(answers: Sequence[StudyAnswer]) -> Study:
-    """The study as its file has it, without its texts: positions are "0" and "1", as in the answers."""
-    said = tomllib.loads(FILE.read_text("utf-8"))
-    truths = {answer.item: answer.truth for answer in answers}
-    rows = [
-        {"id": pair.id, "question": pair.id, "choices": ["0", "1"], "truth": truths.get(pair.id, "0")}
-        for pair in stored_pairs()
+def write_questions() -> None:
+    """Write the questions of both arms."""
+    _QUESTIONS.mkdir(exist_ok=True)
+    # in the order of the alphabet, which knows nothing of the truth
+    facts = [
+        {
+            "id": pair.id,
+            "question": "Which of the two statements is true?",
+            "choices": sorted([pair.true, pair.false]),
+            "answer": pair.true,
+        }
+        for pair in fact_pairs()
     ]
-
-    def design(options: Mapping[str, Any]) -> Any:
-        def made(_: object, positions: Sequence[str]) -> Block[Any, Any]:
-            sides = [Debater(name, stance) for name, stance in zip("ab", positions, strict=True)]
-            return debate(name="facts", debaters=sides, max_rounds=1, **options)
-
-        return made
-
-    shared = said["debate"]["baselines"]
-    designs = {name: design({"baselines": own.get("baselines", shared)}) for name, own in said["designs"].items()}
-    plain = {name: said[name] for name in ("name", "id", "seed", "min_gain", "noise", "primary", "prediction")}
-    return Study(rows=rows, designs=designs, **plain)
+    for arm, rows in ((FACTS, facts), (PUZZLES, puzzles())):
+        arm.questions.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
 
 
 def differences(study: Study, answers: Sequence[StudyAnswer], fixed: Registration) -> list[str]:
     """What is not as it was registered, of what can be seen without the texts and in another version."""
-    unseen = ("rows:", "designs:", "library:", "models:")
+    unseen = ("rows:", "designs:", "library:", "models:", "sources:")
     found = [each for each in fixed.differences(study.registration()) if not each.startswith(unseen)]
     early = sum(answer.at < fixed.at for answer in answers)
     return [*found, *([f"{early} answers are older than the registration"] if early else [])]
 
 
-def page(first: int | None = None) -> str:
-    """docs/study.md, from the registration and the first lines of the answers' file (None: all of them)."""
-    lines = len(ANSWERS.read_bytes().splitlines()[:first])
-    answers, fixed = read_answers(first), Registration.read(REGISTRATION)
-    study = study_of(answers)
+def page(first: Mapping[str, int] | None = None) -> str:
+    """docs/study.md: each arm from its registration and the first lines of its answers (None: all of them)."""
+    parts = [part(arm, (first or {}).get(arm.name)) for arm in ARMS.values() if arm.answers.exists()]
+    return f"""# A study: does debating help a small model?
+
+Written by `python -m evidence.study page`; [how a study is made](studies.md). All roles are the
+[local model](models.md#the-local-model), of 1.5 billion parameters: debaters, judge and baselines. The judge judges by
+letter, in both orders.
+
+{chr(10).join(parts)}
+## How to read it
+
+P-values are adjusted by Holm's method, but for the primary comparison. *Right to wrong* are the answers that were right
+at first and not at last; no answer is not right. The *oracle gap* is what a perfect choice among all that was answered
+would add. Rows, prompts and models, by hash, are checked where the questions are, by `flowdebate study report`. Each
+answer is in the repository, without texts; `python evidence/derive.py` derives the tables from them without this
+library.
+"""
+
+
+def part(arm: Arm, first: int | None = None) -> str:
+    """What has come of one arm."""
+    lines = len(arm.answers.read_bytes().splitlines()[:first])
+    answers, fixed = arm.read(first), Registration.read(arm.registration)
+    study = arm.study(answers)
     found = study_report(study, answers)
     changed = differences(study, answers, fixed)
     hours = sum(answer.seconds for answer in answers) / _MINUTE / _MINUTE
@@ -129,35 +207,32 @@ def page(first: int | None = None) -> str:
         ],
     )
     state = "" if found.unfinished else "All is answered. "
-    return f"""# A study: does debating help a small model?
+    parts = [methods, comparisons, dynamics, *([] if arm.steps is None else [by_steps(arm.steps, study, answers)])]
+    return f"""## {arm.heading}
 
-Written by `python -m evidence.study page` from the first {lines} lines of `evidence/studies/facts.answers.jsonl`;
-[how a study is made](studies.md).
-
-**Question.** 260 pairs of a true and a false statement, from the package textarena (MIT). Which of the two is true?
-All roles are the [local model](models.md#the-local-model), of 1.5 billion parameters: debaters, judge and baselines.
-Two designs, two rounds each: turns taken at once (`together`), and one after the other (`in_turn`); a judge by letter,
-in both orders.
+{arm.about}
 
 **Prediction**, registered before the first answer as `{fixed.hash[:12]}`: {fixed.fixed["prediction"].strip()}
 
 **{"So far" if found.unfinished else "Found"}.** {state}{found.summary} It took {hours:.1f} hours.
 
 **Registration.** {" ".join(f"Not as registered: {each}." for each in changed) or "Nothing is seen to differ from it."}
-Rows, prompts and models, by hash, are checked where the questions are, by `flowdebate study report`.
 
-{methods}
+{(chr(10) * 2).join(parts)}
 
-{comparisons}
-
-{dynamics}
-
-`self_consistency` and `revision` have as many tokens as the debate of `together`. `noise` is the judge of `together`
-with the arguments of another pair. P-values are adjusted by Holm's method, but for the primary comparison. *Right to
-wrong* are the answers that were right at first and not at last; no answer is not right. The *oracle gap* is what a
-perfect choice among all that was answered would add. What was registered: `evidence/studies/facts.registration.json`;
-every answer: `facts.answers.jsonl`, no texts. `python evidence/derive.py` derives all figures without this library.
+{arm.methods} From the first {lines} lines of `evidence/studies/{arm.answers.name}`; what was registered:
+`{arm.registration.name}`.
 """
+
+
+def by_steps(steps: Callable[[str], int], study: Study, answers: Sequence[StudyAnswer]) -> str:
+    """How often the first design is right, by the steps that it takes from the source to the answer."""
+    right: dict[int, list[float]] = {}
+    for answer in answers:
+        if answer.design == study.first and (said := answer.answers.get(study.first)) is not None:
+            right.setdefault(steps(answer.item), []).append((answer.truth in said.answer) / max(1, len(said.answer)))
+    rows = [[str(number), str(len(found)), f"{fmean(found):.3f}"] for number, found in sorted(right.items())]
+    return table(["steps", f"answers of {study.first}", "right"], rows)
 
 
 _IN_README = re.compile(r"(?<=A real model of 1.5 billion parameters: )[^(|]+(?= \(\[a registered study)")

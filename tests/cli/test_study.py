@@ -99,6 +99,26 @@ def test_what_was_changed_since_the_registration_is_said(folder: Path) -> None:
     assert "Not as registered: seed: registered 3, now 4" in " ".join(result.stdout.split())
 
 
+def test_debaters_read_the_sources_of_a_row_and_the_judge_does_not(folder: Path) -> None:
+    """Nor does a baseline; and sources that were changed since the registration are told."""
+    rows = [json.loads(line) for line in (folder / "facts.jsonl").read_text().splitlines()]
+    for number, row in enumerate(rows):
+        row["sources"] = {"notes.txt": f"The gauge of row {number} stood at zero."}
+    (folder / "facts.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with School() as school:
+        run(school, "register", "facts.toml")
+        assert run(school, "facts.toml", "--limit", "2").exit_code == 3
+        told = [str(body["messages"]) for body in school.bodies]
+        rows[1]["sources"]["notes.txt"] = "It did not."
+        (folder / "facts.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        changed = run(school, "report", "facts.toml")
+    reading = [prompt for prompt in told if "stood at zero" in prompt]
+    assert len(reading) == 2 * 2  # two debaters, two questions
+    assert all("You are a debater" in prompt for prompt in reading)
+    assert len(told) > len(reading)
+    assert "Not as registered: sources: registered" in " ".join(changed.stdout.split())
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

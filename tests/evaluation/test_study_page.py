@@ -10,11 +10,17 @@ from typing import Any
 import pytest
 
 from evidence import derive as alone
-from evidence.study import ANSWERS, PAGE, README, REGISTRATION, in_readme, page, study_of
+from evidence.study import ARMS, FACTS, PAGE, README, Arm, in_readme, page
 from flowdebate.evaluation import StudyAnswer, StudyReport, study_report
 
 derive: Any = alone.derive  # without types: it is short on purpose
-FIXED: dict[str, Any] = json.loads(REGISTRATION.read_text("utf-8"))["fixed"]
+BEGUN = [arm for arm in ARMS.values() if arm.answers.exists()]
+
+
+def fixed(arm: Arm) -> dict[str, Any]:
+    """What was registered."""
+    found: dict[str, Any] = json.loads(arm.registration.read_text("utf-8"))["fixed"]
+    return found
 
 
 def check(found: dict[str, Any], report: StudyReport) -> None:
@@ -42,11 +48,11 @@ def check(found: dict[str, Any], report: StudyReport) -> None:
         )
 
 
-def test_the_shipped_answers_give_the_figures_of_the_page() -> None:
+@pytest.mark.parametrize("arm", BEGUN, ids=lambda arm: arm.name)
+def test_the_shipped_answers_give_the_figures_of_the_page(arm: Arm) -> None:
     """By two programs that have nothing in common."""
-    lines = ANSWERS.read_text("utf-8").splitlines()
-    answers = list({each.key: each for each in map(StudyAnswer.model_validate_json, lines)}.values())
-    check(derive(lines, FIXED), study_report(study_of(answers), answers))
+    answers = arm.read()
+    check(derive(arm.answers.read_text("utf-8").splitlines(), fixed(arm)), study_report(arm.study(answers), answers))
 
 
 def test_the_readme_tells_of_the_study_what_its_page_has() -> None:
@@ -86,16 +92,16 @@ def test_so_do_answers_that_were_never_shipped(seed: int) -> None:
             }
             lines += [json.dumps(said)] * (2 if random.random() < 0.1 else 1)
     whole = list({each.key: each for each in map(StudyAnswer.model_validate_json, lines)}.values())
-    report = study_report(study_of(whole), whole)
+    report = study_report(FACTS.study(whole), whole)
     assert (report.unfinished, report.failed > 20) == (0, True)
-    check(derive(lines, FIXED), report)
+    check(derive(lines, fixed(FACTS)), report)
 
 
 def test_the_page_is_what_its_script_writes() -> None:
     """From as many answers as it says: later ones may have come since. An unfinished study concludes nothing."""
     text = PAGE.read_text("utf-8")
-    lines = re.search(r"from the first (\d+) lines", text)
-    assert lines is not None
-    assert page(int(lines[1])) == text
-    unfinished = re.search(r"(\d+) of 780 answered; nothing is concluded yet", text)
-    assert unfinished is not None or "All is answered" in text
+    read = {name: int(lines) for lines, name in re.findall(r"first (\d+) lines of `evidence/studies/(\w+)\.", text)}
+    assert [*read] == [arm.name for arm in BEGUN]
+    assert page(read) == text
+    states = re.findall(r"\d+ of \d+ answered; nothing is concluded yet|All is answered", text)
+    assert len(states) == len(BEGUN)

@@ -335,9 +335,7 @@ class Plans:
 
     def options_of(self, row: Row) -> dict[str, Any]:
         """The options of a row, as a stored plan has them; it may have sources of its own."""
-        own = row.others.get("sources")
-        sources = {"sources": [own] if isinstance(own, str) else own} if own else {}
-        return {**self.stored["options"], **sources, self._info.subject: row.question}
+        return {**self.stored["options"], **row.options, self._info.subject: row.question}
 
 
 def hash_name(kind: str, about: object) -> str:

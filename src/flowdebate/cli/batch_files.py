@@ -50,6 +50,12 @@ class Row:
     others: Mapping[str, Any] = field(default_factory=dict)
     """The other columns or fields, which the results repeat."""
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options that the row has of its own, as a plan file has them: its sources."""
+        own = self.others.get("sources")
+        return {"sources": [own] if isinstance(own, str) else own} if own else {}
+
 
 def read_rows(path: str, form: str | None = None) -> list[Row]:
     """The rows of the file at `path` ("-": of stdin), at least one; `form` is one of `FORMATS`, None goes by the name.

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from flowdebate._text import shown
 from flowdebate.cli import options as opt
 from flowdebate.cli.batch import warn_once
-from flowdebate.cli.batch_files import read_rows
+from flowdebate.cli.batch_files import Row, read_rows
 from flowdebate.cli.evaluate import match_stance, read_choices
 from flowdebate.cli.terminal.process import (
     ExitCode,
@@ -302,7 +302,8 @@ def read_study(path: str, given: Mapping[str, Any]) -> tuple[Study, Plan]:
         from flowdebate.service.plans.plan import make_plan
 
         sides = [{"name": letter, "stance": stance} for letter, stance in zip(_LETTERS, positions, strict=False)]
-        options = {"synthesizer": False, **said.debate, **said.designs[design]}
+        own = Row(question=row["question"], others=row).options
+        options = {"synthesizer": False, **said.debate, **said.designs[design], **own}
         of_row = {"question": row["question"], "debaters": sides}
         return with_policies(make_plan(PATTERNS["debate"], given, file={**options, **of_row}, where=path))
 

@@ -228,6 +228,8 @@ class Study:
             "min_gain": self.min_gain,
             "prediction": self.prediction,
         }
+        if sources := [row["sources"] for row in self.rows if isinstance(row, Mapping) and row.get("sources")]:
+            said["sources"] = _digest(sources)
         return Registration(at=time.time(), fixed=said, hash=_digest(said))
 
     def register(self, path: str | PathLike[str], *, model: ModelChoice = None) -> Registration:

@@ -1,0 +1,48 @@
+"""Logic puzzles of known difficulty: who finished earlier, which notes on the race say in so many steps."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+__all__ = ("STEPS", "puzzles")
+
+STEPS = 5
+"""The most steps from the notes to the answer; as many puzzles take one, two, three, …"""
+_NAMES = (
+    *("Ada", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gail", "Hugo", "Ines", "Jan", "Kira", "Leo"),
+    *("Mona", "Nils", "Olga", "Paul", "Rosa", "Sven", "Tess", "Uwe", "Vera", "Willa"),
+)
+_BESIDE = 3
+"""Runners who have nothing to do with the answer: the notes put them in an order of their own."""
+
+
+def puzzles(count: int = 250, *, seed: int = 1) -> list[dict[str, Any]]:
+    """Rows of a study: two statements of which one follows from `sources`, and the number of steps that it takes.
+
+    >>> first = puzzles(1)[0]
+    >>> first["steps"], first["answer"] in first["choices"], "." in first["sources"]["notes"]
+    (1, True, True)
+    """
+    rows = []
+    for number in range(count):
+        random = Random(f"{seed}/{number}")
+        steps = 1 + number % STEPS
+        names = random.sample(_NAMES, steps + 1 + _BESIDE)
+        chain, beside = names[: steps + 1], names[steps + 1 :]
+        notes = [f"{one} finished before {other}." for group in (chain, beside) for one, other in pairwise(group)]
+        random.shuffle(notes)
+        first, last = chain[0], chain[-1]
+        choices = [f"{first} finished before {last}", f"{last} finished before {first}"]
+        rows.append(
+            {
+                "id": f"puzzle-{number:03}",
+                "question": "Two people ran the same race. Which of the two statements is true?",
+                "choices": sorted(choices),  # in the order of the alphabet, which knows nothing of the truth
+                "answer": choices[0],
+                "steps": steps,
+                "sources": {"notes": " ".join(notes)},
+            }
+        )
+    return rows
