@@ -175,7 +175,7 @@ evidence: $(VENV)/.dev $(if $(MODEL),$(VENV)/.facts) ## docs/evidence.md, by see
 	$(BIN)/python -m evidence $(if $(MODEL),--model $(MODEL))
 
 SLICE := 3600
-ARM := facts puzzles
+ARM := letters puzzles
 
 study: $(VENV)/.facts ## docs/study.md: goes on with each arm of the study (ARM) for an hour (SLICE, in seconds); two days in all
 	$(BIN)/python -m evidence.study questions

@@ -1,6 +1,6 @@
 """The arms of the study: `python -m evidence.study questions` writes their questions, `… page` docs/study.md.
 
-Asking is `flowdebate study evidence/studies/facts.toml`, and that of puzzles, by `make study`. The facts are in another
+Asking is `flowdebate study evidence/studies/letters.toml`, and so on, by `make study`. The facts are in another
 package, and not in this repository; answers, as numbers, are.
 """
 
@@ -42,6 +42,8 @@ class Arm:
     """What is asked, and of whom."""
     methods: str
     """What its methods have."""
+    told: str
+    """The primary comparison in the README: two shares in percent, and of how many."""
     ids: Callable[[], Iterable[str]]
     steps: Callable[[str], int] | None = None
     """How many steps the answer to a question takes, where that is known."""
@@ -88,26 +90,41 @@ class Arm:
 
 
 _STEPS = {row["id"]: row["steps"] for row in puzzles()}
+_PAIRS = """260 pairs of a true and a false statement, from the package textarena (MIT). Which of the two is true?
+Two designs, two rounds each: turns taken at once (`together`), and one after the other (`in_turn`). The judge reads
+both orders"""
+_EQUAL = """`self_consistency` and `revision` have as many tokens as the debate of `together`. `noise` is the judge of
+`together` with the arguments of another pair."""
+LETTERS = Arm(
+    "letters",
+    "Nobody knows more than the judge",
+    f"{_PAIRS}, and names a letter: the form in which this model [judges best](evidence.md).",
+    _EQUAL,
+    "debates right in {} %, votes at equal tokens in {} % of {} questions",
+    lambda: (pair.id for pair in stored_pairs()),
+)
 FACTS = Arm(
     "facts",
-    "Nobody knows more than the judge",
-    """260 pairs of a true and a false statement, from the package textarena (MIT). Which of the two is true?
-Two designs, two rounds each: turns taken at once (`together`), and one after the other (`in_turn`).""",
-    """`self_consistency` and `revision` have as many tokens as the debate of `together`. `noise` is the judge of
-`together` with the arguments of another pair.""",
-    lambda: (pair.id for pair in stored_pairs()),
+    "The same, and the judge gives scores: stopped",
+    f"""{_PAIRS}, and scores each side from 0 to 100. That was an oversight, seen after 89 answers: in the
+version that it was registered for, `schedule = "swap"` alone made a small model give scores, where letters were
+meant. It was stopped there; what was answered is published, and concludes nothing.""",
+    _EQUAL,
+    "debates whose judge gives scores right in {} %, votes in {} % of {}, stopped",
+    LETTERS.ids,
 )
 PUZZLES = Arm(
     "puzzles",
     "Debaters have read what the judge has not",
     """250 puzzles by `evidence/puzzles.py`: who of two people finished a race earlier? Notes say it, in one step to
 five, beside others that have nothing to do with it. Debaters have the notes; the judge and `single` have not. One
-round, turns taken at once.""",
+round, turns taken at once; the judge reads both orders, and names a letter.""",
     """`single` is one call without the notes. `noise` is the judge with the arguments about another puzzle.""",
+    "a judge that heard debaters who had notes right in {} %, alone in {} % of {} puzzles",
     lambda: _STEPS,
     lambda item: _STEPS[item],
 )
-ARMS = {arm.name: arm for arm in (FACTS, PUZZLES)}
+ARMS = {arm.name: arm for arm in (LETTERS, PUZZLES, FACTS)}
 
 
 def write_questions() -> None:
@@ -141,8 +158,7 @@ def page(first: Mapping[str, int] | None = None) -> str:
     return f"""# A study: does debating help a small model?
 
 Written by `python -m evidence.study page`; [how a study is made](studies.md). All roles are the
-[local model](models.md#the-local-model), of 1.5 billion parameters: debaters, judge and baselines. The judge judges by
-letter, in both orders.
+[local model](models.md#the-local-model), of 1.5 billion parameters: debaters, judge and baselines.
 
 {chr(10).join(parts)}
 ## How to read it
@@ -239,13 +255,15 @@ _IN_README = re.compile(r"(?<=A real model of 1.5 billion parameters: )[^(|]+(?=
 
 
 def in_readme(written: str) -> str:
-    """What the README says of the study: the primary comparison, and how far it has come, as the page has them."""
-    compared = re.search(r"([\d.]+)% against ([\d.]+)% of (\d+)", written)
-    assert compared is not None  # the page says so from the first answer on
-    by_debate, by_vote, asked = compared.groups()
-    state = re.search(r"\d+ of \d+ answered; [^.]+", written)
-    told = f"debates right in {by_debate} %, votes in {by_vote} % of {asked} questions"
-    return f"{told}; {state[0]}" if state else told
+    """What the README says of the study: each primary comparison, and how far it has come, as the page has them."""
+    told = []
+    for arm in ARMS.values():
+        own = written.partition(f"## {arm.heading}\n")[2].partition("\n## ")[0]
+        compared = re.search(r"([\d.]+)% against ([\d.]+)% of (\d+)", own)
+        state = re.search(r"\d+ of \d+ answered", own)
+        if compared is not None:
+            told.append(arm.told.format(*compared.groups()) + (f", {state[0]}" if state else ""))
+    return "; ".join(told)
 
 
 if __name__ == "__main__":

@@ -420,7 +420,7 @@ def test_more_sides_than_letters_are_refused() -> None:
 
 
 def test_a_small_model_judges_by_letter_and_a_large_one_by_reasons() -> None:
-    """If nothing else is asked for; options and templates win over the profile."""
+    """In whatever orders, if no other option asks otherwise; options and templates win over the profile."""
 
     def answer(request: ModelRequest) -> Any:
         if request.choices:
@@ -440,7 +440,10 @@ def test_a_small_model_judges_by_letter_and_a_large_one_by_reasons() -> None:
     assert form(small, JudgeOptions()) == ("letter", "log_odds", 2, True)
     assert form(large, JudgeOptions()) == (None, "mean", 1, False)
     assert form(small, JudgeOptions(answer="winner")) == (None, "mean", 1, False)
-    assert form(small, JudgeOptions(schedule="swap")) == (None, "mean", 2, False)
+    assert form(small, JudgeOptions(schedule="swap")) == ("letter", "log_odds", 2, True)
+    assert form(small, JudgeOptions(schedule="single")) == (None, "mean", 1, False)  # letters would show the slot
+    assert form(small, JudgeOptions(schedule="swap", decided_by="mean")) == (None, "mean", 2, False)
+    assert form(large, JudgeOptions(schedule="swap")) == (None, "mean", 2, False)
     assert form(small, JudgeOptions(profile="full")) == (None, "mean", 1, False)
     assert form(large, JudgeOptions(decided_by="log_odds")) == ("letter", "log_odds", 2, False)
 

@@ -189,12 +189,12 @@ def rubric_of(judging: Judging, called: Mapping[str, str] | None = None) -> str 
     """
     scores: dict[str, dict[str, list[float]]] = {}
     for ballot in judging.ballots:
-        given = ballot.criteria if ballot.problem is None else None
-        for side, by in (given or {}).items():
-            for name, score in by.items():
+        given = {} if ballot.criteria is None or ballot.problem is not None else ballot.criteria
+        for side in judging.scores:  # in one order, whatever that of a ballot
+            for name, score in given.get(side, {}).items():
                 scores.setdefault(name, {}).setdefault(side, []).append(score)
     said = (
-        f"{name}: {', '.join(f'{_called(side, called)} {fmean(scores):.0f}' for side, scores in by.items())}"
+        f"{name}: {', '.join(f'{_called(side, called)} {fmean(found):.0f}' for side, found in by.items())}"
         for name, by in scores.items()
     )
     return "; ".join(said) or None

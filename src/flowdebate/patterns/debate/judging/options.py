@@ -43,8 +43,9 @@ class JudgeOptions:
 
     answer: Answer | None = None
     """The form of its answers: "winner" (one view only), "scores", "letter", whose log-probabilities are the ballot, or
-    "letter_after_reasons". None: scores where there are several ballots or labels; a letter with decided_by="log_odds",
-    and for a model whose profile is concise if all options that follow are left open; else a winner."""
+    "letter_after_reasons". None: a letter with decided_by="log_odds", and for a model whose profile is concise unless
+    one of the options that follow asks for something else, or the schedule for a single order; scores where there are
+    several ballots or labels; else a winner."""
     schedule: ScheduleLike | None = None
     """The orders in which the judge is asked: "single", "swap", "cyclic", "full", "sampled(n)", or a `Schedule`. None:
     "cyclic" for letters, which show little but the slot in a single order; else "single"."""
@@ -193,9 +194,11 @@ class JudgeOptions:
     @property
     def is_open(self) -> bool:
         """Whether the profile of the model decides on the form of answers."""
-        given = (self.answer, self.schedule, self.decided_by, self.template, self.tools, self.criteria)
+        given = (self.answer, self.decided_by, self.template, self.tools, self.criteria)
         several = bool(self.models) or self.labels is not False or self.on_flip != "average" or self.curtail
-        return given == (None,) * len(given) and not several
+        # letters show little but the slot in a single order; in several, they are what such a model judges best by
+        ordered = self.schedule is None or self.plan.kind != "single"
+        return given == (None,) * len(given) and ordered and not several
 
 
 def as_judge_options(value: object, *, where: str) -> JudgeOptions | None:
