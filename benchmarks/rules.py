@@ -1,0 +1,203 @@
+"""What each rule of the debater's full prompt does, on the local model: the same turns with the rule and without it.
+
+Each side of each debate speaks once, in the second round, after both sides' first arguments and the other one's second.
+A rule is left out of the system message, and everything else stays; the answer is the likeliest, so the difference of a
+pair is the rule's. `MODEL_FILE=path.gguf` runs it on another model; `--out` keeps the turns, one line each, and a run
+goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import statistics
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flowdebate import DebateContributionEntry, generator
+from flowdebate.models import LocalModel, ModelSettings
+from flowdebate.patterns.debate.debater import DEBATER, render_debater_system, render_debater_turn
+from flowdebate.patterns.roles import CONCRETE
+from injection_debates import DEBATES
+from report import print_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from injection_debates import Side, TwoSided
+
+LENGTH = "about 120 words"
+RULES = {
+    "answer the strongest": "- Answer the strongest arguments against you, not only the latest.",
+    "be concrete": CONCRETE,
+    "concede nothing dear": "- Concede only what costs your position nothing.",
+    "add something new": "- Add something new; repeat nothing.",
+    "plain, so long": "- Write plain text without a tag: {length}.",
+}
+SETTINGS = ModelSettings(temperature=0.0, max_tokens=220, timeout=None)
+
+
+def without(rule: str) -> str:
+    """The system message's text without a rule."""
+    system = DEBATER.system.replace(f"{RULES[rule]}\n", "").removesuffix(f"\n{RULES[rule]}")
+    assert system != DEBATER.system, rule  # noqa: S101 - or the prompt has changed, and this table with it
+    return system
+
+
+VARIANTS = {"all rules": DEBATER.system, **{rule: without(rule) for rule in RULES}}
+
+
+def heard(debate: TwoSided, speaker: Side) -> list[DebateContributionEntry]:
+    """What was said before `speaker`'s second turn."""
+    (other,) = (side for side in debate.sides if side is not speaker)
+    said = [(1, side, side.first) for side in debate.sides] + [(2, other, other.second)]
+    return [
+        DebateContributionEntry(
+            round=number, agent_name=f"side {debate.sides.index(side)}", stance=side.stance, text=text
+        )
+        for number, side, text in said
+    ]
+
+
+def turns() -> Iterator[tuple[str, TwoSided, Side]]:
+    """An id, a debate and who speaks, for each turn of a variant."""
+    for number in (0, 1):
+        for debate in DEBATES:
+            yield f"{debate.id}/{number}", debate, debate.sides[number]
+
+
+def speak(model: LocalModel, debate: TwoSided, speaker: Side, system: str) -> str:
+    stances = [side.stance for side in debate.sides]
+    template = replace(DEBATER, system=system)
+    rules = render_debater_system(
+        question=debate.question, stances=stances, max_rounds=2, length=LENGTH, template=template
+    )
+    turn = render_debater_turn(
+        entries=heard(debate, speaker), stance=speaker.stance, round=2, max_rounds=2, stances=stances, template=template
+    )
+    block = generator(name="debater", prompt=rules, user=turn, settings=SETTINGS)
+    return str(block.run_sync(None, model=model).output)
+
+
+# What is looked for in a turn
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r"[a-z']+", text.lower())
+
+
+def content(text: str) -> set[str]:
+    """Stems of the longer words, roughly: the first six letters."""
+    return {word[:6] for word in words(text) if len(word) > 4}
+
+
+def runs_of_three(text: str) -> set[tuple[str, ...]]:
+    found = words(text)
+    return set(zip(found, found[1:], found[2:], strict=False))
+
+
+def answers(text: str, debate: TwoSided, speaker: Side) -> float:
+    """The share of the other side's words, in both of its arguments, that the turn takes up."""
+    said = content(" ".join(each.text for each in heard(debate, speaker) if each.stance != speaker.stance))
+    return len(said & content(text)) / len(said)
+
+
+def repeats(text: str, debate: TwoSided, speaker: Side) -> float:
+    """The share of its runs of three words that were said before, by whomever."""
+    own = runs_of_three(text)
+    before = set().union(*(runs_of_three(each.text) for each in heard(debate, speaker)))
+    return len(own & before) / len(own) if own else 0.0
+
+
+def concrete(text: str, *_: object) -> float:
+    """Whether it has a figure or says that something is an example."""
+    return float(bool(re.search(r"\d|for example|for instance|such as|like when", text, re.IGNORECASE)))
+
+
+def invents(text: str, *_: object) -> float:
+    """Whether it claims a study, a report or a percentage; no source was given."""
+    return float(
+        bool(re.search(r"\bstud(y|ies)\b|\breports?\b|research|survey|according to|\d ?%|percent", text.lower()))
+    )
+
+
+def concedes(text: str, *_: object) -> float:
+    """Whether it grants the other side something, in one of the usual ways."""
+    usual = (
+        r"while (it is|it's|there|the|i)\b|although|i (agree|understand)|valid|fair point|(it is|it's) true|acknowledge"
+    )
+    return float(bool(re.search(usual, text.lower())))
+
+
+def marked(text: str, *_: object) -> float:
+    """Whether it begins with a tag or is set in Markdown."""
+    return float(
+        bool(re.match(r"\s*[\[|]|\s*[\w ]{1,40}:", text) or re.search(r"\*\*|^#|^\s*(\d\.|[-*]) ", text, re.MULTILINE))
+    )
+
+
+def length(text: str, *_: object) -> float:
+    return float(len(words(text)))
+
+
+MEASURES: dict[str, Callable[[str, TwoSided, Side], float]] = {
+    "words": length,
+    "takes up": answers,
+    "repeats": repeats,
+    "concrete": concrete,
+    "invents": invents,
+    "concedes": concedes,
+    "tag, Markdown": marked,
+}
+
+
+def cell(values: list[float], base: list[float] | None) -> str:
+    """A mean, or how much it is more than that of `base`, by pairs."""
+    if base is None:
+        return f"{statistics.mean(values):.2f}"
+    gaps = [one - other for one, other in zip(values, base, strict=True)]
+    return f"{statistics.mean(gaps):+.2f} ± {2 * statistics.stdev(gaps) / len(gaps) ** 0.5:.2f}"
+
+
+def compare(out: Path, spoken: Sequence[tuple[str, TwoSided, Side]]) -> None:
+    lines = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
+    said = {(line["variant"], line["turn"]): line["text"] for line in lines}
+    model = LocalModel(os.environ.get("MODEL_FILE"))
+    for turn, debate, side in spoken:
+        for name, system in VARIANTS.items():
+            if (name, turn) not in said:
+                said[name, turn] = speak(model, debate, side, system)
+                with out.open("a") as file:
+                    file.write(json.dumps({"variant": name, "turn": turn, "text": said[name, turn]}) + "\n")
+    found = {
+        name: {
+            label: [measure(said[name, turn], debate, side) for turn, debate, side in spoken]
+            for label, measure in MEASURES.items()
+        }
+        for name in VARIANTS
+    }
+    whole = found["all rules"]
+    print_table(
+        "Turns of the local model, with all rules and without one",
+        ["", *MEASURES],
+        [
+            [name if values is whole else f"without: {name}"]
+            + [cell(values[label], None if values is whole else whole[label]) for label in MEASURES]
+            for name, values in found.items()
+        ],
+        note=f"{len(spoken)} turns each; without a rule: differences by pairs, and two standard errors.",
+    )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("build/rules.jsonl"))
+    parser.add_argument(
+        "--turns", type=int, default=2 * len(DEBATES), help="the first so many, one of each debate first"
+    )
+    given = parser.parse_args()
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    compare(given.out, list(turns())[: given.turns])
