@@ -31,7 +31,8 @@ def puzzles(count: int = 250, *, seed: int = 2) -> list[dict[str, Any]]:
         steps = 1 + number % STEPS
         names = random.sample(_NAMES, steps + 1 + _BESIDE)
         chain, beside = names[: steps + 1], names[steps + 1 :]
-        notes = [f"{one} finished before {other}." for group in (chain, beside) for one, other in pairwise(group)]
+        pairs = [pair for group in (chain, beside) for pair in pairwise(group)]
+        notes = [f"{one} finished {random.randint(2, 9)} minutes before {other}." for one, other in pairs]
         random.shuffle(notes)
         first, last = chain[0], chain[-1]
         choices = [f"{first} finished before {last}", f"{last} finished before {first}"]

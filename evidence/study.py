@@ -117,8 +117,8 @@ PUZZLES = Arm(
     "puzzles",
     "Debaters have read what the judge has not",
     """250 puzzles by `evidence/puzzles.py`: who of two people finished a race earlier? Notes say it, in one step to
-five, beside others that have nothing to do with it. Debaters have the notes; the judge and `single` have not. One
-round, turns taken at once; the judge reads both orders, and names a letter.""",
+five ("Ada finished 3 minutes before Ben."), beside others that have nothing to do with it. Debaters have the notes; the
+judge and `single` have not. One round, turns taken at once; the judge reads both orders, and names a letter.""",
     """`single` is one call without the notes. `noise` is the judge with the arguments about another puzzle.""",
     "a judge that heard debaters who had notes right in {} %, alone in {} % of {} puzzles",
     lambda: _STEPS,
