@@ -92,7 +92,8 @@ def change(courses):
 if __name__ == "__main__":
     from pathlib import Path
 
-    for path in sorted((Path(__file__).parent / "studies").glob("*.registration.json")):
-        answers = path.with_name(path.name.replace(".registration.json", ".answers.jsonl"))
-        registered = json.loads(path.read_text("utf-8"))["fixed"]
-        print(json.dumps({path.name: derive(answers.open(encoding="utf-8"), registered)}, indent=1))
+    for path in sorted((Path(__file__).parent / "studies").glob("*.answers.jsonl")):
+        registered = json.loads(
+            path.with_name(path.name.replace("answers.jsonl", "registration.json")).read_text("utf-8")
+        )
+        print(json.dumps({path.name: derive(path.open(encoding="utf-8"), registered["fixed"])}, indent=1))
