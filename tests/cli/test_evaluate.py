@@ -186,8 +186,12 @@ MISUSE = {
         (),
         "question 1: `answer` must be one of 'Water is wet', 'Water is dry', got 'Water is blue'",
     ),
-    "no truth": ([{"question": "Tea?"}], (), "question 1: there is no column `answer`, which has the right answer"),
-    "no such column": (FACTS, ("--choices", "options"), "question 1: there is no column `options`"),
+    "no truth": ([{"question": "Tea?"}], (), "question 1: there is no column `answer`; there are: 'question'"),
+    "no such column": (
+        FACTS,
+        ("--choices", "options"),
+        "question 1: there is no column `options`; there are: 'question', ",
+    ),
     "one choice": ([{**FACTS[0], "choices": ["a"]}], (), "`choices` must hold 2 to 26 different texts, got ['a']"),
     "the same choice twice": (
         [{**FACTS[0], "choices": ["a", "a"]}],

@@ -44,7 +44,8 @@ baselines = []
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder that the command is run in, with a study and its questions."""
     monkeypatch.chdir(tmp_path)
-    rows = [{**fact, "question": f"{fact['question']} ({number})"} for number, fact in enumerate(FACTS)]
+    odd = {"empty": "", "same": "x"}
+    rows = [{**fact, **odd, "question": f"{fact['question']} ({number})"} for number, fact in enumerate(FACTS)]
     (tmp_path / "facts.jsonl").write_text("\n".join(map(json.dumps, rows)))
     (tmp_path / "facts.toml").write_text(STUDY)
     return tmp_path
@@ -126,8 +127,21 @@ def test_debaters_read_the_sources_of_a_row_and_the_judge_does_not(folder: Path)
         (('"single"]\nnoise', '"revision"]\nnoise'), "primary"),
         (("[debate]", "[debate]\nmax_round = 1"), "max_round"),
         (('questions = "facts.jsonl"', 'questions = "none.jsonl"'), "none.jsonl"),
-        (("seed = 3", 'truth = "right"'), "`right`"),
-        (("seed = 3", 'cluster = "topic"'), "`topic`"),
+        (("seed = 3", 'truth = "right"'), "facts.jsonl: question 1: there is no column `right`; there are: 'question'"),
+        (
+            ("seed = 3", 'cluster = "topic"'),
+            "facts.jsonl: question 1: there is no column `topic`; there are: 'question'",
+        ),
+        (
+            ("seed = 3", 'id = "choices"\ncluster = "empty"'),
+            "question 1: `cluster` must be text that is not blank, or a number, got ''",
+        ),
+        (("seed = 3", 'id = "same"'), "question 2: `id` must be unique, got 'x'"),
+        (("seed = 3", "repeats = 1000000000"), "facts.toml: `repeats` must be an int <= 1,000"),
+        (('"together", "single"', '"togethr", "single"'), "facts.toml: `primary` must be two different ones of"),
+        (("[debate]", '[debate]\nquestion = "Tea?"'), "facts.toml: `debate.question` must be left out"),
+        (("[debate]", '[debate]\npattern = "consensus"'), "facts.toml: `debate.pattern` must be left out"),
+        (("baselines = []", "baselines = []\nmax_calls = 3"), "`designs.in_turn.max_calls` must be in [debate]"),
         (("name", "name ="), "is not TOML"),
     ],
     ids=str,
@@ -139,6 +153,30 @@ def test_a_file_that_is_no_study_is_refused_before_a_call(folder: Path, change: 
     assert result.exit_code == 2
     assert said in result.stderr
     assert "Traceback" not in result.output
+
+
+def test_a_row_that_is_no_debate_is_named_before_others_are_paid_for(folder: Path) -> None:
+    """The last of them as well, with its place in the file of the questions."""
+    with (folder / "facts.jsonl").open("a") as file:
+        file.write(f"\n{json.dumps({'question': 'Tea?', 'choices': ['Yes', 'yes'], 'answer': 0, 'same': 'y'})}")
+    with School() as school:
+        result = run(school, "facts.toml", "--limit", "1")
+        assert not school.bodies
+    assert result.exit_code == 2
+    assert f"facts.jsonl: question {len(FACTS) + 1}: `debaters[1].stance` must be" in result.stderr
+
+
+def test_a_report_has_only_what_its_study_asks_for(folder: Path) -> None:
+    """Answers of a design that the file has no more do not make it look finished."""
+    with School() as school:
+        run(school, "facts.toml")
+        (folder / "facts.toml").write_text(
+            STUDY.replace("in_turn", "in_order").replace("noise = true", "noise = false")
+        )
+        report = run(school, "report", "facts.toml", "--json")
+    found = json.loads(report.stdout)
+    assert (found["asked"], found["planned"], report.exit_code) == (4, 8, 3)
+    assert "4 of 8 answered" in found["summary"]
 
 
 def test_a_report_that_cannot_be_written_costs_nothing(folder: Path) -> None:

@@ -31,7 +31,7 @@ from flowdebate.models.base import ModelResponse, Usage
 from flowdebate.testing import FunctionModel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from flowdebate.blocks.base import Block
     from flowdebate.testing import ModelRequest
@@ -378,6 +378,15 @@ async def test_a_frame_is_a_table_of_pandas_as_it_is(tmp_path: Path) -> None:
     assert table["tokens"].dtype.kind in "if"
 
 
+class Columns:
+    """What iterates over columns, as data frames do."""
+
+    columns = ("question",)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+
 @pytest.mark.parametrize(
     ("options", "field"),
     [
@@ -385,7 +394,17 @@ async def test_a_frame_is_a_table_of_pandas_as_it_is(tmp_path: Path) -> None:
         ({"rows": [{**ROWS[0], "truth": 2}]}, "truth of row 0"),
         ({"rows": [{**ROWS[0], "choices": ["It is prime"]}]}, "choices of row 0"),
         ({"rows": [{"question": "Why?"}]}, "choices of row 0"),
-        ({"rows": [ROWS[0], ROWS[0]]}, "id"),
+        ({"rows": [ROWS[0], ROWS[0]]}, "question of row 1"),
+        ({"rows": [{**ROWS[0], "question": math.nan}]}, "question of row 0"),
+        ({"rows": ROWS[:2], "id": lambda row: "x"}, "id of row 1"),
+        ({"id": lambda row: math.nan}, "id of row 0"),
+        ({"cluster": lambda row: None}, "cluster of row 0"),
+        ({"rows": Columns()}, "rows"),
+        ({"designs": [primes()]}, "designs"),
+        ({"primary": "together"}, "primary"),
+        ({"primary": ("together", "single", "noise")}, "primary"),
+        ({"compare": ("together", "single")}, "compare"),
+        ({"repeats": 10**9}, "repeats"),
         ({"designs": {}}, "designs"),
         ({"designs": {"noise": primes()}}, "designs"),
         ({"designs": {"together": primes()}}, "primary"),
@@ -401,6 +420,33 @@ def test_a_study_that_cannot_be_held_is_refused_before_a_call(options: dict[str,
     with pytest.raises(ConfigurationError) as caught:
         study(**options)
     assert caught.value.field == field
+
+
+async def test_a_row_that_is_no_debate_is_refused_before_others_are_asked(tmp_path: Path) -> None:
+    """Also the last one of the last design, and however few are to be asked."""
+    voters, odd = Answering(), {**ROWS[0], "choices": ["It is prime", "it is PRIME"]}
+    with pytest.raises(ConfigurationError, match="stance of row 10` must be"):
+        await ask_study(study([*ROWS, odd]), tmp_path / "a.jsonl", model=voters.model, most=1)
+    assert not voters.asked
+
+
+async def test_an_answer_counts_for_the_row_that_it_was_given_to(tmp_path: Path) -> None:
+    """If another position is right now, that is said; clusters are those that the rows have now."""
+    path, rows = tmp_path / "a.jsonl", ROWS[:2]
+    answers = await ask_study(study(rows), path, model=Answering().model)
+    with pytest.raises(ConfigurationError, match="as when it was answered, position 0"):
+        study_report(study([{**rows[0], "truth": 1}, rows[1]]), answers)
+    with pytest.raises(ConfigurationError, match="as when it was answered, position 0"):
+        await ask_study(study([{**rows[0], "truth": 1}, rows[1]]), path, model=Answering().model)
+    report = study_report(study(rows, cluster=lambda row: "one"), answers)
+    assert [each.clusters for each in report.comparisons] == [1, 1]
+
+
+async def test_rows_of_a_data_frame_are_rows(tmp_path: Path) -> None:
+    """Numbers and lists of numpy are numbers and lists."""
+    numpy: Any = pytest.importorskip("numpy")
+    rows = [{**row, "truth": numpy.int64(row["truth"]), "choices": numpy.array(row["choices"])} for row in ROWS]
+    assert study(iter(rows)).cases == study().cases  # type: ignore[arg-type] # a generator
 
 
 def test_a_line_that_is_no_answer_is_named(tmp_path: Path) -> None:

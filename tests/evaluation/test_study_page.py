@@ -66,6 +66,7 @@ def test_so_do_answers_that_were_never_shipped(seed: int) -> None:
     random, lines = Random(seed), []
     methods = {"together": ["together", "single", "self_consistency", "revision"], "in_turn": ["in_turn"]}
     for number in range(260):
+        truth = random.choice("01")
         for design, own in {**methods, "noise": ["noise"]}.items():
             answers = {
                 name: {
@@ -80,7 +81,7 @@ def test_so_do_answers_that_were_never_shipped(seed: int) -> None:
                 "design": design,
                 "item": f"fact-{number:03}",
                 "repeat": 0,
-                "truth": random.choice("01"),
+                "truth": truth,
                 "cluster": f"fact-{number:03}",
                 "order": ["0", "1"],
                 "answers": {} if failed else answers,

@@ -259,11 +259,7 @@ def read_choices(row: Row, columns: Sequence[str], *, path: str, number: int) ->
     """The positions in a row's own columns; none where it has no such column, and none was named."""
     if not columns and _CHOICES not in row.others:
         return []
-    cells = []
-    for column in columns or [_CHOICES]:
-        if column not in row.others:
-            raise BadFile(path, f"question {number}: there is no column `{column}`")
-        cells.append(row.others[column])
+    cells = [read_cell_of(row, column, path=path, number=number) for column in columns or [_CHOICES]]
     values = [cell for cell in cells if cell not in (None, "")]
     if len(cells) == 1:  # CSV has no lists: there one is written as JSON
         value = cells[0]
@@ -281,6 +277,24 @@ def read_choices(row: Row, columns: Sequence[str], *, path: str, number: int) ->
         allowed = f"2 to {len(_LETTERS)} different texts"
         raise BadFile(path, f"question {number}: {field} must hold {allowed}, got {shown(values)}")
     return texts
+
+
+def read_cell_of(row: Row, column: str, *, path: str, number: int) -> Any:  # noqa: ANN401 - any cell
+    """What a row has in a column; BadFile, with those that there are, if it has no such one."""
+    if column not in row.others:
+        there = f"; there are: {', '.join(map(shown, ('question', *row.others)))}"
+        raise BadFile(path, f"question {number}: there is no column `{column}`{there}")
+    return row.others[column]
+
+
+def read_truth(row: Row, column: str, stances: Sequence[str], names: Sequence[str], *, path: str, number: int) -> str:
+    """The stance that a row says is right; BadFile if it is none of them."""
+    value = read_cell_of(row, column, path=path, number=number)
+    right = match_stance(value, stances, names)
+    if right is None:
+        allowed = f"one of {', '.join(map(shown, stances))}"
+        raise BadFile(path, f"question {number}: `{column}` must be {allowed}, got {shown(value)}")
+    return right
 
 
 def match_stance(value: object, stances: Sequence[str], names: Sequence[str]) -> str | None:
@@ -369,10 +383,5 @@ class EvaluationPlans(Plans):
             default = ({"name": side.name, "stance": side.stance} for side in yes_no_sides(row.question))
             sides = [dict(side) for side in given or default]
             stances, names = [side["stance"] for side in sides], [side["name"] for side in sides]
-        if truth not in row.others:
-            raise BadFile(path, f"question {number}: there is no column `{truth}`, which has the right answer")
-        right = match_stance(row.others[truth], stances, names)
-        if right is None:
-            allowed = f"one of {', '.join(map(shown, stances))}"
-            raise BadFile(path, f"question {number}: `{truth}` must be {allowed}, got {shown(row.others[truth])}")
+        right = read_truth(row, truth, stances, names, path=path, number=number)
         return LabelledQuestion(question=row.question, others=row.others, sides=tuple(sides), truth=right)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -16,7 +16,7 @@ from flowdebate._text import shown
 from flowdebate.cli import options as opt
 from flowdebate.cli.batch import warn_once
 from flowdebate.cli.batch_files import Row, read_rows
-from flowdebate.cli.evaluate import match_stance, read_choices
+from flowdebate.cli.evaluate import read_cell_of, read_choices, read_truth
 from flowdebate.cli.terminal.process import (
     ExitCode,
     Interrupts,
@@ -146,6 +146,10 @@ def _read_files(files: Sequence[str]) -> dict[str, str]:
 
 _EVERY = 10.0
 """Seconds between two lines of the progress."""
+_OF_ROWS = ("question", "debaters", "pattern", "seed")
+"""Options that no design has: the rows, or the study itself, say them."""
+_LIMITS = ("max_calls", "max_tokens", "max_seconds", "max_cost", "price")
+"""Options that the debates of all designs share."""
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -226,7 +230,7 @@ def study(  # noqa: PLR0913 - the options of the command
     for target in outputs:
         check_target(target)
     base = Path(path)
-    held, plan = read_study(path, given)
+    held, plan, questions = read_study(path, given)
     where = Path(answers or base.with_suffix(".answers.jsonl"))
     fixed = Path(registration or base.with_suffix(".registration.json"))
     if doing == "register":
@@ -237,7 +241,7 @@ def study(  # noqa: PLR0913 - the options of the command
     opt.check(made or registration is None, "--registration", registration, "the file of a registration")
     signal = None
     if doing == "ask":
-        with warn_once(), opened(store) as place:
+        with warn_once(), opened(store) as place, _in_files(path, questions):
             signal = asyncio.run(
                 _ask(
                     ask_study(
@@ -253,8 +257,8 @@ def study(  # noqa: PLR0913 - the options of the command
                     )
                 )
             )
-    keys = {case.key[1:] for case in held.cases}
-    found = [answer for answer in AnswersFile(where).answers.values() if answer.key[1:] in keys]
+    with _in_files(path, str(where)):
+        found = held.answered(AnswersFile(where).answers.values())
     if not found:
         tell("There is no answer yet")
         raise typer.Exit(ExitCode.NO_RESULT)
@@ -274,27 +278,19 @@ def study(  # noqa: PLR0913 - the options of the command
     raise typer.Exit(0 if report.asked == report.planned else ExitCode.NO_RESULT)
 
 
-def read_study(path: str, given: Mapping[str, Any]) -> tuple[Study, Plan]:
-    """The study of a file, and the plan of its first design, which has the models and limits; BadFile, with the key."""
+def read_study(path: str, given: Mapping[str, Any]) -> tuple[Study, Plan, str]:
+    """The study of a file, the plan of its first design, which has the models and limits, and its questions' file.
+
+    BadFile, with the key, or the question and its column.
+    """
     from flowdebate.evaluation.study import Study
 
     try:
         said = StudyFile.model_validate(parse_toml(read_text(path, megabytes=1), path=path))
     except ValidationError as error:
         raise BadFile(path, problem_of(error)) from None
-    columns = [said.choices] if isinstance(said.choices, str) else said.choices
-    rows = []
-    for number, row in enumerate(read_rows(str(Path(path).parent / said.questions)), 1):
-        choices = read_choices(row, columns, path=said.questions, number=number)
-        truth = match_stance(row.others.get(said.truth), choices, [""] * len(choices))
-        if truth is None:
-            allowed = f"one of {', '.join(map(shown, choices))}"
-            got = shown(row.others.get(said.truth))
-            raise BadFile(said.questions, f"question {number}: `{said.truth}` must be {allowed}, got {got}")
-        rows.append({**row.others, "question": row.question, "choices": choices, "truth": truth})
-    for column in (said.id, said.cluster):
-        if column is not None and not all(column in row for row in rows):
-            raise BadFile(said.questions, f"there is no column `{column}` in each row")
+    _check_designs(said, path)
+    rows = _read_rows(said, path)
 
     def planned(design: str, row: Mapping[str, Any], positions: Sequence[str]) -> Plan:
         from flowdebate.patterns import PATTERNS
@@ -322,7 +318,46 @@ def read_study(path: str, given: Mapping[str, Any]) -> tuple[Study, Plan]:
         return made
 
     options = said.model_dump(exclude={"questions", "debate", "designs", "choices", "truth"})
-    return Study(rows=rows, designs={name: design(name) for name in said.designs}, **options), first
+    with _in_files(path, said.questions):
+        return Study(rows=rows, designs={name: design(name) for name in said.designs}, **options), first, said.questions
+
+
+def _read_rows(said: StudyFile, path: str) -> list[dict[str, Any]]:
+    columns = [said.choices] if isinstance(said.choices, str) else said.choices
+    rows = []
+    for number, row in enumerate(read_rows(str(Path(path).parent / said.questions)), 1):
+        choices = read_choices(row, columns, path=said.questions, number=number)
+        truth = read_truth(row, said.truth, choices, [""] * len(choices), path=said.questions, number=number)
+        for column in (said.id, said.cluster):
+            if column not in (None, "question"):
+                read_cell_of(row, column, path=said.questions, number=number)
+        rows.append({**row.others, "question": row.question, "choices": choices, "truth": truth})
+    return rows
+
+
+def _check_designs(said: StudyFile, path: str) -> None:
+    tables = {"debate": said.debate, **{f"designs.{name}": options for name, options in said.designs.items()}}
+    for name, options in tables.items():
+        for key in options:
+            if key in _OF_ROWS:
+                raise BadFile(path, f"`{name}.{key}` must be left out: the rows, or the study itself, say it")
+            if key in _LIMITS and name != "debate":
+                raise BadFile(path, f"`{name}.{key}` must be in [debate]: limits are those of all designs")
+
+
+@contextmanager
+def _in_files(path: str, questions: str) -> Iterator[None]:
+    """Let errors of a study name its file, and those of a row the file of the questions."""
+    try:
+        yield
+    except ConfigurationError as error:
+        field, _, row = error.field.rpartition(" of row ")
+        if row.isdecimal() and field:
+            problem = f"`{field}` must be {error.allowed}, got {shown(error.got)}"
+            raise BadFile(questions, f"question {int(row) + 1}: {problem}") from None
+        if not error.where.startswith("study "):
+            raise
+        raise ConfigurationError(path, error.field, error.got, error.allowed) from None
 
 
 async def _ask(asking: Any) -> Any:  # noqa: ANN401 - a coroutine; the signal that interrupted it

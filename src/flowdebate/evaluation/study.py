@@ -6,8 +6,7 @@ import hashlib
 import json
 import re
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
@@ -31,6 +30,7 @@ from flowdebate.runs.batch import seed_of_item
 if TYPE_CHECKING:
     from os import PathLike
 
+    from flowdebate.evaluation.study_run import StudyAnswer
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.patterns.debate.judging.options import JudgeOptions
 
@@ -41,6 +41,10 @@ NOISE = "noise"
 """The control: the judge reads the arguments of another question, under the positions of this one."""
 _OWN = (NOISE, *get_args(BaselineName))
 """Names of methods that no design may have."""
+_MOST_REPEATS = 1_000
+"""Cases are made in memory, and a model that answers alike a thousand times says nothing new."""
+_NOTHING = ("nan", "NaT", "<NA>")
+"""An empty cell in a data frame."""
 _HASH = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 """One that a sentence shows in short."""
 _ASKED = re.compile(r"-baselines \(([a-z_, ]+)\)")
@@ -82,9 +86,9 @@ class Case:
 class Study:
     """Designs of a debate, on questions with known answers, compared with their baselines and with each other.
 
-    - `rows` are the questions. `question`, `choices` (the positions), `truth` (the right one, or its index), `id`
-      (None: a hash of question and choices) and `cluster` (what rows share, such as a topic; None: nothing) are keys of
-      a row, or functions of it.
+    - `rows` are the questions, dictionaries or other objects (of a data frame, `frame.to_dict("records")`). `question`,
+      `choices` (the positions), `truth` (the right one, or its index), `id` (None: a hash of question and choices) and
+      `cluster` (what rows share, such as a topic; None: nothing) are keys of a row, or functions of it.
     - `designs`: for each name a function of a row and its positions, in an order dealt by lot, that returns a
       `debate(…)`. Its baselines are methods of the study too: those of the first design by their names, those of others
       as "design:single".
@@ -134,15 +138,14 @@ class Study:
     def __post_init__(self) -> None:
         where = self.where
         check_scipy(where)
-        check_count(where, repeats=self.repeats)
+        check_count(where, most=_MOST_REPEATS, repeats=self.repeats)
         check_report_options(where, confidence=self.confidence, min_gain=self.min_gain, missing=self.missing)
-        if not self.rows:
-            raise ConfigurationError(where, "rows", self.rows, "at least one")
+        object.__setattr__(self, "rows", _list_rows(self.rows, where))
+        if not self.designs or not isinstance(self.designs, Mapping):
+            raise ConfigurationError(where, "designs", self.designs, "functions by their names, at least one")
         for name in self.designs:
             if name in _OWN or not re.fullmatch(r"[\w-]+", name):
                 raise ConfigurationError(where, "designs", name, f"names of letters, digits, _ and -, none of {_OWN}")
-        if not self.designs:
-            raise ConfigurationError(where, "designs", {}, "at least one")
         methods = [
             method
             for name in self.designs
@@ -154,20 +157,23 @@ class Study:
         if self.primary is None and not wanted:
             allowed = "two methods: a second design, `noise`, or debates with `baselines`"
             raise ConfigurationError(where, "primary", None, allowed)
-        primary = MethodPair(self.first, wanted[0]) if self.primary is None else MethodPair(*self.primary)
+        primary = self._pair("primary", (self.first, wanted[0]) if self.primary is None else self.primary)
         if self.compare is None:
             others = [MethodPair(self.first, name) for name in methods[1:]]
             others += [MethodPair(name, primary.other) for name in self.designs if name != primary.one]
         else:
-            others = [MethodPair(*each) for each in self.compare]
-        for compared in (primary, *others):
-            if not {*compared} <= set(methods) or compared.one == compared.other:
-                field_ = "primary" if compared is primary else "compare"
-                raise ConfigurationError(where, field_, tuple(compared), f"two different ones of {methods}")
+            others = [self._pair("compare", each) for each in self.compare]
         object.__setattr__(self, "primary", primary)
         rest = dict.fromkeys(each for each in others if each != primary and each.one != each.other)
         object.__setattr__(self, "compare", tuple(rest))
         _ = self.cases  # each row is checked
+
+    def _pair(self, name: str, pair: object) -> MethodPair:
+        if not isinstance(pair, (tuple, list)) or not len(pair) == len({*pair} & {*self.methods}) == len(
+            MethodPair._fields
+        ):
+            raise ConfigurationError(self.where, name, pair, f"two different ones of {list(self.methods)}")
+        return MethodPair(*pair)
 
     @property
     def where(self) -> str:
@@ -183,28 +189,53 @@ class Study:
     def cases(self) -> Sequence[Case]:
         """What there is to ask, design by design, so that each is a result by itself."""
         rows = [self._read(index, row) for index, row in enumerate(self.rows)]
-        twice = [item for item, times in Counter(item for item, *_ in rows).items() if times > 1]
-        if twice:
-            raise ConfigurationError(self.where, "id", twice[0], "a different one for each row")
+        firsts: dict[str, int] = {}
+        for index, (item, question, *_) in enumerate(rows):
+            if firsts.setdefault(item, index) != index:
+                name, got = ("question", question) if self.id is None else ("id", item)
+                allowed = "another one than in the rows before, or have other choices" if self.id is None else "unique"
+                raise ConfigurationError(self.where, f"{name} of row {index}", got, allowed)
         cases = []
         for design, repeat, (item, question, choices, truth, cluster) in product(
             self.designs, range(self.repeats), rows
         ):
             # the same deal for all designs, so that they differ in nothing else
             dealt = seed_of_item(self.seed, repeat)
-            seed = int(_digest([self.seed, design, item, repeat])[:13], 16)
+            seed = int(digest([self.seed, design, item, repeat])[:13], 16)
             positions = tuple(deal(choices, question=question, seed=dealt))
             cases.append(Case(design, item, repeat, question, choices, truth, cluster, positions, seed))
         return cases
+
+    @cached_property
+    def keys(self) -> Mapping[tuple[str, str, int], Case]:
+        """What there are answers for when all is asked, noise as well, and the case that each belongs to."""
+        found = {case.key: case for case in self.cases}
+        return found | {(NOISE, *case.key[1:]): case for case in self.cases if self.noise and case.design == self.first}
+
+    def answered(self, answers: Iterable[StudyAnswer]) -> list[StudyAnswer]:
+        """Those of `answers` that the study asks for, in the clusters that its rows have now.
+
+        ConfigurationError for one that was given when another position of its row was right.
+        """
+        found = [answer for answer in answers if answer.key in self.keys]
+        for answer in found:
+            if answer.truth != (now := self.keys[answer.key].truth):
+                allowed = f"as when it was answered, position {answer.truth}; or answers in another file"
+                raise ConfigurationError(self.where, f"truth of {answer.item}", f"position {now}", allowed)
+        return [answer.model_copy(update={"cluster": self.keys[answer.key].cluster}) for answer in found]
 
     def method(self, design: str, baseline: str) -> str:
         """The name of the baseline of a design among the methods."""
         return baseline if design == self.first else f"{design}:{baseline}"
 
     def block(self, case: Case) -> Block[Any, Any]:
-        """The debate of a case."""
+        """The debate of a case; ConfigurationError, with the row, if it cannot be made."""
         index = self._index_of[case.item]
-        return self._made(case.design, self.rows[index], case.positions)
+        try:
+            return self._made(case.design, self.rows[index], case.positions)
+        except ConfigurationError as error:
+            where, field_ = f"{self.where}, design {case.design!r}", f"{error.field} of row {index}"
+            raise ConfigurationError(where, field_, error.got, error.allowed, hint=error.hint) from None
 
     def registration(self, *, model: ModelChoice = None) -> Registration:
         """What is fixed before the first answer; `register` writes it."""
@@ -213,11 +244,11 @@ class Study:
         firsts = {case.design: case for case in reversed(self.cases)}
         said = {
             "study": self.name,
-            "rows": _digest([[c.item, c.question, c.choices, c.truth, c.cluster] for c in self.cases]),
+            "rows": digest([[c.item, c.question, c.choices, c.truth, c.cluster] for c in self.cases]),
             "questions": len(self.rows),
             "repeats": self.repeats,
             "seed": self.seed,
-            "designs": {name: _digest(self.block(case).outline().structure) for name, case in firsts.items()},
+            "designs": {name: digest(self.block(case).outline().structure) for name, case in firsts.items()},
             "library": f"{flowdebate.__version__} {_source_digest()}",
             "models": list_model_names(model),
             "methods": list(self.methods),
@@ -229,8 +260,8 @@ class Study:
             "prediction": self.prediction,
         }
         if sources := [row["sources"] for row in self.rows if isinstance(row, Mapping) and row.get("sources")]:
-            said["sources"] = _digest(sources)
-        return Registration(at=time.time(), fixed=said, hash=_digest(said))
+            said["sources"] = digest(sources)
+        return Registration(at=time.time(), fixed=said, hash=digest(said))
 
     def register(self, path: str | PathLike[str], *, model: ModelChoice = None) -> Registration:
         """Write the registration to a new file at `path`; FileExistsError if there is one: it is made once."""
@@ -258,24 +289,31 @@ class Study:
 
     def _read(self, index: int, row: Any) -> tuple[str, Any, tuple[str, ...], str, str]:  # noqa: ANN401 - as above
         """Id, question, choices, index of the truth and cluster of a row."""
-        question, choices = self._column(index, row, "question"), self._choices(index, row)
+        question, choices = self._filled(index, row, "question"), self._choices(index, row)
         truth = self._column(index, row, "truth")
-        if isinstance(truth, int) and not isinstance(truth, bool) and 0 <= truth < len(choices):
+        if hasattr(truth, "__index__") and not isinstance(truth, bool) and 0 <= truth < len(choices):  # numpy's as well
             truth = choices[truth]
         if truth not in choices:
             raise ConfigurationError(
                 self.where, f"truth of row {index}", truth, f"one of {list(choices)}, or its index"
             )
-        item = _digest([question, choices])[:12] if self.id is None else str(self._column(index, row, "id"))
-        cluster = item if self.cluster is None else str(self._column(index, row, "cluster"))
+        item = digest([question, choices])[:12] if self.id is None else str(self._filled(index, row, "id"))
+        cluster = item if self.cluster is None else str(self._filled(index, row, "cluster"))
         return item, question, choices, str(choices.index(truth)), cluster
 
     def _choices(self, index: int, row: Any) -> tuple[str, ...]:  # noqa: ANN401 - as above
         found = self._column(index, row, "choices")
+        found = found.tolist() if hasattr(found, "tolist") else found  # an array, as data frames have them
         good = isinstance(found, (list, tuple)) and all(isinstance(each, str) and each.strip() for each in found)
         if not good or len(set(found)) != len(found) or len(found) < 2:  # noqa: PLR2004 - a choice takes two
             raise ConfigurationError(self.where, f"choices of row {index}", found, "two different texts or more")
         return tuple(found)
+
+    def _filled(self, index: int, row: Any, name: str) -> Any:  # noqa: ANN401 - as above
+        found = self._column(index, row, name)
+        if found is None or not str(found).strip() or (not isinstance(found, str) and str(found) in _NOTHING):
+            raise ConfigurationError(self.where, f"{name} of row {index}", found, "text that is not blank, or a number")
+        return found
 
     def _column(self, index: int, row: Any, name: str) -> Any:  # noqa: ANN401 - as above
         of: Any = getattr(self, name)
@@ -306,8 +344,8 @@ class Registration(WireModel):
             raise BadFile(
                 str(path), "; ".join(f"{field}: {problem}" for field, problem in problems_of(error))
             ) from None
-        if _digest(found.fixed) != found.hash:
-            raise BadFile(str(path), f"was changed: its hash is {_digest(found.fixed)[:12]}, not {found.hash[:12]}")
+        if digest(found.fixed) != found.hash:
+            raise BadFile(str(path), f"was changed: its hash is {digest(found.fixed)[:12]}, not {found.hash[:12]}")
         return found
 
     def differences(self, now: Registration) -> list[str]:
@@ -320,7 +358,17 @@ class Registration(WireModel):
         ]
 
 
-def _digest(value: object) -> str:
+def _list_rows(rows: Any, where: str) -> list[Any]:  # noqa: ANN401 - any rows
+    # a data frame iterates over its columns
+    listed: list[Any] = list(rows) if hasattr(rows, "__iter__") and not hasattr(rows, "columns") else []
+    if not listed:
+        allowed = "at least one row, in a list; those of a data frame are frame.to_dict('records')"
+        raise ConfigurationError(where, "rows", type(rows).__name__, allowed)
+    return listed
+
+
+def digest(value: object) -> str:
+    """The SHA-256 hash of JSON data."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, ensure_ascii=False, default=str).encode()).hexdigest()
 
 

@@ -183,15 +183,17 @@ def study_report(
 
     A debate that failed counts as wrong, and each of its baselines, which were not asked, as right as often as
     elsewhere; with missing="left out" neither counts. `registration` is checked against the study and `model`.
-    ConfigurationError without a single answer.
+    Answers that the study does not ask for, such as those of a design that it has no more, are left out.
+    ConfigurationError without a single one, or if another position is right now than when it was answered.
     """
+    answers = study.answered(answers)
     if not answers:
         raise ConfigurationError(study.where, "answers", 0, "at least one")
     credits_ = {method: _credits_of(method, study, answers) for method in study.methods}
     asked = [MethodPair(*(study.primary or ("", ""))), *(MethodPair(*each) for each in study.compare or ())]
     possible = [each for each in asked if {*credits_[each.one]} & {*credits_[each.other]}]
     others = [each for each in possible if each != study.primary]
-    planned = len(study.cases) + (study.noise and len(study.rows) * study.repeats)
+    planned = len(study.keys)
     unfinished = max(planned - len(answers), 0)
     compared = [_compare(each, study, credits_, tests=1 if each == study.primary else len(others)) for each in possible]
     adjusted = iter(holm([each.p for each, _ in compared if not each.primary]))
@@ -243,7 +245,7 @@ def frame(study: Study, answers: Sequence[StudyAnswer]) -> list[dict[str, Any]]:
             "cost": found.cost,
             "seconds": answer.seconds,
         }
-        for answer in answers
+        for answer in study.answered(answers)
         for method, found in answer.answers.items()
         if method in study.methods
     ]

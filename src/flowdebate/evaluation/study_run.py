@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -29,7 +27,7 @@ from flowdebate.errors import (
 )
 from flowdebate.evaluation.benefit import MethodAnswer, benefit_item
 from flowdebate.evaluation.rejudging import ArguedDebate, create_rejudge, judge_again_as
-from flowdebate.evaluation.study import NOISE, Case, Study
+from flowdebate.evaluation.study import NOISE, Case, Study, digest
 from flowdebate.patterns.anonymity.aliases import Anonymity
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot, decide
 from flowdebate.patterns.debate.judging.options import JudgeOptions
@@ -174,13 +172,15 @@ async def ask_study(  # noqa: PLR0913 - those of a batch
     opened = open_store(store, where=f"{study.where}.run()")
     with AnswersFile(answers) as file:
         asking = _Asking(study, file, opened, {"model": model, "limits": limits, "observe": observe}, progress)
-        cases = [case for case in study.cases if asking.is_open(case.key)][:most]
-        await asking.all(cases, asking.debate, size=max_concurrency, seconds=seconds)
+        study.answered(file.answers.values())
+        cases = [case for case in study.cases if asking.is_open(case.key)]
+        for case in cases:  # a row that is no debate is said before others are paid for
+            study.block(case)
+        await asking.all(cases[:most], asking.debate, size=max_concurrency, seconds=seconds)
         if study.noise:
             noise = [case for case in study.cases if case.design == study.first and asking.may_have_noise(case)]
             await asking.all(noise, asking.noise, size=max_concurrency, seconds=None)
-        wanted = {*(case.key for case in study.cases), *((NOISE, c.item, c.repeat) for c in study.cases)}
-        return [answer for key, answer in file.answers.items() if key in wanted]
+        return study.answered(file.answers.values())
 
 
 class _Asking:
@@ -230,9 +230,7 @@ class _Asking:
                     self._progress(self._so_far())
 
     def _so_far(self) -> StudyProgress:
-        keys = [case.key for case in self._study.cases]
-        if self._study.noise:
-            keys += [(NOISE, item, repeat) for design, item, repeat in keys if design == self._study.first]
+        keys = self._study.keys
         found = [self._file.answers[key] for key in keys if key in self._file.answers]
         return StudyProgress(
             done=len(found),
@@ -284,7 +282,7 @@ class _Asking:
             ballots=[] if judging is None else [_as_numbers(ballot, index) for ballot in judging.ballots],
             characters=lengths,
             problem=None if raw.verdict is not None else "NoVerdict",
-            transcript=_hash([[entry.stance, entry.text] for entry in raw.transcript]),
+            transcript=digest([[entry.stance, entry.text] for entry in raw.transcript]),
         )
 
     async def noise(self, case: Case) -> StudyAnswer | None:
@@ -350,7 +348,7 @@ class _Asking:
         return await block.run(question, store=store, run_id=self._run_id(case, design), if_exists="resume", **options)
 
     def _run_id(self, case: Case, design: str) -> str:
-        return f"study-{_hash([self._study.name, self._study.seed, design, case.item, case.repeat])[:20]}"
+        return f"study-{digest([self._study.name, self._study.seed, design, case.item, case.repeat])[:20]}"
 
     def _answer(
         self,
@@ -361,6 +359,8 @@ class _Asking:
         **fields: Any,  # noqa: ANN401 - of the model
     ) -> StudyAnswer:
         index = _indexes(case)
+        # sums of calls in the order in which they arrived differ in their last digits, also after a kill
+        costs = {name: None if own.cost is None else round(own.cost, 12) for name, own in answers.items()}
         return StudyAnswer(
             design=design,
             item=case.item,
@@ -368,7 +368,7 @@ class _Asking:
             truth=case.truth,
             cluster=case.cluster,
             order=[index[position] for position in case.positions],
-            answers=dict(answers),
+            answers={name: own.model_copy(update={"cost": costs[name]}) for name, own in answers.items()},
             seed=case.seed,
             at=time.time(),
             seconds=round(time.monotonic() - began, 3),
@@ -399,7 +399,3 @@ def _as_numbers(ballot: JudgeBallot, index: Mapping[str, str]) -> JudgeBallot:
         "spoken": None if ballot.spoken is None else [index[side] for side in ballot.spoken],
     }
     return ballot.model_copy(update=update)
-
-
-def _hash(value: object) -> str:
-    return hashlib.sha256(json.dumps(value, ensure_ascii=False, default=str).encode()).hexdigest()
