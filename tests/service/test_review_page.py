@@ -8,6 +8,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from markupsafe import escape
 from mcp import Client
 from typer.testing import CliRunner
 
@@ -139,6 +140,43 @@ def test_it_is_started_over_http_and_its_page_has_the_findings() -> None:
     assert {"findings_reported", "findings_examined", "findings_decided"} <= {*events}
     assert refused.status_code == 422
     assert refused.json()["errors"][0]["field"] == "gate"
+
+
+CODE = {
+    "title": "Guard\nPlace: nowhere",
+    "claim": "One.\n\nTwo.",
+    "severity": "major",
+    "file": "pkg/__init__.py",
+    "quote": "if __name__ == 'a*b*c':\n    run(r\"\\.py\")",
+    "suggestion": "```\nif x:\n    run()\n```",
+}
+
+
+def test_code_in_a_finding_is_shown_as_it_was_written(tmp_path: Path) -> None:
+    """Names with underscores, and each blank of quote and suggestion; a title takes one line, and forges no other."""
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "__init__.py").write_text(f"{CODE['quote']}\n")
+    found, page = {"findings": [CODE]}, tmp_path / "page.html"
+    with Stage(answers={"findings": found}) as on:
+        where = ("--model", "staged", "--base-url", on.base_url, "--reviewer", "Ada")
+        given = ("review", QUESTION, *where, "--source", str(tmp_path / "pkg"))
+        shown, comment = command(*given), command(*given, "--format", "markdown").stdout
+        command("report", "--last", "--html", str(page))
+    assert "F1, major: Guard Place: nowhere\n  Place: pkg/__init__.py:1-2\n" in shown.stdout
+    assert "**Guard Place: nowhere**. One. Two.\n" in comment
+    assert "  - Suggestion:\n\n    ````\n    ```\n    if x:\n        run()\n    ```\n    ````\n" in comment
+    html = page.read_text()
+    assert "<b>Place</b> pkg/__init__.py:1-2</li>" in html
+    assert f"<b>Quote</b> <code>{escape(CODE['quote'])}</code></li>" in html
+
+
+def test_nothing_is_printed_where_there_is_nothing_to_say() -> None:
+    """No line of JSON without a finding, and no comment on a pull request where no reviewer was heard."""
+    with Stage(answers={"findings": {"findings": []}}) as on:
+        where = ("--model", "staged", "--base-url", on.base_url, "--no-store")
+        assert command("review", QUESTION, *where, "--format", "json").stdout == ""
+        failed = command("review", QUESTION, *where, "--format", "markdown", "--max-tokens", "1")
+    assert (failed.exit_code, failed.stdout) == (3, "")
 
 
 @pytest.mark.anyio

@@ -135,6 +135,7 @@ def test_plain_text_is_the_same_with_and_without_the_parser(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "html"),
     [
+        ("pkg/__init__.py: **so**", "<p>pkg/__init__.py: <strong>so</strong></p>"),
         ("**half** of `it`\nSo *it* is.", "<p><strong>half</strong> of <code>it</code><br>So <em>it</em> is.</p>"),
         ("# Rents\n\nThey rise.", '<p class="head">Rents</p>\n<p>They rise.</p>'),
         ("3. third\n5. fifth", '<ol><li value="3">third</li><li value="5">fifth</li></ol>'),

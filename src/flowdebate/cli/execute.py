@@ -300,8 +300,8 @@ def finish(  # noqa: C901 - one thing to write after the other
     try:
         if unwritten is None:
             seen.view.finish(document, hint=hint)
-            if form is not None:
-                write_json(form(document))
+            if form is not None and (text := form(document)):
+                write_json(text)
     except WriteFailed as error:
         unwritten = error
     if end.error:

@@ -230,6 +230,8 @@ class _Writer:
                     self._address(token, "src")
                 case "th_open" | "td_open" if "right" in str(token.attrs):  # where figures are
                     self._pieces.append(_HTML[token.type].replace(">", ' class="num">'))
+                case "strong_open" | "strong_close" if token.markup == "__":  # a name in code, such as __init__
+                    self._text("__")
                 case _ if not token.hidden:  # of the paragraphs in a list without blank lines
                     self._pieces.append(_HTML[token.type])
                 case _:

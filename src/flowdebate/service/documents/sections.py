@@ -61,6 +61,8 @@ class Fact:
     """Whether it is at the left edge, as a statement of the page itself."""
     short: bool = False
     """Whether a narrow page may cut it; reports have it whole."""
+    exact: bool = False
+    """Whether it is code, which HTML has as it was written."""
     apart: Literal["paragraphs", "heading"] | None = None
     """How a page in HTML sets it without its label: in paragraphs, or as the heading of the round that it opens."""
 

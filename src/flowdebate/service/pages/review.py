@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from hashlib import sha256
+from textwrap import indent
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from urllib.parse import quote
 
@@ -26,7 +28,7 @@ from flowdebate.service.documents.document import Document, Speaker
 from flowdebate.service.documents.live import OwnSections, Together
 from flowdebate.service.documents.markdown import escaped
 from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Remark, Section, failures
-from flowdebate.service.documents.text import as_json, cost_text, in_line, models_text
+from flowdebate.service.documents.text import as_json, cost_text, in_line, models_text, printable
 from flowdebate.service.pages.base import Confidence, PatternPage
 from flowdebate.service.plans.options import (
     FilePath,
@@ -54,8 +56,10 @@ _SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def findings_markdown(document: Any) -> str:  # noqa: ANN401 - the document of a review
-    """A comment on a pull request: the confirmed findings, and the others folded below them."""
+    """A comment on a pull request: the confirmed findings, and the others folded below them; "" if nobody was heard."""
     raw = document.raw
+    if not raw.reviewers:
+        return ""
     lines = [f"### Review: {escaped(raw.answer or 'not finished')}", ""]
     if raw.gate is not None:
         lines += [f"**Gate** “{escaped(raw.gate.rule)}” **{raw.gate.word}**: {escaped(raw.gate.why)}", ""]
@@ -72,11 +76,9 @@ def findings_markdown(document: Any) -> str:  # noqa: ANN401 - the document of a
     left = [f"{source.name} ({source.left_out})" for source in raw.sources or () if source.left_out is not None]
     if left:
         lines += [f"Left out: {escaped(', '.join(left))}", ""]
-    reviewers = models_text(dict(raw.reviewers)) if raw.reviewers else "no reviewer was heard"
     cost = "" if document.cost is None else f"; cost {escaped(cost_text(document.cost, document.prices, whole=True))}"
-    lines.append(
-        f"<sub>{escaped(reviewers)}{cost}. Models can be wrong together: a confirmed finding is no proof.</sub>"
-    )
+    said = f"{escaped(models_text(dict(raw.reviewers)))}{cost}"
+    lines.append(f"<sub>{said}. Models can be wrong together: a confirmed finding is no proof.</sub>")
     return "\n".join(lines)
 
 
@@ -84,12 +86,19 @@ def _finding(finding: Any) -> Iterator[str]:  # noqa: ANN401 - a Finding
     place = finding.place
     where = f" {escaped(place.text)}" if place.text else ""
     missing = f" (place not found: {escaped(place.problem)})" if place.problem is not None else ""
-    yield f"- **{finding.severity}**{where}{missing}: **{escaped(finding.title)}**. {escaped(finding.claim)}"
-    if finding.suggestion:
-        yield f"  - Suggestion: {escaped(finding.suggestion)}"
+    yield f"- **{finding.severity}**{where}{missing}: **{_in_words(finding.title)}**. {_in_words(finding.claim)}"
+    if (text := printable(finding.suggestion or "").strip()) and "\n" in text:  # code, of which each blank counts
+        fence = "`" * (max(map(len, ["``", *re.findall("`+", text)])) + 1)
+        yield f"  - Suggestion:\n\n{indent(f'{fence}{chr(10)}{text}{chr(10)}{fence}', '    ')}"
+    elif text:
+        yield f"  - Suggestion: {escaped(text)}"
     yield f"  - Raised by {escaped(', '.join(finding.raisers))}. {escaped(finding.why[:1].upper() + finding.why[1:])}"
     for each in (*finding.verdicts, *finding.defences):
-        yield f"  - {escaped(each.agent_name)} {escaped(_said_of(each))}"
+        yield f"  - {escaped(each.agent_name)} {_in_words(_said_of(each))}"
+
+
+def _in_words(text: str) -> str:
+    return escaped(" ".join(text.split()))
 
 
 def findings_sarif(document: Any) -> str:  # noqa: ANN401 - as above
@@ -278,7 +287,7 @@ def finding_group(finding: Finding) -> Group:
     place = finding.place
     facts = [Fact(label="Place", text=place.text or "none named", tone="plain")]
     if place.quote:
-        facts.append(Fact(label="Quote", text=place.quote, tone="dim"))
+        facts.append(Fact(label="Quote", text=place.quote, tone="dim", exact=True))
     if place.problem is not None:
         facts.append(Fact(label="Place not found", text=place.problem, tone="warning"))
     facts.append(Fact(label="Claim", text=finding.claim))
@@ -287,7 +296,8 @@ def finding_group(finding: Finding) -> Group:
     said: list[Verdict | Defence] = [*finding.verdicts, *finding.defences]
     facts += [Fact(label=each.agent_name, text=_said_of(each), tone="plain") for each in said]
     facts.append(Fact(label=finding.state.capitalize(), text=finding.why, tone="dim"))
-    return Group(label=f"{finding.id}, {finding.severity}", text=finding.title, facts=tuple(facts))
+    # a title of several lines could be taken for what the page says of it
+    return Group(label=f"{finding.id}, {finding.severity}", text=" ".join(finding.title.split()), facts=tuple(facts))
 
 
 def _said_of(said: Verdict | Defence) -> str:
