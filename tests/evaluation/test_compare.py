@@ -14,14 +14,17 @@ from statsmodels.stats.proportion import proportion_confint
 from flowdebate import JudgeOptions
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation import compare, compare_all, tabulate
+from flowdebate.models.resolve import resolve_model
 from flowdebate.store import SqliteStore
 from flowdebate.testing import FunctionModel, SimJudge
+from tests.vendors import vendors
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from flowdebate.testing import ModelRequest
     from flowdebate.testing.models import Reply
+    from tests.vendors import Asked
 
 pytestmark = pytest.mark.anyio
 TEXTS = {"a": "a good answer", "b": "a bad one"}
@@ -84,6 +87,24 @@ async def test_a_rubric_is_scored_by_criterion_and_weighted() -> None:
     assert found.ballots[0].criteria == {"a": {"correct": 90, "clear": 30}, "b": {"correct": 30, "clear": 90}}
     with pytest.raises(ConfigurationError, match="criteria"):
         JudgeOptions(criteria={"correct": 1}, answer="letter")
+
+
+async def test_models_of_any_vendor_may_judge() -> None:
+    """Also one whose service gives no log-probabilities, by name or as an object, large or small."""
+
+    def say(asked: Asked) -> Any:
+        return {"reasoning": "R.", "scores": {"A": 80, "B": 20}, "verdict": "V."}
+
+    with vendors() as found:
+        for vendor in found.values():
+            vendor.say = say
+        names = ["openai/gpt-5-mini", "anthropic/claude-haiku-5-5"]
+        for judges in (names, [resolve_model(name) for name in names]):
+            compared = await compare("Q?", TEXTS, judges=judges, store=False)
+            assert [(each.judge, each.flipped) for each in compared.judges] == [(name, True) for name in names]
+    small = SimJudge(quality=good)
+    small.profile, small.gives_logprobs = "concise", False  # type: ignore[attr-defined] # attributes that models may have
+    assert (await compare("Q?", TEXTS, judges=[small], store=False)).winner == "a"
 
 
 async def test_a_small_judge_answers_by_letter() -> None:

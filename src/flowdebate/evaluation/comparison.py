@@ -118,7 +118,6 @@ def create_comparison(
             criteria=criteria,
             template=TEMPLATE,
         )
-        by_letter = JudgeOptions(answer="letter", schedule=how.plan, models=how.models, model=how.model, quotes=quotes)
     except ConfigurationError as error:
         field, allowed = _MEANT.get(error.field, error.field), error.allowed
         allowed = f'"all", {allowed}' if field == "orders" else allowed
@@ -146,9 +145,15 @@ def create_comparison(
         if texts.reference is not None:
             asked = f"{asked}\n\nA reference answer, which is right:\n{texts.reference}"
         # a small model judges by letter in all orders, since its reasons may contradict its winner
-        small = all(profile_of(ctx.model(judge)) == "concise" for judge in judges or ("intent/synthesize",))
-        rubric = texts.criteria or criteria
-        options = by_letter if small and rubric is None else replace(how, criteria=rubric)
+        small = all(
+            profile_of(each) == "concise" and getattr(each, "gives_logprobs", True)
+            for each in map(ctx.model, judges or ("intent/synthesize",))
+        )
+        options = replace(how, criteria=texts.criteria or criteria)
+        if small and options.criteria is None:
+            options = JudgeOptions(
+                answer="letter", schedule=how.plan, models=how.models, model=how.model, quotes=quotes
+            )
         judge = Judge(options, name=name, transcript=transcript, stances=texts.sides)
         verdict = await judge(texts.model_copy(update={"question": asked}), ctx)
         done = {"verdict": verdict, "status": "complete", "stop_reason": "max_rounds"}
