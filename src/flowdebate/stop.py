@@ -369,7 +369,6 @@ class _Reader:
 
     @property
     def line(self) -> str:
-        """The text on one line."""
         return self.text.replace("\n", " ")
 
     def read(self, node: ast.expr) -> Condition:

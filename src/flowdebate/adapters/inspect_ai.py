@@ -335,7 +335,6 @@ def _record(result: RunResult[Any]) -> dict[str, Any]:
 
 
 def _score_debate(where: str, result: RunResult[Any], correct: str, answer: str) -> Score:
-    """The score of a debate on `answer`."""
     from inspect_ai.scorer import CORRECT, INCORRECT, NOANSWER, Score
 
     about: dict[str, Any] = {"answer": answer, "metadata": {_KEY: _record(result)}}

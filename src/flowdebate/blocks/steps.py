@@ -32,7 +32,6 @@ class Step:
         raise AssertionError(value, ctx, path)  # pragma: no cover - the sequencer itself executes jumps
 
     def outline(self) -> Outline:
-        """The step as a drawing."""
         raise AssertionError(self)  # pragma: no cover - every step draws itself
 
 

@@ -138,7 +138,6 @@ class FinishedBatch:
     missing: int
     """Runs that ended without a result and without an error."""
     signal: signal.Signals | None
-    """The signal that interrupted it."""
 
 
 async def run_batch(
@@ -264,7 +263,6 @@ class Plans:
         self._proposed: dict[str, Sequence[Debater]] = {}
         """Sides that the model has proposed, by question."""
         self.models: str = models_line(planned)
-        """The line about the models."""
         self.sources: list[str] = sources_lines(planned)
         """Those about the sources of rows that have none of their own."""
         self.base: Plan = with_policies(planned)
@@ -390,14 +388,12 @@ class BatchView:
             self.tell(f"Question {item.index + 1} failed ({question}): {error_text(item.error)}")
 
     def progress(self, summary: BatchSummary) -> None:
-        """Show the progress."""
         if self._clock() - self._last >= _EVERY:
             self._last = self._clock()
             total = "" if summary.total is None else f" of {summary.total:,}"
             self.tell(f"{summary.done:,}{total} done; {', '.join(_about(summary, self.left(summary)))}")
 
     def tell(self, message: str) -> None:
-        """Write a line."""
         tell(message)
 
     def left(self, summary: BatchSummary) -> float | None:

@@ -252,7 +252,6 @@ class Line:
 
     @property
     def has_result(self) -> bool:
-        """Whether there is a result."""
         return self.document.has_result and self.document.status in COMPLETE
 
     def as_json(self) -> str:
@@ -359,7 +358,6 @@ class JsonOut(Out):
         self._written.add(line.index)
 
     def text_of(self, line: Line) -> str:
-        """A line of the file."""
         return f"{line.as_json()}\n"
 
     def lines_of(self, content: str) -> tuple[str, _Found]:

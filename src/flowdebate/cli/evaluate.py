@@ -192,7 +192,6 @@ class _Outcome:
 async def _read_outcome(
     store: Store, name: str, questions: Sequence[LabelledQuestion], cluster: str | None
 ) -> _Outcome:
-    """Read the outcome of the evaluation `name` of these `questions`."""
     from flowdebate.errors import RunNotFound
     from flowdebate.evaluation.benefit import BenefitItem, MethodAnswer, benefit_item
     from flowdebate.models.base import Usage

@@ -57,7 +57,6 @@ class Show:
     """Another form of the document for stdout, so that the page is on stderr; its first lines are told in any case."""
 
     def page(self, plan: Plan) -> View:
-        """The page of a run."""
         on_stderr = self.as_json or self.form is not None
         stream = sys.stderr if on_stderr else sys.stdout
         if on_stderr and (self.quiet or not stream.isatty()):

@@ -90,7 +90,6 @@ class Places(WireModel):
 
     @property
     def sides(self) -> int:
-        """The number of places."""
         return len(self.places)
 
     @property
@@ -231,11 +230,9 @@ class ReaderAgreement(InNotebooks, WireModel):
     """The share of debates in which most readers voted for the side that won, with Wilson's interval; over those in
     which readers and judge both were for a side."""
     debates: int
-    """Debates with votes."""
     undecided: int
     """Those of them in which the judge was for no side, or no side had most of the votes."""
     votes: int
-    """All votes on them."""
     same: int
     """Those that were for what the judge found: its side, or neither where it was for none."""
 

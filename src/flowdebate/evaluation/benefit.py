@@ -55,7 +55,6 @@ class BenefitItem(WireModel):
     """The right position; None where it is not known."""
     debate: MethodAnswer
     baselines: dict[BaselineName, MethodAnswer]
-    """The baselines that have an answer."""
     failed: bool = False
     """Whether the debate ended without a verdict, so that no baseline was asked."""
     cluster: str | None = None

@@ -58,7 +58,6 @@ class PlaceWins:
     arrangements: set[tuple[str, ...]] = field(default_factory=set)
     """The arrangements that were shown: orders of sides, or the sides that had the labels."""
     label_orders: set[tuple[str, ...]] = field(default_factory=set)
-    """The orders of labels that were shown."""
 
     @property
     def is_mirrored(self) -> bool:

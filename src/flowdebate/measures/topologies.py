@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 
 Topology = Literal["all-to-all", "round-robin", "ring", "star", "sparse", "random-graph"]
-"""The names of the topologies."""
 
 Edge: TypeAlias = tuple[str, str]
 """`(critic, target)`: the first reviews the proposal of the second."""

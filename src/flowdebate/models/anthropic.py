@@ -195,7 +195,6 @@ class MessagesClient:
         self.chat: Any = SimpleNamespace(completions=self)
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._client.close()
 
     async def create(self, *, stream: bool = False, **parameters: Any) -> Any:  # noqa: ANN401 - openai's own

@@ -420,7 +420,6 @@ class ReplayModel:
         self.path: str = str(path)
         header, self._calls = _read_cassette(self.path)
         self.name: str = header.model
-        """Name of the recorded model."""
         self.profile = header.profile
         """Profile of the recorded model's default prompts, without which they would not be found again."""
         self._strict = strict

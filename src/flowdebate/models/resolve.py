@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 
 ModelSpec: TypeAlias = Model | str
-"""A model, or the name of one."""
 
 ModelChoice: TypeAlias = Model | str | Mapping[str, Model | str] | None
 """A `model` of a run or a pattern: one for all, one by intent (`{"chat": …, "synthesize": …}`), or none."""
@@ -60,7 +59,6 @@ class PinnedModel:
 
     @property
     def name(self) -> str:
-        """Name of the model."""
         return self.spec if isinstance(self.spec, str) else self.spec.name
 
     @property

@@ -44,25 +44,20 @@ class PatternInfo:
 
     @property
     def verb(self) -> str:
-        """Its command."""
         return self.name.replace("_", "-")
 
     def load_factory(self) -> Callable[..., Any]:
-        """The function that builds the pattern."""
         factory: Callable[..., Any] = _load(self.factory)
         return factory
 
     def load_output(self) -> type[BaseModel]:
-        """The class of its raw output."""
         output: type[BaseModel] = _load(self.output)
         return output
 
     def load_events(self) -> tuple[type[BaseEvent], ...]:
-        """The classes of its own events."""
         return tuple(map(_load, self.events))
 
     def load_page(self) -> Any:  # noqa: ANN401 - a Page of flowdebate.service, which stands above this package
-        """Its `Page`."""
         return _load(self.page)
 
 

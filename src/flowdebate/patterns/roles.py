@@ -255,10 +255,8 @@ class RolePrompt(Generic[TemplateT]):
         # what a function returns is known in the run only: it counts as instructions
         self._instructed = callable(instructions) or not is_blank(instructions or "")
         self.model: Model | str = intent if model is None else model
-        """The model that is asked, or its intent."""
 
     def template(self, ctx: Context) -> TemplateT:
-        """The texts of a prompt."""
         return self.wording(ctx).template
 
     def length(self, ctx: Context) -> str:

@@ -264,7 +264,6 @@ class UnboundRole(Block[Any, Any]):
         self.place: str = maker.name
         self.maker = maker
         self.given = given
-        """The arguments that it was given."""
         self._missing = missing
 
     @property
@@ -297,7 +296,6 @@ class Bindable(Generic[P, BlockT]):
     ) -> None:
         update_wrapper(self, create)
         self.template = template
-        """The kind of its templates."""
         self.name: str = create.__name__
         self.pattern = pattern
         self.option: str = "block" if role == "debater" else role

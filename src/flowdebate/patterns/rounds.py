@@ -229,7 +229,6 @@ class RoundOfTurns(Block[Any, None]):
         """Prepare the turns of `wave`."""
 
     def in_order(self, names: Sequence[str], turn_order: TurnOrder, ctx: Context) -> list[str]:
-        """`names` in the order of this round."""
         number = round_of(ctx)
         # the mirror of a debate draws the same lot as the debate around it, or it would be no mirror
         pattern = ctx.sequencer.path.rpartition("/")[0] if self._reverse else ctx.sequencer.path

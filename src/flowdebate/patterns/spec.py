@@ -111,9 +111,7 @@ class PatternSpec:
     voice_of: Callable[[Any], str] | None = None
     """The voice that an entry of the transcript counts as for the quorum; None for a pattern without a quorum."""
     roster: str = "debaters"
-    """The option that has the roster."""
     member: type[Debater | Persona] = Persona
-    """Who is on the roster."""
     least: int = 2
     """The fewest on it."""
     cap: str = "max_rounds"
@@ -227,7 +225,6 @@ class Loop:
     window: Window | None
     """What of the transcript prompts show; None for all."""
     schema: OutputSchema | None
-    """The output schema; None without one."""
     visibilities: Mapping[str, Visibility]
     """Those of default blocks, by role."""
     reverse: bool = False
@@ -247,7 +244,6 @@ class Loop:
 
     @property
     def turn_order(self) -> TurnOrder:
-        """The order of the turns of a round."""
         order: TurnOrder = self.given.get("turn_order", "declared")
         return order
 

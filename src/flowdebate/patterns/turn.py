@@ -307,7 +307,6 @@ class TurnTask:
         resume_task(self._tasks, self._id, self._ctx)
 
     def complete(self, output: object) -> None:
-        """Complete the task with the turn's result."""
         self._tasks.complete(self._id, output=output)
 
     def __enter__(self) -> Self:

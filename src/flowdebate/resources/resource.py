@@ -47,7 +47,6 @@ class Protectable:
         self.protected: bool = False
 
     def view(self, block: str) -> Any:  # noqa: ANN401 - each handle has its own type of view
-        """The handle as the block `block` sees it."""
         raise NotImplementedError
 
 
@@ -94,11 +93,9 @@ class StateHandle(Protectable, Generic[StateT]):
 
     @property
     def state(self) -> StateT:
-        """The current value."""
         return self._state
 
     def set(self, state: StateT) -> None:
-        """Replace the value."""
         self._state = self._saved[self.resource.key] = state
         if self._around is not None:
             self._around.set(state)
@@ -110,7 +107,6 @@ class StateHandle(Protectable, Generic[StateT]):
         return made
 
     def view(self, block: str) -> StateView[StateT]:
-        """The value as the block `block` sees it."""
         return StateView(self, block)
 
 
@@ -130,7 +126,6 @@ class StateView(Generic[StateT]):
 
     @property
     def state(self) -> StateT:
-        """The current value."""
         value: StateT = freeze(self._handle.state)
         return value
 

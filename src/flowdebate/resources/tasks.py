@@ -222,7 +222,6 @@ class TaskCollection(Protectable):
         return self._collection_id
 
     def view(self, block: str) -> TaskCollectionView:
-        """The collection as the block `block` sees it."""
         return TaskCollectionView(self, block)
 
     def add_task(
@@ -515,7 +514,6 @@ class TaskCollectionResource:
     collection_id: str
 
     def open(self, scope: ResourceScope, /) -> TaskCollection:
-        """The run's collection."""
         return TaskCollection(self.collection_id, now=scope.now, on_change=scope.emit)
 
 

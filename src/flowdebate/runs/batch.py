@@ -107,7 +107,6 @@ class BatchResult(InNotebooks, Sequence[BatchItem[OutT]]):
     def __init__(self, items: Sequence[BatchItem[OutT]], summary: BatchSummary) -> None:
         self._items = tuple(items)
         self.summary = summary
-        """The counts."""
 
     @property
     def failed(self) -> list[BatchItem[OutT]]:
@@ -151,7 +150,6 @@ class BatchSummary:
     replayed: int = 0
     """Of `done`, those that were complete in the store already."""
     statuses: Mapping[RunStatus, int] = field(default_factory=dict)
-    """Runs by status."""
     decisions: Mapping[str, int] = field(default_factory=dict)
     """Runs by decision, for patterns that decide: by the `decision_word` of their raw outputs."""
     failures: Mapping[str, int] = field(default_factory=dict)

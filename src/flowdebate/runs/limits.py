@@ -405,7 +405,6 @@ class Accounts:
             Account(store, owner_budget, owner="")  # ConfigurationError
 
     def of(self, labels: Mapping[str, str] | None) -> tuple[Account, ...]:
-        """The accounts of a run with these labels."""
         owner = (labels or {}).get(OWNER)
         if owner is None or self._each is None:
             return self._all

@@ -73,7 +73,6 @@ class Observer:
 
 
 NOBODY = Observer()
-"""Observes nothing."""
 
 
 class _Default:

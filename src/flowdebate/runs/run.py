@@ -89,7 +89,6 @@ class Records:
         self.listeners = [*self.listeners, listener]
 
     def unsubscribe(self, listener: Callable[[object], None]) -> None:
-        """Undo `subscribe`."""
         # A new list, here and there: a listener may leave, or bring another, while `emit` goes through the old one.
         self.listeners = [each for each in self.listeners if each != listener]
 
@@ -170,7 +169,6 @@ class _Placed:
         self.now = records.now
         self.saved_states = records.saved_states
         self.emit: Callable[[object], None] = partial(records.emit, path=path)
-        """Emits an event with this path."""
 
 
 class _SavedStates(dict[str, Any]):
@@ -347,7 +345,6 @@ class Run:
     # Resources
 
     def open(self, resource: Resource, path: str) -> Any:  # noqa: ANN401 - each resource has a handle of its own type
-        """Open `resource` for the block at `path`."""
         return self._add_opened(resource.open(_Placed(self.records, path)), path)
 
     def open_within(self, resource: StateResource[Any], around: StateHandle[Any], path: str) -> StateHandle[Any]:

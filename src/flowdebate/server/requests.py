@@ -240,5 +240,4 @@ class RunsQuery(AuditQuery):
 
     @property
     def filters(self) -> dict[str, Any]:
-        """The filters as `Service.runs` takes them."""
         return {"status": self.status or None, **super().filters}

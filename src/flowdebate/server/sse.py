@@ -252,7 +252,6 @@ class _Following:
         self._task = asyncio.get_running_loop().create_task(self._follow())
 
     def join(self) -> _PageReader:
-        """A new reader."""
         reader = _PageReader()
         self.readers.add(reader)
         if self._page is not None or self.is_over:

@@ -105,7 +105,6 @@ class FigureRow:
 
     @property
     def shown(self) -> str:
-        """The value as it is written."""
         return format(self.value, self.form)
 
     @property

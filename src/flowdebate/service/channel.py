@@ -200,7 +200,6 @@ class Channel:
 
     @property
     def events(self) -> list[object]:
-        """The events so far."""
         return [item.event for item in self.log if isinstance(item, Update)]
 
     async def read(self, after: str | None = None) -> AsyncGenerator[Update]:

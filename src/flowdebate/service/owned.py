@@ -97,15 +97,12 @@ class OwnedService:
         return self._check_begun(forked)
 
     async def runs(self, *, labels: Mapping[str, str] | None = None, **filters: Any) -> RunPage:  # noqa: ANN401 - those of the service
-        """Runs of this owner."""
         return await self._service.runs(labels={**(labels or {}), OWNER: self.owner}, **filters)
 
     async def resume_all(self, *, labels: Mapping[str, str] | None = None, **asked: Any) -> Changed:  # noqa: ANN401 - those of the service
-        """Resume runs of this owner."""
         return await self._service.resume_all(labels={**(labels or {}), OWNER: self.owner}, **asked)
 
     async def cancel_all(self, *, labels: Mapping[str, str] | None = None, **asked: Any) -> Changed:  # noqa: ANN401 - those of the service
-        """Cancel runs of this owner."""
         return await self._service.cancel_all(labels={**(labels or {}), OWNER: self.owner}, **asked)
 
     async def audited(self, *, labels: Mapping[str, str] | None = None, **filters: Any) -> Items:  # noqa: ANN401 - those of the service
@@ -121,7 +118,6 @@ class OwnedService:
         return archive_of(self._service.store, {OWNER: self.owner})
 
     async def follow(self, run_id: str, *, after: str | None = None) -> AsyncGenerator[Update]:
-        """Updates of a run."""
         await self.stored(run_id)
         async with aclosing(self._service.follow(run_id, after=after)) as updates:
             async for update in updates:

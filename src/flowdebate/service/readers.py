@@ -43,7 +43,6 @@ class Votes(WireModel):
 
     readers: Annotated[int, Field(ge=0)]
     sides: dict[str, int]
-    """The votes for each side, in the order of the sides."""
     neither: Annotated[int, Field(ge=0)]
 
     @classmethod
@@ -255,6 +254,5 @@ class Readership:
         return await end_shares(self.store, run_id, share_id)
 
     async def votes(self, run_id: str) -> Votes:
-        """The votes of the readers of a run."""
         stored = await self.store.run(run_id)
         return Votes.of(list((await votes_in(self.store, stored)).values()), sides_of(stored))

@@ -133,7 +133,6 @@ class Service(Readership):
         self._draining = Draining(opened, requeue=recover)
         self._recovers = recover
         self.store: Store = self._draining
-        """The store of the runs."""
         self.workers = workers
         self.max_concurrency = max_concurrency
         self._recipes = Recipes(

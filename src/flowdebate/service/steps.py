@@ -40,7 +40,6 @@ class StepState(WireModel):
     failures: list[str]
     """Failures of earlier attempts."""
     model: str | None
-    """The model that answered."""
     usage: StepTokens | None
     seconds: float | None
     origin: str | None
@@ -50,7 +49,6 @@ class StepState(WireModel):
 
     @classmethod
     def of(cls, step: StepRow) -> Self:
-        """The state of a stored step."""
         body = call_body(step)
         seconds = body.get("seconds")
         return cls(

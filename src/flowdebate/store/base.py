@@ -39,7 +39,6 @@ class RunHeader:
 
     run_id: str
     block: str
-    """The name of the block that is run."""
     seed: int
     created_at: float
     """Seconds since the epoch."""

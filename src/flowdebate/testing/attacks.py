@@ -30,7 +30,6 @@ answer or a tool's result, a field to be filled in, a link or an element, a term
 there are, or an opinion that many share."""
 
 AttackPlace: TypeAlias = Literal["argument", "name", "stance"]
-"""The place of an attack: an argument, or the name or stance of a debater."""
 
 _FIELD = re.compile("«(own|other|question)»")
 

@@ -194,7 +194,6 @@ class DebateCase:
     options: Mapping[str, Any]
     """Keyword arguments for `debate()`."""
     answers: Answers
-    """The answers of `model()`."""
     question: str = "Who is right?"
     seed: int = 0
 
@@ -225,7 +224,6 @@ class DebateCase:
         return self.answers.model()
 
     async def run(self, *, session: SessionLike = None) -> RunResult[Any]:
-        """Build the debate and run it to its end."""
         return await self.debate().run(self.question, session=session, model=self.model(), seed=self.seed)
 
     def run_sync(self, *, session: SessionLike = None) -> RunResult[Any]:

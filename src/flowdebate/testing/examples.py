@@ -172,7 +172,6 @@ class _Drawn:
         return choices[self._hash(place) % len(choices)] % count if choices and count else 0
 
     def text(self, place: str) -> str:
-        """One of the example's texts."""
         texts = self._example.texts
         return texts[self._hash(place) % len(texts)]
 

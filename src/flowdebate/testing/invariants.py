@@ -103,7 +103,6 @@ class Coverage:
     """Runs that it ended."""
 
     def count(self, run: Played) -> None:
-        """Count `run`."""
         reason = getattr(run.raw, "stop_reason", None)
         fired = reason is not None and reason not in PATTERNS_OWN
         self.fired += fired

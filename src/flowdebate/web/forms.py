@@ -86,7 +86,6 @@ class Form:
     question: str
     """What it is filled with."""
     sample: bool = False
-    """Whether that is a sample."""
     roster: str = ""
     """The key of who speaks."""
     speakers: tuple[tuple[Field, ...], ...] = ()

@@ -200,7 +200,6 @@ class _Writer:
         self._pieces: list[str] = []
         self._read: list[str] = []
         self.inside: Span | None = None
-        """The span that goes on."""
 
     def write(self, tokens: Iterable[Token]) -> None:  # noqa: C901, PLR0912 - a case for each kind
         """Write the tokens of a block, or of a line."""
@@ -362,7 +361,6 @@ class GrowingProse:
 
     @property
     def blocks(self) -> list[Markup]:
-        """All blocks."""
         return [*self._done, *self._open]
 
 

@@ -173,7 +173,6 @@ class History:
 
     @classmethod
     def of(cls, delivery: WorkflowStatus) -> History:
-        """The history that a delivery carries."""
         given = delivery.attributes or {}
         return cls(**{each.name: int(given.get(each.name) or 0) for each in fields(cls)})
 

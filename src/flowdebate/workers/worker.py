@@ -119,7 +119,6 @@ class _Provider:
         return True
 
     def close(self) -> None:
-        """Close the connection."""
         self._counter.close()
 
 

@@ -269,7 +269,6 @@ def _request(store: str, run_id: str, row: StepRow) -> HumanRequest:
 def _find_request(
     store: Store, run_id: str, rows: Sequence[StepRow], block: str | None, place: str | None
 ) -> HumanRequest:
-    """The request that the answer is for."""
     asked = [row for row in rows if row.kind == "human"]
     at_place = [(row, _request(store.name, run_id, row)) for row in asked if place in (None, row.key)]
     matching = [(row, request) for row, request in at_place if block in (None, request.block)]

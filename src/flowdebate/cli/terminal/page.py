@@ -128,7 +128,6 @@ class Page:
         return f"bold {self._colours.get(name, 'white')}"
 
     def show(self, section: LiveSection | ReportSection) -> None:  # noqa: C901, PLR0912 - one case for each kind
-        """Write a section."""
         match section:
             case Heading():
                 self.heading(section.title)
@@ -181,7 +180,6 @@ class Page:
         self.labelled(fact.label, text, style, indent="" if fact.edge else "  ")
 
     def heading(self, title: str) -> None:
-        """A heading."""
         self.line()
         if self.screen.is_terminal:
             from rich.rule import Rule
@@ -245,13 +243,11 @@ class Page:
         self.screen.print(Panel(Group(*shown), title=Text(title, "bold"), border_style="green", padding=(1, 2)))
 
     def output(self, value: object) -> None:
-        """The output."""
         self.output_heading()
         self.text(value if isinstance(value, str) else as_json(value))
         self.end_text()
 
     def output_heading(self) -> None:
-        """The heading of the output."""
         self.line()
         self.line("Output", style="bold")
 
@@ -297,7 +293,6 @@ class Page:
             self.line(line, style="dim")
 
     def summary(self, summary: Summary) -> None:
-        """The report of an evaluation."""
         if summary.about:
             self.line(summary.about, style="bold")
         for section in summary.sections:

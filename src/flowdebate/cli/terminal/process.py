@@ -153,7 +153,6 @@ class CheckedStream:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """Write `text`."""
         with writing():
             return self._stream.write(text)
 
@@ -232,7 +231,6 @@ class Interrupts:
 
     def __init__(self, stop: Callable[[], object]) -> None:
         self.received: signal.Signals | None = None
-        """The signal received, or None."""
         self._stop = stop
         self._before: dict[signal.Signals, Any] = {}
 

@@ -75,7 +75,6 @@ class HttpClient:
         self.chat: Any = SimpleNamespace(completions=self)
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._session.close()
 
     async def create(self, *, extra_body: Any = (), **parameters: Any) -> Any:  # noqa: ANN401 - openai's own

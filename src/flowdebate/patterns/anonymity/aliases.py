@@ -283,7 +283,6 @@ class LeakReport(WireModel):
 
     @property
     def count(self) -> int:
-        """The number of leaks."""
         return len(self.leaks)
 
     @property

@@ -157,7 +157,6 @@ class CritiqueAsked(_Asked):
     kind: ClassVar[str] = "critique"
     answer: ClassVar[object] = HumanCritique
     agent: str
-    """The critic."""
     proposal: Proposal
     round: int
 
@@ -270,7 +269,6 @@ class ConsensusStage(StrEnum):
 
     @property
     def in_round(self) -> bool:
-        """Whether it is one of the stages of a round."""
         stage = type(self)
         return self in (stage.ROUND_N_CRITIQUE, stage.ROUND_N_REVISION, stage.CONVERGENCE_CHECK)
 
@@ -473,7 +471,6 @@ class ConsensusState(PatternState):
 
     @property
     def failures(self) -> list[AgentFailure]:
-        """The provider failures of agents."""
         return [loss for loss in self.losses if isinstance(loss, AgentFailure)]
 
 

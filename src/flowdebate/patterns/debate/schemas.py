@@ -101,14 +101,12 @@ class DebateInput(PatternInput):
     """The input of a debate."""
 
     question: str
-    """The question that is argued."""
 
 
 class DebateTurn(DebateInput):
     """The input of a debater in a debate with phases: what its turn is for."""
 
     phase: str
-    """The name of the phase."""
     aim: str | None = None
     """What all debaters are told to do in it; None for arguing as in any round."""
     kind: EntryKind | None = None
@@ -228,9 +226,7 @@ class SourceFact(WireModel):
     """A sentence of a source, verbatim but for its line breaks."""
 
     source: str
-    """The name of the source."""
     text: str
-    """The sentence."""
 
 
 class SortedFacts(WireModel):
@@ -349,7 +345,6 @@ class DebateRawOutput(PatternOutput):
     """Raw output of a debate: the pattern's output with `synthesizer=False`, else the synthesizer's input."""
 
     rounds: int
-    """Number of rounds."""
     question: str
     transcript: list[DebateContributionEntry]
     verdict: DebateVerdict | None

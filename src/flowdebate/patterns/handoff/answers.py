@@ -213,7 +213,6 @@ class HandoffFields(BaseModel):
     next_agent_name: Any = None
 
     def answer(self) -> HandoffAnswer:
-        """The answer that they make."""
         response = clean_text(self.response) if isinstance(self.response, str) else ""
         return HandoffAnswer(response=response, next_agent_name=spell_name(self.next_agent_name))
 

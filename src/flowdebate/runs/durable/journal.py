@@ -82,7 +82,6 @@ class Journal:
 
     @property
     def run_id(self) -> str:
-        """The run's id."""
         return self.header.run_id
 
     def now(self) -> float:

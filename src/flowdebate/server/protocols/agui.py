@@ -165,7 +165,6 @@ class AgUi:
         self._steps.clear()
 
     def translate(self, update: Update) -> Iterator[ag_ui.BaseEvent]:
-        """The events of one update."""
         if update.kind == "reset":  # what was sent is taken back; the client keeps the messages that it came with
             yield from self._close_all()
             self._forget()

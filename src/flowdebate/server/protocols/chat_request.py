@@ -296,7 +296,6 @@ class ChatModel:
 
     @property
     def id(self) -> str:
-        """Its name as a model."""
         return f"{'debate' if self.info is None else 'flowdebate'}/{self.pattern}{_ANSWER * self.answer_only}"
 
     def input(self, request: ChatRequest) -> tuple[dict[str, Any], str]:

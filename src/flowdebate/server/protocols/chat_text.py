@@ -104,7 +104,6 @@ class _Part:
     _stream: PrintableStream = field(default_factory=PrintableStream)
 
     def say(self, text: str) -> None:
-        """Add a piece."""
         self.texts.append(_in_quote(self._stream.feed(text)))
 
     def end(self, void: str | None) -> None:

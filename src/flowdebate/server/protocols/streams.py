@@ -73,7 +73,6 @@ class Reader:
         audience.readers[run_id] += 1
 
     def leave(self) -> None:
-        """Leave the run."""
         audience, run_id = self._audience, self._run_id
         audience.readers[run_id] -= 1
         if not audience.readers[run_id]:

@@ -77,7 +77,6 @@ class Tokens(WireModel):
 
     @classmethod
     def of(cls, usage: Usage) -> Self:
-        """The counts of a run."""
         return cls(**{name: getattr(usage, name) for name in cls.model_fields})
 
     @classmethod
@@ -175,7 +174,6 @@ class Document(InNotebooks, WireModel):
 
     @property
     def label(self) -> str:
-        """The label of the subject."""
         return PATTERNS[self.pattern].subject.capitalize()
 
     @property
@@ -301,7 +299,6 @@ class RoundsDocument(Document):
         yield from ()
 
     def rounds(self) -> Iterable[int]:
-        """The rounds to show."""
         return range(1, self.raw.rounds + 1)
 
     def raw_speakers(self) -> list[Any]:

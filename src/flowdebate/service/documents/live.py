@@ -112,9 +112,7 @@ class Live:
             phase: words for kind in reversed(kinds) for phase, words in kind.phases.items()
         }
         self.round: RoundStarted | None = None
-        """The round in progress."""
         self.turns: int = 0
-        """The turns that have started."""
 
     def follow(self, event: object) -> Iterator[LiveSection]:
         """The sections of `event` for text that only grows, and who is at work after it, where it changes that."""
@@ -196,7 +194,6 @@ class Live:
         return self.about(turn.agent_name, turn.stance)
 
     def heading(self, event: RoundStarted) -> Iterator[Section]:
-        """The heading of a round."""
         yield round_heading(event.round, event.max_rounds, event.phase)
 
     def result(self, event: object) -> Iterator[Section]:  # noqa: ARG002 - for the patterns
@@ -204,7 +201,6 @@ class Live:
         yield from ()
 
     def said(self, turn: TurnFinished, text: str) -> Iterator[Section]:
-        """A contribution that is finished."""
         flag = self._flags.pop(turn.agent_name, None)
         does = doing(turn.phase, turn.target)
         yield Entry(name=turn.agent_name, about=self.about_turn(turn), text=text, flag=flag, does=does)

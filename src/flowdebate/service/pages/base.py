@@ -51,7 +51,6 @@ class PatternPage(ABC):
     examples: ClassVar[Sequence[str]] = ()
     """Command lines for the help of its command, which users can paste."""
     docs: ClassVar[str] = "docs/cli.md"
-    """Its page of the documentation."""
 
     question_about_sources: ClassVar[str | None] = None
     """The subject where sources are given without one."""

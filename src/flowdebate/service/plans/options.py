@@ -294,7 +294,6 @@ class SourceEntry(RosterEntry):
         )
 
     def source(self, name: str) -> Source:
-        """The source of that name."""
         pages = tuple(Page(start=start, name=page) for page, start in (self.pages or {}).items())
         about = {"size": self.size, "sha256": self.sha256, "left_out": self.left_out}
         return Source(name=name, text=self.text or "", pages=pages, **about)
@@ -655,7 +654,6 @@ def _reach(about: Iterable[Any]) -> Reach | None:
 
 
 def _entry_model(annotation: Any) -> type[BaseModel] | None:  # noqa: ANN401 - any annotation
-    """The model of the entries of a list."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((found for part in get_args(annotation) if (found := _entry_model(part)) is not None), None)

@@ -80,7 +80,6 @@ class Plan:
 
     @property
     def seed(self) -> int | None:
-        """The seed that was given."""
         seed: int | None = self.options.seed
         return seed
 
@@ -98,7 +97,6 @@ class Plan:
 
     @property
     def common(self) -> dict[str, Any]:
-        """Keywords that all factories have."""
         options = self.options
         return {
             "name": self.name,
@@ -109,7 +107,6 @@ class Plan:
 
     @property
     def failures(self) -> FailurePolicy:
-        """The failure policy."""
         from flowdebate.patterns.turn import FailurePolicy
 
         on_failure: Any = self.options.on_failure or "fail"

@@ -119,7 +119,6 @@ class Address:
         return f"cannot be used: {self.without_secrets(' '.join(str(error).split()))}"
 
     def without_secrets(self, text: str) -> str:
-        """Replace passwords in `text`."""
         for secret in self._secrets:
             text = text.replace(secret, "…")
         return text

@@ -95,7 +95,6 @@ class OpenSteps:
 
     @property
     def runs(self) -> tuple[str, ...]:
-        """The ids of the executed runs."""
         return tuple(self._runs)
 
     def has_run(self, run_id: str) -> bool:
@@ -111,7 +110,6 @@ class OpenSteps:
         self._runs[run_id] = {**attempts, **dict.fromkeys(finished)}
 
     def remove_run(self, run_id: str) -> None:
-        """Stop tracking a run."""
         self._runs.pop(run_id, None)
 
     def begin(self, run_id: str, key: str, kind: StepKind, request: str | None) -> int | None:
@@ -140,7 +138,6 @@ class OpenSteps:
         return {key: attempt for key, attempt in steps if attempt is not None}
 
     def finish(self, run_id: str, key: str) -> None:
-        """Mark a step as finished."""
         if run_id in self._runs:
             self._runs[run_id][key] = None
 

@@ -70,7 +70,6 @@ class Writer:
         self._batches: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
         """The jobs that each loop executes in its next turn."""
         self._last_batch = 0
-        """Size of the last batch."""
         self._submitted = 0
         self._done = 0
         """Jobs submitted to the thread, and jobs that it has done."""

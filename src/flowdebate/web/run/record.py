@@ -77,7 +77,6 @@ class Sums:
     _calls: int = 0
 
     def add(self, call: Call) -> None:
-        """Count a call."""
         if call.origin == "asked":
             self.requests += call.attempts
         if call.attempts:
@@ -134,7 +133,6 @@ class Trace:
 
     @property
     def sums(self) -> Sums:
-        """The sums of its calls."""
         sums = Sums()
         for call in self.calls:
             sums.add(call)

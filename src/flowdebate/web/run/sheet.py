@@ -163,7 +163,6 @@ class Sheet:
 
     @property
     def names(self) -> dict[str, Party]:
-        """The parties by name."""
         return {party.name: party for party in self.parties}
 
 
@@ -257,7 +256,6 @@ class Citation:
     """Its place among all quotes, from 1."""
     name: str
     party: Party | None
-    """Who quotes."""
     start: int
     end: int
     """Its place in what was said, with its quotation marks."""

@@ -260,7 +260,6 @@ class Juror:
         return self._generators(self._setup.sides)
 
     async def cast(self, shown: JudgeInput, ctx: Context) -> JudgeBallot:
-        """The ballot about one view."""
         ballot: JudgeBallot = await self.asking(shown)(shown, ctx)
         return ballot
 
@@ -383,7 +382,6 @@ class LetterJuror:
 
     @cached_property
     def block(self) -> Generator[Any]:
-        """The block that asks the model."""
         options = {**self._setup.options, "resources": {"transcript": self._setup.transcript}}
         return self._choose(self._system, self._turn, self._letters, options)
 
