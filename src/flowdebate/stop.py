@@ -22,7 +22,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from flowdebate._text import add_note, is_blank, shown
 from flowdebate._util.validation import check_count, check_seconds, check_share, nearest
@@ -30,10 +30,7 @@ from flowdebate.blocks.base import Block
 from flowdebate.blocks.functions import function_name, result_of, takes
 from flowdebate.errors import ConfigurationError, OutputError
 from flowdebate.measures.similarity import Convergence, Similarity, best_similarity
-
-if TYPE_CHECKING:
-    from flowdebate.runs.context import Context
-
+from flowdebate.runs.context import Context
 
 PREDICATE = "predicate"
 """The name of a function that has none."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 from uuid import uuid4
 
 from flowdebate._util.validation import check_library
@@ -20,21 +20,18 @@ from flowdebate.adapters.translation import (
     system_of,
     usage_of,
 )
+from flowdebate.blocks.base import Block
 from flowdebate.blocks.functions import result_text
 from flowdebate.blocks.human.answers import submit_answer
 from flowdebate.errors import ConfigurationError, RunNotFound
 from flowdebate.events import wire_of
 from flowdebate.models.base import ModelRequest, ModelResponse, Usage
+from flowdebate.models.call import Retry
 from flowdebate.runs.durable.resume import StoreOptions
+from flowdebate.runs.execute import RunOptions
+from flowdebate.runs.result import RunHandle, RunResult
+from flowdebate.store.base import Store
 from flowdebate.store.open import open_store
-
-if TYPE_CHECKING:
-    from flowdebate.blocks.base import Block
-    from flowdebate.models.call import Retry
-    from flowdebate.runs.execute import RunOptions
-    from flowdebate.runs.result import RunHandle, RunResult
-    from flowdebate.store.base import Store
-
 
 # Origin of answers that came through a graph.
 _BY = "langgraph"

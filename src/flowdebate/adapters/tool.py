@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.functions import result_text
 from flowdebate.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from flowdebate.runs.execute import RunOptions
-
+from flowdebate.runs.execute import RunOptions
 
 _LONGEST_NAME = 64  # characters that providers accept in the name of a tool
 

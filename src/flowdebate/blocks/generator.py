@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Self, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 from flowdebate._text import CutOff, Trimmed
 from flowdebate._util.validation import check_count
@@ -25,13 +25,11 @@ from flowdebate.blocks.functions import (
 from flowdebate.errors import ConfigurationError, SchemaViolation, ToolLoopExceeded
 from flowdebate.models.base import CallRetried, Message, Model, ModelRequest, ModelResponse, ModelSettings, ToolCall
 from flowdebate.models.output import OutputSchema
+from flowdebate.models.resolve import ModelChoice
+from flowdebate.resources.resource import Resource
 from flowdebate.runs.context import Context, place_of
 from flowdebate.runs.execute import Seat
 from flowdebate.runs.result import BlockAnswered, TextDelta, ToolCalled
-
-if TYPE_CHECKING:
-    from flowdebate.models.resolve import ModelChoice
-    from flowdebate.resources.resource import Resource
 
 OutT = TypeVar("OutT")
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flowdebate._text import shown
 from flowdebate.blocks.base import Block, Outline, merge_resources
 from flowdebate.blocks.functions import BlockLike, Function, as_block, decision, invocation
 from flowdebate.errors import ConfigurationError, OutputError
-
-if TYPE_CHECKING:
-    from flowdebate.runs.context import Context
+from flowdebate.runs.context import Context
 
 
 class Router(Block[Any, Any]):

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 from flowdebate.blocks.base import Block, Outline, merge_resources
 from flowdebate.blocks.concurrency import in_order
@@ -24,10 +24,7 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.models.resolve import ModelChoice, check_model
 from flowdebate.resources.resource import Protectable, Resource, StateResource
 from flowdebate.runs.context import Context, Scope, SequencerHandle, place_of
-
-if TYPE_CHECKING:
-    from flowdebate.runs.execute import Seat
-
+from flowdebate.runs.execute import Seat
 
 InT = TypeVar("InT")
 OutT = TypeVar("OutT")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 import typer
 from pydantic import Field
@@ -28,10 +29,6 @@ from flowdebate.service.plans.options import (
     option_of,
 )
 from flowdebate.service.statuses import State
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
 
 File: TypeAlias = Annotated[
     FilePath | None,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, get_args
+from fractions import Fraction
+from typing import Annotated, get_args
 
 from pydantic import Field
 
@@ -21,10 +22,6 @@ from flowdebate.evaluation.decision_rules import (
     reason_to_skip,
 )
 from flowdebate.patterns.debate.judging.ballots import decide
-
-if TYPE_CHECKING:
-    from fractions import Fraction
-
 
 ALL_RULES: tuple[DecisionRule, ...] = get_args(DecisionRule)
 # The last finding of every recount.

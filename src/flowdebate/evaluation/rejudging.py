@@ -7,14 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flowdebate._util.validation import check_count
 from flowdebate.blocks.functions import handler
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.audit_report import AuditItem
+from flowdebate.models.resolve import ModelChoice
 from flowdebate.patterns.anonymity.aliases import Anonymity
+from flowdebate.patterns.debate.judging.ballots import Judging
 from flowdebate.patterns.debate.judging.judge import Judge
 from flowdebate.patterns.debate.judging.options import JudgeOptions
 from flowdebate.patterns.debate.judging.views import as_schedule
@@ -26,17 +28,12 @@ from flowdebate.patterns.debate.schemas import (
     DebateVerdict,
 )
 from flowdebate.patterns.debate.transcript import create_debate_transcript
+from flowdebate.patterns.roles import BlockOptions
 from flowdebate.runs.batch import Batch, BatchResult, seed_of_item
-
-if TYPE_CHECKING:
-    from flowdebate.models.resolve import ModelChoice
-    from flowdebate.patterns.debate.judging.ballots import Judging
-    from flowdebate.patterns.roles import BlockOptions
-    from flowdebate.runs.context import Context
-    from flowdebate.runs.durable.resume import StoreOptions
-    from flowdebate.runs.limits import Limits
-    from flowdebate.store.open import StoreChoice
-
+from flowdebate.runs.context import Context
+from flowdebate.runs.durable.resume import StoreOptions
+from flowdebate.runs.limits import Limits
+from flowdebate.store.open import StoreChoice
 
 NAME = "rejudge"
 """The name of the block, and of its runs."""

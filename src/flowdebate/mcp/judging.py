@@ -5,12 +5,13 @@ The SDK evaluates annotations when a tool is registered, so this module does wit
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from mcp.server.mcpserver import Context as ToolContext
 from mcp.server.mcpserver import MCPServer
 from pydantic import BaseModel, Field
 
+from flowdebate.blocks.sequencer import Sequencer
 from flowdebate.errors import RunChanged, RunExists
 from flowdebate.evaluation.comparison import ComparedTexts, create_comparison
 from flowdebate.mcp.progress import wait_with_progress
@@ -18,13 +19,9 @@ from flowdebate.mcp.reports import HOW_TO_READ, fence, next_of, spent_of
 from flowdebate.mcp.tools import ASKS_MODELS, Question, Seconds, ServiceOf, describe
 from flowdebate.patterns.debate.judging.options import HEAVIEST, MOST_CRITERIA
 from flowdebate.patterns.debate.schemas import DebateRawOutput, DebateVerdict
+from flowdebate.service.service import Service
 from flowdebate.service.state import RunDetails, RunState
 from flowdebate.service.statuses import RESUMABLE, State
-
-if TYPE_CHECKING:
-    from flowdebate.blocks.sequencer import Sequencer
-    from flowdebate.service.service import Service
-
 
 NAME = "judge_texts"
 """The pattern under which verdicts on texts are stored."""

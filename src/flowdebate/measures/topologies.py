@@ -9,15 +9,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from itertools import permutations
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from random import Random
+from typing import Literal, TypeAlias, get_args
 
 from flowdebate._text import shown
 from flowdebate._util.validation import check_share
 from flowdebate.errors import ConfigurationError, OutputError
-
-if TYPE_CHECKING:
-    from random import Random
-
 
 Topology = Literal["all-to-all", "round-robin", "ring", "star", "sparse", "random-graph"]
 

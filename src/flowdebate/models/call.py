@@ -15,8 +15,9 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
+from random import Random
 from types import coroutine
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_args
+from typing import Any, NamedTuple, TypeVar, get_args
 from urllib.parse import urlsplit
 
 from flowdebate._text import clean_data, clean_text, is_blank, shown
@@ -45,9 +46,6 @@ from flowdebate.models.base import (
     Usage,
 )
 from flowdebate.models.output import find_object
-
-if TYPE_CHECKING:
-    from random import Random
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,13 +6,9 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
+from flowdebate.models.base import Usage
 from flowdebate.models.resolve import PROVIDERS
-
-if TYPE_CHECKING:
-    from flowdebate.models.base import Usage
-
 
 _VENDORS = {"gemini": "google", "xai": "x-ai"}  # others are called the same there
 HOW = 'pip install "flowdebate[prices]"'

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from flowdebate._text import add_note, error_text
 from flowdebate._util.validation import check_seconds
@@ -25,9 +25,7 @@ from flowdebate.models.base import (
 )
 from flowdebate.models.call import Retry, answer, within
 from flowdebate.models.resolve import resolve_model
-
-if TYPE_CHECKING:
-    from flowdebate.prompts import Profile
+from flowdebate.prompts import Profile
 
 
 class Wrapper:

@@ -7,23 +7,20 @@ import contextlib
 import re
 from functools import cache
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flowdebate._text import error_text
 from flowdebate._util.validation import check_library
 from flowdebate.blocks.human.answers import open_requests, submit_answer
 from flowdebate.errors import ConfigurationError, FlowDebateError, NotAwaited, OutputError
+from flowdebate.runs.durable.suspend import HumanRequest
 from flowdebate.runs.result import RunHandle, RunView
 from flowdebate.service.state import PendingInput
 from flowdebate.service.statuses import status_text
+from flowdebate.store.base import Store
 from flowdebate.store.open import StoreChoice, open_store
 from flowdebate.web.forms import Asked, answer_fields
 from flowdebate.web.templates import asset, render, style_of
-
-if TYPE_CHECKING:
-    from flowdebate.runs.durable.suspend import HumanRequest
-    from flowdebate.store.base import Store
-
 
 _WHERE = "HumanTurn()"
 _SECONDS = 1.0

@@ -15,27 +15,25 @@ from functools import update_wrapper
 from inspect import Parameter, signature
 from itertools import product
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, get_args, overload
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, get_args, overload
 
 from flowdebate._text import clean_text, is_blank
 from flowdebate._util.validation import check_count, check_seconds, unknown_option
 from flowdebate.blocks.base import Block, Outline
 from flowdebate.blocks.functions import Handler
+from flowdebate.blocks.generator import Visibility
 from flowdebate.blocks.router import Router
 from flowdebate.blocks.sequencer import Sequencer
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
+from flowdebate.models.base import Model
 from flowdebate.models.resolve import check_model
+from flowdebate.patterns.material import Material
 from flowdebate.patterns.roles import SHOWN, BlockOptions, RoleOptions
+from flowdebate.patterns.state import Recovery
 from flowdebate.patterns.turn import FailurePolicy, StandIn
 from flowdebate.prompts import Template, as_seen, check_length, check_profile
 from flowdebate.resources.resource import StateResource
-
-if TYPE_CHECKING:
-    from flowdebate.blocks.generator import Visibility
-    from flowdebate.models.base import Model
-    from flowdebate.patterns.material import Material
-    from flowdebate.patterns.state import Recovery
-    from flowdebate.runs.context import Context
+from flowdebate.runs.context import Context
 
 
 @dataclass(frozen=True, slots=True)

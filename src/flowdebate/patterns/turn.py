@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypeVar
+from typing import Any, Final, Literal, Self, TypeAlias, TypeVar
 
 from flowdebate._text import LONGEST_ARGUMENT, CutOff, clean_text, error_text, is_blank, one_line
 from flowdebate.blocks.base import Block, Outline, Wrapped, merge_resources
@@ -20,6 +20,7 @@ from flowdebate.errors import (
     OutputTruncated,
     ReadOnly,
 )
+from flowdebate.models.base import Model
 from flowdebate.models.call import within
 from flowdebate.models.resolve import PinnedModel
 from flowdebate.patterns.state import (
@@ -36,14 +37,11 @@ from flowdebate.patterns.state import (
     pattern_state,
     round_of,
 )
+from flowdebate.resources.resource import Resource, StateResource
 from flowdebate.resources.tasks import TaskCollection, create_task_collection
 from flowdebate.runs.context import Context, Scope, place_of
 from flowdebate.runs.durable.suspend import Suspended, resume_task, suspend_task
 from flowdebate.runs.observer import log_failure
-
-if TYPE_CHECKING:
-    from flowdebate.models.base import Model
-    from flowdebate.resources.resource import Resource, StateResource
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
+from typing import Any, Generic, Self, TypeVar, overload
 
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
@@ -21,18 +21,16 @@ from flowdebate._text import add_note
 from flowdebate._util.importing import InNotebooks
 from flowdebate.errors import ConfigurationError, RunChanged, RunExists
 from flowdebate.models.base import Usage
+from flowdebate.models.resolve import ModelChoice
 from flowdebate.runs.durable.journal import wait_uncancelled
 from flowdebate.runs.durable.resume import StoreOptions, changes_of, check_unchanged, load_run
 from flowdebate.runs.execute import CommonOptions, OnError, OnUncertain, Runnable, make_run, run_block
+from flowdebate.runs.limits import Limits
+from flowdebate.runs.observer import Observer
 from flowdebate.runs.result import RunResult, RunStatus, RunView
+from flowdebate.runs.run import Run
 from flowdebate.store.base import COMPLETE, StoredRun
 from flowdebate.store.open import STORE_VARIABLE, StoreChoice, open_store
-
-if TYPE_CHECKING:
-    from flowdebate.models.resolve import ModelChoice
-    from flowdebate.runs.limits import Limits
-    from flowdebate.runs.observer import Observer
-    from flowdebate.runs.run import Run
 
 OutT = TypeVar("OutT")
 

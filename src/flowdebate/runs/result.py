@@ -17,14 +17,14 @@ from urllib.parse import unquote
 
 from flowdebate._util.importing import InNotebooks
 from flowdebate._util.wire import SPARSE, BaseEvent, BlockEvent
-from flowdebate.models.base import Attempt, Flag, Usage  # noqa: TC001 - the schema of events reads the annotations
+from flowdebate.models.base import Attempt, Flag, Usage
 from flowdebate.models.base import CallFellBack as CallFellBack
 from flowdebate.models.base import CallRetried as CallRetried
 from flowdebate.models.base import CircuitChanged as CircuitChanged
 from flowdebate.resources.resource import StateHandle
 from flowdebate.resources.tasks import TaskCollection
 from flowdebate.runs.durable.suspend import HumanRequest, role_in_name
-from flowdebate.store.base import RunStatus as RunStatus  # noqa: TC001
+from flowdebate.store.base import RunStatus as RunStatus
 
 if TYPE_CHECKING:
     from flowdebate.runs.context import Session

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 from fastapi import APIRouter, Body, Response
 from pydantic import BaseModel, ConfigDict, Field
@@ -18,14 +18,11 @@ from flowdebate.server.front import API, Front, FrontOf, ServiceOf, data, stored
 from flowdebate.server.guard import Link, shared_root_of
 from flowdebate.server.problems import JSONData, responses
 from flowdebate.server.requests import LinkAnswerBody, LinkBody, VoteBody
+from flowdebate.service.owned import OwnedService
 from flowdebate.service.readers import Share, Shown, Votes, shares_of, votes_in
+from flowdebate.service.service import Service
 from flowdebate.service.state import PendingInput
-
-if TYPE_CHECKING:
-    from flowdebate.service.owned import OwnedService
-    from flowdebate.service.service import Service
-    from flowdebate.store.base import StoredRun
-
+from flowdebate.store.base import StoredRun
 
 MOST_VOTES = 1_000
 """Votes by one public link: whoever has it can make up readers."""

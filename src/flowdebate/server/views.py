@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 from urllib.parse import quote
 
 from fastapi import APIRouter, Header, Query, Response
@@ -20,16 +20,13 @@ from flowdebate.events import TaskChanged, event_schema
 from flowdebate.server.front import FrontOf, ServiceOf, data, root_of, stored_run
 from flowdebate.server.problems import JSONData, responses
 from flowdebate.server.sse import split_marks
+from flowdebate.service.documents.document import Document
 from flowdebate.service.documents.markdown import report
 from flowdebate.service.state import PendingInput, RunDetails
 from flowdebate.service.steps import CallDetails, StepState
 from flowdebate.sources.source import IMAGES
 from flowdebate.store.export import export_run
 from flowdebate.web.report import report_html, report_policy
-
-if TYPE_CHECKING:
-    from flowdebate.service.documents.document import Document
-
 
 _MOST_RUNS = 20
 """Runs on one connection."""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -30,10 +30,7 @@ from flowdebate.patterns.debate.mirror import speaking_order
 from flowdebate.service.documents.text import in_line
 from flowdebate.service.plans.files import parse_json, problem_of, read_text
 from flowdebate.service.readers import sides_of, votes_in
-
-if TYPE_CHECKING:
-    from flowdebate.store.base import Store, StoredRun
-
+from flowdebate.store.base import Store, StoredRun
 
 _MEGABYTES = 64
 NO_VERDICT = "has no verdict of a judge"

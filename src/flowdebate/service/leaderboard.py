@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import Field
 
@@ -17,9 +17,7 @@ from flowdebate.evaluation.statistics import share_interval
 from flowdebate.patterns.debate.mirror import speaking_order
 from flowdebate.service.audit import NO_VERDICT, argued, audit_of, items_of
 from flowdebate.service.documents.document import read_models
-
-if TYPE_CHECKING:
-    from flowdebate.store.base import StoredRun
+from flowdebate.store.base import StoredRun
 
 
 class RankedModel(WireModel):

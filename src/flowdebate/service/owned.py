@@ -5,23 +5,20 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import aclosing, suppress
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
+from flowdebate.blocks.base import Block
 from flowdebate.errors import ConfigurationError, RunExists, RunNotFound
 from flowdebate.runs.limits import OWNER
+from flowdebate.service.audit import Items
+from flowdebate.service.channel import Update
+from flowdebate.service.plans.plan import Plan
+from flowdebate.service.readers import Vote, Votes
 from flowdebate.service.runs import archive_of
 from flowdebate.service.service import Service
-
-if TYPE_CHECKING:
-    from flowdebate.blocks.base import Block
-    from flowdebate.service.audit import Items
-    from flowdebate.service.channel import Update
-    from flowdebate.service.plans.plan import Plan
-    from flowdebate.service.readers import Vote, Votes
-    from flowdebate.service.state import BudgetState, Changed, RunPage, RunState
-    from flowdebate.store.archive import StoredArchive
-    from flowdebate.store.base import StoredRun
-
+from flowdebate.service.state import BudgetState, Changed, RunPage, RunState
+from flowdebate.store.archive import StoredArchive
+from flowdebate.store.base import StoredRun
 
 P = ParamSpec("P")
 T = TypeVar("T")

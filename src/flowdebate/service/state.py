@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from pydantic import ValidationError, field_serializer
 
@@ -11,14 +11,12 @@ from flowdebate._text import error_text
 from flowdebate._util.validation import check_count
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import BudgetReached, ConfigurationError, FlowDebateError, TooManyRuns
+from flowdebate.runs.durable.suspend import HumanRequest
 from flowdebate.service.documents.document import Document, Tokens, read_models
 from flowdebate.service.runs import requests_in, state_of
 from flowdebate.service.steps import Fork
 from flowdebate.sources.source import Source, SourceInfo, listed
-
-if TYPE_CHECKING:
-    from flowdebate.runs.durable.suspend import HumanRequest
-    from flowdebate.store.base import StepRow, StoredRun
+from flowdebate.store.base import StepRow, StoredRun
 
 
 class PendingInput(WireModel):

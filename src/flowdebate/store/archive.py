@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -30,12 +30,9 @@ from flowdebate.resources.archive import (
     PersonaRecord,
     VerdictOutcome,
 )
+from flowdebate.store.base import Store
 from flowdebate.store.export import GONE
 from flowdebate.store.open import StoreChoice, open_store
-
-if TYPE_CHECKING:
-    from flowdebate.store.base import Store
-
 
 _FORMAT = 1
 """Format number of documents; older formats stay readable."""

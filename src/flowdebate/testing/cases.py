@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+from flowdebate.blocks.sequencer import Sequencer
+from flowdebate.models.base import ModelRequest
 from flowdebate.patterns.debate import debate
 from flowdebate.patterns.debate.phases import check_phases
 from flowdebate.patterns.formats import find_format
 from flowdebate.patterns.roster import Debater, check_roster
+from flowdebate.runs.context import Context, SessionLike
+from flowdebate.runs.result import RunResult
 from flowdebate.testing.models import FunctionModel, Reply
-
-if TYPE_CHECKING:
-    from flowdebate.blocks.sequencer import Sequencer
-    from flowdebate.models.base import ModelRequest
-    from flowdebate.runs.context import Context, SessionLike
-    from flowdebate.runs.result import RunResult
 
 
 class Sabotage(Exception):

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from zlib import crc32
 
 from flowdebate.errors import (
@@ -22,13 +22,10 @@ from flowdebate.errors import (
 )
 from flowdebate.models.base import ModelRequest, ModelResponse, ToolCall, Usage
 from flowdebate.models.output import inline_definitions
+from flowdebate.runs.durable.suspend import HumanRequest
 from flowdebate.testing.models import Reply, response_of
 from flowdebate.testing.simulated.draws import key_of, normal
 from flowdebate.testing.simulated.judge import SimJudge, read_view
-
-if TYPE_CHECKING:
-    from flowdebate.runs.durable.suspend import HumanRequest
-
 
 Answering: TypeAlias = "Callable[[ModelRequest], Reply | None]"
 """A function that answers some requests, and returns None for the others."""

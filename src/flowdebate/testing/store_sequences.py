@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -22,12 +22,9 @@ from hypothesis.stateful import (
 )
 
 from flowdebate.errors import StoreError
+from flowdebate.store.base import Store
 from flowdebate.store.memory import MemoryStore
 from flowdebate.testing.store import NASTY, header
-
-if TYPE_CHECKING:
-    from flowdebate.store.base import Store
-
 
 _TEXTS = st.sampled_from(NASTY) | st.text(max_size=8)
 # Few, so that random operations meet: two of the same step, and a document that is as expected.

@@ -12,10 +12,14 @@ from dataclasses import dataclass
 from hashlib import sha256
 from html.parser import HTMLParser
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flowdebate.errors import BadFile, FlowDebateError
+from flowdebate.evaluation.study_report import StudyReport
+from flowdebate.models.resolve import ModelChoice
+from flowdebate.runs.execute import Runnable
 from flowdebate.service.audit import FigureRow
+from flowdebate.service.documents.document import Document
 from flowdebate.service.documents.evaluations import lay_out_study
 from flowdebate.service.documents.sections import Section, Table
 from flowdebate.service.evidence import UNCHECKED, Evidence, Finding, evidence_of, excerpts
@@ -26,12 +30,6 @@ from flowdebate.store.export import read_runs
 from flowdebate.web.plots import Point, plot_of, scatter_of_costs, scatter_of_shares
 from flowdebate.web.run.sheet import Sheet
 from flowdebate.web.templates import render, style_of
-
-if TYPE_CHECKING:
-    from flowdebate.evaluation.study_report import StudyReport
-    from flowdebate.models.resolve import ModelChoice
-    from flowdebate.runs.execute import Runnable
-    from flowdebate.service.documents.document import Document
 
 _MEGABYTES = 64
 """Of a file that is verified, and of the journal in it."""

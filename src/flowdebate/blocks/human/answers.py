@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from os.path import commonpath
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
@@ -22,10 +22,8 @@ from flowdebate.runs.durable.journal import DECISION, wait_uncancelled
 from flowdebate.runs.durable.suspend import HumanRequest, answer_text, read_answer, request_of
 from flowdebate.runs.execute import run_sync
 from flowdebate.sources.source import Source
+from flowdebate.store.base import StepRow, Store, StoredStatus
 from flowdebate.store.open import StoreChoice, open_store
-
-if TYPE_CHECKING:
-    from flowdebate.store.base import StepRow, Store, StoredStatus
 
 
 def parse_text(answer: object, *, block: str) -> str:

@@ -7,7 +7,7 @@ import shlex
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flowdebate._text import is_blank
 from flowdebate.errors import ModelUnavailable
@@ -16,10 +17,6 @@ from flowdebate.models.openai.model import Chat, Dialect
 from flowdebate.models.openai.responses import with_tool_calls
 from flowdebate.models.output import bound_strings
 from flowdebate.prompts import Profile, without_control_tokens
-
-if TYPE_CHECKING:
-    import os
-
 
 _SAMPLING = {"top_p": 0.9, "min_p": 0.1}
 # Of a text. A small model repeats the other side word for word; DRY makes each further token of a repeated run of more

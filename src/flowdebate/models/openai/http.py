@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import logging
+import ssl
 from collections.abc import AsyncIterator
 from io import BytesIO
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 import aiohttp
@@ -29,10 +30,6 @@ from flowdebate.models.openai.transport import (
     encoding_of,
     open_session,
 )
-
-if TYPE_CHECKING:
-    import ssl
-
 
 _LOGGER = logging.getLogger("flowdebate.models")
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncIterator
 from functools import partial
 from http.cookiejar import CookieJar
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx2
 import openai
@@ -24,9 +25,6 @@ from flowdebate.models.openai.transport import (
     encoding_of,
     open_session,
 )
-
-if TYPE_CHECKING:
-    import ssl
 
 
 def options_of(endpoint: Endpoint, *, aiohttp: bool, names: bool, context: ssl.SSLContext) -> dict[str, Any]:

@@ -8,16 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from flowdebate._util.wire import BaseEvent
+from flowdebate.measures import Ballot, Strength, Tally
 from flowdebate.patterns.state import RoleFailed
+from flowdebate.runs.context import Context
 
 from .schemas import AgentFailure, ConsensusStage, Critique, Outcome, StageReached
-
-if TYPE_CHECKING:
-    from flowdebate.measures import Ballot, Strength, Tally
-    from flowdebate.runs.context import Context
 
 
 @dataclass(slots=True, kw_only=True)

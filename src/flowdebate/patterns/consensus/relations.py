@@ -5,15 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise, permutations
-from typing import TYPE_CHECKING
 
-from flowdebate.measures import agreement, claims_without_evidence
+from flowdebate.measures import Flip, agreement, claims_without_evidence
 
 from .schemas import Analytics, ConsensusOutput, Critique, Dissent, Moment, Relationship
-
-if TYPE_CHECKING:
-    from flowdebate.measures import Flip
-
 
 _SEVERE = 0.7
 """From this severity on, a critique is severe, and an issue a risk."""

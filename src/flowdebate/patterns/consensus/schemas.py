@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, create_model
 
@@ -21,10 +21,7 @@ from flowdebate.patterns.state import (
     Role,
 )
 from flowdebate.resources.archive import CritiquePattern, PastDebate
-
-if TYPE_CHECKING:
-    from flowdebate.runs.context import Context
-
+from flowdebate.runs.context import Context
 
 Share = Annotated[float, Field(ge=0, le=1)]  # a 2 may mean 2 %, 20 % or certainty, so it is refused
 """A severity or a confidence: always from 0 to 1."""

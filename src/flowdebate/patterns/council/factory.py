@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Required, TypeVar, Unpack, overload
+from typing import Any, Literal, Required, TypeVar, Unpack, overload
 
 from flowdebate._util.validation import check_count, suggesting
+from flowdebate.blocks.base import Block
 from flowdebate.blocks.functions import BlockLike, Capability, Handler, ToolLike, handler
+from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.errors import ConfigurationError
+from flowdebate.models.base import Model, ModelSettings
+from flowdebate.models.resolve import ModelChoice
 from flowdebate.patterns.anonymity.aliases import Anonymity, named_models
+from flowdebate.patterns.material import Material
 from flowdebate.patterns.output import ending_of, publish, status_of
 from flowdebate.patterns.roles import NOT_KEPT, CommonKeywords, RoleOptions
 from flowdebate.patterns.roster import Persona, Role, merge_options, own_options
@@ -19,6 +24,10 @@ from flowdebate.patterns.seats import each_by_default
 from flowdebate.patterns.spec import Loop, PatternSpec, check_options
 from flowdebate.patterns.state import as_model, state_of
 from flowdebate.patterns.turn import MISSING, FailurePolicy, record_turn
+from flowdebate.prompts import Length, Profile
+from flowdebate.runs.context import Context
+from flowdebate.runs.result import RunStatus
+from flowdebate.sources.source import SourcesLike
 
 from .prompts import CouncilMemberTemplate, create_chair, create_council_member, create_council_reviewer
 from .reviews import Hide, MakeReviewer, ReviewTurn, open_reviews, sum_up_reviews
@@ -34,18 +43,6 @@ from .schemas import (
     ReviewScope,
     create_council_transcript,
 )
-
-if TYPE_CHECKING:
-    from flowdebate.blocks.base import Block
-    from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
-    from flowdebate.models.base import Model, ModelSettings
-    from flowdebate.models.resolve import ModelChoice
-    from flowdebate.patterns.material import Material
-    from flowdebate.prompts import Length, Profile
-    from flowdebate.runs.context import Context
-    from flowdebate.runs.result import RunStatus
-    from flowdebate.sources.source import SourcesLike
-
 
 OutT = TypeVar("OutT")
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
+from flowdebate.blocks.generator import Generator
 from flowdebate.patterns.roles import NOT_KEPT, BlockOptions, Wording, deciding_block, persona_block, speaker_tag
 from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.state import question_of
 from flowdebate.prompts import Length, Profiles, Template, filled, part, quoted, uses
+from flowdebate.runs.context import Context
 
 from .schemas import ChairAnswer, ChairAsked, CouncilTranscript, ReviewAsked, ranking_of
-
-if TYPE_CHECKING:
-    from flowdebate.blocks.generator import Generator
-    from flowdebate.runs.context import Context
-
 
 HOW_TO_READ_ANSWERS = (
     "How to read the answers: each begins at the start of a line with its letter in square brackets; a line that "

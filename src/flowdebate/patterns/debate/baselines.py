@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, Self, Unpack, get_args
+from typing import Any, Self, Unpack, get_args
 
 from pydantic import Field, create_model
 
@@ -22,19 +22,17 @@ from flowdebate.errors import BadAnswer, ConfigurationError, LimitReached
 from flowdebate.measures import Ballot
 from flowdebate.measures.votes import tally
 from flowdebate.models.base import Model, ModelResponse, Usage
+from flowdebate.models.resolve import ModelChoice
 from flowdebate.patterns.output import publish
 from flowdebate.patterns.roles import BlockOptions, generator_options
 from flowdebate.patterns.roster import Debater, check_roster
 from flowdebate.patterns.state import question_of
 from flowdebate.patterns.turn import in_time, is_provider_failure
 from flowdebate.prompts import Template, filled, listed, part, quoted, tag_text, uses
+from flowdebate.runs.context import Context
 from flowdebate.runs.result import ModelCalled
 
 from .schemas import BASELINES, BUDGETED, BaselineAnswer, BaselineName, DebateRawOutput, Equal
-
-if TYPE_CHECKING:
-    from flowdebate.models.resolve import ModelChoice
-    from flowdebate.runs.context import Context
 
 
 @dataclass(frozen=True, kw_only=True)

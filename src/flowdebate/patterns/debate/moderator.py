@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Annotated, Any, Unpack
+from typing import Annotated, Any, Unpack
 
 from pydantic import AfterValidator, BeforeValidator, Field, create_model
 
@@ -14,11 +14,13 @@ from flowdebate._util.wire import extend_frozen
 from flowdebate.blocks.functions import Handler, handler
 from flowdebate.blocks.generator import AnswerForm, Generator, generator
 from flowdebate.errors import ConfigurationError, OutputError, RosterError
+from flowdebate.models.base import ModelResponse
 from flowdebate.patterns.roles import SHOWN, BlockOptions, RolePrompt, RosterBlock, generator_options
 from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.state import accepted, as_model, entries_of, question_of, recent_entries, state_of
 from flowdebate.patterns.turn import record_failure
 from flowdebate.prompts import Profiles, Template, filled, listed, part, quoted, tag_name, tag_text, uses
+from flowdebate.runs.context import Context
 
 from .debater import is_english
 from .schemas import (
@@ -29,10 +31,6 @@ from .schemas import (
     ModeratorDecided,
 )
 from .transcript import HOW_TO_READ_NAMED, Transcript, render_entries, render_transcript
-
-if TYPE_CHECKING:
-    from flowdebate.models.base import ModelResponse
-    from flowdebate.runs.context import Context
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Unpack
+from typing import Annotated, Unpack
 
 from pydantic import AfterValidator, BaseModel, Field, field_validator
 
 from flowdebate._text import clean_text, fold, is_blank
 from flowdebate.blocks.generator import Generator, generator
+from flowdebate.models.base import Model
 from flowdebate.patterns.roles import NOT_KEPT, BlockOptions, generator_options
 from flowdebate.patterns.roster import Debater
 from flowdebate.patterns.state import question_of
 from flowdebate.prompts import Template, as_seen, filled, part, quoted, uses
-
-if TYPE_CHECKING:
-    from flowdebate.models.base import Model
-    from flowdebate.runs.context import Context
-
+from flowdebate.runs.context import Context
 
 _LONGEST = 200  # characters of a question whose words make the sides, and of a proposed position: every prompt has them
 _QUOTED = 300  # characters up to which the answers yes and no repeat their question

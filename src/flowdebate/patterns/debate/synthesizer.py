@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 from flowdebate.blocks.generator import Generator, generator
 from flowdebate.patterns.roles import SHOWN, BlockOptions, RolePrompt, generator_options
 from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.state import as_model
 from flowdebate.prompts import Profiles, Template, filled, listed, part, quoted, tag_text, uses
+from flowdebate.runs.context import Context
 
 from .schemas import DebateRawOutput
 from .transcript import HOW_TO_READ, render_entries
-
-if TYPE_CHECKING:
-    from flowdebate.runs.context import Context
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,23 +17,21 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from string import ascii_uppercase
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
+from flowdebate.blocks.functions import Handler
 from flowdebate.errors import ViewError
+from flowdebate.patterns.anonymity.aliases import Anonymity
 from flowdebate.patterns.roles import FLAGGED, render_flag
 from flowdebate.patterns.state import derived
 from flowdebate.patterns.turn import record_turn
 from flowdebate.prompts import BAR, NEXT_TEXT, quoted, tag_name, tag_text, unescaped
 from flowdebate.resources.resource import StateResource
-from flowdebate.sources.quotes import VerifiedQuote  # noqa: TC001 - the module is loaded in any case
+from flowdebate.runs.context import Context
+from flowdebate.sources.quotes import VerifiedQuote
 from flowdebate.sources.quotes import verify_quotes as verify_quotes
 
 from .schemas import DebateContributionEntry, DebateTranscriptState
-
-if TYPE_CHECKING:
-    from flowdebate.blocks.functions import Handler
-    from flowdebate.patterns.anonymity.aliases import Anonymity
-    from flowdebate.runs.context import Context
 
 Transcript = StateResource[DebateTranscriptState]
 """The resource that `create_debate_transcript` makes."""

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
+from typing import Any, Literal, TypeAlias, Unpack
 
 from pydantic import Field, create_model
 
 from flowdebate._text import clean_text
 from flowdebate._util.wire import WireModel
 from flowdebate.blocks.functions import Handler, handler
+from flowdebate.blocks.generator import Generator
+from flowdebate.models.base import ModelResponse
 from flowdebate.patterns.roles import (
     CONCRETE,
     HOW_TO_READ_SAID,
@@ -32,6 +34,7 @@ from flowdebate.patterns.roster import bindable, check_choice
 from flowdebate.patterns.state import accepted, as_model, question_of, recent_entries, round_of, state_of
 from flowdebate.patterns.turn import MISSING
 from flowdebate.prompts import Length, Profiles, Template, filled, part, quoted, tag_name, uses
+from flowdebate.runs.context import Context
 
 from .report import parse_report
 from .schemas import (
@@ -42,11 +45,6 @@ from .schemas import (
     ModeratorReported,
     ReportStatus,
 )
-
-if TYPE_CHECKING:
-    from flowdebate.blocks.generator import Generator
-    from flowdebate.models.base import ModelResponse
-    from flowdebate.runs.context import Context
 
 OWN = " (you)"
 """Stands behind the reader's own name in the transcript that it is shown."""

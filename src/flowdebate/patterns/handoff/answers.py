@@ -12,15 +12,17 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache, partial
 from json import JSONDecoder
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 from pydantic_core import from_json
 
 from flowdebate._text import CutOff, clean_text, is_blank, shown
 from flowdebate._util.wire import WireModel, one_of
+from flowdebate.blocks.base import Block
 from flowdebate.blocks.functions import Handler, Tool, function_schema, handler
 from flowdebate.errors import OutputError, RosterError
+from flowdebate.models.base import ModelResponse, ToolSpec
 from flowdebate.patterns.roles import trim_to_sentence
 from flowdebate.patterns.roster import check_choice
 from flowdebate.patterns.state import Flag, accepted, round_of, state_of
@@ -33,6 +35,7 @@ from flowdebate.patterns.turn import (
     warn_of_nothing,
 )
 from flowdebate.prompts import AROUND, DECORATION, PAIRS, name_among, tag_name
+from flowdebate.runs.context import Context
 
 from .schemas import (
     ChosenBy,
@@ -44,11 +47,6 @@ from .schemas import (
     OnInvalid,
     TransitionForm,
 )
-
-if TYPE_CHECKING:
-    from flowdebate.blocks.base import Block
-    from flowdebate.models.base import ModelResponse, ToolSpec
-    from flowdebate.runs.context import Context
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
+from flowdebate.blocks.generator import Generator
 from flowdebate.patterns.roles import (
     CONCRETE,
     HOW_TO_READ_SAID,
@@ -34,13 +35,9 @@ from flowdebate.patterns.roles import (
 from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.state import as_model, question_of, recent_entries, round_of, state_of
 from flowdebate.prompts import Length, Profiles, Template, filled, part, quoted, tag_name, tag_text, uses
+from flowdebate.runs.context import Context
 
 from .schemas import Assessment, RefereeAudit, RoundRobinEntry, RoundRobinOutput, RoundRobinState, RoundRobinTranscript
-
-if TYPE_CHECKING:
-    from flowdebate.blocks.generator import Generator
-    from flowdebate.runs.context import Context
-
 
 HOW_TO_READ_AUDITS = 'A line that begins with "Referee" is what the referee found of the round above it.'
 """Added to prompts if there is a referee."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Unpack
+from typing import Annotated, Any, Unpack
 
 from pydantic import AfterValidator, Field, create_model
 
@@ -13,11 +13,13 @@ from flowdebate._text import clean_data, clean_text, is_blank
 from flowdebate._util.wire import WireModel
 from flowdebate.blocks.functions import Handler, handler
 from flowdebate.errors import ConfigurationError
+from flowdebate.models.base import ModelResponse
 from flowdebate.patterns.roles import HOW_TO_READ_SAID, BlockOptions, RosterBlock, deciding_block
 from flowdebate.patterns.roster import bindable
 from flowdebate.patterns.state import accepted, as_model, entries_of, question_of, recent_entries, round_of, state_of
 from flowdebate.patterns.turn import MISSING
 from flowdebate.prompts import Profiles, Template, filled, listed, name_among, part, quoted, tag_name, uses
+from flowdebate.runs.context import Context
 
 from .prompts import HOW_TO_READ_AUDITS, render_contributions
 from .schemas import (
@@ -29,10 +31,6 @@ from .schemas import (
     RoundRobinState,
     RoundRobinTranscript,
 )
-
-if TYPE_CHECKING:
-    from flowdebate.models.base import ModelResponse
-    from flowdebate.runs.context import Context
 
 
 @dataclass(frozen=True, kw_only=True)

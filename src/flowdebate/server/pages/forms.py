@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Response
@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse
 
 from flowdebate.blocks.base import outline
 from flowdebate.blocks.human.answers import asked_in
-from flowdebate.patterns import PATTERNS
+from flowdebate.patterns import PATTERNS, PatternInfo
 from flowdebate.server import routes
 from flowdebate.server.front import Front, FrontOf, ServiceOf, root_of
 from flowdebate.server.links import link_of, request_for
@@ -21,13 +21,9 @@ from flowdebate.server.pages.runs import page
 from flowdebate.service.pages.base import PatternPage
 from flowdebate.service.plans.models import models_line
 from flowdebate.service.plans.plan import make_plan
+from flowdebate.service.state import PendingInput, RunDetails
 from flowdebate.service.statuses import OVER
 from flowdebate.web.forms import Asked, Form, answer_fields, form_of, role_in_words, said_since
-
-if TYPE_CHECKING:
-    from flowdebate.patterns import PatternInfo
-    from flowdebate.service.state import PendingInput, RunDetails
-
 
 _Question = Annotated[str | None, Query(max_length=20_000)]
 _NONE = "There is no such pattern."

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Iterable
 from dataclasses import replace
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args
 from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, Query, Response
@@ -22,24 +22,22 @@ from flowdebate.server.front import API, Front, FrontOf, ServiceOf, root_of
 from flowdebate.server.guard import shared_root_of
 from flowdebate.server.links import made_of, share_of
 from flowdebate.server.requests import (
-    AuditQuery,  # noqa: TC001 - FastAPI reads it
-    RunsQuery,  # noqa: TC001 - FastAPI reads it
+    AuditQuery,
+    RunsQuery,
 )
 from flowdebate.service.audit import audit_of, has_intervals, rows_of
 from flowdebate.service.documents.sections import Fact, Group, Section
+from flowdebate.service.owned import OwnedService
 from flowdebate.service.readers import Share, sides_of
+from flowdebate.service.service import Service
+from flowdebate.service.state import RunDetails, RunState
 from flowdebate.service.statuses import OVER, State
 from flowdebate.service.steps import StepState
 from flowdebate.web.plots import plot_of
+from flowdebate.web.run.record import Call
 from flowdebate.web.run.sheet import Sheet
 from flowdebate.web.run.travel import ForkLine, compared, fork_line, moment_at
 from flowdebate.web.templates import assets, render
-
-if TYPE_CHECKING:
-    from flowdebate.service.owned import OwnedService
-    from flowdebate.service.service import Service
-    from flowdebate.service.state import RunDetails, RunState
-    from flowdebate.web.run.record import Call
 
 _MOST_RUNS = 1_000
 """Runs of an audit; the page says so, and the command has no such bound."""

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from ag_ui import core as ag_ui
 from fastapi import APIRouter
@@ -26,20 +26,17 @@ from flowdebate.patterns import find_pattern
 from flowdebate.patterns.state import RoundsEnded, RoundStarted, TurnFinished
 from flowdebate.resources.tasks import TaskChanged
 from flowdebate.runs.result import BlockAnswered, ModelCalled, RunFinished, RunStarted, TextDelta, ToolCalled
-from flowdebate.server.front import FrontOf, ServiceOf  # noqa: TC001 - FastAPI reads them
+from flowdebate.server.front import FrontOf, ServiceOf
 from flowdebate.server.guard import owner_of
 from flowdebate.server.protocols.chat_request import read_chat
 from flowdebate.server.protocols.streams import PING, Reader, data_frame
 from flowdebate.server.requests import check_data
 from flowdebate.server.sse import EventStream
+from flowdebate.service.channel import Update
 from flowdebate.service.documents.speech import Closed, Opened, Piece, Speech, Spoken
-
-if TYPE_CHECKING:
-    from flowdebate.service.channel import Update
-    from flowdebate.service.owned import OwnedService
-    from flowdebate.service.service import Service
-    from flowdebate.service.state import RunDetails, RunState
-
+from flowdebate.service.owned import OwnedService
+from flowdebate.service.service import Service
+from flowdebate.service.state import RunDetails, RunState
 
 OWN = "flowdebate"
 """Prefix of names; key in metadata and in the state, where applications have keys of their own."""

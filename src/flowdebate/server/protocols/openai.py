@@ -9,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import count
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from fastapi import APIRouter, Header
 from fastapi.exceptions import RequestValidationError
@@ -33,12 +33,9 @@ from flowdebate.server.protocols.chat_request import (
 from flowdebate.server.protocols.chat_text import ChatText, answer_of
 from flowdebate.server.protocols.streams import PING, Reader, data_frame, unless_disconnected
 from flowdebate.server.sse import EventStream
-
-if TYPE_CHECKING:
-    from flowdebate.service.owned import OwnedService
-    from flowdebate.service.service import Service
-    from flowdebate.service.state import RunDetails, RunState
-
+from flowdebate.service.owned import OwnedService
+from flowdebate.service.service import Service
+from flowdebate.service.state import RunDetails, RunState
 
 _ONLY_ONCE = {"x-should-retry": "false"}
 """Header by which OpenAI's clients do not repeat, and pay for, a run that has failed."""

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.debate.factory import DEFAULT_ROUNDS
-from flowdebate.patterns.debate.judging.ballots import Answer, DecidedBy, OnFlip  # noqa: TC001 - pydantic reads them
+from flowdebate.patterns.debate.judging.ballots import Answer, DecidedBy, OnFlip
 from flowdebate.patterns.debate.phases import Phase, check_phases
 from flowdebate.patterns.debate.schemas import (
     BUDGETED,
@@ -24,7 +24,7 @@ from flowdebate.patterns.debate.schemas import (
 )
 from flowdebate.patterns.formats import find_format, format_of, names_of, purposes, with_roles
 from flowdebate.patterns.roster import MOST_MEMBERS
-from flowdebate.patterns.state import (  # noqa: TC001
+from flowdebate.patterns.state import (
     RoundStarted,
     TurnFinished,
     TurnOrder,

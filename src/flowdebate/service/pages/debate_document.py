@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from pydantic import Field, model_validator
 
 from flowdebate.patterns.debate.audience import NOBODY_MOVED
-from flowdebate.patterns.debate.schemas import DebateRawOutput  # noqa: TC001 - pydantic reads it
+from flowdebate.patterns.debate.judging.ballots import DecidedBy, JudgeBallot, Judging
+from flowdebate.patterns.debate.schemas import (
+    DebateModeratorDecision,
+    DebateRawOutput,
+    DebateVerdict,
+)
+from flowdebate.patterns.roster import Debater
 from flowdebate.service.documents.document import RoundsDocument, Side, Tokens
 from flowdebate.service.documents.sections import (
     Ballots,
@@ -23,11 +29,6 @@ from flowdebate.service.documents.sections import (
     Shares,
     doing,
 )
-
-if TYPE_CHECKING:
-    from flowdebate.patterns.debate.judging.ballots import DecidedBy, JudgeBallot, Judging
-    from flowdebate.patterns.debate.schemas import DebateModeratorDecision, DebateVerdict
-    from flowdebate.patterns.roster import Debater
 
 _ORDERS = {"single": "one, by lot", "swap": "one and its reverse", "cyclic": "each side first once", "full": "all"}
 _RULES: Mapping[DecidedBy, str] = {"mean": "mean of the shares", "vote": "most ballots", "log_odds": "mean log-odds"}

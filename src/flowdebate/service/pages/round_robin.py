@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import AliasChoices, Field
 
 from flowdebate.patterns.round_robin.schemas import RefereeAudit, RefereeReported, RoundRobinOutput
-from flowdebate.patterns.state import TurnOrder  # noqa: TC001 - pydantic reads it
+from flowdebate.patterns.state import TurnOrder
 from flowdebate.service.documents.document import RoundsDocument, Speaker
 from flowdebate.service.documents.live import OneByOne, OwnSections
 from flowdebate.service.documents.sections import Entry, Fact, Group, Output, Section

@@ -11,15 +11,12 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from flowdebate._util.files import make_private_folder, open_private
 from flowdebate.errors import StoreError
 from flowdebate.store.base import decode_text, encode_text
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 _APPLICATION = 0x464C4442
 """The `application_id` that marks the file as a store: "FLDB"."""

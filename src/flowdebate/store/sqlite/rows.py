@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 from flowdebate.store.base import (
     RunFilter,
@@ -19,10 +20,6 @@ from flowdebate.store.base import (
     prefix_end,
 )
 from flowdebate.store.sqlite.owner import Attempt
-
-if TYPE_CHECKING:
-    import sqlite3
-
 
 _FINISHED = "(SELECT count(*) FROM steps WHERE steps.run_id = runs.run_id AND body IS NOT NULL)"
 _LATEST = "(SELECT coalesce(max(seq), 0) FROM steps WHERE steps.run_id = runs.run_id)"

@@ -11,15 +11,12 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from pathlib import Path
+from typing import Any, TypeVar, cast
 from weakref import WeakSet
 
 from flowdebate.store.jobs import Job, settle, settle_from_thread
 from flowdebate.store.sqlite.file import Disk
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 T = TypeVar("T")
 

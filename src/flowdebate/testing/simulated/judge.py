@@ -6,21 +6,17 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from random import Random
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from flowdebate.errors import ConfigurationError, MalformedResponse, ViewError
 from flowdebate.models.base import ModelRequest, ModelResponse, Usage
 from flowdebate.models.output import inline_definitions
 from flowdebate.patterns.debate.judging.views import Schedule, ScheduleLike, as_schedule
+from flowdebate.patterns.debate.schemas import DebateContributionEntry
 from flowdebate.patterns.debate.transcript import parse_entries
 from flowdebate.prompts import BAR, unescaped
 from flowdebate.testing.simulated.draws import key_of, normal, normals
-
-if TYPE_CHECKING:
-    from random import Random
-
-    from flowdebate.patterns.debate.schemas import DebateContributionEntry
-
 
 Form = Literal["scores", "winner", "letter", "quote"]
 """The form of a judge's answer; a quote is one of the sentences of a side, by letter."""

@@ -5,22 +5,19 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import Any, assert_never
 
 from flowdebate._text import clean_text
 from flowdebate.events import TaskChanged, TurnStarted
 from flowdebate.patterns import PATTERNS
 from flowdebate.runs.result import BlockAnswered, HumanAsked, ModelCalled
+from flowdebate.service.documents.document import Document
 from flowdebate.service.documents.live import Live
 from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Output, Remark, Section
 from flowdebate.web.prose import GrowingProse
 from flowdebate.web.run.record import Board, Call, Sums, call_of, draw, models_of
 from flowdebate.web.run.sheet import Party, Round, Turn, parties_of
 from flowdebate.web.templates import macro
-
-if TYPE_CHECKING:
-    from flowdebate.service.documents.document import Document
-
 
 _REDRAWN = 1.5
 """The drawing of the trace shows all calls, so it is made anew only when there are half as many again as in the last

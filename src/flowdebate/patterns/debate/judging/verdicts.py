@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from flowdebate.patterns.debate.schemas import DebateContributionEntry, JudgedVerdict
+from flowdebate.patterns.state import TurnOrder
 from flowdebate.prompts import quoted, tag_text
 from flowdebate.sources.quotes import look_up
+from flowdebate.sources.source import Source
 
 from .ballots import MOST_LETTERS, JudgeBallot, Judging, Statement, balanced, firsts_of, leads_of
-
-if TYPE_CHECKING:
-    from flowdebate.patterns.state import TurnOrder
-    from flowdebate.sources.source import Source
-
 
 HINT = "A small model was the judge, and small models judge weakly."
 # Policies for a flipped verdict by which nobody wins, with its words.

@@ -12,17 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, permutations
 from random import Random
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from flowdebate._util.validation import check_count
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.anonymity.aliases import Aliases, make_aliases
+from flowdebate.patterns.debate.schemas import DebateContributionEntry, DebateRawOutput
 from flowdebate.patterns.debate.transcript import render_entries
-
-if TYPE_CHECKING:
-    from flowdebate.patterns.debate.schemas import DebateContributionEntry, DebateRawOutput
-    from flowdebate.patterns.state import Flag
-
+from flowdebate.patterns.state import Flag
 
 ScheduleKind = Literal["single", "swap", "cyclic", "full", "sampled"]
 ScheduleLike: TypeAlias = "Schedule | str"
