@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -119,7 +120,10 @@ def request() -> dict[str, Any]:
 
 
 def test_four_vendors_hold_a_debate_for_an_openai_client(found: Found) -> None:
-    """Its `model` is the pattern, so theirs are its `models`; another one is refused with those that are allowed."""
+    """Its `model` is the pattern, so theirs are its `models`; another one is refused with those that are allowed.
+
+    So it is with responses.
+    """
     with staged(lambda: Service(store="memory:", allow_models=SEATS.values()), openai=True) as stage:
         client = OpenAI(base_url=f"{stage.url}/v1", api_key=TOKEN, max_retries=0)
 
@@ -130,12 +134,22 @@ def test_four_vendors_hold_a_debate_for_an_openai_client(found: Found) -> None:
             )
             return str(answer.choices[0].message.content)
 
-        assert "Round 1" in ask(SEATS)
-        asked = asked_of(found)
-        assert {name: set(models) for name, models in asked.items()} == {name: {*said} for name, said in ASKED.items()}
-        with pytest.raises(BadRequestError, match="one that this server allows: openai/gpt-5-mini"):
-            ask({"judge": "openai/gpt-4o"})
-        assert asked_of(found) == asked
+        def respond(models: Mapping[str, str]) -> str:
+            answer = client.responses.create(model="flowdebate/debate", input=QUESTION, extra_body={"models": models})
+            return answer.output_text
+
+        for way in (ask, respond):
+            for vendor in found.values():
+                vendor.asked.clear()
+            assert "Round 1" in way(SEATS)
+            asked = asked_of(found)
+            assert {name: set(models) for name, models in asked.items()} == {
+                name: {*said} for name, said in ASKED.items()
+            }
+            with pytest.raises(BadRequestError, match="one that this server allows: openai/gpt-5-mini") as refused:
+                way({"judge": "openai/gpt-4o"})
+            assert refused.value.param == "models"
+            assert asked_of(found) == asked
 
 
 @pytest.mark.anyio
@@ -346,6 +360,35 @@ def test_a_seat_without_a_key_is_found_before_anybody_is_asked(found: Found, mon
     assert not any(vendor.asked for vendor in found.values())
 
 
+def test_a_seat_for_which_no_model_is_set_up_is_found_before_anybody_is_asked(
+    found: Found, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that have one would be paid for nothing; one that the environment names wrongly is named."""
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setattr("flowdebate.models.resolve.running_servers", dict)
+    monkeypatch.setattr("flowdebate.models.local.gguf.local_model_installed", lambda: False)
+    sides = [Debater("pro", "cap rents"), Debater("con", "free rents")]
+    held = debate(name="rent", debaters=sides, max_rounds=1, model={"debater": "ollama/gemma3"})
+    with pytest.raises(ModelUnavailable, match="no model is set up") as failed:
+        held.run_sync(QUESTION)
+    assert failed.value.block == "rent-judge"
+    for wrong, sentence in (("gpt-5", "Did you mean 'openai/gpt-5'"), ("each", "only a pattern has seats")):
+        monkeypatch.setenv("FLOWDEBATE_MODEL", wrong)
+        with pytest.raises(ConfigurationError, match=f"environment: `FLOWDEBATE_MODEL` must be .*{sentence}"):
+            held.run_sync(QUESTION)
+    assert not any(vendor.asked for vendor in found.values())
+
+
+def test_a_key_that_gemini_does_not_know_is_called_so(found: Found, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It answers 400, and a list."""
+    monkeypatch.setenv("GEMINI_API_KEY", "AIza-another")
+    held = debate(name="rent", debaters=[Debater("a", "x"), Debater("b", "y")], model="gemini/gemini-3-pro")
+    with pytest.raises(AuthenticationFailed, match=r"400: API key not valid\. Please .* Check the API key"):
+        held.run_sync(QUESTION)
+    assert found["gemini"].refused == 1
+
+
 @pytest.mark.anyio
 async def test_an_agent_cli_that_cannot_answer_is_found_before_anybody_is_asked(
     found: Found, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -413,6 +456,44 @@ async def test_by_default_a_server_allows_what_is_set_up(found: Found) -> None:
         run = await service.begin("debate", QUESTION, options={"model": "each", "max_rounds": 1})
         assert (await service.wait(run.run_id, 30)).status == "complete"
     assert not found["ollama"].asked
+
+
+@pytest.mark.anyio
+async def test_each_deals_what_a_server_allows(found: Found) -> None:
+    """Of a vendor whose default is not allowed the first model that is; nothing of others, also where nobody asks."""
+    for vendor in found.values():
+        vendor.say = rank
+    allowed = ["openai/*", "gemini/gemini-3-pro", "xai/grok-4.3"]
+    async with Service(store="memory:", allow_models=allowed) as service:
+        for options in ({"model": "each"}, {}, {"model": {"default": "each", "chair": "openai/gpt-4o"}}):
+            run = await service.begin("council", QUESTION, options=options)
+            assert (await service.wait(run.run_id, 30)).status == "complete"
+        again = await service.fork(run.run_id, options={"model": "each", "seed": 5})
+        assert (await service.wait(again.run_id, 30)).status == "complete"
+    asked = {name: set(models) for name, models in asked_of(found).items()}
+    assert asked == {
+        "openai": {"gpt-5.6-luna", "gpt-4o"}, "anthropic": set(), "gemini": {"gemini-3-pro"}, "ollama": set(),
+    }  # fmt: skip
+    async with Service(store="memory:", allow_models=["xai/grok-4.3"]) as service:
+        with pytest.raises(
+            ConfigurationError, match=r"allows: xai/grok-4\.3; no provider of these is set up, got 'each'"
+        ):
+            await service.begin("debate", QUESTION, options={"model": "each"})
+    async with Service(store="memory:", allow_models=["gemini/*"]) as service:
+        run = await service.begin("council", QUESTION)
+        assert {*map(tuple, ((await service.wait(run.run_id, 30)).models or {}).values())} == {
+            ("gemini/gemini-flash-latest",)
+        }
+
+
+def test_the_form_names_what_a_server_allows(found: Found) -> None:
+    """And is there when nothing of that is set up."""
+    for allowed, shown in (("gemini/*", "Model: gemini/gemini-flash-latest in all seats"), ("xai/*", "New debate")):
+        with staged(partial(Service, store="memory:", allow_models=[allowed])) as stage:
+            page = stage.http.get("/new?pattern=council").text
+        assert shown in page
+        assert "anthropic/claude" not in page
+    assert not any(vendor.asked for vendor in found.values())
 
 
 # A key goes to its provider, and nowhere else

@@ -301,7 +301,9 @@ TRANSPORT: tuple[Fault, ...] = (
         says="Check the API key",
     ),
     _refused(403, AuthenticationFailed, "`AuthenticationFailed` at once"),
-    _refused(404, ModelNotFound, "`ModelNotFound` at once", body=told("no such model"), says="Check the model's name"),
+    _refused(
+        404, ModelNotFound, "`ModelNotFound` at once", body=told("no such model"), says="Check the model's name at http"
+    ),
     _refused(413, ContextTooLong, "`ContextTooLong` at once"),
     _refused(418, RequestRejected, "`RequestRejected` at once"),
     _refused(

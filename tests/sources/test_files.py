@@ -99,6 +99,11 @@ def test_what_the_repository_around_ignores_is_not_read(folder: Path) -> None:
         ("latin.txt", b"ok\n\xe9", "line 2: is not UTF-8"),
         (".env", b"A=1", "may hold secrets"),
         ("server.KEY", b"A", "may hold secrets"),
+        (".kube/config", b"canary", "may hold secrets"),
+        (".ssh", None, "may hold secrets"),
+        ("me/.docker/notes", None, "may hold secrets"),
+        ("alias.txt", None, "may hold secrets"),
+        ("application_default_credentials.json", b"{}", "may hold secrets"),
         ("key.txt", b"-----BEGIN RSA PRIVATE KEY-----", "may hold secrets"),
         ("large.txt", b"a" * 20_000_001, "is larger than 20 MB"),
         ("much.txt", b"a" * (MOST_OF_TEXT * 1_000_000 + 1), "makes more than 2 MB of text"),
@@ -108,8 +113,13 @@ def test_what_the_repository_around_ignores_is_not_read(folder: Path) -> None:
 def test_a_file_that_cannot_be_a_source_is_named_with_the_reason(
     tmp_path: Path, name: str, content: bytes | None, why: str
 ) -> None:
-    """As it was given, before anything else is done."""
+    """As it was given, before anything else is done; also where a folder around it, or a link to it, is named."""
+    for secret in (".ssh/config", "me/.docker/notes/config", ".env"):
+        (tmp_path / secret).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / secret).write_text("canary")
+    (tmp_path / "alias.txt").symlink_to(".env")
     if content is not None:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(content)
     with pytest.raises(BadFile) as refused:
         read_sources([name], folder=tmp_path)

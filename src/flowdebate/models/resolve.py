@@ -252,6 +252,7 @@ def _found_models() -> Iterator[tuple[str, str]]:
     """Yield the models that are set up, the first choice first, with the reason; servers are asked at their turn."""
     named = model_of_environment()
     if named:
+        check_model(named, where="environment", field=_VARIABLE)
         yield named, f"{_VARIABLE} names it"
     for name, provider in PROVIDERS.items():
         variables = [provider.key_env, "OPENAI_BASE_URL"] if provider.base_url is None else [provider.key_env]

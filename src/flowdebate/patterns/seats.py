@@ -61,10 +61,12 @@ def seat_models(
     where: str,
     field: str = "model",
     check: Callable[..., object] = check_model,
+    find: Callable[[], Sequence[str]] = found_models,
 ) -> Seats:
     """Take `choice` apart for a roster, by name with the models that its entries name, and for `roles` beside it.
 
-    `speaker` is the role of those on the roster; `check` raises for what is no model. ConfigurationError for a key that
+    `speaker` is the role of those on the roster; `check` raises for what is no model, and `find` returns those that
+    "each" deals. ConfigurationError for a key that
     is no seat, or two of them; ModelUnavailable where "each" finds no model.
     """
     if choice == EACH:
@@ -93,7 +95,7 @@ def seat_models(
     rest = {intent: choice.get(intent, choice.get(DEFAULT)) for intent in _GROUPS[1:]}
     if EACH in rest.values():
         seated = {name: named.get(name, own) for name, own in members.items()}
-        dealt, *others = deal(seated)
+        dealt, *others = deal(seated, find())
         named |= dealt
         rest = {
             intent: other if spec == EACH else spec for (intent, spec), other in zip(rest.items(), others, strict=True)
@@ -102,13 +104,12 @@ def seat_models(
     return Seats(members=named, roles={role: choice[role] for role in roles if role in choice}, rest=left or None)
 
 
-def deal(seated: Mapping[str, ModelSpec | None]) -> tuple[dict[str, str], str, str]:
-    """Deal the models that are set up to the names without one, one vendor after the other.
+def deal(seated: Mapping[str, ModelSpec | None], found: Sequence[str]) -> tuple[dict[str, str], str, str]:
+    """Deal the models that are `found` to the names without one, one vendor after the other.
 
     Returns their models, the model of the first vendor, and one for who judges: of a vendor that none of the names has
     if there is one, else of the next.
     """
-    found = found_models()
     if not found:
         raise no_model()
     taken = {vendor_of(model) for model in seated.values() if model is not None}
@@ -126,7 +127,7 @@ def each_by_default(model: ModelChoice, *, where: str) -> ModelChoice:
         return model
     told = f"no model is named, so {', '.join(found)} are asked; name models, or set FLOWDEBATE_MODEL, to choose others"
     if len(found) == 1:
-        told = f"one vendor is set up, so all members are {found[0]}: a model agrees with itself; see docs/seats.md"
+        told = f"one vendor is set up, so all members are {found[0]}; see docs/models.md#one-model-in-all-seats"
     # four frames up is the caller of the pattern's function: that one, its wrapper and this one are between
     warnings.warn(f"{where}: {told}", FlowDebateWarning, stacklevel=4)
     return EACH if len(found) > 1 else None

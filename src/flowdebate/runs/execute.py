@@ -20,7 +20,6 @@ from flowdebate.errors import (
     FlowDebateError,
     LimitReached,
     ModelError,
-    ModelUnavailable,
     RealModelForbidden,
 )
 from flowdebate.models.base import Model, check_ready
@@ -292,6 +291,7 @@ async def _check_seats(block: Runnable[Any], run: Run) -> None:
         return
     ready: set[int] = set()
     for seat in block.seats():
+        model: Model | None = None
         try:
             model = run.models.resolve(seat.model, seat.around)
             for check in seat.checks:
@@ -299,10 +299,10 @@ async def _check_seats(block: Runnable[Any], run: Run) -> None:
             if id(model) not in ready:
                 ready.add(id(model))
                 await check_ready(model)
-        except (ModelUnavailable, RealModelForbidden):  # whoever asks it says so, if anybody does
+        except RealModelForbidden:  # whoever asks it says so, if anybody does
             continue
         except ModelError as error:
-            error.model, error.block = error.model or model.name, error.block or seat.block
+            error.model, error.block = error.model or getattr(model, "name", None), error.block or seat.block
             raise
         except ConfigurationError as error:
             if error.where != seat.block:

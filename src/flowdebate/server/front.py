@@ -86,10 +86,10 @@ class Front:
         """ConfigurationError for options that would make this server read a file or connect to an address."""
         for name, paths in options.reached("file").items():  # of this machine, and a model would be shown it
             folders = self.sources if name == "sources" else ()
-            if folders and not outside_of(folders, paths):
-                continue
             below = f", or below one of: {', '.join(map(str, folders))}" if folders else ""
-            raise ConfigurationError("options", name, "a path", f"left out over HTTP, or given by value{below}")
+            if refused := outside_of(folders, paths) if folders else paths:
+                shown = refused[0] if name == "sources" else "a path"  # other values may be secrets
+                raise ConfigurationError("options", name, shown, f"left out over HTTP, or given by value{below}")
         for name, addresses in options.reached("server").items():
             if not all(any(_is_below(each, allowed) for allowed in self.base_urls) for each in addresses):
                 places = f", or at or below one of: {', '.join(self.base_urls)}" if self.base_urls else ""

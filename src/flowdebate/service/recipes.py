@@ -128,7 +128,7 @@ class Recipes:
             check(asked)
         if self.allowed is not None:
             self.allowed.check(asked)
-        return make_plan(info, {}, file=given, where=_OPTIONS, begins=self._model is None)
+        return make_plan(info, {}, file=given, where=_OPTIONS, begins=self._model is None, allow=self.allowed)
 
     def register(self, name: str, pattern: Block[Any, Any]) -> None:
         """Add a pattern; ConfigurationError for a name that is taken."""
@@ -198,7 +198,8 @@ class Recipes:
         info = pattern_of_run(run)
         if check is not None and options and info is not None:
             check(info.load_page().options.read({}, file=options, where=_OPTIONS))
-        plan = plan_of_fork(run, {}, changes=options if seed is None else {**options, "seed": seed})
+        changes = options if seed is None else {**options, "seed": seed}
+        plan = plan_of_fork(run, {}, changes=changes, allow=self.allowed)
         if self.allowed is not None:
             self.allowed.check(plan.options)
         return self._of_plan(plan, limits, labels or {}, recording=False)

@@ -127,7 +127,8 @@ _NEVER = frozenset({".git", ".hg", ".svn", ".ssh", ".gnupg", ".aws", ".kube", ".
 _SECRETS = (
     *(".env", ".env.*", "*.env", ".envrc", "*.pem", "*.key", "*.p12", "*.pfx", "*.ppk", "*.jks", "*.keystore"),
     *("*.kdbx", "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", ".netrc", "_netrc", ".npmrc", ".pypirc", ".pgpass"),
-    *(".htpasswd", ".git-credentials", "credentials", "credentials.json", "secrets.*", "*.tfstate", "*.tfvars"),
+    *(".htpasswd", ".git-credentials", "credentials", "*credentials.json", "secrets.*", "*.tfstate", "*.tfvars"),
+    *(".my.cnf", ".dockercfg", ".s3cfg", ".vault-token", "kubeconfig"),
 )
 _SECRET = "may hold secrets"  # noqa: S105 - a reason
 _KEY = b"PRIVATE KEY-----"
@@ -152,7 +153,10 @@ def read_sources(given: Sequence[str], *, folder: Path = Path()) -> list[Source]
         if is_diff(each):
             found += read_diff(each, folder, _why_secret)
         elif path.is_dir() and not path.is_symlink():
-            read = list(_walk(path.resolve(), each, name or path.resolve().name))
+            root = path.resolve()
+            if _NEVER.intersection(root.parts):
+                raise BadFile(each, f"{_SECRET}, and is never read")
+            read = list(_walk(root, each, name or root.name))
             if not any(source.left_out is None for source in read):
                 raise BadFile(each, "is a folder without any file that can be read")
             found += read
@@ -221,7 +225,7 @@ def _read_file(path: Path, given: str, name: str) -> Source:
             raise BadFile(given, "is a link out of its folder: name the file itself")
         if not stat.S_ISREG(path.stat().st_mode):
             raise BadFile(given, 'is no file: what a program writes can be piped in, as "-"')
-        if _is_secret(path):
+        if _is_secret(path) or _is_secret(path.resolve()):  # a link beside a secret may have any name
             raise BadFile(given, f"{_SECRET}, and is never read")
         with path.open("rb") as file:
             data = file.read(MOST_OF_FILE * _MEGABYTE + 1)
@@ -235,13 +239,13 @@ def _read_file(path: Path, given: str, name: str) -> Source:
 
 def _why_secret(path: Path, content: bytes) -> str | None:
     """Why a file of a repository is never read; None if it may be."""
-    hidden = _NEVER.intersection(path.parts) or _is_secret(path) or _KEY in content
+    hidden = _is_secret(path) or _KEY in content
     return f"{_SECRET}, and is never read" if hidden else None
 
 
 def _is_secret(path: Path) -> bool:
     name = path.name.lower()
-    return any(fnmatchcase(name, pattern) for pattern in _SECRETS)
+    return not _NEVER.isdisjoint(path.parts) or any(fnmatchcase(name, pattern) for pattern in _SECRETS)
 
 
 def read_content(name: str, given: str, data: bytes) -> Source:

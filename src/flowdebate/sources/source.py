@@ -13,7 +13,7 @@ from typing import Annotated, NamedTuple, Self, TypeAlias
 
 from pydantic import Field
 
-from flowdebate._text import clean_text, is_blank
+from flowdebate._text import clean_text, counted, is_blank
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import BadFile, ConfigurationError
 from flowdebate.prompts import quoted, tag_text
@@ -156,7 +156,7 @@ def listed(sources: Sequence[Source]) -> str:
     """
     lines, room = ["Sources:"], _SHORT
     for source in sources:
-        pages = f"{len(source.pages)} pages, " if source.pages else ""
+        pages = f"{counted(len(source.pages), 'page')}, " if source.pages else ""
         text = f"({pages}{len(source.text):,} characters: too long to be shown here)"
         if source.image is not None:
             text = f"(an image, {source.size:,} bytes)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -13,6 +14,7 @@ from starlette.responses import HTMLResponse
 
 from flowdebate.blocks.base import outline
 from flowdebate.blocks.human.answers import asked_in
+from flowdebate.errors import ConfigurationError
 from flowdebate.patterns import PATTERNS, PatternInfo
 from flowdebate.server import routes
 from flowdebate.server.front import Front, FrontOf, ServiceOf, root_of
@@ -67,8 +69,10 @@ def _asked(info: PatternInfo, front: Front) -> str | None:
     page = info.load_page()
     if front.service.model_name is not None or not page.each_by_default:
         return None
-    plan = make_plan(info, {info.subject: page.example}, begins=True)
-    return None if plan.dealt is None else models_line(plan)
+    with suppress(ConfigurationError):  # of what the server allows nothing is set up, as a run that begins is told
+        plan = make_plan(info, {info.subject: page.example}, begins=True, allow=front.service.restrict_models())
+        return None if plan.dealt is None else models_line(plan)
+    return None
 
 
 @router.get("/runs/{run_id}/answer")

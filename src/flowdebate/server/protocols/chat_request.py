@@ -207,7 +207,7 @@ class ResponseRequest(_Request):
             }
             for each in (*lead, *given)
         ]
-        chat: dict[str, Any] = {"model": self.model, "messages": messages, "user": self.user, "metadata": self.metadata}
+        chat: dict[str, Any] = {**self.model_dump(include={*_Request.model_fields}), "messages": messages}
         if self.text is not None and self.text.format is not None and self.text.format.json_schema is not None:
             chat["response_format"] = {"type": "json_schema", "json_schema": {"schema": self.text.format.json_schema}}
         return ChatRequest.model_validate(chat)

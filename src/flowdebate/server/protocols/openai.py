@@ -123,8 +123,7 @@ async def response(
     """The same as a response, the newer form of OpenAI's API."""
     front.check_writable()
     ignored = body.check()
-    chat = body.chat().model_copy(update={"stream": body.stream})
-    return await _answer(_Response, chat, ignored, request, front, service, idempotency_key)
+    return await _answer(_Response, body.chat(), ignored, request, front, service, idempotency_key)
 
 
 async def _answer(
@@ -177,14 +176,15 @@ async def _begin(
         raise ConfigurationError(WHERE, f"metadata.{_DISCONNECT}", body.metadata, '"continue", or left out')
     labels = metadata if body.user is None else {**metadata, "user": body.user}
     options, question = model.input(body)
-    run = await service.begin(
-        model.pattern,
-        question,
-        options=options or None,
-        run_id=run_id,
-        seed=body.seed,
-        labels=labels,
-    )
+    try:
+        run = await service.begin(
+            model.pattern, question, options=options or None, run_id=run_id, seed=body.seed, labels=labels
+        )
+    except ConfigurationError as error:
+        if body.models is None or not error.field.startswith("model"):
+            raise
+        field = f"models{error.field.removeprefix('model')}"  # `model` is the pattern here
+        raise ConfigurationError(WHERE, field, error.got, error.allowed, hint=error.hint) from None
     return await service.resume(run.run_id) if run.status == "interrupted" else run
 
 

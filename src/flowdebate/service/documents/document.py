@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from flowdebate._text import shown
+from flowdebate._text import counted, shown
 from flowdebate._util.importing import InNotebooks
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import BadFile
@@ -335,7 +335,7 @@ def material_notes(raw: Any) -> list[str]:  # noqa: ANN401 - a raw output
     """
     notes, sources = [], [source for source in raw.sources or () if source.left_out is None]
     for source in sources[:_MOST_SOURCES]:
-        pages = "" if source.pages is None else f"{source.pages} pages, "
+        pages = "" if source.pages is None else f"{counted(source.pages, 'page')}, "
         notes.append(f"Source: {source.name} ({pages}{source.size:,} bytes, SHA-256 {source.sha256})")
     if more := len(sources) - _MOST_SOURCES:
         notes += [f"Sources: {more:,} more"] if more > 0 else []
@@ -345,9 +345,9 @@ def material_notes(raw: Any) -> list[str]:  # noqa: ANN401 - a raw output
     if raw.older is not None:
         notes.append(f"History: prompts had a summary of all rounds up to {raw.older.rounds}, not the words")
     if raw.quotes is not None:
-        counted = Counter(quote.status for quotes in raw.quotes for quote in quotes)
-        found, missing = counted["verified"], counted["unverified"]
-        told = f"{found} verified, {missing} not found in the sources" if found or missing else "none"
+        found = Counter(quote.status for quotes in raw.quotes for quote in quotes)
+        sought = f"{found['verified']} verified, {found['unverified']} not found in the sources"
+        told = sought if found["verified"] or found["unverified"] else "none"
         notes.append(f"Quotes: {told}")
     return notes
 

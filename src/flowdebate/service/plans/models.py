@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from flowdebate._text import counted
 from flowdebate.errors import ConfigurationError, FlowDebateError
 from flowdebate.models.base import IMAGE_TOKENS, Model, Usage, estimate_tokens
 from flowdebate.models.openai.endpoint import address_of
-from flowdebate.models.resolve import EACH, PROVIDERS, ModelResolver, ModelSpec, found_models
+from flowdebate.models.resolve import EACH, PROVIDERS, ModelResolver, ModelSpec, found_models, vendor_of
 from flowdebate.patterns.seats import Seats
 from flowdebate.runs.limits import Price, Prices
 from flowdebate.service.documents.text import models_text
@@ -39,6 +40,16 @@ class AllowedModels:
         own = [self.own] if self.own not in (None, EACH) else []
         return list(dict.fromkeys([*own, *(self.patterns or found_models())]))
 
+    def found(self) -> list[str]:
+        """Those that "each" deals: of each vendor that is set up its default, or the first one that is listed."""
+        names, found = self.names, found_models()
+        listed = {vendor_of(name): name for name in reversed(names) if not set(name) & {*"*?["}}
+        allowed = [name if _matches(name, names) else listed.get(vendor_of(name)) for name in found]
+        if found and not any(allowed):
+            what = f"one that this server allows: {', '.join(names)}; no provider of these is set up"
+            raise ConfigurationError("options", "model", EACH, what)
+        return [name for name in allowed if name is not None]
+
     def check(self, options: PatternOptions, *others: str) -> None:
         """ConfigurationError for options that name another one, or where one of the `others` that are asked is none."""
         if options.base_url is not None and not self.patterns:
@@ -46,7 +57,7 @@ class AllowedModels:
         allowed = self.names
         for name, models in {**options.reached("model"), "": others}.items():
             for model in models:
-                if model != EACH and not any(fnmatchcase(model, each) for each in allowed):
+                if model != EACH and not _matches(model, allowed):
                     listed = ", ".join(allowed) or "none, since none is set up"
                     place = name or "model"
                     for at, seat in enumerate(getattr(options, name) or () if name == options.ROSTER else ()):
@@ -54,11 +65,16 @@ class AllowedModels:
                     raise ConfigurationError("options", place, model, f"one that this server allows: {listed}")
 
 
+def _matches(model: str, names: Sequence[str]) -> bool:
+    return any(fnmatchcase(model, name) for name in names)
+
+
 class Models:
     """Models by name; one object for each name at a base URL, so that its connections are shared."""
 
-    def __init__(self, base_url: str | None) -> None:
+    def __init__(self, base_url: str | None, allowed: AllowedModels | None = None) -> None:
         self._base_url = base_url
+        self.find: Callable[[], Sequence[str]] = found_models if allowed is None else allowed.found
         self._made: dict[str, Model | str] = {}
 
     def __call__(self, spec: str, where: str, field: str) -> Model | str:
@@ -322,8 +338,8 @@ def sources_lines(plan: Plan) -> list[str]:
         return []
     tokens = [IMAGE_TOKENS if source.image else estimate_tokens(len(source.text)) for source in read]
     shown = [
-        f"{source.name} ({f'{len(source.pages)} pages, ' if source.pages else 'image, ' * bool(source.image)}"
-        f"{count:,} tokens)"
+        f"{source.name} ({counted(len(source.pages), 'page') + ', ' if source.pages else ''}"
+        f"{'image, ' if source.image else ''}{count:,} tokens)"
         for source, count in zip(read, tokens, strict=True)
     ]
     from flowdebate.patterns.material import SOURCE_TOKENS

@@ -301,7 +301,9 @@ class SourceEntry(RosterEntry):
 
 Sources = Annotated[
     list[FilePath] | dict[str, Text | SourceEntry],
-    allowed('a list of paths of files and folders ("-" is stdin, NAME=FILE gives a name), or a table of texts by name'),
+    allowed(
+        'a list of paths of files and folders ("-" is stdin, NAME=FILE gives a name), or texts by name, none blank'
+    ),
 ]
 
 

@@ -12,11 +12,11 @@ from flowdebate._util.validation import check_count
 from flowdebate.errors import BadFile, ConfigurationError
 from flowdebate.models.openai.endpoint import address_of
 from flowdebate.models.prices import HOW, prices_known
-from flowdebate.models.resolve import EACH, found_models, model_of_environment
+from flowdebate.models.resolve import EACH, model_of_environment
 from flowdebate.patterns import PATTERNS, find_pattern
 from flowdebate.patterns.seats import DEFAULT, Seats, seat_models
 from flowdebate.service.plans.files import MEGABYTES, parse_json, read_plan_file, read_text
-from flowdebate.service.plans.models import Models, Policies, prices_of
+from flowdebate.service.plans.models import AllowedModels, Models, Policies, prices_of
 from flowdebate.service.plans.options import OutputOptions, PatternOptions, PlanFile, SourceEntry, join_models, misuse
 from flowdebate.sources.source import Source
 
@@ -144,10 +144,12 @@ def make_plan(
     name: str | None = None,
     ask: Ask | None = None,
     begins: bool = False,
+    allow: AllowedModels | None = None,
 ) -> Plan:
     """The plan of what a front end was `given` (None: not given), over what `file` says.
 
-    With `begins`, who has no model is asked as a new run of the pattern has it, where that is not one for all.
+    With `begins`, who has no model is asked as a new run of the pattern has it, where that is not one for all. "each"
+    deals those that `allow` does.
     ConfigurationError or BadFile for what cannot be; it names the option, or the file and the key.
     """
     from flowdebate.patterns.roster import MOST_ROUNDS
@@ -167,13 +169,14 @@ def make_plan(
     if (length := getattr(options, options.LENGTH, None)) is not None:
         place, field = options.place(options.LENGTH)  # the pattern would name its own option
         check_count(place, most=MOST_ROUNDS, **{field: length})
-    made = Models(options.base_url)
+    made = Models(options.base_url, allow)
     options, schema = _read_schema(options)
     options = _read_sources(options)
     named = any(each.model for each in getattr(options, options.ROSTER) or ())
     if begins and page.each_by_default and options.model is None and not named:
-        several = options.base_url is None and model_of_environment() is None and len(found_models()) > 1
-        options = options.replaced(model=EACH) if several else options
+        found = made.find() if options.base_url is None and model_of_environment() is None else ()
+        if len(found) > 1 or (found and allow is not None):
+            options = options.replaced(model=EACH)
     prices = prices_of(options.price or ())
     if options.max_cost is not None and prices is None and not prices_known():
         sentence = f"No prices are known: give --price, or install some: {HOW}"
@@ -228,7 +231,14 @@ def _with_seats(plan: Plan) -> Plan:
     members = {each.name: each.model for each in plan.speakers if each.name not in people}
     roles = [role for role in options.roles if role not in people]
     found = seat_models(
-        options.model, members, roles, speaker=options.SPEAKER, where=place, field=field, check=plan.made
+        options.model,
+        members,
+        roles,
+        speaker=options.SPEAKER,
+        where=place,
+        field=field,
+        check=plan.made,
+        find=plan.made.find,
     )
     deals = EACH in (options.model, options.model.get(DEFAULT) if isinstance(options.model, Mapping) else None)
 
@@ -328,7 +338,7 @@ def stored_plan(plan: Plan) -> dict[str, Any]:
     return stored
 
 
-def plan_of(
+def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
     run: StoredRun,
     given: Mapping[str, Any],
     *,
@@ -338,6 +348,7 @@ def plan_of(
     trusted: bool = False,
     ask: Ask | None = None,
     verb: str = "resume",
+    allow: AllowedModels | None = None,
 ) -> Plan:
     """The plan of a stored run, with what is `given` over it (None: as it was), and `changes` as in a plan file.
 
@@ -371,7 +382,7 @@ def plan_of(
         unread = keys.read({}, file=options).reached("file")
         options = {key: value for key, value in options.items() if keys.FORMER.get(key, key) not in unread}
     where = where or ("options" if changes else None)
-    return make_plan(info, given, file=options, where=where, name=name, ask=ask)
+    return make_plan(info, given, file=options, where=where, name=name, ask=ask, allow=allow)
 
 
 def going_on(more_rounds: int | None, ask: str | None) -> dict[str, Any]:
@@ -388,6 +399,7 @@ def plan_of_fork(
     where: str | None = None,
     trusted: bool = False,
     ask: Ask | None = None,
+    allow: AllowedModels | None = None,
 ) -> Plan:
     """The plan of a fork of a stored run: `plan_of` with the seed and the models that the run was started with.
 
@@ -406,7 +418,8 @@ def plan_of_fork(
         kept["model"] = join_models(options.get("model"), started_with)
         if "model" in changes:
             changes["model"] = join_models(kept["model"], changes["model"])
-    return plan_of(run, given, changes={**kept, **changes}, where=where, trusted=trusted, ask=ask, verb="fork")
+    changes = {**kept, **changes}
+    return plan_of(run, given, changes=changes, where=where, trusted=trusted, ask=ask, verb="fork", allow=allow)
 
 
 def _models_of(run: StoredRun) -> str | dict[str, str] | None:
