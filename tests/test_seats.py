@@ -158,10 +158,13 @@ async def test_four_vendors_hold_a_debate_over_mcp(found: Found) -> None:
     service = Service(store="memory:", allow_models=SEATS.values())
     async with service, Client(create_server(service)) as client:
         begin = {"question": QUESTION, "max_rounds": 1, "model": SEATS, "wait": 50}
-        held = told(await client.call_tool("start_debate", begin))
+        wrong = await client.call_tool("start_debate", {**begin, "effort": {"sceptic": "low"}})
+        assert "`effort` must be given for one of pro, con, judge" in refused(wrong)
+        held = told(await client.call_tool("start_debate", {**begin, "effort": {"con": "high"}}))
         run = await service.run(held["run_id"])
     assert held["status"] == "complete"
     assert asked_of(found) == ASKED
+    assert [each.effort for vendor in found.values() for each in vendor.asked] == [None, "high", None, None]
     assert run.models == {seat: [model] for seat, model in ANSWERED.items()}
 
 

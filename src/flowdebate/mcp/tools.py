@@ -84,6 +84,11 @@ Models: TypeAlias = Annotated[
         "the model of another vendor."
     ),
 ]
+Level: TypeAlias = Literal["low", "medium", "high"]
+Efforts: TypeAlias = Annotated[
+    Level | Annotated[dict[str, Level], Field(max_length=100)],
+    Field(description="How much models think before they answer: of all, or an object like that of `model`."),
+]
 Archived: TypeAlias = Annotated[
     bool, Field(description="In a consensus: show what earlier debates found, and remember this one. Default: true.")
 ]
@@ -103,6 +108,7 @@ def make_options(
     max_rounds: int | None,
     confidence: Confidence | None = None,
     model: str | Mapping[str, str] | None = None,
+    effort: str | Mapping[str, str] | None = None,
 ) -> dict[str, Any] | None:
     """The options of a plan of the built-in `pattern`; None without any.
 
@@ -114,8 +120,7 @@ def make_options(
         raise ConfigurationError("start_debate", "pattern", pattern, allowed)
     kind = info.load_page().options
     options = {} if confidence is None else info.load_page().options_for(confidence)
-    if model is not None:
-        options["model"] = model
+    options |= {name: each for name, each in (("model", model), ("effort", effort)) if each is not None}
     if sides:
         key = info.load_page().speaks_for
         names = [side.name or f"Side {ascii_uppercase[at]}" for at, side in enumerate(sides)]
@@ -161,6 +166,7 @@ class RunTools:
         pattern: Annotated[str, Field(max_length=200)] = DEFAULT,
         confidence: HowSure | None = None,
         model: Models | None = None,
+        effort: Efforts | None = None,
         archive: Archived | None = None,
         wait: Seconds = 20,
     ) -> RunReport:
@@ -174,14 +180,14 @@ class RunTools:
         service = self._of(ctx)
         if pattern in self._patterns:
             given_here: dict[str, object] = {"sides": sides, "max_rounds": max_rounds, "sources": sources}
-            given_here |= {"confidence": confidence, "model": model, "archive": archive}
+            given_here |= {"confidence": confidence, "model": model, "effort": effort, "archive": archive}
             for field, given in given_here.items():
                 if given is not None:
                     allowed = f"left out: {pattern} has its own"
                     raise ConfigurationError("start_debate", field, given, allowed)
             options = None
         else:
-            options = make_options(pattern, sides, max_rounds, confidence, model)
+            options = make_options(pattern, sides, max_rounds, confidence, model, effort)
         self._check_sources("start_debate", sources)
         for name, value in (("archive", archive), ("sources", sources)):
             if value is not None:
@@ -197,6 +203,7 @@ class RunTools:
         sources: Sources | None = None,
         confidence: HowSure = "balanced",
         model: Models | None = None,
+        effort: Efforts | None = None,
         wait: Seconds = 20,
     ) -> RunReport:
         """Ask several language models the same question: each answers by itself, then a chair writes one answer.
@@ -207,10 +214,10 @@ class RunTools:
         names), "high" 11 (five members). With a hosted model that is usually half a minute, one minute, one to two
         minutes; a small local one takes longer.
         """
-        asked: Any = {"sources": sources, "confidence": confidence, "model": model, "wait": wait}
+        asked: Any = {"sources": sources, "confidence": confidence, "model": model, "effort": effort, "wait": wait}
         return await self.start_debate(ctx, question, pattern="council", **asked)
 
-    async def review(
+    async def review(  # noqa: PLR0913 - what a host may say
         self,
         ctx: Context[Any, Any],
         sources: Sources,
@@ -223,6 +230,7 @@ class RunTools:
         ] = None,
         confidence: HowSure = "balanced",
         model: Models | None = None,
+        effort: Efforts | None = None,
         wait: Seconds = 20,
     ) -> RunReport:
         """Have several language models find what is wrong with `sources`, such as a diff, and check each other.
@@ -233,7 +241,7 @@ class RunTools:
         `confidence`: "quick" makes up to 10 calls of models (two reviewers), "balanced" up to 14 (three), "high" up to
         22 (five). With a hosted model that is usually one to three minutes; a small local one takes longer.
         """
-        options = make_options("review", None, None, confidence, model) or {}
+        options = make_options("review", None, None, confidence, model, effort) or {}
         self._check_sources("review", sources)
         given = {"sources": sources, "focus": focus, "gate": gate}
         options |= {name: value for name, value in given.items() if value is not None}
