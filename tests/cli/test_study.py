@@ -120,6 +120,28 @@ def test_debaters_read_the_sources_of_a_row_and_the_judge_does_not(folder: Path)
     assert "Not as registered: sources: registered" in " ".join(changed.stdout.split())
 
 
+def test_a_change_of_what_models_are_told_is_said(folder: Path) -> None:
+    """Also where it changes no step of a debate: instructions of one design."""
+    with School() as school:
+        run(school, "register", "facts.toml")
+        changed = STUDY.replace("baselines = []", 'baselines = []\ninstructions = "Be terse."')
+        (folder / "facts.toml").write_text(changed)
+        result = run(school, "facts.toml", "--limit", "1", "--json")
+    (said,) = json.loads(result.stdout)["differences"]
+    then, now = said.removeprefix("fixed: registered ").split(", now ")
+    assert then.partition("options of in_turn")[0] == now.partition("options of in_turn")[0]
+    assert then != now
+
+
+def test_a_budget_holds_for_all_questions(folder: Path) -> None:
+    """No further one is started once it is used up, and what is there is reported."""
+    with School() as school:
+        result = run(school, "facts.toml", "--max-total-calls", "5", "--max-concurrency", "1", "--json")
+        assert 5 <= len(school.bodies) < 20  # the debate that was started is finished
+    assert result.exit_code == 3
+    assert 1 <= json.loads(result.stdout)["asked"] < 12
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

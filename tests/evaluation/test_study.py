@@ -21,6 +21,7 @@ from flowdebate.evaluation import (
     Registration,
     Study,
     StudyAnswer,
+    StudyProgress,
     ask_study,
     e_value,
     frame,
@@ -428,6 +429,18 @@ async def test_a_row_that_is_no_debate_is_refused_before_others_are_asked(tmp_pa
     with pytest.raises(ConfigurationError, match="stance of row 10` must be"):
         await ask_study(study([*ROWS, odd]), tmp_path / "a.jsonl", model=voters.model, most=1)
     assert not voters.asked
+
+
+async def test_a_budget_counts_what_failed_as_well(tmp_path: Path) -> None:
+    """Calls of debates that ended without an answer were paid for."""
+    so_far: list[StudyProgress] = []
+    voters = Answering(lambda *_: ProviderFailed("down"))
+    await ask_study(
+        study(), tmp_path / "a.jsonl", model=voters.model, max_concurrency=1, progress=so_far.append,
+        until=lambda progress: progress.usage.calls >= 5,
+    )  # fmt: skip
+    assert len(voters.asked) == so_far[-1].usage.calls < 3 * len(ROWS)
+    assert so_far[-1].failed == so_far[-1].done < len(ROWS)
 
 
 async def test_an_answer_counts_for_the_row_that_it_was_given_to(tmp_path: Path) -> None:

@@ -118,8 +118,9 @@ async def test_without_a_verdict_there_is_no_ranking() -> None:
         ({"ann": "x", "bob": "y"}, [], "rows"),
         ({"ann": "x", "bob": "y"}, [{**ROWS[0], "choices": ["yes"]}], "choices of row 0"),
         ({"ann": "x", "bob": "y"}, [{**ROWS[0], "choices": "no"}], "choices of row 0"),
+        ({"ann": "x", "bob": "y"}, [{"question": "Tea?"}], "choices"),
     ],
-    ids=["one system", "no row", "one position", "a text"],
+    ids=["one system", "no row", "one position", "a text", "no such column"],
 )
 async def test_a_tournament_that_cannot_be_held_is_refused(systems: Any, rows: Any, field: str) -> None:
     """Before any call, with the field."""

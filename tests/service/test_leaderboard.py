@@ -76,6 +76,8 @@ def test_a_judge_that_goes_by_the_order_is_named(tmp_path: Path) -> None:
     assert judge.first_read.value > 0.9
     assert judge.consistency is not None
     assert judge.consistency.value < 0.2
+    # a sentence that begins with the name would change it where sentences begin with a capital
+    assert board.findings[-1].startswith("the judge ")
     assert "picks what it reads first in" in board.findings[-1]
     result = CliRunner().invoke(app, ["leaderboard", "--store", str(path), "--format", "json"], catch_exceptions=False)
     assert (result.exit_code, json.loads(result.stdout)["judges"][0]["judge"]) == (0, judge.judge)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.cli.batch_files import Row
     from flowdebate.cli.terminal.page import Page
+    from flowdebate.evaluation import StudyProgress
     from flowdebate.patterns.roster import Debater
     from flowdebate.runs.batch import Batch, BatchItem, BatchSummary
     from flowdebate.service.plans.plan import Plan
@@ -123,7 +124,7 @@ class Totals:
     calls: int | None = None
     tokens: int | None = None
 
-    def reached(self, summary: BatchSummary) -> bool:
+    def reached(self, summary: BatchSummary | StudyProgress) -> bool:
         """Whether a limit is reached."""
         usage = summary.usage
         over_calls = self.calls is not None and usage.calls >= self.calls

@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from flowdebate._text import shown
 from flowdebate.cli import options as opt
-from flowdebate.cli.batch import warn_once
-from flowdebate.cli.batch_files import Row, read_rows
+from flowdebate.cli.batch import Totals, warn_once
+from flowdebate.cli.batch_files import Row, csv_line, read_rows
 from flowdebate.cli.evaluate import read_cell_of, read_choices, read_truth
 from flowdebate.cli.terminal.process import (
     ExitCode,
@@ -206,6 +206,8 @@ def study(  # noqa: PLR0913 - the options of the command
     frame: Annotated[
         FilePath | None, Option(panel="Output", metavar="FILE", help="Also write a row for each answer, as CSV.")
     ] = None,
+    max_total_calls: opt.TotalCalls = None,
+    max_total_tokens: opt.TotalTokens = None,
     max_concurrency: opt.Concurrency = 4,
     store: opt.StoreName = None,
     as_json: opt.Json = False,
@@ -214,7 +216,7 @@ def study(  # noqa: PLR0913 - the options of the command
     """Compare designs of a debate with baselines and with each other, on questions with known answers.
 
     Asks what has no answer yet, however it was interrupted, and reports. `register STUDY` writes down beforehand what
-    is asked and compared; `report STUDY` asks nothing.
+    is asked and compared; `report STUDY` asks nothing. --max-calls and --max-tokens hold for each debate.
     """
     doing = action if action in ("register", "report") else "ask"
     path = file if doing != "ask" else action
@@ -253,6 +255,7 @@ def study(  # noqa: PLR0913 - the options of the command
                         max_concurrency=max_concurrency,
                         most=limit,
                         seconds=seconds,
+                        until=Totals(calls=max_total_calls, tokens=max_total_tokens).reached,
                         progress=_Progress(),
                     )
                 )
@@ -318,6 +321,7 @@ def read_study(path: str, given: Mapping[str, Any]) -> tuple[Study, Plan, str]:
         return made
 
     options = said.model_dump(exclude={"questions", "debate", "designs", "choices", "truth"})
+    options["fixed"] = {f"options of {name}": {**said.debate, **own} for name, own in said.designs.items()}
     with _in_files(path, said.questions):
         return Study(rows=rows, designs={name: design(name) for name in said.designs}, **options), first, said.questions
 
@@ -399,11 +403,5 @@ def _show_registration(made: Registration, path: Path, *, as_json: bool) -> None
 
 
 def _as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    import csv
-    from io import StringIO
-
-    file = StringIO(newline="")
-    writer = csv.DictWriter(file, list(rows[0]) if rows else [])
-    writer.writeheader()
-    writer.writerows(rows)
-    return file.getvalue()
+    cells = [["" if cell is None else str(cell) for cell in row.values()] for row in rows]
+    return "".join(map(csv_line, [list(rows[0]), *cells] if rows else []))

@@ -128,7 +128,14 @@ def evaluate_sync(
 
 def reader(of: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
     """What reads a column of a row: its key, or a function of the row."""
-    return (lambda row: row[of]) if isinstance(of, str) else of
+
+    def read(row: Any) -> Any:  # noqa: ANN401 - a row of the application's
+        try:
+            return row[of]
+        except (KeyError, TypeError, IndexError):
+            raise ConfigurationError("rows", str(of), row, "a key of each row") from None
+
+    return read if isinstance(of, str) else of
 
 
 def _benefit_item(item: BatchItem[Any], truth: str, cluster: str) -> BenefitItem:

@@ -99,7 +99,8 @@ class Study:
       method for their number; None: the first design with each other method, and each other design with the method
       that the primary one is compared with.
     - `repeats`: how often each question is asked; it remains one question. `seed` repeats all draws.
-    - `prediction` is what the registration says is expected.
+    - `prediction` is what the registration says is expected. `fixed` is JSON data by name of which it has hashes, such
+      as instructions and models of designs: what code in a design says is not seen from outside.
 
     ConfigurationError, before any call, for a row without an answer among its choices, ids that occur twice, and
     comparisons of methods that are not there. Needs scipy.
@@ -132,6 +133,7 @@ class Study:
     confidence: float = 0.95
     min_gain: float = 0.05
     prediction: str = ""
+    fixed: Mapping[str, Any] = field(default_factory=dict)
     methods: tuple[str, ...] = field(init=False)
     """The names of all methods, those of the first design first."""
 
@@ -261,6 +263,8 @@ class Study:
         }
         if sources := [row["sources"] for row in self.rows if isinstance(row, Mapping) and row.get("sources")]:
             said["sources"] = digest(sources)
+        if self.fixed:
+            said["fixed"] = {name: digest(value) for name, value in self.fixed.items()}
         return Registration(at=time.time(), fixed=said, hash=digest(said))
 
     def register(self, path: str | PathLike[str], *, model: ModelChoice = None) -> Registration:

@@ -194,19 +194,19 @@ def study_report(
     possible = [each for each in asked if {*credits_[each.one]} & {*credits_[each.other]}]
     others = [each for each in possible if each != study.primary]
     planned = len(study.keys)
-    unfinished = max(planned - len(answers), 0)
+    early = len(answers) < planned
     compared = [_compare(each, study, credits_, tests=1 if each == study.primary else len(others)) for each in possible]
     adjusted = iter(holm([each.p for each, _ in compared if not each.primary]))
     comparisons = [
-        _conclude(each, most, study, p=each.p, tests=1, early=unfinished > 0)
+        _conclude(each, most, study, p=each.p, tests=1, early=early)
         if each.primary
-        else _conclude(each, most, study, p=next(adjusted), tests=len(others), early=unfinished > 0)
+        else _conclude(each, most, study, p=next(adjusted), tests=len(others), early=early)
         for each, most in compared
     ]
     differences = [] if registration is None else registration.differences(study.registration(model=model))
-    early = 0 if registration is None else sum(answer.at < registration.at for answer in answers)
-    if early:
-        differences.append(f"{early} of {len(answers)} answers are older than the registration")
+    older = 0 if registration is None else sum(answer.at < registration.at for answer in answers)
+    if older:
+        differences.append(f"{older} of {len(answers)} answers are older than the registration")
     failed = sum(answer.problem is not None and answer.design != NOISE for answer in answers)
     said = _summarize(comparisons, study, failed=failed, asked=len(answers), planned=planned, differences=differences)
     return StudyReport(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
@@ -28,12 +29,14 @@ from flowdebate.errors import (
 from flowdebate.evaluation.benefit import MethodAnswer, benefit_item
 from flowdebate.evaluation.rejudging import ArguedDebate, create_rejudge, judge_again_as
 from flowdebate.evaluation.study import NOISE, Case, Study, digest
+from flowdebate.models.base import Usage
 from flowdebate.patterns.anonymity.aliases import Anonymity
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot, decide
 from flowdebate.patterns.debate.judging.options import JudgeOptions
 from flowdebate.patterns.debate.schemas import DebateRawOutput
 from flowdebate.runs.batch import WorkerPool
 from flowdebate.runs.durable.resume import StoreOptions
+from flowdebate.runs.observer import Observer, observer_of
 from flowdebate.store.open import StoreChoice, open_store
 
 if TYPE_CHECKING:
@@ -41,7 +44,7 @@ if TYPE_CHECKING:
 
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.runs.limits import Limits
-    from flowdebate.runs.observer import Observer
+    from flowdebate.runs.result import RunView
     from flowdebate.store.base import Store
 
 
@@ -141,6 +144,8 @@ class StudyProgress:
     """Answers of this call."""
     seconds: float
     """Since this call began."""
+    usage: Usage
+    """Of the debates of this call that have ended, failed ones as well."""
 
     @property
     def remaining(self) -> float | None:
@@ -158,66 +163,79 @@ async def ask_study(  # noqa: PLR0913 - those of a batch
     max_concurrency: int = 4,
     most: int | None = None,
     seconds: float | None = None,
+    until: Callable[[StudyProgress], bool] | None = None,
     observe: Observer | None = None,
     progress: Callable[[StudyProgress], object] | None = None,
 ) -> Sequence[StudyAnswer]:
     """Ask what the file `answers` has no answer for, and return all answers of the study.
 
     Each answer is written when it is there, as numbers without texts: the file alone says what is done. With a `store`
-    a debate that was interrupted goes on where it stopped. `most` bounds the questions of this call, and after so many
-    `seconds` no further one is started. Failed ones are asked again by the next call. `limits` are those of each
-    debate; `progress(…)` is called after each answer. Errors that no question would fare better with are raised.
+    a debate that was interrupted goes on where it stopped. `most` bounds the questions of this call; after so many
+    `seconds`, or once `until(…)` is true of its progress, no further one is started. Failed ones are asked again by the
+    next call. `limits` are those of each debate; `progress(…)` is called after each answer. Errors that no question
+    would fare better with are raised.
     """
     check_count(f"{study.where}.run()", max_concurrency=max_concurrency)
     opened = open_store(store, where=f"{study.where}.run()")
     with AnswersFile(answers) as file:
-        asking = _Asking(study, file, opened, {"model": model, "limits": limits, "observe": observe}, progress)
+        spent = _Spent(observer_of(observe))
+        common = {"model": model, "limits": limits, "observe": spent}
+        asking = _Asking(study, file, opened, common, spent, progress or (lambda _: None), until or (lambda _: False))
         study.answered(file.answers.values())
         cases = [case for case in study.cases if asking.is_open(case.key)]
         for case in cases:  # a row that is no debate is said before others are paid for
             study.block(case)
         await asking.all(cases[:most], asking.debate, size=max_concurrency, seconds=seconds)
         if study.noise:
-            noise = [case for case in study.cases if case.design == study.first and asking.may_have_noise(case)]
+            debated = [case for case in study.cases if case.design == study.first and not asking.is_open(case.key)]
+            noise = [case for case in debated if asking.is_open((NOISE, *case.key[1:]))]
             await asking.all(noise, asking.noise, size=max_concurrency, seconds=None)
         return study.answered(file.answers.values())
 
 
+class _Spent(Observer):
+    """Sum of what runs used, also of those that failed; another observer observes them."""
+
+    def __init__(self, inner: Observer) -> None:
+        self.usage, self._inner = Usage.none(), inner
+
+    @contextmanager
+    def run(self, run: RunView, labels: dict[str, str], /) -> Iterator[Observer]:
+        try:
+            with self._inner.run(run, labels) as parts:
+                yield parts
+        finally:
+            self.usage += run.usage
+
+
+@dataclass
 class _Asking:
     """One call of a study."""
 
-    def __init__(
-        self,
-        study: Study,
-        file: AnswersFile,
-        store: Store | None,
-        common: dict[str, Any],
-        progress: Callable[[StudyProgress], object] | None,
-    ) -> None:
-        self._study = study
-        self._file = file
-        self._store = store
-        self._common = common
-        self._progress = progress
-        self._raws: dict[tuple[str, str, int], DebateRawOutput] = {}
-        """Debates of this call, for noise."""
-        self._began, self._asked = time.monotonic(), 0
+    _study: Study
+    _file: AnswersFile
+    _store: Store | None
+    _common: dict[str, Any]
+    _spent: _Spent
+    _progress: Callable[[StudyProgress], object]
+    _until: Callable[[StudyProgress], bool]
+    _raws: dict[tuple[str, str, int], DebateRawOutput] = field(default_factory=dict)
+    """Debates of this call, for noise."""
+    _began: float = field(default_factory=time.monotonic)
+    _asked: int = 0
 
     def is_open(self, key: tuple[str, str, int]) -> bool:
         """Whether there is no answer, or a failed one."""
         answer = self._file.answers.get(key)
         return answer is None or answer.problem is not None
 
-    def may_have_noise(self, case: Case) -> bool:
-        """Whether it was debated, and not judged with noise yet."""
-        return not self.is_open(case.key) and self.is_open((NOISE, case.item, case.repeat))
-
     async def all(self, cases: Sequence[Case], ask: Callable[[Case], Any], *, size: int, seconds: float | None) -> None:
         """Ask about all `cases`, `size` at once."""
 
         async def jobs() -> AsyncGenerator[Case]:
             for case in cases:
-                if seconds is not None and time.monotonic() - self._began >= seconds:
+                late = seconds is not None and time.monotonic() - self._began >= seconds
+                if late or self._until(self._so_far()):
                     return
                 yield case
 
@@ -226,8 +244,7 @@ class _Asking:
             if answer is not None:
                 self._file.add(answer)
                 self._asked += 1
-                if self._progress is not None:
-                    self._progress(self._so_far())
+                self._progress(self._so_far())
 
     def _so_far(self) -> StudyProgress:
         keys = self._study.keys
@@ -238,6 +255,7 @@ class _Asking:
             failed=sum(answer.problem is not None for answer in found),
             asked=self._asked,
             seconds=time.monotonic() - self._began,
+            usage=self._spent.usage,
         )
 
     async def debate(self, case: Case) -> StudyAnswer:

@@ -178,5 +178,6 @@ def _findings(board: Leaderboard) -> list[str]:
             if figure is not None and not (figure.low or 0) <= 1 / 2 <= (figure.high or 1):
                 place, share = ("first", figure.value) if figure.value > 1 / 2 else ("last", 1 - figure.value)
                 what = f"what {does} {place}" if does == "it reads" else f"whoever {does} {place}"
-                found.append(f"{judge.judge} picks {what} in {share:.0%} of its verdicts on {figure.n:,} debates")
+                verdicts = f"{share:.0%} of its verdicts on {figure.n:,} debates"
+                found.append(f"the judge {judge.judge} picks {what} in {verdicts}")
     return found
