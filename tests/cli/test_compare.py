@@ -7,6 +7,7 @@ import json
 import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,7 +18,6 @@ from tests.models.server import completion
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from typer.testing import Result
 
@@ -92,6 +92,14 @@ def test_files_are_compared_in_all_orders(judge: list[str]) -> None:
     assert len(judge) == 6
 
 
+def test_each_reason_stands_in_a_line_of_its_own(judge: list[str]) -> None:
+    """Where the judge found for another text in another order, there is one for each."""
+    shown = run("theirs.txt", "third.txt", "--question", "Which?").output
+    assert "\n- For theirs: R | *x*" in shown
+    assert "\n- For third: R | *x*" in shown
+    assert len(judge) == 2
+
+
 def test_rows_are_summed_up_and_the_place_is_found(judge: list[str]) -> None:
     """200 rows with a judge that favours the first place, at several widths."""
     found = run("rows.csv", "--max-concurrency", "20", "--format", "json")
@@ -126,10 +134,14 @@ def test_a_rubric_has_a_column_for_each_criterion(judge: list[str]) -> None:
         (("ours.txt", "theirs.txt", "--question", "Q?", "--criterion", "clear=0"), "--criterion"),
         (("rows.csv", "--question", "Q?"), "Leave --question out for a file of rows"),
         (("rows.csv", "--side", "left"), "row 1"),
+        (("rows.csv", "--side", "left", "--side", "lost"), "--side must be keys of texts"),
+        (("ours.txt", "blank.txt", "--question", "Q?"), "'blank.txt'"),
+        (("ours.txt", "theirs.txt", "--question", "Q?", "--reference", "blank.txt"), "--reference must be text"),
     ],
 )
 def test_bad_input_is_refused_before_any_call(judge: list[str], words: tuple[str, ...], said: str) -> None:
     """The message names the option, the file or the row."""
+    Path("blank.txt").write_text(" \n")
     refused = run(*words)
     assert refused.exit_code not in (0, None)
     assert said in " ".join(refused.output.split())

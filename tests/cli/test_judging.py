@@ -81,7 +81,8 @@ def test_a_rubric_has_its_scores_in_page_report_and_document(tmp_path: Path) -> 
             again = CliRunner().invoke(app, ["show", "--last", "--page", "--json"])
         assert result.exit_code == 0, result.stderr
         for page in (result.stdout, report.read_text().replace("*", "")):
-            assert "By criterion: evidence: pro 80, con 55; clarity: pro 40, con 55" in " ".join(page.split())
+            for line in ("Criterion “evidence”: pro 80, con 55\n", "Criterion “clarity”: pro 40, con 55\n"):
+                assert line in page
         judging = DebateRawOutput.model_validate(json.loads(again.stdout)["raw"]).found.judging
         assert judging is not None
         found = [ballot for ballot in judging.ballots if ballot.criteria == by]

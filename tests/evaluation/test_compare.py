@@ -89,6 +89,14 @@ async def test_a_rubric_is_scored_by_criterion_and_weighted() -> None:
         JudgeOptions(criteria={"correct": 1}, answer="letter")
 
 
+async def test_a_side_that_no_row_has_is_refused() -> None:
+    """A misspelt name would leave a system out."""
+    with pytest.raises(ConfigurationError, match=r"`sides` must be keys of texts.*\['theirz'\]"):
+        await compare_all(
+            rows_of(2, "ours", "theirs", "third"), sides=["ours", "theirs", "theirz"], judges=[SimJudge()]
+        )
+
+
 async def test_models_of_any_vendor_may_judge() -> None:
     """Also one whose service gives no log-probabilities, by name or as an object, large or small."""
 

@@ -101,7 +101,7 @@ def test_a_schema_is_a_form() -> None:
             "why": {"$ref": "#/$defs/Why"},
             "next": {"type": "array", "items": {"enum": ["a", "b"]}},
             "notes": {"type": "array", "items": {"type": "string"}},
-            "rows": {"type": "array", "items": {"type": "object"}},
+            "rows": {"type": "array", "items": {"type": "object", "properties": {"of": {"type": "string"}}}},
             "length": {"anyOf": [{"enum": ["short"], "type": "string"}, {"type": "integer"}]},
             "anything": {},
         },
@@ -118,6 +118,7 @@ def test_a_schema_is_a_form() -> None:
         "length": "mixed",
         "anything": "json",
     }
+    assert fields["rows"].help == "It is a list, each {of: text}."
     assert [name for name, each in fields.items() if each.required] == ["score", "why"]
     assert [each.kind for each in fields["why"].parts] == ["text", "flag"]
     assert fields["winner"].nullable

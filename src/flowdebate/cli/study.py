@@ -37,7 +37,14 @@ if TYPE_CHECKING:
     from flowdebate.service.plans.plan import Plan
 
 _ROWS = (".csv", ".tsv", ".jsonl", ".ndjson")
-_FLAGS = {"judges": "--judge", "criteria": "--criterion", "orders": "--orders", "question": "--question"}
+_FLAGS = {
+    "judges": "--judge",
+    "sides": "--side",
+    "criteria": "--criterion",
+    "orders": "--orders",
+    "question": "--question",
+    "reference": "--reference",
+}
 
 
 @opt.command("base_url")
@@ -141,7 +148,10 @@ def _read_files(files: Sequence[str]) -> dict[str, str]:
     stems = [Path(file).stem for file in files]
     names = stems if len(set(stems)) == len(files) else files
     opt.check(len(set(names)) == len(files) > 1, "FILE", files, "different files, two or more; or one of rows")
-    return {name: read_text(file, megabytes=1) for name, file in zip(names, files, strict=True)}
+    texts = {name: read_text(file, megabytes=1) for name, file in zip(names, files, strict=True)}
+    for file, text in zip(files, texts.values(), strict=True):
+        opt.check(text.strip(), "FILE", file, "a file with text in it")
+    return texts
 
 
 _EVERY = 10.0

@@ -130,6 +130,8 @@ async def compare_all(  # noqa: PLR0913 - those of a batch
     block = create_comparison(judges=check_judges(judges), criteria=criteria, orders=orders)
     if isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Sequence) or not rows:
         raise ConfigurationError(_WHERE, "rows", rows, "a sequence of rows, at least one")
+    if unknown := [side for side in sides or () if not any(isinstance(row, Mapping) and side in row for row in rows)]:
+        raise ConfigurationError(_WHERE, "sides", unknown, "keys of texts, each in a row at least")
     values = [_read_row(index, row, sides) for index, row in enumerate(rows)]
     for index, value in enumerate(values):
         check_orders(orders, len(value.transcript), where=f"{_WHERE}, row {index}")

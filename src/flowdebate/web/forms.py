@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from flowdebate.blocks.human.prompt import RequestParts, Said, parse_request
+from flowdebate.blocks.human.prompt import RequestParts, Said, kind_of, parse_request
 from flowdebate.runs.context import place_of
 from flowdebate.runs.durable.suspend import role_in_name
 from flowdebate.service.documents.sections import Entry
@@ -189,7 +189,13 @@ def answer_fields(schema: Mapping[str, Any] | None) -> tuple[Field, ...]:
     """The fields of an answer; one without a name for text, and for what is no object."""
     if schema is None:
         return (Field(name="", label="Your answer", kind="long", required=True),)
-    parts = _parts(schema, schema)
+    known, properties = schema.get("$defs", {}), schema.get("properties", {})
+    parts = tuple(
+        replace(each, help=f"{each.help} It is {kind_of(properties[each.name], known)}.".strip())
+        if each.kind == "json"
+        else each
+        for each in _parts(schema, schema)
+    )
     return parts or (replace(_field("", schema, schema), label="Your answer", required=True),)
 
 

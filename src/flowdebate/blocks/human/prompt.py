@@ -177,7 +177,9 @@ def render_expected(schema: Mapping[str, Any] | None) -> str:
 def kind_of(part: Mapping[str, Any], known: Mapping[str, Any]) -> str:
     """The values that a field accepts, in words."""
     if "$ref" in part:
-        return kind_of(known.get(part["$ref"].rpartition("/")[2], {}), known)
+        name = part["$ref"].rpartition("/")[2]
+        # a kind that has parts of its own kind would have no end
+        return kind_of(known.get(name, {}), {key: each for key, each in known.items() if key != name})
     allowed = part.get("enum") or ([part["const"]] if "const" in part else [])
     if allowed:
         return f"{'one of ' * (len(allowed) > 1)}{', '.join(map(repr, allowed))}"

@@ -310,7 +310,7 @@ def lay_out_comparison(found: Comparison) -> Summary:
             judges,
             *agreement,
             Heading(title="Why"),
-            Points(lead=found.verdict, items=(found.reasoning,)),
+            Points(lead=found.verdict, items=tuple(filter(None, found.reasoning.split("\n")))),
         ),
     )
 

@@ -180,13 +180,13 @@ def ballots_of(judging: Judging, called: Mapping[str, str] | None = None) -> str
     return f"{len(judging.ballots)} ({', '.join(notes)}){flipped}: {shares}"
 
 
-def rubric_of(judging: Judging, called: Mapping[str, str] | None = None) -> str | None:
-    """The scores by criterion, of all ballots the mean, in one line; None without a rubric.
+def rubric_of(judging: Judging, called: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The scores by each criterion, of all ballots the mean; none without a rubric.
 
     >>> from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging
     >>> ballot = JudgeBallot(order=["a", "b"], criteria={"a": {"clear": 80}, "b": {"clear": 35}})
     >>> rubric_of(Judging(ballots=[ballot], scores={"a": 0.7, "b": 0.3}))
-    'clear: a 80, b 35'
+    {'clear': 'a 80, b 35'}
     """
     scores: dict[str, dict[str, list[float]]] = {}
     for ballot in judging.ballots:
@@ -194,11 +194,10 @@ def rubric_of(judging: Judging, called: Mapping[str, str] | None = None) -> str 
         for side in judging.scores:  # in one order, whatever that of a ballot
             for name, score in given.get(side, {}).items():
                 scores.setdefault(name, {}).setdefault(side, []).append(score)
-    said = (
-        f"{name}: {', '.join(f'{_called(side, called)} {fmean(found):.0f}' for side, found in by.items())}"
+    return {
+        name: ", ".join(f"{_called(side, called)} {fmean(found):.0f}" for side, found in by.items())
         for name, by in scores.items()
-    )
-    return "; ".join(said) or None
+    }
 
 
 def log_odds_of(judging: Judging, called: Mapping[str, str] | None = None) -> str | None:
@@ -262,7 +261,7 @@ def verdict_card(verdict: DebateVerdict, sides: Sequence[Side | Debater], *more:
         called = called if len(called) == len(sides) else {}  # those who share a stance are called by it
         dim = (
             ("Ballots", ballots_of(judging, called)),
-            ("By criterion", rubric_of(judging, called)),
+            *((f"Criterion “{name}”", scores) for name, scores in rubric_of(judging, called).items()),
             ("Log-odds", log_odds_of(judging, called)),
             ("Fallback", judging.fallback),
         )
