@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import signal
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -131,6 +134,36 @@ def test_a_change_of_what_models_are_told_is_said(folder: Path) -> None:
     then, now = said.removeprefix("fixed: registered ").split(", now ")
     assert then.partition("options of in_turn")[0] == now.partition("options of in_turn")[0]
     assert then != now
+
+
+def test_an_interrupted_study_says_how_to_continue(folder: Path) -> None:
+    """Also before its first answer, with the exit code of the signal."""
+    before = signal.getsignal(signal.SIGINT)
+    with School(hold=(1, 0)) as school:
+
+        def interrupt() -> None:
+            school.wait_for_turn(1)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        thread = threading.Thread(target=interrupt, daemon=True)
+        thread.start()
+        result = run(school, "facts.toml", "--max-concurrency", "1")
+        thread.join()
+        school.let_go()
+    signal.signal(signal.SIGINT, before)
+    assert result.exit_code == 130
+    assert result.stderr == "Interrupted. To continue: the same command\nThere is no answer yet\n"
+
+
+def test_a_debate_that_was_started_with_other_options_is_named(folder: Path) -> None:
+    """With what to do about it: a study has no option that mixes both."""
+    with School() as school:
+        run(school, "facts.toml", "--limit", "1")
+        (folder / "facts.answers.jsonl").unlink()
+        (folder / "facts.toml").write_text(STUDY.replace("max_rounds = 1", "max_rounds = 2"))
+        result = run(school, "facts.toml", "--limit", "1")
+    assert result.exit_code == 2
+    assert "was started with another outline: restore it, or ask anew with another `name` or `seed`" in result.stderr
 
 
 def test_a_budget_holds_for_all_questions(folder: Path) -> None:

@@ -27,7 +27,7 @@ from flowdebate.cli.terminal.process import (
     write_json,
     write_whole,
 )
-from flowdebate.errors import BadFile, ConfigurationError
+from flowdebate.errors import BadFile, ConfigurationError, RunChanged
 from flowdebate.service.plans.files import parse_toml, problem_of, read_text
 from flowdebate.service.plans.options import COMMAND, Count, Criterion, FilePath, ModelName, Option, Text, misuse
 
@@ -270,11 +270,14 @@ def study(  # noqa: PLR0913 - the options of the command
                     )
                 )
             )
+    if signal is not None:
+        tell("Interrupted. To continue: the same command")
+    code = ExitCode.NO_RESULT if signal is None else exit_code_of_signal(signal)
     with _in_files(path, str(where)):
         found = held.answered(AnswersFile(where).answers.values())
     if not found:
         tell("There is no answer yet")
-        raise typer.Exit(ExitCode.NO_RESULT)
+        raise typer.Exit(code)
     report = study_report(held, found, registration=made, model=plan.models)
     for target, text in zip(
         outputs, (report.to_html(), report.to_latex(), _as_csv(frame_of(held, found))), strict=True
@@ -285,10 +288,7 @@ def study(  # noqa: PLR0913 - the options of the command
         write_json(report.model_dump(mode="json", by_alias=True))
     else:
         open_page().summary(lay_out_study(report))
-    if signal is not None:
-        tell("Interrupted. To continue: the same command")
-        raise typer.Exit(exit_code_of_signal(signal))
-    raise typer.Exit(0 if report.asked == report.planned else ExitCode.NO_RESULT)
+    raise typer.Exit(code if report.unfinished or signal is not None else 0)
 
 
 def read_study(path: str, given: Mapping[str, Any]) -> tuple[Study, Plan, str]:
@@ -364,6 +364,9 @@ def _in_files(path: str, questions: str) -> Iterator[None]:
     """Let errors of a study name its file, and those of a row the file of the questions."""
     try:
         yield
+    except RunChanged as error:
+        changed = f"`{error.run_id}` was started with another {' and another '.join(error.differences)}"
+        raise BadFile(path, f"{changed}: restore it, or ask anew with another `name` or `seed`") from None
     except ConfigurationError as error:
         field, _, row = error.field.rpartition(" of row ")
         if row.isdecimal() and field:

@@ -335,7 +335,8 @@ def sentence_of(error: Exception) -> str:  # noqa: PLR0911 - one case for each k
             more = f" and {len(lines) - _CHANGED_LINES} more lines" if len(lines) > _CHANGED_LINES else ""
             return (
                 f"store {error.store}: run {error.run_id} was started with other options (- then, + now): "
-                f"{'; '.join(lines[:_CHANGED_LINES])}{more}. --allow-changes resumes it all the same."
+                f"{'; '.join(lines[:_CHANGED_LINES])}{more}. "
+                f"flowdebate resume {error.run_id} --allow-changes resumes it all the same."
             )
         case RunUncertain():
             return str(error).replace('on_uncertain="retry"', "--on-uncertain retry")
