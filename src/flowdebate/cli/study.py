@@ -37,14 +37,8 @@ if TYPE_CHECKING:
     from flowdebate.service.plans.plan import Plan
 
 _ROWS = (".csv", ".tsv", ".jsonl", ".ndjson")
-_FLAGS = {
-    "judges": "--judge",
-    "sides": "--side",
-    "criteria": "--criterion",
-    "orders": "--orders",
-    "question": "--question",
-    "reference": "--reference",
-}
+_FLAGS = {"judges": "--judge", "sides": "--side", "criteria": "--criterion", "texts": "FILE"}
+"""Those that are not called as the options of `compare_all`."""
 
 
 @opt.command("base_url")
@@ -138,9 +132,8 @@ async def _compare(rows: Sequence[Mapping[str, Any]], *, path: str | None, **opt
         row = error.where.rpartition("row ")[2]
         if path is not None and row.isdecimal():
             raise BadFile(path, f"row {int(row) + 1}: `{error.field}` must be {error.allowed}") from None
-        if error.field not in _FLAGS:
-            raise
-        raise ConfigurationError(COMMAND, _FLAGS[error.field], error.got, error.allowed) from None
+        flag = _FLAGS.get(error.field, f"--{error.field.replace('_', '-')}")
+        raise ConfigurationError(COMMAND, flag, error.got, error.allowed) from None
 
 
 def _read_files(files: Sequence[str]) -> dict[str, str]:
