@@ -214,6 +214,11 @@ class Study:
         found = {case.key: case for case in self.cases}
         return found | {(NOISE, *case.key[1:]): case for case in self.cases if self.noise and case.design == self.first}
 
+    def planned(self, answers: Iterable[StudyAnswer]) -> int:
+        """How many answers there are to be: a debate that failed has no arguments that noise could need."""
+        failed = {(NOISE, *each.key[1:]) for each in answers if each.design == self.first and each.problem is not None}
+        return len(self.keys.keys() - failed)
+
     def answered(self, answers: Iterable[StudyAnswer]) -> list[StudyAnswer]:
         """Those of `answers` that the study asks for, in the clusters that its rows have now.
 

@@ -247,11 +247,10 @@ class _Asking:
                 self._progress(self._so_far())
 
     def _so_far(self) -> StudyProgress:
-        keys = self._study.keys
-        found = [self._file.answers[key] for key in keys if key in self._file.answers]
+        found = [self._file.answers[key] for key in self._study.keys if key in self._file.answers]
         return StudyProgress(
             done=len(found),
-            total=len(keys),
+            total=self._study.planned(found),
             failed=sum(answer.problem is not None for answer in found),
             asked=self._asked,
             seconds=time.monotonic() - self._began,
