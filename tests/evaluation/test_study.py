@@ -488,3 +488,8 @@ def test_a_line_that_is_no_answer_is_named(tmp_path: Path) -> None:
     path.write_text('{"design": "together"}\n', "utf-8")
     with pytest.raises(BadFile, match="line 1: `item`"):
         AnswersFile(path)
+    path.write_text("x\n", "utf-8")
+    with pytest.raises(BadFile, match="line 1: Invalid JSON"):
+        AnswersFile(path)
+    with pytest.raises(BadFile, match=f"{path.name}: Invalid JSON"):
+        Registration.read(path)

@@ -13,6 +13,7 @@ import typer
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from flowdebate._text import shown
+from flowdebate._util.validation import nearest
 from flowdebate.cli import options as opt
 from flowdebate.cli.batch import Totals, warn_once
 from flowdebate.cli.batch_files import Row, csv_line, read_rows
@@ -291,8 +292,13 @@ def read_study(path: str, given: Mapping[str, Any]) -> tuple[Study, Plan, str]:
     """
     from flowdebate.evaluation.study import Study
 
+    table = parse_toml(read_text(path, megabytes=1), path=path)
+    for key in table.keys() - StudyFile.model_fields.keys():
+        allowed = f"one of the keys {', '.join(StudyFile.model_fields)}"
+        hint = f"Did you mean `{meant}`?" if (meant := nearest(key, StudyFile.model_fields)) else ""
+        raise ConfigurationError(path, key, table[key], allowed, hint=hint)
     try:
-        said = StudyFile.model_validate(parse_toml(read_text(path, megabytes=1), path=path))
+        said = StudyFile.model_validate(table)
     except ValidationError as error:
         raise BadFile(path, problem_of(error)) from None
     _check_designs(said, path)

@@ -351,7 +351,7 @@ class Registration(WireModel):
             found = cls.model_validate_json(Path(path).read_bytes())
         except ValidationError as error:
             raise BadFile(
-                str(path), "; ".join(f"{field}: {problem}" for field, problem in problems_of(error))
+                str(path), "; ".join(f"{field}: {problem}".removeprefix(": ") for field, problem in problems_of(error))
             ) from None
         if digest(found.fixed) != found.hash:
             raise BadFile(str(path), f"was changed: its hash is {digest(found.fixed)[:12]}, not {found.hash[:12]}")

@@ -104,8 +104,8 @@ class AnswersFile:
                 try:
                     answer = StudyAnswer.model_validate_json(line)
                 except ValidationError as error:
-                    field, problem = problems_of(error)[0]
-                    raise BadFile(str(path), f"line {number}: `{field}`: {problem}") from None
+                    name, problem = problems_of(error)[0]
+                    raise BadFile(str(path), f"line {number}: {f'`{name}`: ' if name else ''}{problem}") from None
                 self.answers[answer.key] = answer
 
     def __enter__(self) -> Self:
