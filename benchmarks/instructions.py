@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 from overhead import calls_of, flowdebate_loop, langgraph_loop
@@ -19,7 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 DEBATES, MORE = 5, 2
-LOOPS: dict[str, Callable[..., Callable[[], object]]] = {"flowdebate": flowdebate_loop, "langgraph": langgraph_loop}
+LOOPS: dict[str, Callable[..., Callable[[], object]]] = {
+    "flowdebate": flowdebate_loop,
+    "langgraph": langgraph_loop,
+    "langgraph, a LangChain model": partial(langgraph_loop, langchain=True),
+}
 
 
 def count(name: str, times: int) -> int:

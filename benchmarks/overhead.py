@@ -8,6 +8,7 @@ searched in one debate helps the next. Both sides ask an asynchronous function t
 from __future__ import annotations
 
 import asyncio
+import json
 import operator
 import statistics
 import subprocess
@@ -122,12 +123,13 @@ def langgraph_loop(  # noqa: C901 - the nodes of one graph
     rounds: int = ROUNDS,
     debates: int = DEBATES,
     prompts: bool = True,
+    langchain: bool = False,
 ) -> Callable[[], object]:
     """The same calls as nodes of a graph: plain dicts, no validation, no events, no audit trail.
 
     A node writes its messages (a system text, and the transcript as one line per argument), unless `prompts` is
-    False, and asks. With a `store`, the path of a SQLite file, the graph's saver stores each step, and waits for it
-    (durability "sync").
+    False, and asks: an async function, or with `langchain` a chat model of LangChain, as graphs mostly do. With a
+    `store`, the path of a SQLite file, the graph's saver stores each step, and waits for it (durability "sync").
     """
     from langgraph.graph import END, START, StateGraph
 
@@ -149,8 +151,10 @@ def langgraph_loop(  # noqa: C901 - the nodes of one graph
         shown = "\n".join(f"[{entry['stance']}] {entry['text']}" for entry in state["transcript"])
         return [{"role": "system", "content": system}, {"role": "user", "content": f"So far:\n{shown}\n\n{task}"}]
 
-    async def ask(_: list[dict[str, str]], reply: Any) -> Any:  # noqa: ANN401 - text or data
+    async def function(_: list[dict[str, str]], reply: Any) -> Any:  # noqa: ANN401 - text or data
         return reply
+
+    ask = langchain_model() if langchain else function
 
     async def moderator(state: State) -> dict[str, Any]:
         number = state["round"] + 1
@@ -197,6 +201,35 @@ def langgraph_loop(  # noqa: C901 - the nodes of one graph
                 assert len(state["transcript"]) == debaters * rounds  # noqa: S101
 
     return lambda: asyncio.run(many())
+
+
+def langchain_model() -> Callable[[list[dict[str, str]], Any], Any]:
+    """A function that asks a chat model of LangChain, which answers at once with what it is given."""
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import AIMessage
+    from langchain_core.outputs import ChatGeneration, ChatResult
+
+    replies: list[str] = []
+
+    class Instant(BaseChatModel):  # type: ignore[misc]  # its package has no types here
+        @property
+        def _llm_type(self) -> str:
+            return "instant"
+
+        def _generate(self, *_: object, **__: object) -> ChatResult:
+            raise NotImplementedError
+
+        async def _agenerate(self, *_: object, **__: object) -> ChatResult:
+            return ChatResult(generations=[ChatGeneration(message=AIMessage(content=replies.pop()))])
+
+    model = Instant()
+
+    async def ask(messages: list[dict[str, str]], reply: Any) -> Any:  # noqa: ANN401 - text or data
+        replies.append(reply if isinstance(reply, str) else json.dumps(reply))
+        said = await model.ainvoke(messages)
+        return said.content if isinstance(reply, str) else json.loads(str(said.content))
+
+    return ask
 
 
 _FIRST = """

@@ -104,8 +104,8 @@ class AnswersFile:
                 try:
                     answer = StudyAnswer.model_validate_json(line)
                 except ValidationError as error:
-                    name, problem = problems_of(error)[0]
-                    raise BadFile(str(path), f"line {number}: {f'`{name}`: ' if name else ''}{problem}") from None
+                    field, problem = problems_of(error)[0]
+                    raise BadFile(str(path), f"line {number}: `{field}`: {problem}") from None
                 self.answers[answer.key] = answer
 
     def __enter__(self) -> Self:
@@ -247,10 +247,11 @@ class _Asking:
                 self._progress(self._so_far())
 
     def _so_far(self) -> StudyProgress:
-        found = [self._file.answers[key] for key in self._study.keys if key in self._file.answers]
+        keys = self._study.keys
+        found = [self._file.answers[key] for key in keys if key in self._file.answers]
         return StudyProgress(
             done=len(found),
-            total=self._study.planned(found),
+            total=len(keys),
             failed=sum(answer.problem is not None for answer in found),
             asked=self._asked,
             seconds=time.monotonic() - self._began,

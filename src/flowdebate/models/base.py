@@ -207,6 +207,7 @@ class Attempts:
 
     @property
     def usage(self) -> Usage:
+        """Usage of all attempts together."""
         return total_usage(self.made)
 
 

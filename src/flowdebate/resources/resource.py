@@ -121,6 +121,7 @@ class StateView(Generic[StateT]):
 
     @property
     def resource(self) -> StateResource[StateT]:
+        """The resource."""
         return self._handle.resource
 
     @property
@@ -190,5 +191,6 @@ class HeldResource(Generic[HeldT]):
     make: Callable[[], HeldT]
 
     def open(self, scope: ResourceScope, /) -> HeldT:
+        """The object."""
         del scope
         return self.make()

@@ -148,11 +148,11 @@ def _error_of_status(status: int, text: str, searched: str, wait: float | None, 
         hint = ". The quota is used up: waiting does not help, check plan and billing" if spent else ""
         return RateLimited(text + hint, retry_after=wait, status=status, quota_exhausted=spent)
     if status in _UNAUTHORIZED or "api key not valid" in searched:  # which is a 400 of Gemini
-        return AuthenticationFailed(f"{text.rstrip('.')}. Check the API key", status=status)
+        return AuthenticationFailed(f"{text}. Check the API key", status=status)
     if status == 413 or (400 <= status < 500 and any(word in searched for word in _CONTEXT)):  # noqa: PLR2004
         return ContextTooLong(text, status=status)
     if status == 404:  # noqa: PLR2004 - Not Found
-        return ModelNotFound(f"{text.rstrip('.')}. Check the model's name{at and f' at{at}'}", status=status)
+        return ModelNotFound(f"{text}. Check the model's name{at and f' at{at}'}", status=status)
     if 300 <= status < 400:  # noqa: PLR2004 - redirects are not followed: they could carry the key elsewhere
         return RequestRejected(f"{text}. Redirects are not followed: write the final base_url", status=status)
     if status < 300:  # noqa: PLR2004 - 101 and the like

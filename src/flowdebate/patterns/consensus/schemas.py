@@ -243,6 +243,7 @@ class AgentFailure(ProviderFailure):
 
     @property
     def agent(self) -> str:
+        """The agent's name."""
         return self.name
 
 
