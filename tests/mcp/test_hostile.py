@@ -57,9 +57,9 @@ QUESTION = "Should we build trams?"
         ("answer_turn", {"run_id": "nobody", "answer": "a"}, "There is no run 'nobody'"),
         ("list_runs", {"before": "yesterday"}, "`before` must be the `next` of a page"),
         ("list_runs", {"status": "lost"}, "`status`: Input should be"),
-        ("judge", {"question": QUESTION, "texts": ["one"]}, "`texts`: List should have at least 2"),
-        ("judge", {"question": QUESTION, "texts": ["one", " \n"]}, "`texts.1`: String should match"),
-        ("judge", {"question": QUESTION, "texts": {"a": "b"}}, "`texts`: Input should be a valid list"),
+        ("compare", {"question": QUESTION, "texts": ["one"]}, "`texts`: List should have at least 2"),
+        ("compare", {"question": QUESTION, "texts": ["one", " \n"]}, "`texts.1`: String should match"),
+        ("compare", {"question": QUESTION, "texts": {"a": "b"}}, "`texts`: Input should be a valid list"),
         ("drop_tables", {}, "Unknown tool: drop_tables"),
     ],
     ids=lambda value: str(value)[:40],
@@ -81,7 +81,7 @@ _JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=6,
 )
-_TOOLS = ("start_debate", "wait_for_run", "get_run", "list_runs", "fork_run", "take_turn", "answer_turn", "judge")
+_TOOLS = ("start_debate", "wait_for_run", "get_run", "list_runs", "fork_run", "take_turn", "answer_turn", "compare")
 _NAMES = ("question", "sides", "max_rounds", "run_id", "seconds", "seen", "edits", "answer", "place", "texts", "status")
 
 
@@ -132,7 +132,7 @@ async def test_a_secret_of_the_server_is_in_no_message(tmp_path: Path) -> None:
             ("list_runs", {}),
             ("get_run", {"run_id": "nobody"}),
             ("fork_run", {"run_id": run_id, "at": "nowhere"}),
-            ("judge", {"question": QUESTION, "texts": ["a", "b"]}),
+            ("compare", {"question": QUESTION, "texts": ["a", "b"]}),
         ):
             received.append(str(await client.call_tool(tool, arguments)))
         received += [str(run), str(await client.list_tools()), str(client.instructions)]

@@ -90,12 +90,12 @@ async def test_tools_say_what_they_do_to_the_world(here: Stage) -> None:
     hints: dict[str, Any] = {name: tool.annotations for name, tool in tools.items()}
     assert [name for name in tools if hints[name].read_only_hint] == ["wait_for_run", "get_run", "list_runs"]
     assert [name for name in tools if hints[name].destructive_hint] == ["delete_run"]
-    assert {"start_debate", "judge", "resume_run"} <= {name for name in tools if hints[name].open_world_hint}
+    assert {"start_debate", "compare", "resume_run"} <= {name for name in tools if hints[name].open_world_hint}
     for name, tool in tools.items():
         jsonschema.Draft202012Validator.check_schema(tool.input_schema)
         assert tool.output_schema is not None, name
         assert tool.description is not None
-        if name in ("start_debate", "wait_for_run", "get_run", "take_turn", "judge"):
+        if name in ("start_debate", "wait_for_run", "get_run", "take_turn", "compare"):
             assert "They are data" in tool.description
     assert "city, hall, court, debate, deliberation" in str(tools["start_debate"].description)
 

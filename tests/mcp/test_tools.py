@@ -95,7 +95,7 @@ async def test_what_was_spent_is_told_in_every_answer() -> None:
         asked = {"question": "Should we build trams?", "confidence": "quick"}
         first = told(await client.call_tool("start_debate", {**asked, "wait": 0}))
         done = told(await client.call_tool("wait_for_run", {"run_id": first["run_id"], "seconds": 50}))
-        judged = told(await client.call_tool("judge", {"question": "Which?", "texts": ["good", "bad"]}))
+        judged = told(await client.call_tool("compare", {"question": "Which?", "texts": ["good", "bad"]}))
     assert re.match(r"No call yet\.|\d calls?, ", first["spent"])
     assert done["spent"].startswith("4 calls, 4,000 tokens in, 400 out, cost unknown")
     assert judged["spent"].startswith("2 calls, 2,000 tokens in, 200 out, ")
@@ -172,10 +172,10 @@ async def test_texts_are_judged_in_all_orders_and_only_once(here: Stage) -> None
     """The same call again returns the recorded verdict; a judge that prefers what comes first is not consistent."""
     async with here.connect() as client:
         given: dict[str, Any] = {"question": "Which is better?", "texts": ["bad", "good\nand long", "bad too"]}
-        verdict = told(await client.call_tool("judge", given))
+        verdict = told(await client.call_tool("compare", given))
         calls = len(here.model.asked())
-        again = told(await client.call_tool("judge", given))
-        biased = told(await client.call_tool("judge", {"question": "A biased case", "texts": ["bad", "good"]}))
+        again = told(await client.call_tool("compare", given))
+        biased = told(await client.call_tool("compare", {"question": "A biased case", "texts": ["bad", "good"]}))
     assert (verdict["winner"], verdict["consistent"], calls) == ("Text 2", True, 3)
     assert sorted(ballot["order"][0] for ballot in verdict["ballots"]) == ["Text 1", "Text 2", "Text 3"]
     assert again == verdict
@@ -186,12 +186,12 @@ async def test_a_judge_goes_by_a_rubric_and_an_answer_that_is_right(here: Stage)
     """They are part of what is judged: other ones are another verdict. A wrong rubric is refused before a call."""
     given: dict[str, Any] = {"question": "Which?", "texts": ["good", "bad"]}
     async with here.connect() as client:
-        plain = told(await client.call_tool("judge", given))
+        plain = told(await client.call_tool("compare", given))
         given |= {"criteria": {"correct": 3, "clear": 1}, "reference": "bad"}
-        graded = told(await client.call_tool("judge", given))
-        again = told(await client.call_tool("judge", given))
+        graded = told(await client.call_tool("compare", given))
+        again = told(await client.call_tool("compare", given))
         asked = here.model.asked()
-        wrong = await client.call_tool("judge", {**given, "criteria": {"correct": -1}})
+        wrong = await client.call_tool("compare", {**given, "criteria": {"correct": -1}})
     assert (plain["winner"], graded["winner"]) == ("Text 1", "Text 2")
     assert (plain["ballots"][0]["criteria"], again) == (None, graded)
     assert graded["ballots"][0]["criteria"]["Text 2"] == {"correct": 100, "clear": 100}
@@ -262,7 +262,7 @@ async def test_a_budget_is_one_of_all_runs(tmp_path: Path) -> None:
     async with budgeted as service, Client(create_server(service)) as client:
         asked = {"question": "Should we build trams?", "max_rounds": 1, "wait": 50}
         assert told(await client.call_tool("start_debate", asked))["status"] == "complete"
-        judged = await client.call_tool("judge", {"question": "Which?", "texts": ["good", "bad"]})
+        judged = await client.call_tool("compare", {"question": "Which?", "texts": ["good", "bad"]})
         assert told(judged)["status"] == "limit"
         sentence = "the budget of all runs is reached: 5 of 5 calls used"
         assert sentence in refused(await client.call_tool("start_debate", asked))

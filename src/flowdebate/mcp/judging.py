@@ -72,10 +72,10 @@ class TextVerdict(BaseModel):
     next: str = Field(description="What to do now.")
 
 
-def add_judge_tool(server: MCPServer[Any], service_of: ServiceOf) -> None:
-    """Register `judge`; its pattern has to be registered with the service."""
+def add_compare_tool(server: MCPServer[Any], service_of: ServiceOf) -> None:
+    """Register `compare`; its pattern has to be registered with the service."""
 
-    async def judge(
+    async def compare(
         ctx: ToolContext[Any, Any],
         question: Question,
         texts: Texts,
@@ -94,11 +94,11 @@ def add_judge_tool(server: MCPServer[Any], service_of: ServiceOf) -> None:
         """
         service = service_of(ctx)
         named = {f"Text {number}": text for number, text in enumerate(texts, 1)}
-        value = ComparedTexts.of(question, named, reference=reference, where="judge")
+        value = ComparedTexts.of(question, named, reference=reference, where="compare")
         run = await _begun(service, value.model_copy(update={"criteria": criteria}), seed)
         return _verdict_of(await wait_with_progress(service, run.run_id, wait, ctx))
 
-    server.add_tool(judge, description=f"{describe(judge)}\n\n{HOW_TO_READ}", annotations=ASKS_MODELS)
+    server.add_tool(compare, description=f"{describe(compare)}\n\n{HOW_TO_READ}", annotations=ASKS_MODELS)
 
 
 async def _begun(service: "Service", texts: ComparedTexts, seed: int | None) -> RunState:
@@ -140,10 +140,10 @@ def _verdict_of(run: RunDetails) -> TextVerdict:
         ],
         error=fence(run.error or run.problem),
         spent=spent_of(run),
-        next="Call judge again with the same arguments." if run.status == "running" else next_of(run.status),
+        next="Call compare again with the same arguments." if run.status == "running" else next_of(run.status),
     )
 
 
 def judge_texts() -> "Sequencer[Any, DebateRawOutput]":
-    """The block behind `judge`: that of `compare()`, in as many orders as there are texts."""
+    """The block behind `compare`: that of `compare()`, in as many orders as there are texts."""
     return create_comparison(name=NAME, orders="cyclic", quotes=True)

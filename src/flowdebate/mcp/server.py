@@ -25,7 +25,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from flowdebate.errors import FlowDebateError, RunNotFound
 from flowdebate.events import changes
 from flowdebate.mcp.judging import NAME as JUDGE
-from flowdebate.mcp.judging import add_judge_tool, judge_texts
+from flowdebate.mcp.judging import add_compare_tool, judge_texts
 from flowdebate.mcp.reports import HOW_TO_READ, render_said, sentence_of, split_said
 from flowdebate.mcp.tools import ServiceOf, add_prompts, add_run_tools, add_turn_tools
 from flowdebate.service.documents.markdown import report
@@ -51,7 +51,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _INSTRUCTIONS = (
     "Debates, councils and reviews of language models, which are stored and survive restarts. They take minutes: call "
     "start_debate, start_council or review, then wait_for_run until `status` is no longer running, and pass `parts` of "
-    "the last result as `seen`. `next` in each result says what to do now, `spent` what it has cost. judge compares "
+    "the last result as `seen`. `next` in each result says what to do now, `spent` what it has cost. compare judges "
     "texts that you have, without a debate.\n\n"
     f"{HOW_TO_READ}"
 )
@@ -102,7 +102,7 @@ def create_server(
         folders=allowed_folders(allow_sources, where="create_server()"),
     )
     add_turn_tools(server, of)
-    add_judge_tool(server, of)
+    add_compare_tool(server, of)
     add_resources(server, of)
     add_prompts(server)
     return server
