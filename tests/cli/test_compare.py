@@ -111,6 +111,7 @@ def test_rows_are_summed_up_and_the_place_is_found(judge: list[str]) -> None:
         shown = run("rows.csv", environment={"COLUMNS": width})
         assert "favours the first place" in " ".join(shown.output.split())
         assert shown.exit_code == 0
+    assert "\n- staged favours the first place: " in run("rows.csv", "--format", "markdown").output  # its name as it is
     assert len(judge) == 400
 
 
@@ -134,6 +135,7 @@ def test_a_rubric_has_a_column_for_each_criterion(judge: list[str]) -> None:
         (("ours.txt", "theirs.txt", "--question", "Q?", "--criterion", "clear=0"), "--criterion"),
         (("rows.csv", "--question", "Q?"), "Leave --question out for a file of rows"),
         (("rows.csv", "--side", "left"), "row 1"),
+        ((*(f"{number}.txt" for number in range(21)), "--question", "Q?"), "FILE must be 2 to 20 texts"),
         (("rows.csv", "--side", "left", "--side", "lost"), "--side must be keys of texts"),
         (("ours.txt", "blank.txt", "--question", "Q?"), "'blank.txt'"),
         (("ours.txt", "theirs.txt", "--question", "Q?", "--reference", "blank.txt"), "--reference must be text"),
@@ -142,6 +144,8 @@ def test_a_rubric_has_a_column_for_each_criterion(judge: list[str]) -> None:
 def test_bad_input_is_refused_before_any_call(judge: list[str], words: tuple[str, ...], said: str) -> None:
     """The message names the option, the file or the row."""
     Path("blank.txt").write_text(" \n")
+    for number in range(21):
+        Path(f"{number}.txt").write_text("An answer.")
     refused = run(*words)
     assert refused.exit_code not in (0, None)
     assert said in " ".join(refused.output.split())

@@ -178,7 +178,8 @@ def test_a_budget_holds_for_all_questions(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (("seed = 3", "sead = 3"), "`sead`"),
+        (("seed = 3", "sead = 3"), "`sead` must be one of the keys name, questions, truth, "),
+        (("seed = 3", "sead = 3"), "got 3. Did you mean `seed`?"),
         (('"single"]\nnoise', '"revision"]\nnoise'), "primary"),
         (("[debate]", "[debate]\nmax_round = 1"), "max_round"),
         (('questions = "facts.jsonl"', 'questions = "none.jsonl"'), "none.jsonl"),

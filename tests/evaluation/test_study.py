@@ -188,7 +188,7 @@ async def test_a_debate_that_fails_is_wrong_and_helps_no_baseline(tmp_path: Path
         primary = report.primary
         assert primary is not None
         assert (primary.n, report.failed) == (n, 1)
-        assert "1 debates ended without a verdict" in report.summary
+        assert "1 debate ended without a verdict, which " in report.summary
 
 
 def made_up(wins: Sequence[tuple[bool, bool]], *, clusters: int | None = None) -> tuple[Study, list[StudyAnswer]]:
@@ -311,6 +311,26 @@ async def test_the_report_is_a_page_that_does_nothing_and_hides_nothing(tmp_path
     registered = study(name=named, seed=8).registration()
     page = study_report(held, answers, registration=registered).to_html()
     assert "seed: registered 8, now 7" in page
+
+
+def test_costs_do_not_depend_on_the_order_of_answers() -> None:
+    """Not in their last digits either: a study that was killed has answers in another order."""
+    held, answers = made_up([(True, False), (True, True)] * 30)
+    for number, answer in enumerate(answers):
+        for name, own in answer.answers.items():
+            answer.answers[name] = own.model_copy(update={"cost": 0.1 * number + len(name)})
+    assert study_report(held, answers) == study_report(held, answers[::-1])
+
+
+async def test_a_debate_that_fails_for_good_leaves_no_study_unfinished(tmp_path: Path) -> None:
+    """Noise needs its arguments, of which there are none; all else is answered, and may be concluded from."""
+    voters = Answering(lambda request, prompt: ProviderFailed("no") if "Is 31 prime?" in prompt else "It is prime")
+    held, so_far = study(noise=True), list[StudyProgress]()
+    answers = await ask_study(held, tmp_path / "a.jsonl", model=voters.model, progress=so_far.append)
+    report = study_report(held, answers)
+    assert (report.failed, report.asked, report.planned) == (1, 2 * len(ROWS) - 1, 2 * len(ROWS) - 1)
+    assert "nothing is concluded yet" not in report.summary
+    assert so_far[-1].done == so_far[-1].total
 
 
 @given(wins=st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=60), clusters=st.integers(2, 9))
@@ -468,3 +488,8 @@ def test_a_line_that_is_no_answer_is_named(tmp_path: Path) -> None:
     path.write_text('{"design": "together"}\n', "utf-8")
     with pytest.raises(BadFile, match="line 1: `item`"):
         AnswersFile(path)
+    path.write_text("x\n", "utf-8")
+    with pytest.raises(BadFile, match="line 1: Invalid JSON"):
+        AnswersFile(path)
+    with pytest.raises(BadFile, match=f"{path.name}: Invalid JSON"):
+        Registration.read(path)

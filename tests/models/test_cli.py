@@ -153,9 +153,13 @@ async def test_it_is_called_to_answer_and_do_nothing_else(
 async def test_a_program_says_before_it_is_asked_that_nobody_is_signed_in(
     program: str, said: str, stand_in: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the command that asks no model; not where it has a key, knows no such command, or is signed in."""
-    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "CODEX_API_KEY"):
+    """With the command that asks no model; not where it has a key, knows no such command, or is signed in.
+
+    Codex sends the key in CODEX_API_KEY, and never that in OPENAI_API_KEY.
+    """
+    for name in ("ANTHROPIC_API_KEY", "CODEX_API_KEY"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", "key")
     stand_in(program, f"{said}\nsys.exit('status' in args)")
     with pytest.raises(AuthenticationFailed, match=f"cli/{program} asks for a login: run `{program}"):
         await CliModel(program).check_ready()

@@ -7,6 +7,7 @@ import json
 import sqlite3
 from contextlib import closing
 from hashlib import sha256
+from threading import Thread, current_thread
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -184,6 +185,21 @@ def test_http_requests_bring_texts_or_name_files_that_the_operator_allows(folder
         assert "<b>Loud" not in page.text
     assert any(f"[report.md] {REPORT}" in shown for shown in reading.shown)
     assert not any("canary" in shown for shown in reading.shown)
+
+
+def test_a_service_goes_on_while_it_reads_documents() -> None:
+    """In a thread of its own: a sheet of 100,000 cells takes 17 seconds."""
+    readers: list[Thread] = []
+
+    async def begin() -> None:
+        async with Service(store="memory:", model=FunctionModel(debater)) as service:
+            options = {"max_rounds": 1, "sources": {"memo": "data:text/plain;base64,TG91ZC4="}}
+            check: Any = lambda _: readers.append(current_thread())  # noqa: E731 - before the sources are read
+            await service.begin("debate", "Should we ship?", options=options, check=check)
+
+    asyncio.run(begin())
+    assert readers
+    assert current_thread() not in readers
 
 
 def test_mcp_hosts_give_texts_or_paths_that_the_operator_allows(folder: Path) -> None:

@@ -121,7 +121,6 @@ class RunnableModel(AdaptedModel):
             """Collects what each model inside reports."""
 
             async def on_llm_end(self, response: Any, **_: Any) -> None:  # noqa: ANN401 - LLMResult
-                """A model has answered."""
                 reports.extend(getattr(each[0].message, "usage_metadata", None) for each in response.generations)
 
         def used() -> Usage:

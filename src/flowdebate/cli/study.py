@@ -13,6 +13,7 @@ import typer
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from flowdebate._text import shown
+from flowdebate._util.validation import nearest
 from flowdebate.cli import options as opt
 from flowdebate.cli.batch import Totals, warn_once
 from flowdebate.cli.batch_files import Row, csv_line, read_rows
@@ -37,14 +38,8 @@ if TYPE_CHECKING:
     from flowdebate.service.plans.plan import Plan
 
 _ROWS = (".csv", ".tsv", ".jsonl", ".ndjson")
-_FLAGS = {
-    "judges": "--judge",
-    "sides": "--side",
-    "criteria": "--criterion",
-    "orders": "--orders",
-    "question": "--question",
-    "reference": "--reference",
-}
+_FLAGS = {"judges": "--judge", "sides": "--side", "criteria": "--criterion", "texts": "FILE"}
+"""Those that are not called as the options of `compare_all`."""
 
 
 @opt.command("base_url")
@@ -138,9 +133,8 @@ async def _compare(rows: Sequence[Mapping[str, Any]], *, path: str | None, **opt
         row = error.where.rpartition("row ")[2]
         if path is not None and row.isdecimal():
             raise BadFile(path, f"row {int(row) + 1}: `{error.field}` must be {error.allowed}") from None
-        if error.field not in _FLAGS:
-            raise
-        raise ConfigurationError(COMMAND, _FLAGS[error.field], error.got, error.allowed) from None
+        flag = _FLAGS.get(error.field, f"--{error.field.replace('_', '-')}")
+        raise ConfigurationError(COMMAND, flag, error.got, error.allowed) from None
 
 
 def _read_files(files: Sequence[str]) -> dict[str, str]:
@@ -298,8 +292,13 @@ def read_study(path: str, given: Mapping[str, Any]) -> tuple[Study, Plan, str]:
     """
     from flowdebate.evaluation.study import Study
 
+    table = parse_toml(read_text(path, megabytes=1), path=path)
+    for key in table.keys() - StudyFile.model_fields.keys():
+        allowed = f"one of the keys {', '.join(StudyFile.model_fields)}"
+        hint = f"Did you mean `{meant}`?" if (meant := nearest(key, StudyFile.model_fields)) else ""
+        raise ConfigurationError(path, key, table[key], allowed, hint=hint)
     try:
-        said = StudyFile.model_validate(parse_toml(read_text(path, megabytes=1), path=path))
+        said = StudyFile.model_validate(table)
     except ValidationError as error:
         raise BadFile(path, problem_of(error)) from None
     _check_designs(said, path)

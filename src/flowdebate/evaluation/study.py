@@ -214,6 +214,11 @@ class Study:
         found = {case.key: case for case in self.cases}
         return found | {(NOISE, *case.key[1:]): case for case in self.cases if self.noise and case.design == self.first}
 
+    def planned(self, answers: Iterable[StudyAnswer]) -> int:
+        """How many answers there are to be: a debate that failed has no arguments that noise could need."""
+        failed = {(NOISE, *each.key[1:]) for each in answers if each.design == self.first and each.problem is not None}
+        return len(self.keys.keys() - failed)
+
     def answered(self, answers: Iterable[StudyAnswer]) -> list[StudyAnswer]:
         """Those of `answers` that the study asks for, in the clusters that its rows have now.
 
@@ -346,7 +351,7 @@ class Registration(WireModel):
             found = cls.model_validate_json(Path(path).read_bytes())
         except ValidationError as error:
             raise BadFile(
-                str(path), "; ".join(f"{field}: {problem}" for field, problem in problems_of(error))
+                str(path), "; ".join(f"{field}: {problem}".removeprefix(": ") for field, problem in problems_of(error))
             ) from None
         if digest(found.fixed) != found.hash:
             raise BadFile(str(path), f"was changed: its hash is {digest(found.fixed)[:12]}, not {found.hash[:12]}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import fsum
 from operator import eq
 from pkgutil import resolve_name
 from statistics import fmean
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import Field
 
+from flowdebate._text import counted
 from flowdebate._util.importing import InNotebooks
 from flowdebate._util.wire import WireModel, new_dict, new_list
 from flowdebate.errors import ConfigurationError
@@ -193,7 +195,7 @@ def study_report(
     asked = [MethodPair(*(study.primary or ("", ""))), *(MethodPair(*each) for each in study.compare or ())]
     possible = [each for each in asked if {*credits_[each.one]} & {*credits_[each.other]}]
     others = [each for each in possible if each != study.primary]
-    planned = len(study.keys)
+    planned = study.planned(answers)
     early = len(answers) < planned
     compared = [_compare(each, study, credits_, tests=1 if each == study.primary else len(others)) for each in possible]
     adjusted = iter(holm([each.p for each, _ in compared if not each.primary]))
@@ -337,7 +339,7 @@ def _ratio(answers: Sequence[tuple[Any, Any]], of: Literal["tokens", "cost"]) ->
     known = [pair for pair in pairs if None not in pair]
     if not known or len(known) < _KNOWN * len(pairs) or not sum(other for _, other in known):
         return None
-    return float(sum(one for one, _ in known) / sum(other for _, other in known))
+    return fsum(one for one, _ in known) / fsum(other for _, other in known)  # in whatever order they were answered
 
 
 def _reliability(study: Study, answers: Sequence[StudyAnswer]) -> list[ReliabilityBin]:
@@ -431,8 +433,8 @@ def _summarize(
             f"time, and from {1 / (1 - study.confidence):.0f} on says that the two differ."
         )
     if failed:
-        counted = "count as wrong" if study.missing == "wrong" else "are left out"
-        parts.append(f"{failed:,} debates ended without a verdict and {counted}.")
+        how = "counts as wrong" if study.missing == "wrong" else "is left out"
+        parts.append(f"{counted(failed, 'debate')} ended without a verdict, which {how}.")
     if differences:
         parts.append(f"Not as registered: {', '.join(each.partition(':')[0] for each in differences)}.")
     return " ".join(parts)

@@ -104,8 +104,8 @@ class AnswersFile:
                 try:
                     answer = StudyAnswer.model_validate_json(line)
                 except ValidationError as error:
-                    field, problem = problems_of(error)[0]
-                    raise BadFile(str(path), f"line {number}: `{field}`: {problem}") from None
+                    name, problem = problems_of(error)[0]
+                    raise BadFile(str(path), f"line {number}: {f'`{name}`: ' if name else ''}{problem}") from None
                 self.answers[answer.key] = answer
 
     def __enter__(self) -> Self:
@@ -247,11 +247,10 @@ class _Asking:
                 self._progress(self._so_far())
 
     def _so_far(self) -> StudyProgress:
-        keys = self._study.keys
-        found = [self._file.answers[key] for key in keys if key in self._file.answers]
+        found = [self._file.answers[key] for key in self._study.keys if key in self._file.answers]
         return StudyProgress(
             done=len(found),
-            total=len(keys),
+            total=self._study.planned(found),
             failed=sum(answer.problem is not None for answer in found),
             asked=self._asked,
             seconds=time.monotonic() - self._began,

@@ -102,16 +102,6 @@ class AnthropicModel(PooledModel):
         self._clients = Clients(transport=transport, sdk="anthropic", connect=_connect)
 
     @property
-    def name(self) -> str:
-        """Name in errors, events and usage."""
-        return self._label
-
-    @property
-    def base_url(self) -> str:
-        """Address of a call made now, without user, password and query."""
-        return address_of(self._address)
-
-    @property
     def _address(self) -> str:
         return self._base_url or os.environ.get(_URL_ENV) or str(PROVIDERS["anthropic"].base_url)
 

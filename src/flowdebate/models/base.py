@@ -207,7 +207,6 @@ class Attempts:
 
     @property
     def usage(self) -> Usage:
-        """Usage of all attempts together."""
         return total_usage(self.made)
 
 

@@ -304,7 +304,8 @@ class CliModel:
     async def check_ready(self) -> None:
         """Raise AuthenticationFailed where the program says that nobody is signed in, and there is no key for it."""
         program, mine = self._program, self._environment()
-        if not program.status or any(name.startswith(program.keys) and _SECRET.search(name) for name in mine):
+        keys = [name for name in mine if name.startswith(program.keys) and _SECRET.search(name)]
+        if not program.status or set(keys) - {"OPENAI_API_KEY"}:  # codex 0.169 takes only CODEX_API_KEY for a login
             return
         check_real_calls_allowed(self._name)
         with suppress(ModelTimeout), TemporaryDirectory(prefix="flowdebate-", ignore_cleanup_errors=True) as empty:

@@ -187,7 +187,6 @@ class TranscriptState(WireModel, Generic[EntryT]):
         return self.with_entries((*self.entries, *entries))
 
     def with_entries(self, entries: Iterable[Contribution]) -> Self:
-        """A transcript of `entries`."""
         return self.model_copy(update={"entries": FrozenList(entries)})
 
 

@@ -121,7 +121,6 @@ class StateView(Generic[StateT]):
 
     @property
     def resource(self) -> StateResource[StateT]:
-        """The resource."""
         return self._handle.resource
 
     @property
@@ -191,6 +190,5 @@ class HeldResource(Generic[HeldT]):
     make: Callable[[], HeldT]
 
     def open(self, scope: ResourceScope, /) -> HeldT:
-        """The object."""
         del scope
         return self.make()

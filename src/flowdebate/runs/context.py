@@ -114,7 +114,6 @@ class SequencerView:
 
     @property
     def name(self) -> str:
-        """The sequencer's name."""
         return self._handle.name
 
     @property
@@ -129,7 +128,6 @@ class SequencerView:
 
     @property
     def state(self) -> Any:  # noqa: ANN401 - each has a state of its own type
-        """The current value."""
         return freeze(self._handle.state)
 
     def update(self, **changes: Any) -> None:  # noqa: ANN401 - fields of the state

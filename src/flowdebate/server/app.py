@@ -110,7 +110,7 @@ def create_app(  # noqa: PLR0913 - keyword-only
         front=front,
         patience=patience if close_service else None,
     )
-    for router in (routes.router, views.router, links.router, routes.catalog):
+    for router in (routes.router, routes.changes, views.router, links.router, routes.catalog):
         app.include_router(router, prefix=API)
     for router in (pages.router, form_pages.router, *others):
         app.include_router(router)

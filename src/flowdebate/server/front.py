@@ -129,6 +129,11 @@ FrontOf: TypeAlias = Annotated[Front, Depends(_front)]
 ServiceOf: TypeAlias = Annotated[Service | OwnedService, Depends(_service)]
 
 
+async def check_writable(front: FrontOf) -> None:
+    """403 on a server that only shows runs."""
+    front.check_writable()
+
+
 async def stored_run(service: Service | OwnedService, run_id: str) -> StoredRun:
     """A run as it is stored; RunNotFound also for those of other users."""
     return await (service.stored(run_id) if isinstance(service, OwnedService) else service.store.run(run_id))

@@ -221,7 +221,6 @@ class AuditQuery(BaseModel):
 
     @property
     def filters(self) -> dict[str, Any]:
-        """The filters as `Service.runs` takes them."""
         return {
             "pattern": self.pattern or None,
             "text": self.text or None,

@@ -11,7 +11,7 @@ from http import HTTPStatus
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import quote
 
-from fastapi import APIRouter, Body, Query
+from fastapi import APIRouter, Body, Depends, Query
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 from starlette.exceptions import HTTPException
@@ -25,7 +25,7 @@ from flowdebate.models.local.gguf import local_model_state
 from flowdebate.models.resolve import PROVIDERS, environment_choice
 from flowdebate.patterns import PATTERNS, PatternInfo
 from flowdebate.runs.queue_state import QueueState
-from flowdebate.server.front import API, Front, FrontOf, ServiceOf, data, limits_of, stored_run
+from flowdebate.server.front import API, Front, FrontOf, ServiceOf, check_writable, data, limits_of, stored_run
 from flowdebate.server.guard import shared_root_of
 from flowdebate.server.problems import JSONData, responses
 from flowdebate.server.requests import (
@@ -51,9 +51,11 @@ _LONGEST_WAIT = 60
 """Seconds of `?wait=`: less than an idle connection is kept open (`serve`), so that clients can wait again on it."""
 
 router: APIRouter = APIRouter(tags=["runs"])
+changes: APIRouter = APIRouter(tags=["runs"], dependencies=[Depends(check_writable)])
+"""Endpoints that a server which only shows runs refuses."""
 
 
-@router.post(
+@changes.post(
     "/runs",
     status_code=HTTPStatus.CREATED,
     response_model=RunState,
@@ -61,7 +63,6 @@ router: APIRouter = APIRouter(tags=["runs"])
 )
 async def begin(body: BeginBody, front: FrontOf, service: ServiceOf, request: Request) -> Response:
     """Begin a run. With a `runId`, the request can be repeated: it begins one run."""
-    front.check_writable()
     again = False
     async with front.beginning(body.run_id):
         if body.run_id is not None:
@@ -97,47 +98,40 @@ async def run(
     return data(await service.wait(run_id, wait) if wait else await service.run(run_id))
 
 
-@router.post("/runs/{run_id}/answers", response_model=RunState, responses=responses(404, 409))
-async def answer(run_id: str, body: AnswerBody, front: FrontOf, service: ServiceOf) -> Response:
+@changes.post("/runs/{run_id}/answers", response_model=RunState, responses=responses(404, 409))
+async def answer(run_id: str, body: AnswerBody, service: ServiceOf) -> Response:
     """Answer what a run asks a human."""
-    front.check_writable()
     return data(await service.answer(run_id, body.answer, place=body.place, resume=body.resume, by=body.by))
 
 
-@router.post("/runs/cancel", response_model=Changed, responses=responses())
-async def cancel_all(body: FilterBody, front: FrontOf, service: ServiceOf) -> Response:
+@changes.post("/runs/cancel", response_model=Changed, responses=responses())
+async def cancel_all(body: FilterBody, service: ServiceOf) -> Response:
     """Cancel all runs that match the filters."""
-    front.check_writable()
     return data(await service.cancel_all(**body.model_dump()))
 
 
-@router.post("/runs/resume", response_model=Changed, responses=responses())
-async def resume_all(body: ResumeAllBody, front: FrontOf, service: ServiceOf) -> Response:
+@changes.post("/runs/resume", response_model=Changed, responses=responses())
+async def resume_all(body: ResumeAllBody, service: ServiceOf) -> Response:
     """Resume all runs that match the filters, as after an outage of a provider."""
-    front.check_writable()
     return data(await service.resume_all(**body.model_dump()))
 
 
-@router.post(
+@changes.post(
     "/runs/{run_id}/cancel", status_code=HTTPStatus.ACCEPTED, response_model=RunState, responses=responses(404, 409)
 )
-async def cancel(run_id: str, front: FrontOf, service: ServiceOf) -> Response:
+async def cancel(run_id: str, service: ServiceOf) -> Response:
     """Cancel a run. What it has said so far stays, and it can be resumed."""
-    front.check_writable()
     return data(await service.cancel(run_id), HTTPStatus.ACCEPTED)
 
 
-@router.post(
+@changes.post(
     "/runs/{run_id}/resume",
     status_code=HTTPStatus.ACCEPTED,
     response_model=RunState,
     responses=responses(404, 409, 429),
 )
-async def resume(
-    run_id: str, front: FrontOf, service: ServiceOf, body: Annotated[ResumeBody | None, Body()] = None
-) -> Response:
+async def resume(run_id: str, service: ServiceOf, body: Annotated[ResumeBody | None, Body()] = None) -> Response:
     """Resume a run that was interrupted, has failed or has reached a limit."""
-    front.check_writable()
     body = body or ResumeBody()
     state = await service.resume(
         run_id,
@@ -149,7 +143,7 @@ async def resume(
     return data(state, HTTPStatus.ACCEPTED)
 
 
-@router.post(
+@changes.post(
     "/runs/{run_id}/fork",
     status_code=HTTPStatus.CREATED,
     response_model=RunState,
@@ -163,7 +157,6 @@ async def fork(
     body: Annotated[ForkBody | None, Body()] = None,
 ) -> Response:
     """Begin a run from another one's journal. Only what changes is asked again."""
-    front.check_writable()
     body = body or ForkBody()
     state = await service.fork(
         run_id,
@@ -180,12 +173,11 @@ async def fork(
     return _begun(state, request, HTTPStatus.CREATED)
 
 
-@router.post(
+@changes.post(
     "/runs/{run_id}/votes", status_code=HTTPStatus.CREATED, response_model=Votes, responses=responses(404, 409)
 )
-async def vote(run_id: str, body: VoteBody, front: FrontOf, service: ServiceOf) -> Response:
+async def vote(run_id: str, body: VoteBody, service: ServiceOf) -> Response:
     """Vote on a debate that is over. The first vote of a reader stands."""
-    front.check_writable()
     # a reader without an id has one vote, as somebody whom nobody else can be
     reader = body.reader or secrets.token_urlsafe(16)
     return data(await service.vote(run_id, reader, body.winner, why=body.why, order=body.order), HTTPStatus.CREATED)
@@ -197,10 +189,9 @@ async def votes(run_id: str, service: ServiceOf) -> Response:
     return data(await service.votes(run_id))
 
 
-@router.delete("/runs/{run_id}", status_code=HTTPStatus.NO_CONTENT, responses=responses(404, 409))
-async def delete(run_id: str, front: FrontOf, service: ServiceOf) -> Response:
+@changes.delete("/runs/{run_id}", status_code=HTTPStatus.NO_CONTENT, responses=responses(404, 409))
+async def delete(run_id: str, service: ServiceOf) -> Response:
     """Delete a run."""
-    front.check_writable()
     await service.delete(run_id)
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
@@ -212,10 +203,9 @@ async def note(run_id: str, service: ServiceOf) -> Response:
     return JSONData({"note": await service.note(run_id)})
 
 
-@router.put("/runs/{run_id}/note", status_code=HTTPStatus.NO_CONTENT, responses=responses(404))
-async def write_note(run_id: str, body: NoteBody, front: FrontOf, service: ServiceOf) -> Response:
+@changes.put("/runs/{run_id}/note", status_code=HTTPStatus.NO_CONTENT, responses=responses(404))
+async def write_note(run_id: str, body: NoteBody, service: ServiceOf) -> Response:
     """Write a note on a run, in the place of the one before; an empty one deletes it."""
-    front.check_writable()
     await service.write_note(run_id, body.note)
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
@@ -232,18 +222,16 @@ async def archive(service: ServiceOf, limit: Annotated[int, Query(ge=1, le=1_000
     return data((await service.archive().debates())[:limit])
 
 
-@router.patch("/archive/{debate:path}", status_code=HTTPStatus.NO_CONTENT, responses=responses())
-async def correct(debate: str, body: CorrectionBody, front: FrontOf, service: ServiceOf) -> Response:
+@changes.patch("/archive/{debate:path}", status_code=HTTPStatus.NO_CONTENT, responses=responses())
+async def correct(debate: str, body: CorrectionBody, service: ServiceOf) -> Response:
     """Record what turned out after a debate, or correct it, or its answer."""
-    front.check_writable()
     await service.archive().correct(debate, **body.model_dump())
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
-@router.delete("/archive/{debate:path}", status_code=HTTPStatus.NO_CONTENT, responses=responses())
-async def forget(debate: str, front: FrontOf, service: ServiceOf) -> Response:
+@changes.delete("/archive/{debate:path}", status_code=HTTPStatus.NO_CONTENT, responses=responses())
+async def forget(debate: str, service: ServiceOf) -> Response:
     """Remove everything that the archive remembers of a debate. Its run stays."""
-    front.check_writable()
     await service.archive().forget(debate)
     return Response(status_code=HTTPStatus.NO_CONTENT)
 

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from flowdebate._text import is_blank
+from flowdebate.blocks.base import Block
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.resolve import EACH, ModelChoice
-from flowdebate.patterns import PATTERNS, find_pattern
+from flowdebate.patterns import PATTERNS, PatternInfo, find_pattern
 from flowdebate.runs.durable.fork import GoesOn, asked_to_go_on
+from flowdebate.runs.limits import Limits
 from flowdebate.service.plans.models import AllowedModels, Policies, with_policies
 from flowdebate.service.plans.plan import Plan, make_plan, pattern_of_run, plan_of, plan_of_fork, stored_plan
 from flowdebate.service.runs import archive_of
-
-if TYPE_CHECKING:
-    from flowdebate.blocks.base import Block
-    from flowdebate.patterns import PatternInfo
-    from flowdebate.runs.limits import Limits
-    from flowdebate.store.base import Store, StoredRun
-
+from flowdebate.store.base import Store, StoredRun
 
 CheckOptions: TypeAlias = "Callable[[Any], None]"
 """Called with the options of a plan; raises ConfigurationError for those that the caller may not use."""

@@ -10,12 +10,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Self, get_args
+from typing import Any, Self, get_args
 
 from flowdebate.blocks.human.answers import open_requests_in
 from flowdebate.errors import BadFile, ConfigurationError, FlowDebateError, RunConflict, RunNotFound
+from flowdebate.prompts import Profile
+from flowdebate.runs.durable.replay import Replay
 from flowdebate.runs.durable.resume import result_of
+from flowdebate.runs.durable.suspend import HumanRequest
 from flowdebate.runs.limits import OWNER
+from flowdebate.runs.result import RunView
 from flowdebate.service.documents.document import Document, Tokens, document_of, read_models
 from flowdebate.service.pages.base import document_of_plan
 from flowdebate.service.plans.options import COMMAND, is_text, misuse
@@ -26,12 +30,6 @@ from flowdebate.service.steps import Fork
 from flowdebate.store.archive import StoredArchive, stored_archive
 from flowdebate.store.base import StepRow, Store, StoredRun, StoredStatus, documents_of
 from flowdebate.store.export import GONE
-
-if TYPE_CHECKING:
-    from flowdebate.prompts import Profile
-    from flowdebate.runs.durable.replay import Replay
-    from flowdebate.runs.durable.suspend import HumanRequest
-    from flowdebate.runs.result import RunView
 
 
 def archive_of(store: Store, labels: Mapping[str, str]) -> StoredArchive:

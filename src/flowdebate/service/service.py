@@ -222,8 +222,8 @@ class Service(Readership):
         new = partial(
             self._recipes.new, pattern, question, options, seed=seed, labels=labels, limits=limits, check=check
         )
-        # reading a document may take a second, in which nobody else would be served
-        recipe = await asyncio.to_thread(new) if isinstance(options.get("sources"), list) else new()
+        # reading a document, which may be a text's data URL, takes up to a minute in which nobody else would be served
+        recipe = await asyncio.to_thread(new) if options.get("sources") else new()
         await self._check_budget(labels, run_id)
         if recipe.queued and self.workers is not None:
             given: dict[str, Any] = {"seed": recipe.seed, "labels": labels, "limits": recipe.limits}

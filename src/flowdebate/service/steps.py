@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from pydantic import Field, ValidationError
 
@@ -14,9 +14,7 @@ from flowdebate._util.wire import WireModel
 from flowdebate.models.base import ModelRequest, without_images
 from flowdebate.models.codec import digest_of, failure_of, usage_of
 from flowdebate.service.documents.text import as_json
-
-if TYPE_CHECKING:
-    from flowdebate.store.base import StepRow, StoredRun
+from flowdebate.store.base import StepRow, StoredRun
 
 
 class StepTokens(WireModel):

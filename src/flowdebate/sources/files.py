@@ -395,5 +395,7 @@ def _git(given: str, folder: Path, *arguments: str, text: bytes = b"", codes: tu
         raise BadFile(given, f"cannot be read: git takes more than {_SECONDS} s") from None
     if done.returncode not in codes:
         said = done.stderr.decode(errors="replace").strip().splitlines() or ["git fails"]
+        if "not a git repository" in said[0].lower():  # and how git compares files that are in none
+            said = [f"{folder.resolve()} is in no git repository"]
         raise BadFile(given, f"cannot be read: {said[0]}")
     return done.stdout

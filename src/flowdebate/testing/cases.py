@@ -214,7 +214,6 @@ class DebateCase:
         return sum(phase.rounds for phase in phases) or int(self.options.get("max_rounds", 2))
 
     def debate(self) -> Sequencer[Any, Any]:
-        """The debate, built."""
         return debate(**self.options)
 
     def model(self) -> FunctionModel:

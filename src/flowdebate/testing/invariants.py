@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import add
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from pydantic_core import to_jsonable_python
 
@@ -22,10 +22,7 @@ from flowdebate.prompts import quoted
 from flowdebate.runs.result import ModelCalled, RunFinished, RunStarted, RunView
 from flowdebate.stop import PATTERNS_OWN
 from flowdebate.store.base import COMPLETE
-
-if TYPE_CHECKING:
-    from flowdebate.testing.examples import Example, ExampleModel
-
+from flowdebate.testing.examples import Example, ExampleModel
 
 EventT = TypeVar("EventT")
 

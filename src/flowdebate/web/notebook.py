@@ -349,9 +349,8 @@ def _cut_row(section: ReportSection) -> ReportSection:
             rows = tuple(tuple(shortened(cell, _CELL) for cell in row) for row in section.rows[:_ROWS])
             return Table(head=section.head, rows=rows)
         case Points():
-            ended = (each if each.endswith((".", "?", "!")) else f"{each}." for each in section.items[:_ROWS])
-            sentences = (f"{each[:1].upper()}{each[1:]}" for each in ended)
-            items = tuple(shortened(each, _SENTENCE) for each in sentences)
+            # as they are: many begin with the name of a model or a system
+            items = tuple(shortened(each, _SENTENCE) for each in section.items[:_ROWS])
             return Points(items=items, lead=shortened(section.lead, _SENTENCE))
         case _:
             assert_never(section)

@@ -8,10 +8,12 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flowdebate._util.validation import check_count, check_seconds
+from flowdebate.blocks.base import Block
 from flowdebate.errors import ConfigurationError, DeadLetter, RunConflict, RunExists, StoreError
+from flowdebate.models.resolve import ModelChoice
 from flowdebate.runs.durable.resume import StoreOptions, limit_numbers, limits_of, prepare_fork
 from flowdebate.runs.execute import make_run
 from flowdebate.runs.limits import OWNER, Limits
@@ -19,11 +21,6 @@ from flowdebate.runs.observer import Observer, observer_of
 from flowdebate.runs.queue_state import LOWEST, QueueState, priority_of
 from flowdebate.store.base import COMPLETE, GIVEN_UP, RunHeader, Store, StoredRun, StoredStatus
 from flowdebate.workers.queue import DELIVERIES, QueuedRunStatus, RunQueue, read_queue
-
-if TYPE_CHECKING:
-    from flowdebate.blocks.base import Block
-    from flowdebate.models.resolve import ModelChoice
-
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{2,199}")
 # Seconds in which a delivery that is just ending may end, and between two looks at it.

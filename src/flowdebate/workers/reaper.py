@@ -167,7 +167,6 @@ class Reaper:
         return await asyncio.to_thread(ask)
 
     def close(self) -> None:
-        """Close the session."""
         session, self._session = self._session, None
         if session is not None:
             with suppress(Exception):

@@ -10,7 +10,7 @@ import socket
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flowdebate._text import error_text
 from flowdebate.errors import (
@@ -30,19 +30,16 @@ from flowdebate.runs.durable.resume import load_run
 from flowdebate.runs.execute import run_block
 from flowdebate.runs.limits import Accounts
 from flowdebate.runs.observer import observer_of
+from flowdebate.runs.queue_state import DeliveredRun
+from flowdebate.runs.run import Run
+from flowdebate.store.base import StepKind, Store, StoredRun, StoredStatus
 from flowdebate.store.draining import Draining
 from flowdebate.store.postgres.database import Address
 from flowdebate.store.postgres.rate_counter import PostgresCounter
 from flowdebate.store.postgres.sessions import PostgresOwner
+from flowdebate.workers.deployment import Workers
 from flowdebate.workers.queue import WORKFLOW, History, driver, workers_of
 from flowdebate.workers.reaper import Reaper, worker_id
-
-if TYPE_CHECKING:
-    from flowdebate.runs.queue_state import DeliveredRun
-    from flowdebate.runs.run import Run
-    from flowdebate.store.base import StepKind, Store, StoredRun, StoredStatus
-    from flowdebate.workers.deployment import Workers
-
 
 _LOGGER = logging.getLogger("flowdebate")
 COOLDOWN = 10.0

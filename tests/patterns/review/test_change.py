@@ -190,7 +190,7 @@ def test_the_gate_decides_the_exit_code_by_data(found: dict[VendorName, Vendor])
     wrong = review(*change, "--gate", "be nice")
     assert wrong.exit_code == 2
     assert "--gate must be" in wrong.stderr
-    found["gemini"].key = "another"
+    found["gemini"].models = ("another",)
     lost = review(*change, "--gate", "no confirmed nit", "--on-failure", "skip", "--attempts", "1")
     assert lost.exit_code == 3, lost.output
 
@@ -389,6 +389,8 @@ def test_a_diff_is_read_whatever_git_calls_its_files(repository: Path) -> None:
         assert (place.file, place.line) == (name, 1)
     with pytest.raises(BadFile, match="NUL"):
         read_sources(["git:HEAD\0"], folder=repository)
+    with pytest.raises(BadFile, match=f"git:HEAD: cannot be read: {repository.parent} is in no git repository"):
+        read_sources(["git:HEAD"], folder=repository.parent)
 
 
 def test_no_request_and_no_stranger_can_have_a_repository_read(repository: Path) -> None:

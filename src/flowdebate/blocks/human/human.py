@@ -6,27 +6,24 @@ import copy
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from pydantic import BaseModel
 
 from flowdebate._text import error_text, one_line
 from flowdebate.blocks.base import Block, Outline
 from flowdebate.blocks.functions import Invocation, invocation, result_of
+from flowdebate.blocks.generator import TextSlot
 from flowdebate.blocks.human.answers import parse_data, parse_text
 from flowdebate.blocks.human.prompt import render_expected, render_request, render_said, render_task
 from flowdebate.errors import ConfigurationError, OutputError, SchemaViolation
 from flowdebate.models.output import OutputSchema
+from flowdebate.resources.resource import ResourceScope
+from flowdebate.runs.context import Context
+from flowdebate.runs.durable.journal import Journal
 from flowdebate.runs.durable.suspend import HumanRequest, Suspended, answer_text, read_answer
 from flowdebate.runs.result import BlockAnswered, HumanAsked
-
-if TYPE_CHECKING:
-    from flowdebate.blocks.generator import TextSlot
-    from flowdebate.resources.resource import ResourceScope
-    from flowdebate.runs.context import Context
-    from flowdebate.runs.durable.journal import Journal
-    from flowdebate.sources.source import Source
-
+from flowdebate.sources.source import Source
 
 Ask = Callable[[HumanRequest], Any]
 """Takes a request to a human and returns the answer, sync or async."""

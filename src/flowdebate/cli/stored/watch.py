@@ -133,7 +133,6 @@ class _Lines(View):
                 self.write({"kind": "reset"})
 
     def write(self, data: object) -> None:
-        """Write a line."""
         from flowdebate.service.documents.text import seen_json
 
         write_json(seen_json(json.dumps(data, ensure_ascii=False)))  # one line, where `as_json` is indented

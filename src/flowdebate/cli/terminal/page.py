@@ -115,7 +115,6 @@ class Page:
         self._marks: Marks | None = None
 
     def subject(self, label: str, text: str) -> None:
-        """The subject and the speakers."""
         self.labelled(label, text, "bold", indent="")
         for speaker in self._speakers:
             if speaker.about:

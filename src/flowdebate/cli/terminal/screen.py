@@ -78,7 +78,6 @@ class Screen:
 
     @property
     def width(self) -> int:
-        """The columns of a page."""
         return min(self.console.width, WIDEST)
 
     # Text

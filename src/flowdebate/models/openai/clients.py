@@ -20,13 +20,12 @@ from flowdebate._text import redact
 from flowdebate.errors import OutputTruncated
 from flowdebate.models.base import ModelRequest, ModelResponse, ModelSettings
 from flowdebate.models.call import check_real_calls_allowed, is_loopback, within
+from flowdebate.models.openai.endpoint import Endpoint, address_of
 
 if TYPE_CHECKING:
     import ssl
 
     from openai import AsyncOpenAI
-
-    from flowdebate.models.openai.endpoint import Endpoint
 
 
 Transport = Literal["aiohttp", "openai", "httpx2"]
@@ -236,17 +235,26 @@ class PooledModel:
     """Tells the call boundary that the model records its attempts."""
     takes_effort: bool = False
     """Whether it can be told how much to think."""
+    _label: str
     _settings: ModelSettings
     _clients: Clients
 
     if TYPE_CHECKING:
 
         @property
-        def name(self) -> str: ...
-        @property
-        def base_url(self) -> str: ...
+        def _address(self) -> str: ...
         async def _answer(self, request: ModelRequest) -> ModelResponse: ...
         def _endpoint(self) -> object: ...
+
+    @property
+    def name(self) -> str:
+        """Name in errors, events and usage."""
+        return self._label
+
+    @property
+    def base_url(self) -> str:
+        """Address of a call made now, without user, password and query."""
+        return address_of(self._address)
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
         """Answer once; `retry` applies to calls through the call boundary, as runs make them."""

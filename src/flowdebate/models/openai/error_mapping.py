@@ -148,11 +148,11 @@ def _error_of_status(status: int, text: str, searched: str, wait: float | None, 
         hint = ". The quota is used up: waiting does not help, check plan and billing" if spent else ""
         return RateLimited(text + hint, retry_after=wait, status=status, quota_exhausted=spent)
     if status in _UNAUTHORIZED or "api key not valid" in searched:  # which is a 400 of Gemini
-        return AuthenticationFailed(f"{text}. Check the API key", status=status)
+        return AuthenticationFailed(f"{text.rstrip('.')}. Check the API key", status=status)
     if status == 413 or (400 <= status < 500 and any(word in searched for word in _CONTEXT)):  # noqa: PLR2004
         return ContextTooLong(text, status=status)
     if status == 404:  # noqa: PLR2004 - Not Found
-        return ModelNotFound(f"{text}. Check the model's name{at and f' at{at}'}", status=status)
+        return ModelNotFound(f"{text.rstrip('.')}. Check the model's name{at and f' at{at}'}", status=status)
     if 300 <= status < 400:  # noqa: PLR2004 - redirects are not followed: they could carry the key elsewhere
         return RequestRejected(f"{text}. Redirects are not followed: write the final base_url", status=status)
     if status < 300:  # noqa: PLR2004 - 101 and the like
@@ -264,7 +264,8 @@ def _chain(error: BaseException | None, during: BaseException | None) -> Iterato
 
 def _message_and_code(body: object, secrets: Sequence[str]) -> tuple[str, str]:
     """Read message and code of an error body; every provider nests them in its own way."""
-    inner: Any = body[0] if isinstance(body, list) and body else body  # Gemini sends a list
+    listed = isinstance(body, list) and body and isinstance(body[0], dict)
+    inner: Any = body[0] if listed else body  # Gemini sends a list
     if isinstance(inner, dict):
         inner = inner.get("error", inner)
     if not isinstance(inner, dict):

@@ -151,16 +151,6 @@ class OpenAIModel(PooledModel):
         self._clients = Clients(transport=transport)
 
     @property
-    def name(self) -> str:
-        """Name in errors, events and usage."""
-        return self._label
-
-    @property
-    def base_url(self) -> str:
-        """Address of a call made now, without user, password and query."""
-        return address_of(self._address)
-
-    @property
     def _address(self) -> str:
         if self._client is not None:
             return str(self._client.base_url)

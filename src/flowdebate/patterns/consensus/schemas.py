@@ -243,7 +243,6 @@ class AgentFailure(ProviderFailure):
 
     @property
     def agent(self) -> str:
-        """The agent's name."""
         return self.name
 
 

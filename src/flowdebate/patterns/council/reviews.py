@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
+from random import Random
 from string import ascii_uppercase
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from flowdebate._text import clean_text
 from flowdebate.blocks.base import Block, Outline, merge_resources
 from flowdebate.blocks.functions import Handler, handler
+from flowdebate.patterns.spec import Loop
 from flowdebate.patterns.state import Recovery, RoundsEnded, as_model, state_of
 from flowdebate.patterns.turn import FailurePolicy, TurnTask, ask, record_failure, take_turn
+from flowdebate.runs.context import Context
 
 from .schemas import (
     ChairAsked,
@@ -25,13 +28,6 @@ from .schemas import (
     ReviewFinished,
     ReviewScope,
 )
-
-if TYPE_CHECKING:
-    from random import Random
-
-    from flowdebate.patterns.spec import Loop
-    from flowdebate.runs.context import Context
-
 
 MakeReviewer: TypeAlias = "Callable[[tuple[str, ...]], Block[Any, Any]]"
 """Makes the block that ranks the answers with these letters."""

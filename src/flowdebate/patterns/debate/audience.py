@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, Field, create_model
 
@@ -14,19 +14,16 @@ from flowdebate.blocks.base import Block, Outline, merge_resources
 from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.generator import generator
 from flowdebate.errors import ConfigurationError
+from flowdebate.patterns.anonymity.aliases import Anonymity
 from flowdebate.patterns.roles import SHOWN, BlockOptions, generator_options
+from flowdebate.patterns.spec import Loop
 from flowdebate.patterns.state import question_of, recent_entries, state_of
 from flowdebate.patterns.turn import ask, record_failure
 from flowdebate.prompts import listed, quoted, tag_text
+from flowdebate.runs.context import Context
 
 from .schemas import AudienceVote, DebateState, JudgedVerdict
 from .transcript import HOW_TO_READ, render_entries
-
-if TYPE_CHECKING:
-    from flowdebate.patterns.anonymity.aliases import Anonymity
-    from flowdebate.patterns.spec import Loop
-    from flowdebate.runs.context import Context
-
 
 MOST_LISTENERS = 100
 NOBODY_MOVED = "The audience moved towards no side more than towards the others."

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flowdebate.blocks.base import Block, Outline, merge_resources
+from flowdebate.blocks.sequencer import Sequencer
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot, OnFlip, decide
 from flowdebate.patterns.debate.judging.verdicts import HINT, conclude
+from flowdebate.patterns.spec import Loop
 from flowdebate.patterns.state import entries_of
+from flowdebate.runs.context import Context
 
 from .schemas import DebateContributionEntry, DebateRawOutput, DebateVerdict, MirrorStarted
-
-if TYPE_CHECKING:
-    from flowdebate.blocks.sequencer import Sequencer
-    from flowdebate.patterns.spec import Loop
-    from flowdebate.runs.context import Context
 
 
 def mirrored_loop(loop: Loop) -> Loop:

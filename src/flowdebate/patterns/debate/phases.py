@@ -5,23 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from flowdebate._util.validation import check_count
+from flowdebate.blocks.base import Outline
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.roster import check_choice
 from flowdebate.patterns.rounds import RoundOfTurns, Wave, waves_of
+from flowdebate.patterns.spec import Loop
 from flowdebate.patterns.state import TurnOrder, entries_of, state_of
+from flowdebate.patterns.turn import Turn
 from flowdebate.prompts import Length, check_length
+from flowdebate.runs.context import Context
 
 from .schemas import PHASE_NAME, DebateState, DebateTurn
-
-if TYPE_CHECKING:
-    from flowdebate.blocks.base import Outline
-    from flowdebate.patterns.spec import Loop
-    from flowdebate.patterns.turn import Turn
-    from flowdebate.runs.context import Context
-
 
 AIMS: Mapping[str, str] = {
     "closing": "Say why your position stands after all that was said. Bring up nothing new.",

@@ -147,7 +147,7 @@ class ReviewerTurn(Block[Any, None]):
                 found.append(Raised(agent_name=name, place=place, **fields))
             return [*found]
         schema = answer_to(self._phase)  # of both orders: the words are the same
-        read: list[Any] = [as_model(_plain(answer), schema, block=block) for answer in answers]
+        read: list[Any] = [as_model(answer, schema, block=block) for answer in answers]
         if self._phase == "defend":
             said = {each.finding: each for each in reversed(read[0].answers)}  # the first answer counts
             kept = (said[each.id] for each in findings if each.id in said)
@@ -203,10 +203,6 @@ def _clean(value: Any) -> Any:  # noqa: ANN401 - a field of a finding
     return clean_text(value) if isinstance(value, str) else value
 
 
-def _plain(answer: Any) -> Any:  # noqa: ANN401 - what a block returned
-    return answer.model_dump() if hasattr(answer, "model_dump") else answer
-
-
 class Merging(Wrapped):
     """The step between finding and examining: asks `merger` about pairs that may be the same, twice.
 
@@ -253,7 +249,7 @@ class Merging(Wrapped):
             answer = await self._inner(asked, _place(ctx, turned))
             if answer is MISSING:
                 return []
-            said = as_model(_plain(answer), Comparison, block=self.name).pairs
+            said = as_model(answer, Comparison, block=self.name).pairs
             found.append({each.pair for each in said if each.same} - {each.pair for each in said if not each.same})
         return [pair for number, pair in enumerate(pairs, start=1) if all(number in each for each in found)]
 

@@ -157,7 +157,6 @@ class Document(InNotebooks, WireModel):
         return {key: value[key] for key in (*first, *last)}
 
     def to_json(self) -> str:
-        """The document as JSON text."""
         return as_json(self.to_data())
 
     @classmethod

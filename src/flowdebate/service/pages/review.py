@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from textwrap import indent
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -160,10 +161,6 @@ def findings_lines(document: Any) -> str:  # noqa: ANN401 - as above
 _PHASES = {1: "Findings", 2: "Examination", 3: "Answers"}
 
 
-def _read_focus(given: Any) -> Any:  # noqa: ANN401 - as the command line or a file has it
-    return read_models(given, "--focus", "TEXT")
-
-
 class ReviewOptions(PatternOptions):
     """Options of a review."""
 
@@ -191,7 +188,7 @@ class ReviewOptions(PatternOptions):
         panel="Sides",
         metavar="[NAME=]TEXT",
         repeated=True,
-        read=_read_focus,
+        read=partial(read_models, flag="--focus", word="TEXT"),
     )
     gate: Text | None = option(
         'Rule on the findings, such as "no confirmed blocker" or "no confirmed major or worse": exit code 4 if it does '

@@ -80,7 +80,6 @@ class PostgresCounter:
         return await self._sessions.do("", work)
 
     async def charge(self, key: str, seconds: float) -> None:
-        """Charge `seconds` of the budget of `key`."""
         values = {"key": key, "seconds": seconds}
         await self._sessions.do("", lambda session: session.execute(_CHARGE.encode(), values))
 

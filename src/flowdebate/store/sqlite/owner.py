@@ -98,7 +98,6 @@ class OpenSteps:
         return tuple(self._runs)
 
     def has_run(self, run_id: str) -> bool:
-        """Return whether this owner executes the run."""
         return run_id in self._runs
 
     def add_run(self, run_id: str, attempts: Mapping[str, Attempt], finished: Iterable[str]) -> None:

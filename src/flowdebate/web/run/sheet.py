@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 from unicodedata import category
 
 from markupsafe import Markup
 
+from flowdebate.service.documents.document import Document
 from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Output, Remark, Section
+from flowdebate.service.readers import Votes
 from flowdebate.service.runs import moment
+from flowdebate.service.state import RunState
+from flowdebate.service.steps import StepState
 from flowdebate.web.prose import Span, is_marked, prose
 from flowdebate.web.run.record import Board, Call, Trace, board_of, trace_of
-
-if TYPE_CHECKING:
-    from flowdebate.service.documents.document import Document
-    from flowdebate.service.readers import Votes
-    from flowdebate.service.state import RunState
-    from flowdebate.service.steps import StepState
-
 
 _MARKS = 5
 """Shapes that there are; a sixth party begins again with the first."""
