@@ -57,6 +57,8 @@ class Program:
     """Further options where it may read a folder."""
     keys: tuple[str, ...] = ()
     """Beginnings of variables of the environment that are its own: it gets no other keys."""
+    signs_in: tuple[str, ...] | None = None
+    """Beginnings of those whose key takes the place of signing in; None: all of them."""
     login: str = ""
     """How one signs in."""
     status: Sequence[str] = ()
@@ -201,6 +203,7 @@ PROGRAMS: Mapping[str, Program] = {
         model="--model",
         effort=("-c", 'model_reasoning_effort="{effort}"'),
         keys=("OPENAI_", "CODEX_"),
+        signs_in=("CODEX_",),  # version 0.169 asks nobody with a key of OpenAI alone
         status=("login", "status"),
         login="run `codex login`, or set CODEX_API_KEY",
     ),
@@ -304,8 +307,8 @@ class CliModel:
     async def check_ready(self) -> None:
         """Raise AuthenticationFailed where the program says that nobody is signed in, and there is no key for it."""
         program, mine = self._program, self._environment()
-        keys = [name for name in mine if name.startswith(program.keys) and _SECRET.search(name)]
-        if not program.status or set(keys) - {"OPENAI_API_KEY"}:  # codex 0.169 takes only CODEX_API_KEY for a login
+        begins = program.keys if program.signs_in is None else program.signs_in
+        if not program.status or any(name.startswith(begins) and _SECRET.search(name) for name in mine):
             return
         check_real_calls_allowed(self._name)
         with suppress(ModelTimeout), TemporaryDirectory(prefix="flowdebate-", ignore_cleanup_errors=True) as empty:

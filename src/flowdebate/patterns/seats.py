@@ -66,8 +66,8 @@ def seat_models(
     """Take `choice` apart for a roster, by name with the models that its entries name, and for `roles` beside it.
 
     `speaker` is the role of those on the roster; `check` raises for what is no model, and `find` returns those that
-    "each" deals. ConfigurationError for a key that
-    is no seat, or two of them; ModelUnavailable where "each" finds no model.
+    "each" deals. ConfigurationError for a key that is no seat, or two of them; ModelUnavailable where "each" finds no
+    model.
     """
     if choice == EACH:
         choice = {DEFAULT: EACH}
