@@ -30,6 +30,8 @@ __all__ = ("ARMS", "FACTS", "PAGE", "PUZZLES", "Arm", "differences", "in_readme"
 PAGE, README = Path("docs/study.md"), Path("README.md")
 _FOLDER, _QUESTIONS = Path(__file__).parent / "studies", Path("build")
 _MINUTE = 60
+_TELLING = 30
+"""Questions from which on the README tells of an arm; the page has each from its first answer on."""
 
 
 @dataclass(frozen=True)
@@ -166,8 +168,8 @@ Written by `python -m evidence.study page`; [how a study is made](studies.md). A
 P-values are adjusted by Holm's method, but for the primary comparison. *Right to wrong* are the answers that were right
 at first and not at last; no answer is not right. The *oracle gap* is what a perfect choice among all that was answered
 would add. Rows, prompts and models, by hash, are checked where the questions are, by `flowdebate study report`. Each
-answer is in the repository, without texts; `python evidence/derive.py` derives the tables from them without this
-library.
+answer is in the repository, without texts; `python evidence/derive.py` derives the first three tables of each arm from
+them without this library.
 """
 
 
@@ -261,7 +263,7 @@ def in_readme(written: str) -> str:
         own = written.partition(f"## {arm.heading}\n")[2].partition("\n## ")[0]
         compared = re.search(r"([\d.]+)% against ([\d.]+)% of (\d+)", own)
         state = re.search(r"\d+ of \d+ answered", own)
-        if compared is not None:
+        if compared is not None and int(compared[3]) >= _TELLING:
             told.append(arm.told.format(*compared.groups()) + (f", {state[0]}" if state else ""))
     return "; ".join(told)
 
