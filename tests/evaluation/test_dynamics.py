@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections import Counter
 from random import Random
 from typing import TYPE_CHECKING
@@ -176,3 +179,24 @@ def test_every_pattern_has_courses_or_none(name: str) -> None:
     assert all(isinstance(course, AnswerCourse) for course in found)
     if "debate" in name:
         assert found[0].voices
+
+
+_WITHOUT_SCIPY = """
+import importlib.util, json, sys
+real = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *more: None if name in ("numpy", "scipy") else real(name, *more)
+sys.modules["numpy"] = sys.modules["scipy"] = None
+from flowdebate.service.documents.document import document_of
+from flowdebate.service.documents.markdown import report
+print(report(document_of(json.loads(sys.argv[1]), where="here")))
+"""
+
+
+def test_a_report_takes_no_scipy() -> None:
+    """A base installation has none: what changed is counted, without an interval."""
+    raw = plan(max_rounds=1).run_sync(TASK, model=agents(stating)).output
+    value = json.dumps({"pattern": "consensus", "status": "complete", "raw": raw.to_wire()})
+    command = [sys.executable, "-c", _WITHOUT_SCIPY, value]
+    done = subprocess.run(command, capture_output=True, timeout=60, text=True, check=False)  # noqa: S603 - our own script
+    assert done.stderr == ""
+    assert "- Changed positions: 1 of 3, compared by their words" in done.stdout

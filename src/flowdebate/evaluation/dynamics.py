@@ -94,9 +94,7 @@ def dynamics(
     if not found:
         raise ConfigurationError(_WHERE, "courses", 0, "at least one")
 
-    def are_same(one: str | None, other: str | None) -> bool:
-        return one is other if one is None or other is None else one == other or same(one, other)
-
+    are_same = _same_or_missing(same)
     seen: dict[str, list[tuple[float, Hashable]]] = {}
     for number, course in enumerate(found):
         group = number if course.cluster is None else course.cluster
@@ -112,6 +110,27 @@ def dynamics(
 
     figures = {name: figure(name) for name in Dynamics.model_fields if name != "courses"}
     return Dynamics(courses=len(found), **figures)
+
+
+def count_changes(courses: Iterable[AnswerCourse]) -> tuple[int, int, int]:
+    """How many voices answered twice, how many of them changed, and how many to what another one said at first.
+
+    By their words, and without what the intervals of `dynamics` take (scipy).
+
+    >>> count_changes([AnswerCourse(voices={"ann": ["yes", "no"], "bob": ["no", "no"]})])
+    (2, 1, 1)
+    """
+    are_same = _same_or_missing(same_answer)
+    found = [change for course in courses for change in _changes(course, are_same)]
+    changed = [value for name, value in found if name == "changed"]
+    return len(changed), sum(changed), sum(value for name, value in found if name == "adopted")
+
+
+def _same_or_missing(same: Callable[[str, str], bool]) -> _Same:
+    def are_same(one: str | None, other: str | None) -> bool:
+        return one is other if one is None or other is None else one == other or same(one, other)
+
+    return are_same
 
 
 def _changes(course: AnswerCourse, are_same: _Same) -> Iterator[tuple[str, bool]]:

@@ -353,20 +353,18 @@ def material_notes(raw: Any) -> list[str]:  # noqa: ANN401 - a raw output
 
 def changes_note(raw: PatternOutput, word: str) -> str | None:
     """A note on how many voices ended with another answer than they began with; None where none answered twice."""
-    from flowdebate.evaluation.dynamics import AnswerCourse, courses_of, dynamics
+    from flowdebate.evaluation.dynamics import AnswerCourse, count_changes, courses_of
 
-    courses = [  # nobody has changed an answer that is missing
+    voices, changed, taken = count_changes(  # nobody has changed an answer that is missing
         AnswerCourse(
             voices={name: [said for said in all_said if said is not None] for name, all_said in each.voices.items()}
         )
         for each in courses_of(raw)
-    ]
-    found = dynamics(courses) if courses else None
-    if found is None or found.changed is None:
+    )
+    if not voices:
         return None
-    counts = [0 if each is None else round(each.value * each.n) for each in (found.changed, found.adopted)]
-    taken = f", of which {counts[1]} to what another said first" if counts[1] else ""
-    return f"Changed {word}: {counts[0]} of {found.changed.n}, compared by their words{taken}"
+    to = f", of which {taken} to what another said first" if taken else ""
+    return f"Changed {word}: {changed} of {voices}, compared by their words{to}"
 
 
 def speakers_of(roster: Iterable[Any]) -> list[Any]:
