@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
@@ -263,6 +264,23 @@ def test_a_schema_that_refers_to_itself_without_an_end_is_refused(schema: dict[s
     if schema is not ENDLESS["too many levels to copy"]:  # which no journal could hold
         with pytest.raises(ConfigurationError, match="without an end"):
             check_answer(schema, '{"a": {}}', block="judge")
+
+
+@pytest.mark.parametrize("schema", [ENDLESS["too many levels to copy"], ENDLESS["a chain of all"]])
+def test_an_endless_schema_is_refused_far_from_the_recursion_limit(schema: dict[str, Any]) -> None:
+    """Close to it, finalizers of others that happen to run fail."""
+    depths = [0]
+
+    def count(_frame: object, event: str, _argument: object) -> None:
+        depths.append(depths[-1] + {"call": 1, "return": -1}.get(event, 0))
+
+    sys.setprofile(count)
+    try:
+        with pytest.raises(ConfigurationError, match="without an end"):
+            OutputSchema.of(schema)
+    finally:
+        sys.setprofile(None)
+    assert max(depths) < sys.getrecursionlimit() / 2
 
 
 @pytest.mark.parametrize("schema", [nested(50), chained(48), {"properties": {"a": {"items": {"$ref": "#"}}}}])

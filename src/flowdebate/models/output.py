@@ -23,6 +23,7 @@ from pydantic import (
 from pydantic_core import from_json, to_json
 
 from flowdebate._text import problems_of, shown
+from flowdebate._util.json_data import is_deeper
 from flowdebate._util.wire import WireModel, share_fields_set
 from flowdebate.errors import ConfigurationError, SchemaViolation
 
@@ -242,6 +243,9 @@ def validator_of(schema: Mapping[str, Any], *, where: str, field: str) -> Any:  
     named = isinstance(schema.get("$schema", ""), str)  # else it cannot be looked up
     kind = jsonschema.validators.validator_for(schema, default=default) if named else default
     got: Mapping[str, Any] = schema
+    ends = f"a JSON Schema of at most {_DEEPEST} levels that does not refer to itself without an end"
+    if is_deeper(schema, 4 * _DEEPEST):
+        raise ConfigurationError(where, field, got, ends)
     try:
         root = deepcopy(dict(schema))
         kind.check_schema(root)
@@ -255,8 +259,7 @@ def validator_of(schema: Mapping[str, Any], *, where: str, field: str) -> Any:  
         place = ".".join(map(str, error.absolute_path)) or "the top level"
         raise ConfigurationError(where, field, schema, f"a valid JSON Schema ({place}: {error.message})") from None
     except RecursionError:  # no answer would fit, and each of them would be paid for
-        allowed = f"a JSON Schema of at most {_DEEPEST} levels that does not refer to itself without an end"
-        raise ConfigurationError(where, field, got, allowed) from None
+        raise ConfigurationError(where, field, got, ends) from None
     except (Unresolvable, ValueError):
         allowed = "a JSON Schema that refers to nothing outside of itself"
         raise ConfigurationError(where, field, got, allowed) from None
@@ -294,13 +297,15 @@ def _resolver_in(part: Mapping[str, Any], resolver: Any) -> Any:  # noqa: ANN401
     return resolver.in_subresource(DRAFT202012.create_resource(part)) if named else resolver
 
 
-def _height(part: Any, resolver: Any, known: dict[int, int | None]) -> int:  # noqa: ANN401 - as in `_schemas_in`
+def _height(part: Any, resolver: Any, known: dict[int, int | None], level: int = 1) -> int:  # noqa: ANN401 - as in `_schemas_in`
     """The number of schemas that `part` applies to one value, one inside of the other; RecursionError for no end.
 
     `known` has the heights so far, by identity, and None for a schema in progress.
     """
     if not isinstance(part, dict):
         return 0
+    if level > _DEEPEST:
+        raise RecursionError
     height = known.setdefault(id(part), 0)
     if height == 0:
         known[id(part)], resolver = None, _resolver_in(part, resolver)
@@ -310,7 +315,7 @@ def _height(part: Any, resolver: Any, known: dict[int, int | None]) -> int:  # n
             value = part[word]
             several = value.values() if word == "dependentSchemas" else value if isinstance(value, list) else [value]
             inner += [(each, resolver) for each in several]
-        height = known[id(part)] = 1 + max((_height(each, near, known) for each, near in inner), default=0)
+        height = known[id(part)] = 1 + max((_height(each, near, known, level + 1) for each, near in inner), default=0)
     if height is None or height > _DEEPEST:
         raise RecursionError
     return height

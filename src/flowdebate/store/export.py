@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from flowdebate._text import add_note, shown
 from flowdebate._util.files import open_private
+from flowdebate._util.json_data import is_deeper
 from flowdebate.errors import BadFile, ConfigurationError, RunExists, StoreError
 from flowdebate.store.base import ROW_FORMAT, RunHeader, StepRow, Store, StoredRun, documents_of, header_values
 
@@ -414,17 +415,8 @@ def _describe(error: Any) -> str:  # noqa: ANN401 - jsonschema is not imported h
 
 
 def _check_depth(value: object) -> None:
-    level, depth = [value], 0
-    while level:
-        if depth > _DEEPEST:
-            raise ValueError(_TOO_DEEP)
-        depth += 1
-        level = [
-            inner
-            for outer in level
-            for inner in (outer.values() if isinstance(outer, dict) else outer if isinstance(outer, list) else ())
-            if isinstance(inner, (dict, list))
-        ]
+    if is_deeper(value, _DEEPEST):
+        raise ValueError(_TOO_DEEP)
 
 
 def _check_body(body: str, *, field: str = "row.body") -> None:
