@@ -336,7 +336,7 @@ CASES: dict[str, Callable[[Path], Any]] = {
     "BudgetReached": lambda _: used_up(),
     "TooManyRuns": lambda _: too_many(),
     "QuorumLost": lambda _: rent(failures=FailurePolicy(on_failure="skip", quorum=2)).run(
-        QUESTION, model={"chat": FunctionModel(lambda r: failing(r) if r.block.endswith("ann") else "Build.")}
+        QUESTION, model=FunctionModel(lambda r: failing(r) if r.block.endswith("ann") else "Build.")
     ),
     "NoProposals": lambda _: flowdebate.consensus(name="plan", agents=[Persona("ann"), Persona("ben")]).run(
         QUESTION, model=FunctionModel(failing, name="m")

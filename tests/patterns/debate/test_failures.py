@@ -182,7 +182,9 @@ async def test_a_block_that_tries_to_end_its_own_task_does_not_hide_its_exceptio
         raise failure
 
     with pytest.raises(ValueError, match="after the fact") as caught:
-        await debate(name="rent", debaters=[Debater("anna", "for", block=meddle), SIDES[1]]).run(QUESTION)
+        await debate(name="rent", debaters=[Debater("anna", "for", block=meddle), SIDES[1]]).run(
+            QUESTION, model=ScriptedModel()
+        )
     assert caught.value is failure
 
 

@@ -116,7 +116,9 @@ def test_a_block_of_one_s_own_says_it_in_text_or_in_fields(value: Any) -> None:
         asked.append((input.proposition, ctx.sequencer.state.speaker, ctx.block))
         return value
 
-    result = morals(debaters=[Persona("Pro", block=own), Persona("Con")], max_turns=1).run_sync(PROPOSITION)
+    result = morals(debaters=[Persona("Pro", block=own), Persona("Con")], max_turns=1).run_sync(
+        PROPOSITION, model=ScriptedModel()
+    )
     assert turns(result.output) == [("Pro", "Well.", "Con", "speaker")]
     assert asked == [(PROPOSITION, "Pro", "morals-speaker-Pro")]
 
@@ -146,11 +148,11 @@ def test_a_block_of_one_s_own_is_not_asked_again(policy: Any, value: Any, proble
     pattern = morals(debaters=debaters, max_turns=1, on_invalid=policy)
     if policy == "error":
         with pytest.raises(RosterError, match="Con") as caught:
-            pattern.run_sync(PROPOSITION)
+            pattern.run_sync(PROPOSITION, model=ScriptedModel())
         assert caught.value.run is not None
         assert [entry.text for entry in caught.value.run.raw.transcript] == ["Well."]
     else:
-        result = pattern.run_sync(PROPOSITION)
+        result = pattern.run_sync(PROPOSITION, model=ScriptedModel())
         ((_, text, name, by),) = turns(result.output)
         assert (text, by) == ("Well.", "random")
         assert name in NAMES[1:]
@@ -162,11 +164,13 @@ def test_what_is_not_text_is_turned_into_it_with_one_warning() -> None:
     """As in a debate; what cannot be is an error that names the block."""
     debaters = [Persona("Pro", block=lambda _: 42), Persona("Con", block=lambda _: "x")]
     with pytest.warns(FlowDebateWarning, match="'Pro' returned a int") as caught:
-        result = morals(debaters=debaters, max_turns=3).run_sync(PROPOSITION)
+        result = morals(debaters=debaters, max_turns=3).run_sync(PROPOSITION, model=ScriptedModel())
     assert len(caught) == 1
     assert result.output.transcript[0].text == "42"
     with pytest.raises(OutputError):
-        morals(debaters=[Persona("Pro", block=lambda _: Unprintable()), Persona("Con")]).run_sync(PROPOSITION)
+        morals(debaters=[Persona("Pro", block=lambda _: Unprintable()), Persona("Con")]).run_sync(
+            PROPOSITION, model=ScriptedModel()
+        )
 
 
 def test_a_speaker_of_one_s_own_making_is_asked_again_as_a_default_one() -> None:
@@ -210,7 +214,7 @@ def test_no_model_is_needed_where_all_blocks_are_one_s_own() -> None:
     debaters = [Persona("Pro", block=say("Con")), Persona("Con", block=say("Pro"))]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        result = morals(debaters=debaters, max_turns=5).run_sync(PROPOSITION)
+        result = morals(debaters=debaters, max_turns=5).run_sync(PROPOSITION, model=ScriptedModel())
     assert events(result, ModelCalled) == []
     assert [entry.agent_name for entry in result.output.transcript] == ["Pro", "Con", "Pro", "Con", "Pro"]
 
