@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+import reprlib
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 from unicodedata import category, combining, normalize
 
-__all__ = ("add_note", "cut", "error_text", "listed", "pickles", "problems_of", "shown")
+__all__ = ("add_note", "cut", "error_text", "is_deeper", "listed", "pickles", "problems_of", "shown")
 
 _LONGEST_VALUE, _LONGEST_LIST, _LONGEST_KEY = 200, 1_500, 60
 """Characters that an error message shows of a foreign value, of a list of problems, and of a key in a field's path."""
+_DEEPEST_VALUE = 100
+"""Levels of a value that is shown as its own `repr` writes it; a deeper one is shown without its depths."""
 
 
 def shown(value: object) -> str:
@@ -21,12 +24,31 @@ def shown(value: object) -> str:
     'xx… (500)'
     """
     try:
-        text = repr(value)
+        text = reprlib.repr(value) if is_deeper(value, _DEEPEST_VALUE) else repr(value)
     except Exception as error:  # noqa: BLE001 - a hostile __repr__ must not hide the error that is being raised
         return f"<{type(value).__name__} whose repr raises {type(error).__name__}>"
     if len(text) <= _LONGEST_VALUE:
         return text
     return f"{cut(text, _LONGEST_VALUE)} ({len(value) if isinstance(value, str) else len(text)})"
+
+
+def is_deeper(value: object, levels: int) -> bool:
+    """Whether lists and objects are nested more than `levels` deep, found without recursion.
+
+    Recursion's own limit is no guard: finalizers that happen to run close to it fail.
+
+    >>> is_deeper({"a": [[]]}, 2), is_deeper({"a": [[]]}, 3)
+    (True, False)
+    """
+    level = [value]
+    for _ in range(levels):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer if isinstance(outer, list) else ())
+            if isinstance(inner, (dict, list))
+        ]
+    return bool(level)
 
 
 def error_text(error: BaseException) -> str:

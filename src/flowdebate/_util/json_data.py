@@ -49,25 +49,6 @@ def json_data(value: object, *, largest: int = _LARGEST, strict: bool = False) -
         return _shown(value)
 
 
-def is_deeper(value: object, levels: int) -> bool:
-    """Whether lists and objects are nested more than `levels` deep, found without recursion.
-
-    Recursion's own limit is no guard: finalizers that happen to run close to it fail.
-
-    >>> is_deeper({"a": [[]]}, 2), is_deeper({"a": [[]]}, 3)
-    (True, False)
-    """
-    level = [value]
-    for _ in range(levels):
-        level = [
-            inner
-            for outer in level
-            for inner in (outer.values() if isinstance(outer, dict) else outer if isinstance(outer, list) else ())
-            if isinstance(inner, (dict, list))
-        ]
-    return bool(level)
-
-
 @lru_cache(maxsize=512)
 def wire_names(kind: type[Any]) -> tuple[tuple[str, str], ...]:
     """The fields of a dataclass, each with its key on the wire."""

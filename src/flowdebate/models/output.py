@@ -22,8 +22,7 @@ from pydantic import (
 )
 from pydantic_core import from_json, to_json
 
-from flowdebate._text import problems_of, shown
-from flowdebate._util.json_data import is_deeper
+from flowdebate._text import is_deeper, problems_of, shown
 from flowdebate._util.wire import WireModel, share_fields_set
 from flowdebate.errors import ConfigurationError, SchemaViolation
 
@@ -244,10 +243,11 @@ def validator_of(schema: Mapping[str, Any], *, where: str, field: str) -> Any:  
     kind = jsonschema.validators.validator_for(schema, default=default) if named else default
     got: Mapping[str, Any] = schema
     ends = f"a JSON Schema of at most {_DEEPEST} levels that does not refer to itself without an end"
-    if is_deeper(schema, 4 * _DEEPEST):
-        raise ConfigurationError(where, field, got, ends)
+    root = dict(schema)
+    if is_deeper(root, 4 * _DEEPEST):  # a level takes two; constants and examples may be deeper
+        raise ConfigurationError(where, field, root, ends)
     try:
-        root = deepcopy(dict(schema))
+        root = deepcopy(root)
         kind.check_schema(root)
         resource = Resource.from_contents(root, default_specification=DRAFT202012)
         base = resource.id() or ""

@@ -17,9 +17,8 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from flowdebate._text import add_note, shown
+from flowdebate._text import add_note, is_deeper, shown
 from flowdebate._util.files import open_private
-from flowdebate._util.json_data import is_deeper
 from flowdebate.errors import BadFile, ConfigurationError, RunExists, StoreError
 from flowdebate.store.base import ROW_FORMAT, RunHeader, StepRow, Store, StoredRun, documents_of, header_values
 

@@ -164,7 +164,7 @@ def test_what_is_not_text_is_turned_into_it_with_one_warning() -> None:
     """As in a debate; what cannot be is an error that names the block."""
     debaters = [Persona("Pro", block=lambda _: 42), Persona("Con", block=lambda _: "x")]
     with pytest.warns(FlowDebateWarning, match="'Pro' returned a int") as caught:
-        result = morals(debaters=debaters, max_turns=3).run_sync(PROPOSITION, model=ScriptedModel())
+        result = morals(debaters=debaters, max_turns=3).run_sync(PROPOSITION)
     assert len(caught) == 1
     assert result.output.transcript[0].text == "42"
     with pytest.raises(OutputError):
@@ -214,7 +214,7 @@ def test_no_model_is_needed_where_all_blocks_are_one_s_own() -> None:
     debaters = [Persona("Pro", block=say("Con")), Persona("Con", block=say("Pro"))]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        result = morals(debaters=debaters, max_turns=5).run_sync(PROPOSITION, model=ScriptedModel())
+        result = morals(debaters=debaters, max_turns=5).run_sync(PROPOSITION)
     assert events(result, ModelCalled) == []
     assert [entry.agent_name for entry in result.output.transcript] == ["Pro", "Con", "Pro", "Con", "Pro"]
 
