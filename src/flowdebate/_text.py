@@ -39,15 +39,18 @@ def is_deeper(value: object, levels: int) -> bool:
 
     >>> is_deeper({"a": [[]]}, 2), is_deeper({"a": [[]]}, 3)
     (True, False)
+
+    A value that holds itself is deeper than any number of levels.
     """
     level = [value]
     for _ in range(levels):
-        level = [
-            inner
+        each_once = {  # by identity: a list that holds one list twice, and so on, would double with every level
+            id(inner): inner
             for outer in level
             for inner in (outer.values() if isinstance(outer, dict) else outer if isinstance(outer, list) else ())
             if isinstance(inner, (dict, list))
-        ]
+        }
+        level = [*each_once.values()]
     return bool(level)
 
 

@@ -566,7 +566,7 @@ def circle() -> list[Any]:
         (b"\xff", "_w=="),
         ("lone \ud800", "lone \ud800"),
         (["lone \ud800"], ["lone \ud800"]),
-        (circle(), "[[...]]"),
+        (circle(), "[[[[[[[...]]]]]]]"),
         (True, True),
         (1.5, 1.5),
     ],
