@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import select
 import struct
 import subprocess
@@ -213,9 +214,11 @@ class OnTerminal:
         while text not in self.seen and text not in self.screen:
             assert self._read(deadline), f"{text!r} never came: {self.seen!r}"
 
-    def until_more(self) -> None:
-        """Read until anything more has been written."""
-        assert self._read(time.monotonic() + PATIENCE), f"nothing more came: {self.seen!r}"
+    def until_like(self, pattern: str) -> None:
+        """Read until something like `pattern` has been written; `.` is any character, a line's end too."""
+        deadline = time.monotonic() + PATIENCE
+        while not re.search(pattern, self.seen, re.DOTALL):
+            assert self._read(deadline), f"{pattern!r} never came: {self.seen!r}"
 
     def write(self, text: str) -> None:
         """Type `text`."""
@@ -229,7 +232,9 @@ class OnTerminal:
         return self.process.wait(PATIENCE)
 
     def _read(self, deadline: float) -> bool:
-        ready, _, _ = select.select([self._master], [], [], max(deadline - time.monotonic(), 0))
+        left = deadline - time.monotonic()  # a spinner turns for ever, so that more always comes
+        assert left > 0, f"too late: {self.seen!r}"
+        ready, _, _ = select.select([self._master], [], [], left)
         assert ready, f"nothing more came: {self.seen!r}"
         try:
             data = os.read(self._master, 65536)
