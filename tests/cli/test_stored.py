@@ -245,6 +245,31 @@ def test_a_store_that_cannot_be_used_costs_nothing(tmp_path: Path) -> None:
     assert blocked.read_text() == "no database"
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("runs",),
+        ("leaderboard",),
+        ("audit",),
+        ("archive",),
+        ("export", "--all"),
+        ("delete", "--status", "failed"),
+        *((verb, "--last") for verb in ("show", "watch", "resume", "fork", "share")),
+        ("report", "--last", "--html", "-"),
+        ("answer", "a1b2"),
+        ("recount", "a1b2"),
+    ],
+    ids=lambda asked: asked[0],
+)
+def test_no_store_is_made_of_a_mistyped_name(tmp_path: Path, asked: tuple[str, ...]) -> None:
+    """Commands that read runs say that it is not there, where "No runs." would be taken for an answer."""
+    where = tmp_path / "typo.db"
+    result = command(*asked, "--store", str(where))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == f"Error: --store must be a store that there is, got {str(where)!r}\n"
+    assert not where.exists()
+
+
 async def _mine(value: str, ctx: Context, /) -> str:
     """What a program of its own does in the middle of a run."""
     made: str = await ctx.step(_made)

@@ -81,7 +81,7 @@ def batch(  # noqa: PLR0913 - the options of the command
     from flowdebate.service.runs import opened
 
     rows = read_rows(questions, form)
-    with warn_once(), opened(store) as place:
+    with warn_once(), opened(store, new=True) as place:
         options = {"max_rounds": max_rounds, "synthesizer": synthesizer, **given}
         plans = Plans(pattern, options, file, first=rows[0].question, store=place.store)
         name = name or plans.name(rows)

@@ -118,7 +118,7 @@ def evaluate(  # noqa: PLR0913 - the options of the command
     opt.check(
         cluster is None or all(cluster in row.others for row in rows), "--cluster", cluster, "a column of all rows"
     )
-    with warn_once(), opened(store) as place:
+    with warn_once(), opened(store, new=True) as place:
         judging = {"schedule": schedule, "panel": panel or None, "labels": labels or None}
         options = {"debaters": debaters, "max_rounds": max_rounds, **judging, **given}
         plans = EvaluationPlans(

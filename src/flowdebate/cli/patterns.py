@@ -195,7 +195,7 @@ def _run(  # noqa: PLR0913 - the options of this front end
         head = [models_line(plan), *sources_lines(plan)]
         show = Show(as_json=as_json, quiet=quiet, head=head, form=info.load_page().formats.get(form))
         plan = with_policies(plan)
-        with nullcontext() if no_store else opened(store) as place:
+        with nullcontext() if no_store else opened(store, new=True) as place:
             if not plan.speakers:
                 if place is not None and place.named:
                     with _store_needed():  # fails before anything is paid for

@@ -99,7 +99,7 @@ def compare(  # noqa: PLR0913 - the options of the command
         known = {} if reference is None else {"reference": read_text(reference, megabytes=1)}
         rows, side = [{"question": question, **known, **texts}], [*texts]
     make = Models(given["base_url"])  # type: ignore[arg-type] # a text or None, as its option says
-    with opened(store) as place:
+    with opened(store, new=True) as place:
         table = asyncio.run(
             _compare(
                 rows, path=files[0] if many else None, sides=side or None, criteria=weights_of(criterion),
@@ -247,7 +247,7 @@ def study(  # noqa: PLR0913 - the options of the command
     opt.check(made or registration is None, "--registration", registration, "the file of a registration")
     signal = None
     if doing == "ask":
-        with warn_once(), opened(store) as place, _in_files(path, questions):
+        with warn_once(), opened(store, new=True) as place, _in_files(path, questions):
             signal = asyncio.run(
                 _ask(
                     ask_study(

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, Self, get_args
 
 from flowdebate.blocks.human.answers import open_requests_in
@@ -145,10 +146,11 @@ class Place:
 
 
 @contextmanager
-def opened(where: str | None) -> Iterator[Place]:
+def opened(where: str | None, *, new: bool = False) -> Iterator[Place]:
     """Open the store `where` (a file, an address); None: FLOWDEBATE_STORE, or the user's data directory.
 
-    ConfigurationError for an invalid address. Nothing is read or created yet.
+    ConfigurationError for an invalid address and, unless it may be a `new` one, for a file that there is not. Nothing
+    is read or created yet.
     """
     from flowdebate.store.open import STORE_VARIABLE, close_store, default_store_path, open_store
 
@@ -161,6 +163,8 @@ def opened(where: str | None) -> Iterator[Place]:
     if where is not None:  # the name of a store at an address is without its password
         is_address = where.startswith(("postgresql:", "postgres:"))
         option = f" --store {shlex.quote(store.name if is_address else where)}"
+        if not (new or is_address or Path(store.name).exists()):
+            raise ConfigurationError(COMMAND, "--store", where, "a store that there is")
     try:
         yield Place(store=store, named=named is not None, option=option)
     finally:

@@ -215,7 +215,7 @@ def migrate(*, store: opt.StoreName = None) -> None:
     from flowdebate.store.postgres.store import PostgresStore
     from flowdebate.store.sqlite.store import SqliteStore
 
-    with opened(store) as place:
+    with opened(store, new=True) as place:
         if not isinstance(place.store, (PostgresStore, SqliteStore)):
             raise misuse("--store", store, "Only files and PostgreSQL databases have a schema.")
         schema, briefs = asyncio.run(place.store.migrate())
@@ -354,7 +354,7 @@ def import_(
 
     lines: Iterable[bytes] = sys.stdin.buffer if file == "-" else read_export(file)
     source = "stdin" if file == "-" else file
-    with opened(store) as place:
+    with opened(store, new=True) as place:
         done = asyncio.run(import_runs(place.store, lines, source=source, exists="skip"))
     there = f"; {len(done.skipped)} {'was' if len(done.skipped) == 1 else 'were'} there already"
     open_page().line(f"Imported {counted(len(done.added), 'run')}{there if done.skipped else ''}.")
