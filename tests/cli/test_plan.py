@@ -182,6 +182,7 @@ def test_a_key_of_an_earlier_version_is_taken_with_a_hint(
 
 def test_an_option_of_an_earlier_version_is_taken_with_a_hint(tmp_path: Path) -> None:
     """Also with its value behind a sign; a command that never had it refuses it."""
+    (tmp_path / "runs.sqlite3").touch()
     where = ("--store", str(tmp_path / "runs.sqlite3"))
     found = CliRunner().invoke(app, ["runs", "--block=debate", "--search", "rents", *where])
     assert (found.exit_code, found.stderr) == (0, "--block is called --pattern.\n--search is called --text.\n")

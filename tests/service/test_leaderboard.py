@@ -99,5 +99,6 @@ def test_an_empty_store_has_nothing_to_rank(tmp_path: Path) -> None:
     asyncio.run(block.run("Which?", store=store))
     board = leaderboard_of(asyncio.run(store.runs()))
     assert (board.models, board.left_out) == ([], {"has no two sides of different models": 1})
-    result = CliRunner().invoke(app, ["leaderboard", "--store", str(tmp_path / "none.db")])
+    (empty := tmp_path / "none.db").touch()
+    result = CliRunner().invoke(app, ["leaderboard", "--store", str(empty)])
     assert result.exit_code == 3
