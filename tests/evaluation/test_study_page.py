@@ -99,10 +99,15 @@ def test_so_do_answers_that_were_never_shipped(seed: int) -> None:
 
 
 def test_the_page_is_what_its_script_writes() -> None:
-    """From as many answers as it says: later ones may have come since. An unfinished study concludes nothing."""
+    """From as many answers as it says: later ones may have come since.
+
+    An unfinished study concludes nothing that its e-value does not let anybody conclude at any time.
+    """
     text = PAGE.read_text("utf-8")
     read = {name: int(lines) for lines, name in re.findall(r"first (\d+) lines of `evidence/studies/(\w+)\.", text)}
     assert [*read] == [arm.name for arm in BEGUN]
     assert page(read) == text
-    states = re.findall(r"\d+ of \d+ answered; nothing is concluded yet|All is answered", text)
+    states = re.findall(r"answered; (nothing is concluded yet|the rest is still missing)|All is answered", text)
     assert len(states) == len(BEGUN)
+    values = [float(value) for value in re.findall(r"has to go by the e-value, ([\d.e+]+)", text)]
+    assert [state == "nothing is concluded yet" for state in states if state] == [value < 20 for value in values]
