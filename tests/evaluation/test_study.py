@@ -126,13 +126,14 @@ async def test_a_study_that_was_killed_finds_what_the_whole_one_does(tmp_path: P
     assert study_report(study(), killed).comparisons == study_report(study(), whole).comparisons
 
 
-def test_a_study_whose_process_is_killed_twenty_times_has_the_same_table(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_study_whose_process_is_killed_twenty_times_has_the_same_table(tmp_path: Path, seed: int) -> None:
     """By SIGKILL in the middle of debates, baselines and noise: the whole report is that of the one that was not."""
     reports = []
     for kills in (0, 20):
         folder = tmp_path / str(kills)
         folder.mkdir()
-        command = [sys.executable, "-m", "tests.evaluation.killed_study", str(folder), str(kills), "1"]
+        command = [sys.executable, "-m", "tests.evaluation.killed_study", str(folder), str(kills), str(seed)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=ROOT)  # noqa: PLW1510, S603
         assert done.returncode == 0, done.stderr
         assert int(done.stderr.split()[-1]) == kills
