@@ -263,8 +263,12 @@ def in_readme(written: str) -> str:
         own = written.partition(f"## {arm.heading}\n")[2].partition("\n## ")[0]
         compared = re.search(r"([\d.]+)% against ([\d.]+)% of (\d+)", own)
         state = re.search(r"\d+ of \d+ answered", own)
-        if compared is not None and int(compared[3]) >= _TELLING:
-            told.append(arm.told.format(*compared.groups()) + (f", {state[0]}" if state else ""))
+        debates = re.search(r"\| `(\w+)` against `\w+`, primary", own)
+        if compared is not None and debates is not None and int(compared[3]) >= _TELLING:
+            # undecided counts as wrong: a reader should know of which kind the wrong ones are
+            row = re.search(rf"\| `{debates[1]}` \| (\d+) \|(?:[^|]+\|){{2}} (\d+) \|", own)
+            undecided = f" ({row[2]} of {row[1]} debates undecided)" if row else ""
+            told.append(arm.told.format(*compared.groups()) + undecided + (f", {state[0]}" if state else ""))
     return "; ".join(told)
 
 

@@ -266,7 +266,7 @@ def test_no_store_is_made_of_a_mistyped_name(tmp_path: Path, asked: tuple[str, .
     where = tmp_path / "typo.db"
     result = command(*asked, "--store", str(where))
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == f"Error: --store must be a store that there is, got {str(where)!r}\n"
+    assert result.stderr == f"Error: --store must be a store that exists, got {str(where)!r}\n"
     assert not where.exists()
 
 

@@ -149,7 +149,7 @@ class Place:
 def opened(where: str | None, *, new: bool = False) -> Iterator[Place]:
     """Open the store `where` (a file, an address); None: FLOWDEBATE_STORE, or the user's data directory.
 
-    ConfigurationError for an invalid address and, unless it may be a `new` one, for a file that there is not. Nothing
+    ConfigurationError for an invalid address and, unless it may be a `new` one, for a file that does not exist. Nothing
     is read or created yet.
     """
     from flowdebate.store.open import STORE_VARIABLE, close_store, default_store_path, open_store
@@ -164,7 +164,7 @@ def opened(where: str | None, *, new: bool = False) -> Iterator[Place]:
         is_address = where.startswith(("postgresql:", "postgres:"))
         option = f" --store {shlex.quote(store.name if is_address else where)}"
         if not (new or is_address or Path(store.name).exists()):
-            raise ConfigurationError(COMMAND, "--store", where, "a store that there is")
+            raise ConfigurationError(COMMAND, "--store", where, "a store that exists")
     try:
         yield Place(store=store, named=named is not None, option=option)
     finally:
