@@ -11,7 +11,6 @@ import re
 import sys
 from dataclasses import fields, is_dataclass
 from functools import wraps
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -107,27 +106,22 @@ class Watch:
         part: Mapping[str, Any] = next(
             (self._parts[base.__name__] for base in kind.__mro__ if base.__name__ in self._parts), {}
         )
-        schemas = {name: part.get("properties", {}).get(to_camel(name), {"type": "object"}) for name in names}
-        closed = [name for name in names if '"enum"' in json.dumps(schemas[name])]
-        typed = [name for name in names if name not in closed and _CONSTRAINTS & schemas[name].keys()]
-        inner = [name for name in typed if _INNER.search(json.dumps(schemas[name]))]
-        get_plain = _getter([name for name in typed if name not in inner])
-        get_inner, get_closed = _getter(inner), _getter(closed)
-        shape = self._shape
+        parts = []
+        for name in names:
+            schema = part.get("properties", {}).get(to_camel(name), {"type": "object"})
+            if '"enum"' in (allowed := json.dumps(schema)):
+                parts.append(f"chosen(value.{name})" if '"array"' in allowed else f"value.{name}")
+            elif _CONSTRAINTS & schema.keys():
+                parts.append(f"shape(value.{name})" if _INNER.search(allowed) else f"type(value.{name})")
+        # one expression for each class: calls for each field would be most of what the watch costs
+        made: Callable[[Any], Any] = eval(  # noqa: S307 - of names of fields
+            f"lambda value: (kind, {', '.join(parts)})", {"kind": kind, "shape": self._shape, "chosen": _chosen}
+        )
+        return made
 
-        def shape_of(value: Any) -> Any:
-            chosen = [tuple(each) if type(each) is list else each for each in get_closed(value)]
-            return (kind, *map(type, get_plain(value)), *map(shape, get_inner(value)), *chosen)
 
-        return shape_of
-
-
-def _getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
-    """The function that gives these attributes of a value."""
-    if not names:
-        return lambda _: ()
-    get = attrgetter(*names)
-    return get if len(names) > 1 else lambda value: (get(value),)
+def _chosen(value: Any) -> Any:
+    return tuple(value) if type(value) is list else value
 
 
 _WATCHES = pytest.StashKey[Watch]()

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, is_dataclass
 from functools import lru_cache
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
@@ -41,11 +41,11 @@ def invocation(function: Function, *, where: str, field: str) -> Invocation:
     """
     if not callable(function) or isinstance(function, Block):
         raise ConfigurationError(where, field, function, "a function of (input) or (input, ctx)")
-    if isinstance(function, FunctionType) and not function.__dict__ and not function.__defaults__:
-        code = function.__code__
-        variadic = code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
-        if code.co_argcount == 2 and not code.co_kwonlyargcount and not variadic:  # noqa: PLR2004 - input and ctx
-            return function  # the usual case, without its signature, which takes a while
+    count = _plain_arguments(function)  # the usual case, without the signature, which takes a while
+    if count == 2:  # noqa: PLR2004 - input and ctx
+        return function
+    if count == 1:
+        return _of_value(function)
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -58,6 +58,19 @@ def invocation(function: Function, *, where: str, field: str) -> Invocation:
     if _fits(signature, 1):
         return _of_value(function)
     raise ConfigurationError(where, field, function, "a function of (input) or (input, ctx)")
+
+
+def _plain_arguments(function: Function) -> int | None:
+    """How many arguments `function` takes, if it is one of Python's and takes them by position, without any option."""
+    own: Any = function
+    if not isinstance(function, FunctionType):
+        own = function.__func__ if isinstance(function, MethodType) else type(function).__call__
+    if not isinstance(own, FunctionType) or own.__dict__ or own.__defaults__ or own.__kwdefaults__:
+        return None
+    code = own.__code__
+    if code.co_kwonlyargcount or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
+        return None
+    return code.co_argcount - (own is not function)
 
 
 def _of_value(function: Function) -> Invocation:

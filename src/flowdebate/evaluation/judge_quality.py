@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from math import exp, fsum, log
 from random import Random
 from statistics import fmean
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from pydantic import Field
 
@@ -24,6 +24,8 @@ _LEAST = 1e-6
 _FOLDS = 5
 _RESAMPLES = 1_000
 _STEEPEST = 100.0
+_V = TypeVar("_V")
+_Pair = tuple[str | None, str | None]
 
 
 class JudgedItem(WireModel):
@@ -80,7 +82,9 @@ class Calibration(WireModel):
         if not self.helps:
             allowed = "one that predicts held-out items better than the judge itself"
             raise ConfigurationError("Calibration.shares()", "calibration", self.slope, allowed)
-        return {side: exp(value) for side, value in _log_shares(shares, self.slope).items()}
+        weights = {side: exp(self.slope * behind) for side, behind in _behind(shares).items()}
+        whole = fsum(weights.values())
+        return {side: weight / whole for side, weight in weights.items()}
 
 
 class JudgeQuality(InNotebooks, WireModel):
@@ -152,32 +156,38 @@ def judge_quality(
     names = [("alone", number) if item.cluster is None else item.cluster for number, item in enumerate(items)]
     credits_ = [item.credit for item in items]
     low, high = share_interval(fmean(credits_), effective_size(credits_, names), confidence=confidence)
-    groups: dict[object, list[JudgedItem]] = {}
-    for name, item in zip(names, items, strict=True):
-        groups.setdefault(name, []).append(item)
+    groups: dict[object, list[int]] = {}
+    for at, name in enumerate(names):
+        groups.setdefault(name, []).append(at)
     samples = _resample([*groups.values()], seed)
 
-    def figure(measure: Callable[[Sequence[JudgedItem]], float | None], n: int | None = None) -> Figure | None:
-        value = measure(items)
+    def figure(
+        values: Sequence[_V], measure: Callable[[Sequence[_V]], float | None], n: int = len(items)
+    ) -> Figure | None:
+        """The measure of what each item comes to, and its interval."""
+        value = measure(values)
         if value is None:
             return None
-        drawn = sorted(each for each in map(measure, samples) if each is not None)
+        drawn = sorted(each for some in samples if (each := measure([values[at] for at in some])) is not None)
         cut = round(len(drawn) * (1 - confidence) / 2)
         ends = (drawn[cut], drawn[-1 - cut]) if drawn else (None, None)
-        return Figure(value=value, n=len(items) if n is None else n, low=ends[0], high=ends[1])
+        return Figure(value=value, n=n, low=ends[0], high=ends[1])
 
     decided = [item for item in items if item.winner is not None]
     looked = [item for item in decided if item.human is not None]
-    brier, ece = figure(_brier), figure(lambda some: _ece(some, bins))
+    by_truth: list[_Pair] = [(item.winner, item.truth) for item in items]
+    by_people: list[_Pair] = [(item.winner, item.human) for item in items]
+    brier = figure([_squared_error(item) for item in items], fmean)
+    ece = figure([_placed(item, bins) for item in items], _ece)
     assert brier is not None  # noqa: S101 - there are items
     assert ece is not None  # noqa: S101 - as above
     quality = JudgeQuality(
         n=len(items),
         undecided=len(items) - len(decided),
         accuracy=Figure(value=fmean(credits_), n=len(items), low=low, high=high),
-        kappa=figure(lambda some: _kappa(some, "truth"), len(decided)) if decided else None,
-        human_kappa=figure(lambda some: _kappa(some, "human"), len(looked)) if looked else None,
-        alpha=figure(_alpha, len(looked)) if looked else None,
+        kappa=figure(by_truth, _kappa, len(decided)) if decided else None,
+        human_kappa=figure(by_people, _kappa, len(looked)) if looked else None,
+        alpha=figure(by_people, _alpha, len(looked)) if looked else None,
         brier=brier,
         ece=ece,
         reliability=reliability(items, bins=bins, confidence=confidence),
@@ -187,79 +197,80 @@ def judge_quality(
     return quality.model_copy(update={"findings": _findings(quality, confidence)})
 
 
-def _resample(groups: Sequence[Sequence[JudgedItem]], seed: int) -> list[list[JudgedItem]]:
+def _resample(groups: Sequence[Sequence[int]], seed: int) -> list[list[int]]:
+    """The places of items, a sample of clusters each."""
     random = Random(seed)  # noqa: S311 - repeatable on purpose
-    return [[item for group in random.choices(groups, k=len(groups)) for item in group] for _ in range(_RESAMPLES)]
+    return [[at for group in random.choices(groups, k=len(groups)) for at in group] for _ in range(_RESAMPLES)]
 
 
-def _kappa(items: Sequence[JudgedItem], of: str) -> float | None:
-    pairs = [(item.winner, getattr(item, of)) for item in items if item.winner is not None and getattr(item, of)]
-    return cohen_kappa(*map(list, zip(*pairs, strict=True))) if pairs else None
+def _kappa(pairs: Sequence[_Pair]) -> float | None:
+    whole = [pair for pair in pairs if None not in pair]
+    return cohen_kappa(*map(list, zip(*whole, strict=True))) if whole else None
 
 
-def _alpha(items: Sequence[JudgedItem]) -> float | None:
-    return krippendorff_alpha([[item.winner for item in items], [item.human for item in items]])
+def _alpha(pairs: Sequence[_Pair]) -> float | None:
+    return krippendorff_alpha([*map(list, zip(*pairs, strict=True))])
 
 
-def _brier(items: Sequence[JudgedItem]) -> float:
+def _squared_error(item: JudgedItem) -> float:
     # half the sum over sides: of two sides it is the squared error of either
-    return fmean(fsum((share - (side == item.truth)) ** 2 for side, share in item.shares.items()) / 2 for item in items)
+    return fsum((share - (side == item.truth)) ** 2 for side, share in item.shares.items()) / 2
 
 
-def _binned(items: Sequence[JudgedItem], bins: int) -> list[list[tuple[float, float]]]:
-    """By part of the scale, how sure the judge was of its first side, and whether that was right."""
-    found: list[list[tuple[float, float]]] = [[] for _ in range(bins)]
-    for item in items:
-        most = max(item.shares.values())
-        firsts = [side for side, share in item.shares.items() if share == most]
-        right = (item.truth in firsts) / len(firsts)
-        found[min(int(most * bins), bins - 1)].append((most, right))
-    return found
+def _placed(item: JudgedItem, bins: int) -> tuple[int, float, float]:
+    """The part of the scale, how sure the judge was of its first side, and whether that was right."""
+    most = max(item.shares.values())
+    firsts = [side for side, share in item.shares.items() if share == most]
+    return min(int(most * bins), bins - 1), most, (item.truth in firsts) / len(firsts)
 
 
-def _ece(items: Sequence[JudgedItem], bins: int) -> float:
-    parts = [part for part in _binned(items, bins) if part]
-    return fsum(abs(fsum(sure - right for sure, right in part)) for part in parts) / len(items)
+def _ece(placed: Sequence[tuple[int, float, float]]) -> float:
+    gaps: dict[int, float] = {}
+    for part, sure, right in placed:
+        gaps[part] = gaps.get(part, 0.0) + sure - right
+    return fsum(map(abs, gaps.values())) / len(placed)
 
 
 def reliability(items: Sequence[JudgedItem], *, bins: int, confidence: float) -> list[ReliabilityBin]:
     """How sure the judge was and how often it was right, for each of `bins` equal parts of the scale with an item."""
+    parts: dict[int, list[tuple[float, float]]] = {}
+    for item in items:
+        number, *both = _placed(item, bins)
+        parts.setdefault(number, []).append((both[0], both[1]))
     found = []
-    for number, part in enumerate(_binned(items, bins)):
-        if part:
-            accuracy = fmean(right for _, right in part)
-            low, high = share_interval(accuracy, len(part), confidence=confidence)
-            found.append(
-                ReliabilityBin(
-                    low=number / bins,
-                    high=(number + 1) / bins,
-                    n=len(part),
-                    confidence=fmean(sure for sure, _ in part),
-                    accuracy=accuracy,
-                    accuracy_low=low,
-                    accuracy_high=high,
-                )
+    for number, part in sorted(parts.items()):
+        accuracy = fmean(right for _, right in part)
+        low, high = share_interval(accuracy, len(part), confidence=confidence)
+        found.append(
+            ReliabilityBin(
+                low=number / bins,
+                high=(number + 1) / bins,
+                n=len(part),
+                confidence=fmean(sure for sure, _ in part),
+                accuracy=accuracy,
+                accuracy_low=low,
+                accuracy_high=high,
             )
+        )
     return found
 
 
 # Calibration
 
 
-def _log_shares(shares: dict[str, float], slope: float) -> dict[str, float]:
-    """The logarithms of the shares whose log-odds are `slope` times those of `shares`."""
-    logs = {side: slope * log(max(share, _LEAST)) for side, share in shares.items()}
-    top = max(logs.values())
-    whole = top + log(fsum(exp(value - top) for value in logs.values()))
-    return {side: value - whole for side, value in logs.items()}
+def _behind(shares: dict[str, float]) -> dict[str, float]:
+    """How far each side is behind the first, in logarithms: 0 or less."""
+    logs = {side: log(max(share, _LEAST)) for side, share in shares.items()}
+    most = max(logs.values())
+    return {side: value - most for side, value in logs.items()}
 
 
-def _loss(items: Sequence[JudgedItem], slope: float) -> float:
-    """The mean log-loss, which is convex in the slope."""
-    return fmean(-_log_shares(item.shares, slope)[item.truth] for item in items)
+def _loss(items: Iterable[tuple[float, Sequence[float]]], slope: float) -> float:
+    """The mean log-loss, which is convex in the slope; of an item, how far its truth is behind, and each side."""
+    return fmean(log(fsum(exp(slope * side) for side in sides)) - slope * truth for truth, sides in items)
 
 
-def _fit_slope(items: Sequence[JudgedItem]) -> float:
+def _fit_slope(items: Sequence[tuple[float, Sequence[float]]]) -> float:
     """The slope with the least loss, which has one valley: by thirds of what is left."""
     low, high = 0.0, _STEEPEST
     while high - low > 1e-3:  # noqa: PLR2004 - finer than what any item shows
@@ -273,14 +284,15 @@ def _fit_slope(items: Sequence[JudgedItem]) -> float:
 
 def _calibration(items: Sequence[JudgedItem], seed: int) -> Calibration:
     """The slope of all items, and how well slopes do on items that they were not fitted on, a fifth at a time."""
-    order = list(items)
+    behind = [(_behind(item.shares), item.truth) for item in items]
+    order = [(sides[truth], [*sides.values()]) for sides, truth in behind]
     Random(seed).shuffle(order)  # noqa: S311 - repeatable on purpose
     losses: list[float] = []
     for fold in range(min(_FOLDS, len(order))):
         held, rest = order[fold::_FOLDS], [item for place, item in enumerate(order) if place % _FOLDS != fold]
         slope = _fit_slope(rest) if rest else 1.0
         losses += [_loss([item], slope) for item in held]
-    return Calibration(slope=_fit_slope(items), loss=_loss(items, 1.0), calibrated_loss=fmean(losses))
+    return Calibration(slope=_fit_slope(order), loss=_loss(order, 1.0), calibrated_loss=fmean(losses))
 
 
 # In words

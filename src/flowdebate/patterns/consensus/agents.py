@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Unpack
 
 from pydantic import BeforeValidator, Field, create_model
@@ -62,7 +62,7 @@ def create_tie_judge(
     def choice(answer: VoteAnswer, _: ModelResponse, __: Context) -> str:
         return answer.choice
 
-    form = create_vote_form(choices)
+    form = create_vote_form(tuple(choices))
     return create_block(
         f"{name}-tie-judge", None, output_schema=form, transform=choice, shuffle=True, template=template, **options
     )
@@ -139,7 +139,8 @@ class RevisionForm(RevisionAnswer):
     enough: Annotated[bool, Field(description="Whether another round would change nothing")]
 
 
-def create_vote_form(choices: Sequence[str]) -> type[VoteAnswer]:
+@lru_cache(maxsize=256)  # debates of the same agents share it
+def create_vote_form(choices: tuple[str, ...]) -> type[VoteAnswer]:
     """A voter's answer, whose `choices` are an enum for models that can be held to one.
 
     Any other choice is recorded as it was written, and counts as spoiled.

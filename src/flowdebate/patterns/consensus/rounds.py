@@ -363,7 +363,7 @@ class Voting(Phase):
 
     def answer(self) -> dict[str, Any]:
         # all who may have a proposal, not those who have one: the form is the same whoever fails
-        return {"output_schema": create_vote_form(self.options.names), "shuffle": self.options.shuffle}
+        return {"output_schema": create_vote_form(tuple(self.options.names)), "shuffle": self.options.shuffle}
 
     def ask(self, _: object, ctx: Context) -> list[VoteAsked]:
         state: ConsensusState = ctx.scope.handle.state

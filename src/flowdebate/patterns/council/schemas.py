@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import Field, create_model, model_validator
@@ -243,6 +244,7 @@ class ChairAsked:
         return f"{render_work(self)}\n\nWrite the council's answer."
 
 
+@lru_cache(maxsize=256)  # councils of any members share it
 def ranking_of(letters: tuple[str, ...]) -> type[WireModel]:
     """The model of a ranking of `letters`: each exactly once, from the best to the worst, with a reason.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, TypeAlias, Unpack
 
 from pydantic import Field, create_model
@@ -355,15 +356,6 @@ def create_moderator(
         # by way of ModeratorReport, which takes "none", "N/A" and the like for no decision
         return ModeratorReport(summary=answer.summary, status=answer.status, decision=answer.decision)
 
-    schema: type[WireModel] | None = None
-    if report == "structured":  # it sums up before it finds, since models commit to what they wrote first
-        schema = create_model(
-            "ModeratorReport",
-            __base__=WireModel,
-            summary=(str, Field(description="What each of them holds now, what they agree on, what is still open")),
-            status=(ReportStatus, Field(description="SETTLED, or CONTINUE for another round")),
-            decision=(str | None, Field(description="What should be done, in one or two sentences; null for none")),
-        )
     return deciding_block(
         f"{name}-moderator",
         MODERATORS,
@@ -372,8 +364,20 @@ def create_moderator(
         turn=turn,
         template=template,
         transcript=transcript,
-        output_schema=schema,
+        output_schema=_report_form() if report == "structured" else None,
         transform=reported,
+    )
+
+
+@cache
+def _report_form() -> type[WireModel]:
+    """A report for models, which sum up before they find, since they commit to what they wrote first."""
+    return create_model(
+        "ModeratorReport",
+        __base__=WireModel,
+        summary=(str, Field(description="What each of them holds now, what they agree on, what is still open")),
+        status=(ReportStatus, Field(description="SETTLED, or CONTINUE for another round")),
+        decision=(str | None, Field(description="What should be done, in one or two sentences; null for none")),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Annotated, Any, Unpack
 
 from pydantic import AfterValidator, Field, create_model
@@ -155,7 +155,7 @@ def create_referee(
         turn=turn,
         template=template,
         transcript=transcript,
-        output_schema=_report_on(roster),
+        output_schema=_report_on(tuple(roster)),
         transform=found,
     )
     return RosterBlock(inner, roster)
@@ -167,7 +167,8 @@ _ISSUES = 3  # how many issues a model may list for one debater: without a bound
 _LONGEST = 1_000  # characters of an issue and of the notes: they are part of each later prompt
 
 
-def _report_on(roster: Sequence[str]) -> type[WireModel]:
+@lru_cache(maxsize=256)  # debates of the same members share it
+def _report_on(roster: tuple[str, ...]) -> type[WireModel]:
     """The referee's answer: issues before the score, and the notes last, since models commit to what they wrote first.
 
     The roster is an enum, and complete, for models that can be held to that. For others neither is a reason to ask
