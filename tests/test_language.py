@@ -98,5 +98,5 @@ def test_names_of_tests_are_words_of_the_glossary() -> None:
 
 def test_modules_are_named_by_their_first_line() -> None:
     """The first line of a module names the thing, instead of asking a question about it."""
-    headlines = {path.relative_to(ROOT): ast.get_docstring(ast.parse(path.read_text())) or "" for path in MODULES}
-    assert not {path: line for path, line in headlines.items() if _RELATIVE.match(line)}
+    headlines = {path: re.search(r'^"""(.*)', path.read_text("utf-8"), re.MULTILINE) for path in MODULES}
+    assert not {path for path, line in headlines.items() if line is None or _RELATIVE.match(line[1])}

@@ -100,19 +100,22 @@ def test_each_reason_stands_in_a_line_of_its_own(judge: list[str]) -> None:
     assert len(judge) == 2
 
 
-def test_rows_are_summed_up_and_the_place_is_found(judge: list[str]) -> None:
-    """200 rows with a judge that favours the first place, at several widths."""
+def test_rows_are_summed_up_and_the_place_is_found(judge: list[str], tmp_path: Path) -> None:
+    """200 rows with a judge that favours the first place; some of them at several widths, paid for once."""
     found = run("rows.csv", "--max-concurrency", "20", "--format", "json")
     table = json.loads(found.output)
     assert (table["rows"], len(judge)) == (200, 400)
     (biased,) = table["judges"]
     assert biased["favours"] == "first"
+    assert "favours the first place" in run("rows.csv").output
+    assert len(judge) == 400
+    (tmp_path / "some.csv").write_text("".join((tmp_path / "rows.csv").read_text().splitlines(keepends=True)[:31]))
     for width in ("40", "80", "120"):
-        shown = run("rows.csv", environment={"COLUMNS": width})
+        shown = run("some.csv", environment={"COLUMNS": width})
         assert "favours the first place" in " ".join(shown.output.split())
         assert shown.exit_code == 0
-    assert "\n- staged favours the first place: " in run("rows.csv", "--format", "markdown").output  # its name as it is
-    assert len(judge) == 400
+    assert "\n- staged favours the first place: " in run("some.csv", "--format", "markdown").output  # its name as it is
+    assert len(judge) == 460
 
 
 def test_a_rubric_has_a_column_for_each_criterion(judge: list[str]) -> None:

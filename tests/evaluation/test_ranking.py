@@ -50,7 +50,7 @@ def reference(games: Sequence[Game], *, order: bool, ties: bool) -> np.ndarray:
 @pytest.mark.parametrize("seed", range(3))
 def test_a_ranking_is_that_of_a_reference_fit(seed: int, order: bool, ties: bool) -> None:  # noqa: FBT001 - of pytest
     """To 1e-6: strengths, what the first place is worth, and Davidson's parameter."""
-    games = drawn(seed, ties=ties)
+    games = drawn(seed, ties=ties, games=200)
     expected = reference(games, order=order, ties=ties)
     strengths = np.array([0.0, *expected[:4]])
     found = rank_games(games, order=order)
@@ -66,7 +66,7 @@ def test_a_ranking_is_that_of_a_reference_fit(seed: int, order: bool, ties: bool
         assert found.ties is None
     assert [each.name for each in found.systems] == sorted(held, key=lambda name: -held[name])
     chance = found.chance("e", "a", first=True) if order else found.chance("e", "a")
-    assert chance > 0.8
+    assert chance > 0.7
 
 
 def test_there_is_no_ranking_where_a_strength_is_infinite() -> None:

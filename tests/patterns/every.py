@@ -19,8 +19,8 @@ REPORT = {"summary": "Both want it.", "status": "CONTINUE", "decision": None}
 ROUNDS = 3
 
 
-def every_pattern(act: Callable[[Any, Context], object], **options: Any) -> dict[str, Sequencer[Any, Any]]:
-    """The patterns, by name; `act(input, ctx)` is called in each turn of the second speaker before it answers.
+def make_pattern(name: str, act: Callable[[Any, Context], object], **options: Any) -> Sequencer[Any, Any]:
+    """The pattern of that name; `act(input, ctx)` is called in each turn of the second speaker before it answers.
 
     Those with rounds have `ROUNDS` of them at most.
     """
@@ -35,15 +35,16 @@ def every_pattern(act: Callable[[Any, Context], object], **options: Any) -> dict
     people = [{"name": "ann", "block": first}, {"name": "bob", "block": second}]
     sides = [Debater("ann", "for", block=first), Debater("bob", "against", block=second)]
     same = {"name": "x", "max_rounds": ROUNDS, **options}
-    return {
-        "debate": debate(debaters=sides, judge=lambda _: VERDICT, synthesizer=False, **same),
-        "round_robin": round_robin(debaters=people, synthesizer=False, **same),
-        "deliberation": deliberation(debaters=people, moderator=lambda _: REPORT, **same),
-        "handoff": handoff(name="x", debaters=people, max_turns=ROUNDS, on_invalid="random", **options),
-        "consensus": consensus(agents=people, convergence=None, **same),
-        "council": council(name="x", members=people, chair=lambda _: "Yes."),
-        "review": review(name="x", reviewers=people, merger=lambda _: {"pairs": []}),
+    makers: dict[str, Callable[[], Sequencer[Any, Any]]] = {
+        "debate": lambda: debate(debaters=sides, judge=lambda _: VERDICT, synthesizer=False, **same),
+        "round_robin": lambda: round_robin(debaters=people, synthesizer=False, **same),
+        "deliberation": lambda: deliberation(debaters=people, moderator=lambda _: REPORT, **same),
+        "handoff": lambda: handoff(name="x", debaters=people, max_turns=ROUNDS, on_invalid="random", **options),
+        "consensus": lambda: consensus(agents=people, convergence=None, **same),
+        "council": lambda: council(name="x", members=people, chair=lambda _: "Yes."),
+        "review": lambda: review(name="x", reviewers=people, merger=lambda _: {"pairs": []}),
     }
+    return makers[name]()
 
 
 PATTERNS = ("debate", "round_robin", "deliberation", "handoff", "consensus", "council", "review")

@@ -11,7 +11,7 @@ from flowdebate.events import BlockAnswered, HumanAsked, ModelCalled, TurnStarte
 from flowdebate.runs.durable.suspend import request_of, role_in_name
 from flowdebate.testing import FunctionModel
 
-from .every import PATTERNS, VERDICT, every_pattern
+from .every import PATTERNS, VERDICT, make_pattern
 
 if TYPE_CHECKING:
     from flowdebate.runs.result import RunResult
@@ -81,7 +81,7 @@ def test_a_given_block_has_the_role_of_its_place_and_is_not_changed() -> None:
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_turns_carry_the_role_of_their_speakers(pattern: str) -> None:
     """In all patterns, with blocks of the application's own."""
-    result = every_pattern(lambda *_: None)[pattern].run_sync("Cap rents?")
+    result = make_pattern(pattern, lambda *_: None).run_sync("Cap rents?")
     started = [event for event in result.events if isinstance(event, TurnStarted)]
     assert {event.role for event in started} <= {"debater", "reviewer"}
     assert all(event.to_wire()["role"] == event.role for event in started)

@@ -9,7 +9,7 @@ import pytest
 
 from flowdebate import handler
 from flowdebate.errors import ConfigurationError, OutputError
-from tests.patterns.every import ROUNDS, WITH_ROUNDS, every_pattern
+from tests.patterns.every import ROUNDS, WITH_ROUNDS, make_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,7 @@ QUESTION = "Should rents be capped?"
 
 def built(pattern: str, predicate: object) -> Any:
     """`pattern` with this predicate."""
-    return every_pattern(lambda _, __: None, terminate_when=predicate)[pattern]
+    return make_pattern(pattern, lambda _, __: None, terminate_when=predicate)
 
 
 def two(one: object, other: object) -> bool:

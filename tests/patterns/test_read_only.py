@@ -17,7 +17,7 @@ from flowdebate.errors import OutputError, ReadOnly
 from flowdebate.patterns.debate.schemas import DebateModeratorDecision, DebateRawOutput, DebateState
 from flowdebate.patterns.debate.transcript import create_record_argument
 from flowdebate.patterns.turn import create_init_transcript
-from tests.patterns.every import PATTERNS, VERDICT, WITH_ROUNDS, every_pattern
+from tests.patterns.every import PATTERNS, VERDICT, WITH_ROUNDS, make_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +62,7 @@ OF_TRANSCRIPTS = {name for name in ATTACKS if "transcript" in name} | {"takes so
 def test_a_block_that_changes_history_ends_the_run_with_an_error_that_names_it(pattern: str, attack: str) -> None:
     """In every pattern, whatever the block reaches for."""
     with pytest.raises(ReadOnly, match=r"block 'x-\w+-bob' must not change") as caught:
-        every_pattern(ATTACKS[attack])[pattern].run_sync(QUESTION)
+        make_pattern(pattern, ATTACKS[attack]).run_sync(QUESTION)
     assert caught.value.block is not None
 
 
@@ -82,8 +82,8 @@ def test_a_block_that_catches_the_refusal_has_changed_nothing(pattern: str) -> N
             with suppress(ReadOnly, AttributeError):
                 attack(value, ctx)
 
-    fair = every_pattern(lambda _, __: None)[pattern].run_sync(QUESTION, seed=7)
-    attacked = every_pattern(try_all)[pattern].run_sync(QUESTION, seed=7)
+    fair = make_pattern(pattern, lambda _, __: None).run_sync(QUESTION, seed=7)
+    attacked = make_pattern(pattern, try_all).run_sync(QUESTION, seed=7)
     assert facts(attacked.raw) == facts(fair.raw)
     told = [[(task.assignee, task.status, task.output) for task in run.tasks.list()] for run in (fair, attacked)]
     assert told[0] == told[1]
@@ -98,7 +98,7 @@ def test_a_predicate_cannot_change_history_either(pattern: str) -> None:
         return False
 
     with pytest.raises(ReadOnly, match="block 'terminate_when' must not change `round` of 'x'"):
-        every_pattern(lambda _, __: None, terminate_when=meddle)[pattern].run_sync(QUESTION)
+        make_pattern(pattern, lambda _, __: None, terminate_when=meddle).run_sync(QUESTION)
 
 
 SIDES = [Debater("ann", "for", block=lambda _: "Yes."), Debater("bob", "against", block=lambda _: "No.")]

@@ -20,7 +20,7 @@ from flowdebate.service.documents.markdown import report
 from flowdebate.store.memory import MemoryStore
 from flowdebate.testing import FunctionModel
 from flowdebate.testing.strategies import stop_conditions
-from tests.patterns.every import ROUNDS, VERDICT, WITH_ROUNDS, every_pattern
+from tests.patterns.every import ROUNDS, VERDICT, WITH_ROUNDS, make_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +33,7 @@ LIMIT = {"max_rounds", "max_turns"}
 
 def built(pattern: str, condition: Any, act: Callable[[Any, Context], object] = lambda _, __: None) -> Any:
     """`pattern` with this condition; `act` is called in the turns of its second speaker."""
-    return every_pattern(act, terminate_when=condition)[pattern]
+    return make_pattern(pattern, act, terminate_when=condition)
 
 
 def rounds_of(raw: Any) -> int:

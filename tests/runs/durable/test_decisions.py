@@ -14,7 +14,7 @@ from flowdebate import Debater, Session, consensus, debate, deliberation, handof
 from flowdebate.errors import OutputError
 from flowdebate.store.memory import MemoryStore
 from flowdebate.testing import FunctionModel
-from tests.patterns.every import REPORT, VERDICT, WITH_ROUNDS, every_pattern
+from tests.patterns.every import REPORT, VERDICT, WITH_ROUNDS, make_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +67,7 @@ async def test_a_predicate_is_not_asked_again(pattern: str, *, wait: bool) -> No
         lives.turns.append(number)
 
     predicate = lives.answer({1: set(), 2: {1, 2}}, wait=wait)
-    built = every_pattern(act, terminate_when=predicate)[pattern]
+    built = make_pattern(pattern, act, terminate_when=predicate)
     with pytest.raises(Killed):
         await built.run(QUESTION, store=store, run_id="it")
     lives.life = 2
@@ -82,10 +82,14 @@ async def test_a_run_that_a_predicate_has_ended_stays_so(pattern: str) -> None:
     """Killed after the last round, and resumed when the predicate says no: nothing is argued any more."""
     lives, store = Lives(), MemoryStore()
     predicate = lives.answer({1: {1}, 2: set()})
-    built = every_pattern(lambda _, ctx: lives.turns.append(ctx.sequencer.state.round), terminate_when=predicate)
-    first = (await built[pattern].run(QUESTION, store=store, run_id="it", seed=1)).raw
+
+    def act(_: Any, ctx: Context) -> None:
+        lives.turns.append(ctx.sequencer.state.round)
+
+    built = make_pattern(pattern, act, terminate_when=predicate)
+    first = (await built.run(QUESTION, store=store, run_id="it", seed=1)).raw
     lives.life, before = 2, len(lives.turns)
-    second = (await built[pattern].resume("it", store=store)).raw
+    second = (await built.resume("it", store=store)).raw
     assert (second.stop_reason, len(lives.turns)) == (first.stop_reason, 2 * before)
     assert lives.asked == [(1, 1)]
 
@@ -308,7 +312,7 @@ async def test_a_run_without_a_record_of_decisions_is_asked() -> None:
         if lives.life == 1 and ctx.sequencer.state.round == 2:
             raise Killed
 
-    built = every_pattern(act, terminate_when=lives.answer({1: set(), 2: {1}}))["debate"]
+    built = make_pattern("debate", act, terminate_when=lives.answer({1: set(), 2: {1}}))
     with pytest.raises(Killed):
         await built.run(QUESTION, store=store, run_id="it")
     lives.life = 2
@@ -320,7 +324,7 @@ async def test_a_run_without_a_record_of_decisions_is_asked() -> None:
 async def test_a_complete_run_without_a_record_of_decisions_is_read(pattern: str) -> None:
     """It makes no call, and comes to what it came to."""
     store = FirstEdition()
-    built = every_pattern(lambda _, __: None, terminate_when=lambda ctx: ctx.sequencer.state.round == 2)[pattern]
+    built = make_pattern(pattern, lambda _, __: None, terminate_when=lambda ctx: ctx.sequencer.state.round == 2)
     first = await built.run(QUESTION, store=store, run_id="it")
     again = await built.resume("it", store=store)
     assert (again.status, again.raw.stop_reason) == (first.status, first.raw.stop_reason)
@@ -330,7 +334,7 @@ async def test_a_complete_run_without_a_record_of_decisions_is_read(pattern: str
 async def test_reading_a_complete_run_without_a_record_of_decisions_does_not_change_it() -> None:
     """Runs of the first edition have none: any number of readers at once get the result, and nothing is written."""
     store, before = MemoryStore(), MemoryStore()
-    built = every_pattern(lambda _, __: None)["debate"]
+    built = make_pattern("debate", lambda _, __: None)
     first = await built.run(QUESTION, store=before, run_id="it")
     stored = await before.run("it")
     await store.add(replace(stored, steps=0), [])
