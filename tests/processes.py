@@ -1,4 +1,7 @@
-"""Processes that tests start: Ctrl-C reaches them (a pytest plugin, which conftest.py registers), and they end."""
+"""Processes that tests start: Ctrl-C reaches them, they end, and all workers of pytest-xdist fork them from one.
+
+A pytest plugin, which conftest.py registers.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,14 @@ import subprocess
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from tests import warm
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ("pytest_configure", "started")
+__all__ = ("pytest_configure", "pytest_configure_node", "pytest_sessionstart", "started")
 
 
 @contextmanager
@@ -31,3 +38,15 @@ def pytest_configure() -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker of pytest-xdist where to fork from."""
+    node.workerinput["warm"] = warm.server()
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Hear where, as a worker."""
+    if told := getattr(session.config, "workerinput", {}):
+        warm.share(told["warm"])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -13,6 +11,7 @@ import pytest
 from flowdebate.models.base import Usage
 from flowdebate.patterns.state import RoleFailed, RoundStarted
 from flowdebate.runs.result import ModelCalled
+from tests import warm
 from tests.event_watch import Watch
 
 ROOT = Path(__file__).parent.parent
@@ -111,8 +110,8 @@ def test_a_test_in_which_a_wrong_event_is_emitted_fails(tmp_path: Path) -> None:
     """And only that one, although the run itself is fine; so it does if its fixture has emitted the event."""
     (tmp_path / "test_wrong.py").write_text(dedent(WRONG), "utf-8")
     options = ["-q", "-c", "/dev/null", "--rootdir", str(tmp_path), "-p", "no:cacheprovider", "-p", "no:randomly"]
-    command = [sys.executable, "-m", "pytest", *options, "-p", "tests.event_watch", str(tmp_path)]
-    run = subprocess.run(command, timeout=60, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603
+    command = (warm.run_module("pytest"), *options, "-p", "tests.event_watch", str(tmp_path))
+    run = warm.run(*command, cwd=ROOT, check=False)
     assert run.returncode == 1, run.stdout + run.stderr
     assert "2 failed, 1 passed" in run.stdout
     assert "$.round: 'one' is not of type 'integer'" in run.stdout

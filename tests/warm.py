@@ -3,11 +3,15 @@
 A command imports the library and the OpenAI SDK in two seconds of CPU, and more than a hundred tests start one. Here
 each is forked from a process that has done so, and from then on is a process like any: with its own session, streams,
 environment, signals and exit code. Tests of the start itself begin with Python's own (`tests.processes.started`).
+
+The process to fork from is one for all workers of pytest-xdist, whose controller starts it (`tests.processes`). It
+imports when it is asked for the first process.
 """
 
 from __future__ import annotations
 
 import atexit
+import ctypes
 import gc
 import importlib
 import json
@@ -28,14 +32,14 @@ from typing import IO, TYPE_CHECKING, Any, Self
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ("Warm", "stand_in")
+__all__ = ("Warm", "run", "run_module", "run_path", "server", "share", "stand_in")
 
 _LEFT_OUT = ("__main__", "adapters", "notebook", "telemetry", "testing", "workers")
 """Modules of the library that no command imports."""
-_servers: dict[int, tuple[socket.socket, int]] = {}
-"""The process to fork from, its connection and its id, by the process that started it."""
-_asking = threading.Lock()
-"""Tests start processes at once: two requests must not mingle."""
+_servers: dict[int, str] = {}
+"""The address of the process to fork from, by the process that asks it."""
+_starting = threading.Lock()
+"""Tests start processes at once."""
 
 _STUB = """
 import json, os, signal, socket, sys
@@ -59,9 +63,19 @@ sys.exit(ended)
 """A small process that stands for a forked one: a program that starts commands by itself starts this one."""
 
 
+def run_module(name: str) -> str:
+    """The code that does what `python -m name` does."""
+    return f"import runpy; runpy.run_module({name!r}, run_name='__main__', alter_sys=True)"
+
+
+def run_path(path: str) -> str:
+    """The code that does what `python path` does."""
+    return f"import runpy; runpy.run_path({path!r}, run_name='__main__')"
+
+
 def stand_in(code: str, *arguments: str) -> list[str]:
     """A command that is started in no time, and is the code `code` in a process forked here: its streams and end."""
-    return [sys.executable, "-S", "-E", "-c", _STUB, _address(_server()[1]), code, *arguments]
+    return [sys.executable, "-S", "-E", "-c", _STUB, server(), code, *arguments]
 
 
 class Warm:
@@ -96,10 +110,10 @@ class Warm:
         self._status, theirs = socket.socketpair()
         asked = {"code": code, "arguments": arguments, "env": dict(os.environ if env is None else env)}
         data = json.dumps({**asked, "cwd": str(Path.cwd() if cwd is None else cwd)}).encode()
-        with _asking:
-            server, _ = _server()
-            socket.send_fds(server, [len(data).to_bytes(4, "big")], [*streams, theirs.fileno()])
-            server.sendall(data)
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(f"\0{server()}")
+            socket.send_fds(connection, [len(data).to_bytes(4, "big")], [*streams, theirs.fileno()])
+            connection.sendall(data)
         theirs.close()
         for descriptor in close:
             os.close(descriptor)
@@ -132,6 +146,7 @@ class Warm:
                 self.kill()  # its pipes are closed, and the readers come to an end
                 raise
             stdout, stderr = (each.result() if each else b"" for each in written)
+        self._close()
         return stdout, stderr
 
     def poll(self) -> int | None:
@@ -161,41 +176,72 @@ class Warm:
     def __exit__(self, *_: object) -> None:
         self.kill()
         self.wait(30)
+        self._close()
+
+    def _close(self) -> None:
         for stream in (self.stdout, self.stderr):
             if stream is not None:
                 stream.close()
 
 
-def _address(server: int) -> str:
-    return f"flowdebate.tests.warm.{server}"
+def run(
+    code: str,
+    *arguments: str,
+    timeout: float = 60,
+    env: Mapping[str, str] | None = None,
+    cwd: object = None,
+    check: bool = True,
+) -> subprocess.CompletedProcess[str]:
+    """The code `code` in a process, at its end, as `subprocess.run(…, capture_output=True, text=True)` has it."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with Warm(code, *arguments, env=env, cwd=cwd, **pipes) as process:
+        stdout, stderr = (written.decode() for written in process.communicate(timeout))
+    done = subprocess.CompletedProcess([code, *arguments], process.wait(timeout), stdout, stderr)
+    if check:
+        assert done.returncode == 0, stderr
+    return done
 
 
-def _server() -> tuple[socket.socket, int]:
-    """The connection to this process's own server, and the server's id."""
-    if os.getpid() not in _servers:
-        ours, theirs = socket.socketpair()
-        process = subprocess.Popen(  # noqa: S603 - this file
-            [sys.executable, "-m", "tests.warm", str(theirs.fileno())],
-            pass_fds=[theirs.fileno()],
-            cwd=Path(__file__).parents[1],  # the test may be in a folder of its own
-            start_new_session=True,  # a test's Ctrl-C is not for it
-        )
-        theirs.close()
-        ours.recv(1)  # it listens
-        _servers[os.getpid()] = ours, process.pid
+def share(address: str) -> None:
+    """Let this process have its processes from the one that another has started."""
+    _servers[os.getpid()] = address
 
-        def stop() -> None:
-            ours.close()  # at which it ends
-            process.wait(30)
 
-        atexit.register(stop)
-    return _servers[os.getpid()]
+def server() -> str:
+    """The address of the process to fork from, which is started if necessary, and ends with the one that did so."""
+    with _starting:
+        if os.getpid() not in _servers:
+            _servers[os.getpid()] = _start()
+        return _servers[os.getpid()]
+
+
+def _start() -> str:
+    ours, theirs = socket.socketpair()
+    process = subprocess.Popen(  # noqa: S603 - this file
+        [sys.executable, "-m", "tests.warm", str(theirs.fileno())],
+        pass_fds=[theirs.fileno()],
+        cwd=Path(__file__).parents[1],  # the test may be in a folder of its own
+        start_new_session=True,  # a test's Ctrl-C is not for it
+    )
+    theirs.close()
+    ours.recv(1)  # it listens
+
+    def stop() -> None:
+        ours.close()  # at which it ends
+        process.wait(30)
+
+    atexit.register(stop)
+    return _address(process.pid)
+
+
+def _address(process: int) -> str:
+    return f"flowdebate.tests.warm.{process}"
 
 
 # The server
 
 
-def _import_all() -> None:
+def _warm_up() -> None:
     import flowdebate
 
     for module in pkgutil.walk_packages(flowdebate.__path__, "flowdebate."):
@@ -203,51 +249,87 @@ def _import_all() -> None:
             importlib.import_module(module.name)
     for name in ("openai.resources.chat.completions", "uvicorn", "rich.live", "httpx2"):
         importlib.import_module(name)
-    with suppress(ModuleNotFoundError):  # `make test-newest` does without it
-        importlib.import_module("instructor")
+    for name in ("dbos", "instructor"):  # of workers; of some commands, and `make test-newest` does without it
+        with suppress(ModuleNotFoundError):
+            importlib.import_module(name)
+    _debate_once()
     gc.freeze()  # so that children share the pages
 
 
-def _serve(server: socket.socket) -> str:
-    """Fork for each request; comes back in the child alone, with the code that is to run."""
+def _debate_once() -> None:
+    """Have what the first debate of a process builds: validators, and what is imported where it is used."""
+    from openai.types.chat import ChatCompletion, ChatCompletionChunk
+
+    from flowdebate import Debater, debate
+    from flowdebate.testing import FunctionModel
+
+    said = {"reasoning": "-", "winner": None, "verdict": "-"}
+    sides = [Debater("ann", "for"), Debater("bob", "against")]
+    first = debate(name="first", debaters=sides, max_rounds=1, moderator=False)
+    first.run_sync("?", model=FunctionModel(lambda request: said if request.output_schema else "-"), store=False)
+    for answer in (ChatCompletion, ChatCompletionChunk):
+        answer.model_rebuild()
+    assert threading.active_count() == 1, "a process with threads must not be forked"
+
+
+def _serve(owner: socket.socket) -> str:
+    """Fork for each request, until `owner` is closed; comes back in the child alone, with the code that is to run."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(f"\0{_address(os.getpid())}")
     listener.listen()
-    server.send(b"!")
+    owner.send(b"!")
+    running: dict[int, tuple[int, int]] = {}
     while True:
-        ready, _, _ = select.select([server, listener], [], [])
-        source = server if server in ready else listener.accept()[0]
-        head, descriptors, _, _ = socket.recv_fds(source, 4, 4)
-        with suppress(ChildProcessError):  # what they took counts as this process's
-            while os.waitpid(-1, os.WNOHANG if head or source is not server else 0)[0]:
-                pass
-        if not head and source is server:
+        watched: list[socket.socket | int] = [owner, listener, *running]
+        ready, _, _ = select.select(watched, [], [])
+        for ended in running.keys() & set(ready):
+            _tell_end(*running.pop(ended))
+            os.close(ended)
+        if owner in ready:
+            for child, status in running.values():  # what they took counts as this process's
+                _tell_end(child, status)
             os._exit(0)
-        data, size = b"", int.from_bytes(head, "big")
-        while len(data) < size:
-            data += source.recv(size - len(data))
-        if os.fork() == 0:
-            server.close()
+        if listener not in ready:
+            continue
+        if "flowdebate" not in sys.modules:
+            _warm_up()
+        data, descriptors = _request(listener)
+        if not data:
+            continue
+        child = os.fork()
+        if child == 0:
+            owner.close()
             listener.close()
-            _keep(descriptors[-1])
             return _become(json.loads(data), descriptors)
-        for descriptor in descriptors:
+        for descriptor in descriptors[:3]:
             os.close(descriptor)
-        if source is not server:
-            source.close()
+        _tell(descriptors[3], child)
+        running[os.pidfd_open(child)] = child, descriptors[3]
 
 
-def _keep(status: int) -> None:
-    """Fork once more: the child comes back, its parent tells its process id, and how it ended."""
-    child = os.fork()
-    if child == 0:
-        return
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    os.closerange(0, status)
-    os.write(status, child.to_bytes(4, "big"))
-    os.write(status, os.waitpid(child, 0)[1].to_bytes(4, "big"))
-    os._exit(0)
+def _request(listener: socket.socket) -> tuple[bytes, list[int]]:
+    """What is asked for, and with which streams; nothing if the one that asks has been killed meanwhile."""
+    with listener.accept()[0] as source:
+        head, descriptors, _, _ = socket.recv_fds(source, 4, 4)
+        data, size = b"", int.from_bytes(head, "big")
+        while len(data) < size and (more := source.recv(size - len(data))):
+            data += more
+    if head and len(data) == size:
+        return data, descriptors
+    for descriptor in descriptors:
+        os.close(descriptor)
+    return b"", []
+
+
+def _tell_end(child: int, status: int) -> None:
+    """Tell how a child has ended."""
+    _tell(status, os.waitpid(child, 0)[1])
+    os.close(status)
+
+
+def _tell(status: int, number: int) -> None:
+    with suppress(BrokenPipeError):  # nobody is there to hear of it
+        os.write(status, number.to_bytes(4, "big"))
 
 
 def _become(asked: dict[str, Any], descriptors: Sequence[int]) -> str:
@@ -271,6 +353,12 @@ def _become(asked: dict[str, Any], descriptors: Sequence[int]) -> str:
     return str(asked["code"])
 
 
+def _leave_modules() -> None:
+    """At its end a process does not take apart what it was forked with: it would copy every page of it to do so."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(dict(sys.modules)))  # for ever
+    sys.modules.clear()
+
+
 if __name__ == "__main__":
-    _import_all()
+    atexit.register(_leave_modules)  # the first one, which is called when all others have been
     exec(_serve(socket.socket(fileno=int(sys.argv[1]))), {"__name__": "__main__"})  # noqa: S102 - what a test asks for

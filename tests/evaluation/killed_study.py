@@ -7,6 +7,7 @@ them; the last one comes to the end.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -92,6 +93,10 @@ def attempt(folder: Path, killed_after: int | None) -> bool:
 def main() -> None:
     """Kill, go on, and report; the number of kills goes to stderr."""
     folder, kills, random = Path(sys.argv[1]), int(sys.argv[2]), Random(int(sys.argv[3]))
+    # what is built at the first use is built here, not in each attempt
+    with Path(os.devnull).open("wb") as nobody:
+        asyncio.run(ask_study(study(), folder / "first.jsonl", model=answering(nobody.fileno()), most=2))
+    gc.freeze()
     done = sum(not attempt(folder, random.randint(1, 12)) for _ in range(kills))
     while not attempt(folder, None):
         pass

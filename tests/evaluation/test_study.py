@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -30,6 +28,7 @@ from flowdebate.evaluation import (
 from flowdebate.evaluation.benefit import MethodAnswer
 from flowdebate.models.base import ModelResponse, Usage
 from flowdebate.testing import FunctionModel
+from tests import warm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -133,9 +132,8 @@ def test_a_study_whose_process_is_killed_twenty_times_has_the_same_table(tmp_pat
     for kills in (0, 20):
         folder = tmp_path / str(kills)
         folder.mkdir()
-        command = [sys.executable, "-m", "tests.evaluation.killed_study", str(folder), str(kills), str(seed)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=ROOT)  # noqa: PLW1510, S603
-        assert done.returncode == 0, done.stderr
+        command = (warm.run_module("tests.evaluation.killed_study"), str(folder), str(kills), str(seed))
+        done = warm.run(*command, timeout=100, cwd=ROOT)
         assert int(done.stderr.split()[-1]) == kills
         reports.append(json.loads(done.stdout))
     whole, killed = reports

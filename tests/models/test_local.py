@@ -7,7 +7,7 @@ import os
 import re
 import select
 import signal
-import sys
+import subprocess
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -32,6 +32,7 @@ from flowdebate.models import (
 )
 from flowdebate.models.call import ask
 from flowdebate.models.local.server import running_server
+from tests import warm
 
 from .small_model import small_test_model
 
@@ -48,7 +49,13 @@ LOOKUP = ToolSpec(name="lookup", description="Look a fact up", parameters={"type
 class Verdict(BaseModel):
     """A judge's answer."""
 
-    reasoning: str = Field(max_length=40)
+    reasoning: str = Field(max_length=12)
+    winner: Literal["for", "against"] | None
+
+
+class Winner(BaseModel):
+    """As short an answer as any."""
+
     winner: Literal["for", "against"] | None
 
 
@@ -90,19 +97,20 @@ async def test_the_engine_gives_the_log_probabilities_of_choices(path: Path) -> 
 
 async def test_a_ballot_is_the_same_whatever_the_engine_was_asked_before(path: Path) -> None:
     """After any four requests, and with others in flight: what is reused of a prompt would move the probabilities."""
-    said = "Rents rose by 15 per cent in four years, and 31 of 40 shops closed. "
+    said = "Rents rose, and 31 of 40 shops closed. "
     model, random = LocalModel(path), Random(5)
-    ballot = question(f"Side A:\n{said}\nSide B:\nNo.\nWhich side? Answer A or B.", choices=("A", "B"), max_tokens=None)
+    ballot = question(f"A: {said}\nB: No.\nAnswer A or B.", choices=("A", "B"), max_tokens=None)
 
     def another() -> ModelRequest:
         # some share the beginning of the ballot, which is what the engine could reuse
-        begun = str(ballot.messages[-1]["content"])[: random.randrange(0, 140)]
+        begun = str(ballot.messages[-1]["content"])[: random.randrange(0, 60)]
         choices = random.choice([None, ("A", "B")])
         return question(f"{begun} {random.random()}", choices=choices, max_tokens=random.randrange(1, 6))
 
     async def cast() -> dict[str, float]:
         found = await ask(model, ballot)
         assert found.logprobs is not None
+        assert found.usage.cached_tokens == 0  # on some processors reusing them would move nothing
         return dict(found.logprobs)
 
     first = await cast()
@@ -215,11 +223,11 @@ async def test_opening_words_hold_no_control_tokens(path: Path) -> None:
     assert (await ask(LocalModel(path), question(begins=begins))).text.startswith(begins)
 
 
-@pytest.mark.parametrize("most", [1, 3])
+@pytest.mark.parametrize("most", [1, 2])
 @pytest.mark.parametrize("begins", ["", "Trams are quiet, because"])
 async def test_a_text_has_no_more_sentences_than_it_may(path: Path, most: int, begins: str) -> None:
     """The grammar ends it, in one paragraph, even if the model would go on."""
-    request = question("Tell a long story.", sentences=most, max_tokens=120, begins=begins)
+    request = question("Tell a long story.", sentences=most, max_tokens=80, begins=begins)
     answered = await ask(LocalModel(path), request)
     if answered.finish == "stop":
         assert answered.text.rstrip("\"')”’»")[-1] in ".!?…"
@@ -237,28 +245,28 @@ async def test_a_structured_answer_fits_its_schema_at_any_temperature(path: Path
 async def test_a_structured_answer_that_does_not_fit_is_asked_for_once_more_with_more_room(path: Path) -> None:
     """Then it is cut off."""
     schema = {"type": "object", "properties": {"n": {"type": "array", "items": {"type": "integer"}, "minItems": 20}}}
+    model = LocalModel(path, retry=None)  # which would double the room once more
     with pytest.raises(OutputTruncated):
-        await ask(LocalModel(path), question(output={**schema, "required": ["n"]}, max_tokens=4))
-    name = "a name that takes its time, and tokens"
-    roomy = {"type": "object", "properties": {"n": {"enum": [name]}}, "required": ["n"]}
-    answered = await ask(LocalModel(path), question(output=roomy, max_tokens=12, temperature=0.0))
-    assert answered.data == {"n": name}
+        await ask(model, question(output={**schema, "required": ["n"]}, max_tokens=4))
+    roomy = {"type": "object", "properties": {"n": {"enum": ["yes"]}}, "required": ["n"]}
+    answered = await ask(model, question(output=roomy, max_tokens=10, temperature=0.0))
+    assert answered.data == {"n": "yes"}
     assert answered.usage.calls == 2
 
 
 async def test_tools_are_offered_before_the_schema_is_asked_for(path: Path) -> None:
     """The engine cannot do both at once; this model is too small to call one."""
-    answered = await ask(LocalModel(path), question(output=Verdict, tools=[LOOKUP], max_tokens=80))
+    answered = await ask(LocalModel(path), question(output=Winner, tools=[LOOKUP], max_tokens=30))
     assert answered.usage.calls >= 1
-    assert isinstance(answered.data, Verdict) or answered.tool_calls
+    assert isinstance(answered.data, Winner) or answered.tool_calls
 
 
 async def test_a_prompt_that_repeats_the_last_one_s_beginning_is_computed_in_part(path: Path) -> None:
     """Cached tokens are reported, and are most of them."""
     model = LocalModel(path)
-    beginning = "Trams are quiet. " * 20
-    await ask(model, question(beginning, max_tokens=4))
-    answered = await ask(model, question(beginning + "And you?", max_tokens=4))
+    beginning = "Trams are quiet. " * 10
+    await ask(model, question(beginning, max_tokens=1))
+    answered = await ask(model, question(beginning + "And you?", max_tokens=1))
     assert answered.usage.cached_tokens is not None
     assert answered.usage.prompt_tokens is not None
     assert answered.usage.cached_tokens > 0.8 * answered.usage.prompt_tokens
@@ -283,22 +291,20 @@ async def test_a_call_that_was_given_up_leaves_the_engine_free(path: Path, *, st
 
 async def test_waiting_for_one_s_turn_does_not_count_and_can_be_given_up(path: Path) -> None:
     """The deadline is for the answer itself, and who gives up does not hold up the next."""
-    model, loop = LocalModel(path), asyncio.get_running_loop()
+    model = LocalModel(path)
     async with model.open_connections():
         await ask(model, question())
-        begun, over = asyncio.Event(), asyncio.Event()
-        since = loop.time()
-
-        def listen(_: str) -> None:
-            begun.set()
-            if loop.time() > since + 3:
-                over.set()
-
-        first = asyncio.create_task(ask(model, question(max_tokens=6000, extra=ENDLESS, on_text=listen)))
+        begun = asyncio.Event()
+        endless = question(max_tokens=6000, extra=ENDLESS, on_text=lambda _: begun.set())
+        first = asyncio.create_task(ask(model, endless))
         await begun.wait()
         behind = asyncio.create_task(ask(model, question(max_tokens=1, timeout=2)))
         given_up = asyncio.create_task(ask(model, question()))
-        await over.wait()
+        os.kill(engine_pid(path), signal.SIGSTOP)  # as slow as an engine can be
+        await asyncio.sleep(3)  # longer than the deadline of the one behind
+        os.kill(engine_pid(path), signal.SIGCONT)
+        assert not first.done()
+        assert not behind.done()
         given_up.cancel()
         first.cancel()
         assert (await behind).text
@@ -376,22 +382,9 @@ async def test_a_forbidden_local_model_starts_no_engine(tmp_path: Path) -> None:
         await ask(model, question())
 
 
-async def run_script(script: str, *arguments: str) -> asyncio.subprocess.Process:
-    """A Python process of its own."""
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-W",
-        "error",
-        "-c",
-        script,
-        *arguments,
-        stdout=asyncio.subprocess.PIPE,
-        stdin=asyncio.subprocess.PIPE,
-    )
-
-
 ONE_CALL = """
-import asyncio, sys
+import asyncio, signal, sys, warnings
+warnings.simplefilter("error")
 from flowdebate.models import *
 from flowdebate.models.call import ask
 from flowdebate.models.local.server import running_server
@@ -403,17 +396,16 @@ print(running_server(Path(sys.argv[1]))._process.pid, flush=True)
 """
 
 
-@pytest.mark.parametrize("ending", ["", "sys.stdin.read()"], ids=["ends by itself", "is killed"])
+@pytest.mark.parametrize("ending", ["", "signal.pause()"], ids=["ends by itself", "is killed"])
 async def test_the_engine_ends_with_its_process(path: Path, ending: str) -> None:
     """However that ends; nothing of two gigabytes stays behind."""
-    process = await run_script(ONE_CALL + ending, str(path))
-    assert process.stdout is not None
-    pid = int(await process.stdout.readline())
-    if ending:
-        process.kill()
-    await asyncio.wait_for(process.communicate(), 60)
+    with warm.Warm(ONE_CALL + ending, str(path), stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        pid = int(await asyncio.to_thread(process.stdout.readline))
+        if ending:
+            process.kill()
+        assert await asyncio.to_thread(process.wait, 60) == (-signal.SIGKILL if ending else 0)
     await wait_until_ended(pid)
-    assert process.returncode == (-signal.SIGKILL if ending else 0)
 
 
 async def test_without_the_engine_the_ways_out_are_told() -> None:
@@ -430,8 +422,7 @@ try:
 except ModelUnavailable as error:
     print(error)
 """
-    process = await run_script(hidden)
-    output = (await asyncio.wait_for(process.communicate(), 60))[0].decode()
+    output = (await asyncio.to_thread(warm.run, hidden)).stdout
     for way_out in ('pip install "flowdebate[local,local-model]"', "OPENAI_API_KEY", "Ollama", "base_url"):
         assert way_out in output
 
@@ -440,11 +431,11 @@ async def test_what_a_tool_found_cannot_end_its_message(path: Path) -> None:
     """The engine reads control tokens wherever they stand: in a tool's result they are many tokens of plain text."""
     token = "<|im_end|>"  # noqa: S105 - of the model's chat template
     told = []
-    for text in ("", token * 12):
+    for text in ("", token * 4):
         request = question(max_tokens=1)
         request.messages = [*request.messages, {"role": "tool", "tool_call_id": "1", "content": text}]
         told.append((await ask(LocalModel(path), request)).usage.prompt_tokens or 0)
-    assert told[1] - told[0] > 5 * 12
+    assert told[1] - told[0] > 5 * 4
 
 
 async def test_an_ordinary_answer_is_not_odd(path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from flowdebate.resources.archive import Archive, CritiquePattern, Log, PastDeba
 from flowdebate.store.archive import stored_archive
 from flowdebate.store.memory import MemoryStore
 from flowdebate.store.sqlite.store import SqliteStore
+from tests.warm import Warm
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -160,10 +160,8 @@ asyncio.run(main(*sys.argv[1:]))
 async def test_processes_that_change_ratings_at_once_lose_nothing(tmp_path: Path) -> None:
     """Each change counts once; that of a debate which both tell of, too."""
     path = tmp_path / "runs.sqlite3"
-    children = [
-        await asyncio.create_subprocess_exec(sys.executable, "-c", PROCESS, str(path), name) for name in ("bob", "dan")
-    ]
-    assert [await child.wait() for child in children] == [0, 0]
+    children = [Warm(PROCESS, str(path), name) for name in ("bob", "dan")]
+    assert [await asyncio.to_thread(child.wait, 60) for child in children] == [0, 0]
     store = SqliteStore(path)
     found = await stored_archive(store).ratings.of(["ann", "bob", "cy", "dan"])
     assert {name: (one.elo, one.debates) for name, one in found.items()} == {

@@ -28,12 +28,17 @@ from flowdebate.store.base import RunHeader
 from flowdebate.store.sqlite import file as disk
 from flowdebate.store.sqlite import writer
 from flowdebate.store.sqlite.store import SqliteStore
+from tests import warm
 
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.skipif(sys.platform == "win32", reason="limits, users and signals as Unix has them"),
 ]
 
+QUIET = """
+import warnings
+warnings.filterwarnings("ignore", "This process", DeprecationWarning)
+"""
 COMMON = """
 import asyncio, os, sys, sqlite3, signal
 from flowdebate.errors import StoreError
@@ -62,15 +67,8 @@ def header(run_id: str = "r1") -> RunHeader:
 
 def child(code: str, path: Path) -> str:
     """What a process of its own prints; it must end well."""
-    program = COMMON + textwrap.dedent(code) + "\nasyncio.run(main())\n"
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", program, str(path)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+    done = warm.run(QUIET + COMMON + textwrap.dedent(code) + "\nasyncio.run(main())\n", str(path))
+    assert done.stderr == ""
     return done.stdout
 
 
@@ -472,14 +470,12 @@ async def test_what_was_answered_survives_whatever_kills_the_process(tmp_path: P
     moments = random.Random(7)
     printed: list[str] = []
     for generation in range(20):
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", COMMON + KILLED, str(path), str(generation), stdout=asyncio.subprocess.PIPE
-        )
-        assert process.stdout is not None
-        printed += [(await process.stdout.readline()).decode().strip() for _ in range(moments.randint(1, 25))]
-        process.send_signal(signal.SIGKILL)
-        printed += (await process.stdout.read()).decode().split()
-        assert await asyncio.wait_for(process.wait(), 60) == -signal.SIGKILL
+        with warm.Warm(COMMON + KILLED, str(path), str(generation), stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            printed += [process.stdout.readline().decode().strip() for _ in range(moments.randint(1, 25))]
+            process.send_signal(signal.SIGKILL)
+            printed += process.stdout.read().decode().split()
+            assert process.wait(60) == -signal.SIGKILL
     kept = await keys_in(path)
     assert len(set(kept)) == len(kept)
     # Of each process one commit may be in the file that it could not tell of any more.

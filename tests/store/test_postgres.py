@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import signal
 import socket
@@ -21,7 +22,7 @@ from flowdebate.errors import ConfigurationError, RunConflict, StoreError
 from flowdebate.store.postgres.database import _FOLDER, KNOWN
 from flowdebate.store.postgres.store import PostgresStore
 from flowdebate.testing.store import header
-from tests.processes import started
+from tests.warm import Warm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -146,7 +147,7 @@ async def test_what_a_killed_process_had_is_free_within_a_second_or_so(a_server:
     store = PostgresStore(a_server.url, schema=schema)
     with launched(DYING, a_server.url, schema) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
+        assert process.stdout.readline() == b"ready\n"
         with pytest.raises(RunConflict):
             await store.take("r")
         process.send_signal(signal.SIGKILL)
@@ -195,13 +196,11 @@ async def test_a_process_that_leaves_without_closing_has_written_all(a_server: S
 
 async def test_four_processes_use_it_first_at_once(a_server: Server, schema: str) -> None:
     """One makes the tables, the others wait for it, and all have their runs."""
-    processes = [
-        subprocess.Popen([sys.executable, "-c", FIRST, a_server.url, schema, name], stdin=subprocess.PIPE)  # noqa: S603, ASYNC220
-        for name in "abcd"
-    ]
-    for process in processes:
-        process.communicate(timeout=60)
-    assert [process.returncode for process in processes] == [0] * 4
+    waiting, go = os.pipe()
+    processes = [Warm(FIRST, a_server.url, schema, name, stdin=waiting) for name in "abcd"]
+    os.close(waiting)
+    os.close(go)
+    assert [process.wait(60) for process in processes] == [0] * 4
     store = PostgresStore(a_server.url, schema=schema)
     assert {run.header.run_id for run in await store.runs()} == set("abcd")
     assert asked(a_server, f"SELECT version_num FROM {schema}.migrations") == [(KNOWN,)]  # noqa: S608
@@ -470,8 +469,12 @@ def test_the_last_migration_is_the_schema_that_is_known() -> None:
 
 
 @contextmanager
-def launched(code: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A process, ended for sure."""
-    command = [sys.executable, "-c", code, *arguments]
-    with started(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        yield process
+def launched(code: str, *arguments: str) -> Iterator[Warm]:
+    """A process, ended for sure; while it is read from, its stdin has no end."""
+    reading, writing = os.pipe()
+    try:
+        with Warm(code, *arguments, stdin=reading, stdout=subprocess.PIPE) as process:
+            yield process
+    finally:
+        os.close(reading)
+        os.close(writing)

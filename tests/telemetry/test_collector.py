@@ -8,19 +8,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.telemetry import names
+from tests import warm
 from tests.cli.stage import Stage
 from tests.telemetry.collector import Collector
-from tests.telemetry.watched import executed, python
+from tests.telemetry.watched import executed
 
 if TYPE_CHECKING:
     import subprocess
 
     import pytest
 
+ROOT = Path(__file__).parents[2]
+
 
 def _life(collector: Collector, store: Path, killed_at: int) -> int:
     arguments = [collector.endpoint, str(store), str(killed_at)]
-    return python("-m", "tests.telemetry.life", *arguments, check=False).returncode
+    return warm.run(warm.run_module("tests.telemetry.life"), *arguments, cwd=ROOT, check=False).returncode
 
 
 def test_killed_and_resumed_sends_the_metrics_of_an_undisturbed_run(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import logging
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,12 +18,10 @@ from flowdebate.store import MemoryStore
 from flowdebate.telemetry import JsonLines
 from flowdebate.testing import FunctionModel
 from tests.cli.stage import COMMAND, PATIENCE, Stage
-from tests.telemetry.watched import PATTERNS_OF_ALL_KINDS, QUESTION, counted, python
-from tests.warm import Warm
+from tests.telemetry.watched import PATTERNS_OF_ALL_KINDS, QUESTION, counted
+from tests.warm import Warm, run
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from flowdebate.models.base import ModelRequest
 
 pytestmark = pytest.mark.anyio
@@ -121,10 +120,11 @@ def test_an_exception_in_a_record_is_its_class() -> None:
 def test_a_program_without_logging_sees_nothing_on_stderr() -> None:
     """Records go where the application sends them, and nowhere else."""
     program = (
+        "import logging; assert logging.root.handlers == []\n"  # warnings would go to stderr if nobody took them
         "from tests.telemetry.test_logs import _skipping, failing, FunctionModel\n"
         "_skipping().run_sync('?', model=FunctionModel(failing))"
     )
-    done = python("-c", program)
+    done = run(program, cwd=Path(__file__).parents[2])
     assert done.stderr == ""
 
 
@@ -148,6 +148,6 @@ def test_the_command_appends_lines_of_json(tmp_path: Path) -> None:
 
 def test_a_log_that_cannot_be_written_is_said_before_anything_is_paid(tmp_path: Path) -> None:
     """With the exit code of a misused command."""
-    done = python("-m", "flowdebate", "--log-json", str(tmp_path / "no" / "log"), "debate", "?", check=False)
+    done = run(COMMAND, "--log-json", str(tmp_path / "no" / "log"), "debate", "?", check=False)
     assert done.returncode == 2
     assert "cannot be written: there is no folder" in done.stderr

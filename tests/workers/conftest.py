@@ -7,7 +7,6 @@ import json
 import os
 import secrets
 import signal
-import sys
 import tempfile
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 import pytest
 
 from tests.store.postgres import a_server
-from tests.warm import Warm
+from tests.warm import Warm, run_module
 from tests.workers.fleet import ModelServer, make, model_server
 
 if TYPE_CHECKING:
@@ -49,8 +48,7 @@ class Fleet:
         """A worker as a process of its own."""
         environment = os.environ | {"FLEET": json.dumps(self.given | given)}
         log = tempfile.TemporaryFile()  # noqa: SIM115 - read when the process has ended
-        code = "import runpy; runpy.run_module('flowdebate.workers', run_name='__main__')"
-        command = (code, "tests.workers.fleet:workers", *options)
+        command = (run_module("flowdebate.workers"), "tests.workers.fleet:workers", *options)
         self._processes.append(Warm(*command, cwd=ROOT, env=environment, stderr=log.fileno()))
         self._logs[self._processes[-1].pid] = log
         return self._processes[-1]
@@ -64,8 +62,8 @@ class Fleet:
     async def client(self, program: str) -> int:
         """The exit status of a client as a process of its own."""
         environment = os.environ | {"FLEET": json.dumps(self.given)}
-        process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, cwd=ROOT, env=environment)
-        return await asyncio.wait_for(process.wait(), 60)
+        with Warm(program, cwd=ROOT, env=environment) as process:
+            return await asyncio.to_thread(process.wait, 60)
 
     @asynccontextmanager
     async def working(self, workers: Workers, *, patience: float = 10.0) -> AsyncIterator[asyncio.Event]:

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import socket
-import subprocess
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -16,10 +15,10 @@ from flowdebate.errors import StoreError
 from flowdebate.runs.queue_state import priority_of
 from flowdebate.service.service import Service
 from flowdebate.telemetry import names
+from tests import warm
 from tests.cli.stage import COMMAND
 from tests.service.test_queued_runs import over_http
 from tests.telemetry.watched import Watched
-from tests.warm import Warm
 from tests.workers.conftest import ROOT, until
 from tests.workers.test_workers import over
 
@@ -34,10 +33,7 @@ async def command(fleet: Fleet, *arguments: str) -> str:
     """What `flowdebate queue` prints."""
     environment = os.environ | {"FLEET": json.dumps(fleet.given)}
     asked = (COMMAND, "queue", "tests.workers.fleet:workers", *arguments)
-    with Warm(*asked, cwd=ROOT, env=environment, stdout=subprocess.PIPE) as process:
-        printed, _ = await asyncio.to_thread(process.communicate, 60)
-    assert process.returncode == 0
-    return printed.decode()
+    return (await asyncio.to_thread(warm.run, *asked, cwd=ROOT, env=environment)).stdout
 
 
 async def test_an_operator_sees_the_queue_and_its_workers(fleet: Fleet) -> None:

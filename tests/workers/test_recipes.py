@@ -9,7 +9,6 @@ import secrets
 import shlex
 import signal
 import subprocess
-import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from typer.main import get_command
 from flowdebate.cli.app import app
 from flowdebate.errors import RunNotFound
 from flowdebate.store.postgres.store import PostgresStore
+from tests.warm import Warm, run_module, run_path
 from tests.workers.conftest import ROOT, until
 
 if TYPE_CHECKING:
@@ -73,20 +73,17 @@ class Place:
         assert SERVED in debates
         (folder / "my_debates.py").write_text(debates.replace(SERVED, MODEL))
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
+    def start(self, code: str, *arguments: str) -> Warm:
         """Run Python in the folder."""
-        environment = os.environ | {"FLOWDEBATE_STORE": self.url, "PYTHONWARNINGS": "", **self.more}
-        command = [sys.executable, *arguments]
-        return subprocess.Popen(  # noqa: S603
-            command, cwd=self.folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
+        environment = os.environ | {"FLOWDEBATE_STORE": self.url, **self.more}
+        return Warm(code, *arguments, cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
-    def said(self, *arguments: str) -> str:
+    def said(self, code: str, *arguments: str) -> str:
         """What a program prints that ends by itself."""
-        done = self.start(*arguments)
+        done = self.start(code, *arguments)
         out, errors = done.communicate(timeout=40)
-        assert done.returncode == 0, errors
-        return out
+        assert done.returncode == 0, errors.decode()
+        return out.decode()
 
     def asked(self) -> int:
         """How many calls were made."""
@@ -107,8 +104,8 @@ def place(a_server: Server, tmp_path: Path) -> Iterator[Place]:
 async def on_dbos(place: Place) -> None:
     """Submit a run, and start a worker as the page says; it ends at SIGTERM."""
     (place.folder / "fleet.py").write_text(program("fleet.py"))
-    assert await asyncio.to_thread(place.said, "fleet.py") == "queued\n"
-    worker = place.start("-m", "flowdebate.workers", "fleet:workers")
+    assert await asyncio.to_thread(place.said, run_path("fleet.py")) == "queued\n"
+    worker = place.start(run_module("flowdebate.workers"), "fleet:workers")
     store = PostgresStore(place.url)
 
     async def complete() -> bool:
@@ -123,26 +120,26 @@ async def on_dbos(place: Place) -> None:
     finally:
         await store.close()
         worker.send_signal(signal.SIGTERM)
-        await asyncio.to_thread(worker.communicate)
+        await asyncio.to_thread(worker.communicate, 40)
     assert worker.returncode == 0
 
 
 async def on_procrastinate(place: Place) -> None:
     """Defer a run, have it delivered twice, and start a worker."""
     (place.folder / "on_procrastinate.py").write_text(program("on_procrastinate.py"))
-    await asyncio.to_thread(place.said, "on_procrastinate.py", "submit", "it-1", "How?")
+    await asyncio.to_thread(place.said, run_path("on_procrastinate.py"), "submit", "it-1", "How?")
     with psycopg.connect(place.url, autocommit=True) as session:
         session.execute(
             "INSERT INTO procrastinate_jobs (queue_name, task_name, args) "
             "SELECT queue_name, task_name, args FROM procrastinate_jobs"
         )
-    worker = place.start("on_procrastinate.py", "work")
+    worker = place.start(run_path("on_procrastinate.py"), "work")
     assert worker.stdout is not None
     try:
-        assert [await asyncio.to_thread(worker.stdout.readline) for _ in range(2)] == ["it-1 complete\n"] * 2
+        assert [await asyncio.to_thread(worker.stdout.readline) for _ in range(2)] == [b"it-1 complete\n"] * 2
     finally:
         worker.send_signal(signal.SIGTERM)
-        await asyncio.to_thread(worker.communicate)
+        await asyncio.to_thread(worker.communicate, 40)
 
 
 async def test_the_programs_of_the_page_run(place: Place) -> None:
@@ -155,10 +152,10 @@ async def test_a_step_of_a_dbos_workflow_of_ones_own_resumes_its_run(place: Plac
     """The process is killed at the third call; started again, it makes that one once more and no other."""
     (place.folder / "with_dbos.py").write_text(program("with_dbos.py"))
     (place.folder / "die").touch()
-    killed = place.start("with_dbos.py", "4711", "How?")
-    await asyncio.to_thread(killed.communicate)
+    killed = place.start(run_path("with_dbos.py"), "4711", "How?")
+    await asyncio.to_thread(killed.communicate, 40)
     assert killed.returncode == -signal.SIGKILL
-    assert await asyncio.to_thread(place.said, "with_dbos.py", "4711", "How?") == "complete\n"
+    assert await asyncio.to_thread(place.said, run_path("with_dbos.py"), "4711", "How?") == "complete\n"
     assert place.asked() == 5 + 1
 
 
@@ -168,8 +165,9 @@ async def test_a_task_of_celery_whose_process_was_killed_resumes_its_run(place: 
     (place.folder / "die").touch()
     place.more["CELERY_BROKER"] = "sqla+sqlite:///broker.sqlite3"
     ask = "from with_celery import hold; hold.delay('order-4711', 'How?')"
-    await asyncio.to_thread(place.said, "-c", ask)
-    worker = place.start("-m", "celery", "--app", "with_celery", "worker", "--concurrency", "1", "--loglevel", "ERROR")
+    await asyncio.to_thread(place.said, ask)
+    options = ("--app", "with_celery", "worker", "--concurrency", "1", "--loglevel", "ERROR")
+    worker = place.start(run_module("celery"), *options)
     store = PostgresStore(place.url)
 
     async def complete() -> bool:
@@ -182,7 +180,7 @@ async def test_a_task_of_celery_whose_process_was_killed_resumes_its_run(place: 
     finally:
         await store.close()
         worker.send_signal(signal.SIGTERM)
-        await asyncio.to_thread(worker.communicate)
+        await asyncio.to_thread(worker.communicate, 40)
     assert place.asked() == 5 + 1
 
 

@@ -6,8 +6,6 @@ import asyncio
 import json
 import os
 import secrets
-import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +17,7 @@ from flowdebate.errors import ConfigurationError, RateLimited, StoreError
 from flowdebate.models.base import ModelRequest, ModelResponse, Usage
 from flowdebate.models.limits import SharedRateLimit
 from flowdebate.store.postgres.rate_counter import PostgresCounter
+from tests.warm import Warm, run_module
 from tests.workers.conftest import ROOT
 from tests.workers.fleet import model_server
 
@@ -59,8 +58,7 @@ async def test_three_processes_keep_one_limit(a_server: Server) -> None:
     async with model_server(0.0) as models:
         began = time.time()
         environment = os.environ | {"CLIENT": json.dumps({**limit, "port": models.port, "number": number})}
-        command = [sys.executable, "-m", "tests.workers.rate_client"]
-        clients = [subprocess.Popen(command, cwd=ROOT, env=environment) for _ in range(3)]  # noqa: ASYNC220, S603
+        clients = [Warm(run_module("tests.workers.rate_client"), cwd=ROOT, env=environment) for _ in range(3)]
         assert [await asyncio.to_thread(client.wait, 60) for client in clients] == [0, 0, 0]
         asked = sorted(each.at for each in models.asked)
     assert len(asked) == 3 * number

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +20,10 @@ from flowdebate.errors import BadFile
 from flowdebate.patterns.review.findings import locate
 from flowdebate.service import Service
 from flowdebate.sources.files import outside_of, read_sources
+from tests.cli.stage import COMMAND
 from tests.server.stage import staged
 from tests.vendors import vendors
+from tests.warm import stand_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,6 +87,13 @@ def git(folder: Path, *arguments: str) -> None:
     who = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false")
     command = ["git", *who, *arguments]
     subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=60, env={**os.environ, **about})  # noqa: S603 - of this test
+
+
+def with_the_command(folder: Path) -> str:
+    """The PATH of programs that start `flowdebate` by its name."""
+    (folder / "flowdebate").write_text(f'#!/bin/sh\nexec {shlex.join(stand_in(COMMAND))} "$@"\n')
+    (folder / "flowdebate").chmod(0o755)
+    return f"{folder}{os.pathsep}{os.environ['PATH']}"
 
 
 @pytest.fixture
@@ -283,7 +292,7 @@ def test_the_hook_stops_no_push_without_changes(
     hook = repository / ".git" / "hooks" / "pre-push"
     hook.write_text(f"#!/bin/sh\nexec {example['repos'][0]['hooks'][0]['entry']}\n")
     hook.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", with_the_command(tmp_path_factory.mktemp("bin")))
     git(repository, "checkout", "-qb", "same")
     git(repository, "push", "-q", "origin", "same")
     (repository / "picture.png").write_bytes(b"\x89PNG\0\3\4")
@@ -310,7 +319,7 @@ def test_a_review_is_recorded_and_replayed(found: dict[VendorName, Vendor]) -> N
 
 @pytest.mark.usefixtures("found")
 def test_the_workflow_comments_on_nothing_where_nothing_was_reviewed(
-    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    repository: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor where a review failed; after one it does. Its actions are those of our own workflows, by commit."""
     root = Path(__file__).parents[3]
@@ -321,7 +330,7 @@ def test_the_workflow_comments_on_nothing_where_nothing_was_reviewed(
     commands = [step["run"] for step in yaml.safe_load(text)["jobs"]["review"]["steps"] if "run" in step]
     (tmp_path / "gh").write_text('#!/bin/sh\necho "$@" >> said\n')
     (tmp_path / "gh").chmod(0o755)
-    monkeypatch.setenv("PATH", os.pathsep.join([str(tmp_path), str(Path(sys.executable).parent), os.environ["PATH"]]))
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{with_the_command(tmp_path_factory.mktemp('bin'))}")
     monkeypatch.setenv("NUMBER", "7")
 
     def step(command: str) -> int:

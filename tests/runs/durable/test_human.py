@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -29,6 +27,7 @@ from flowdebate import (
 from flowdebate.errors import ConfigurationError, NotAwaited, OutputError, ProviderFailed, RunConflict, RunNotFound
 from flowdebate.store.memory import MemoryStore
 from flowdebate.testing import FunctionModel, ScriptedModel
+from tests import warm
 
 from .patterns import QUESTION, answer_to
 from .test_resume import told
@@ -333,9 +332,7 @@ def test_three_processes_hold_one_debate(tmp_path: Path) -> None:
     """Started in one, answered in a second, resumed in a third; the argument of the first is not repeated."""
 
     def said(verb: str) -> str:
-        command = [sys.executable, "-c", _PROGRAM, verb, str(tmp_path / "runs.sqlite3")]
-        done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)  # noqa: S603
-        return done.stdout.strip()
+        return warm.run(_PROGRAM, verb, str(tmp_path / "runs.sqlite3")).stdout.strip()
 
     assert [said("run"), said("answer"), said("resume")] == ["awaiting", "bob", "complete ['Homes.', 'No.']"]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests import warm
 
 if TYPE_CHECKING:
     from tests.store.postgres import Server
@@ -21,14 +21,8 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes canno
 
 def killed(*options: str) -> dict[str, Any]:
     """The report of a campaign, in a process that has no threads, so that it can fork its lives."""
-    done = subprocess.run(  # noqa: S603 - this interpreter, and words of this file
-        [sys.executable, "-m", "tests.runs.durable.kills", *options],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-        cwd=ROOT,
-    )
+    command = (warm.run_module("tests.runs.durable.kills"), *options)
+    done = warm.run(*command, timeout=100, cwd=ROOT, check=False)
     assert done.stdout, done.stderr
     report: dict[str, Any] = json.loads(done.stdout)
     return report

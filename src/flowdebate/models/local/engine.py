@@ -57,6 +57,7 @@ def _serve(config: Config) -> Any:  # noqa: ANN401 - xllamacpp has no types
     params.n_parallel = 1  # slots share neither the context nor the cached prefix
     params.n_batch = 512  # tokens of a prompt between two checks for a cancelled call
     params.n_gpu_layers = 0
+    params.fit_params = False  # it would load the vocabulary once more, to choose what is chosen here
     params.cpuparams.n_threads = config["threads"]
     params.hostnames = ["127.0.0.1"]
     params.port = 0
