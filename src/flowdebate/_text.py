@@ -50,8 +50,10 @@ def is_deeper(value: object, levels: int) -> bool:
             for inner in (outer.values() if isinstance(outer, dict) else outer if isinstance(outer, list) else ())
             if isinstance(inner, (dict, list))
         }
+        if not each_once:
+            return False
         level = [*each_once.values()]
-    return bool(level)
+    return True
 
 
 def error_text(error: BaseException) -> str:

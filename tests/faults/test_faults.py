@@ -33,8 +33,11 @@ pytestmark = [pytest.mark.anyio, pytest.mark.fault]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _loaded() -> None:
-    """Deadlines of some rows are shorter than the imports for which the first call would wait."""
+async def _loaded() -> None:
+    """Deadlines of some rows are shorter than the imports for which the first call would wait.
+
+    An async fixture of the module: all rows are played in one event loop, instead of a thousand.
+    """
     import anthropic
 
     anthropic.AsyncAnthropic(api_key="none")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import signal
 import socket
 from contextlib import asynccontextmanager
@@ -13,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import uvicorn
+from jsonschema import Draft202012Validator
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
+from mcp.server.mcpserver.utilities.func_metadata import func_metadata
 from mcp_types import TextContent
 
 from flowdebate.mcp import create_server, http_app
@@ -23,7 +26,7 @@ from tests.mcp.stage import FOLDER, StageModel, make
 from tests.warm import stand_in
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
     from contextlib import AbstractAsyncContextManager
 
     from mcp_types import CallToolResult
@@ -32,6 +35,33 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 ERAS = ("2026-07-28", "legacy")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def schemas() -> Iterator[None]:
+    """The SDK reads each tool's signature once, and checks each schema once, as in a process with one server.
+
+    A server and a client for each test would take two tenths of a second for them.
+    """
+    check = Draft202012Validator.check_schema
+    known: dict[Any, Any] = {}
+    valid: set[str] = set()
+
+    def read_once(tool: Any, **options: Any) -> Any:
+        key = tool.__code__, repr(options)  # each server has functions of its own, of the same code
+        if key not in known:
+            known[key] = func_metadata(tool, **options)
+        return known[key]
+
+    def check_once(schema: Any) -> None:
+        if (text := json.dumps(schema, sort_keys=True)) not in valid:
+            check(schema)
+            valid.add(text)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mcp.server.mcpserver.tools.base.func_metadata", read_once)
+        patch.setattr(Draft202012Validator, "check_schema", check_once)
+        yield
 
 
 @dataclass(frozen=True)
@@ -86,7 +116,8 @@ async def connected(
 
 
 @asynccontextmanager
-async def _in_memory(folder: Path, mode: str) -> AsyncIterator[Stage]:
+async def in_memory(folder: Path, mode: str) -> AsyncIterator[Stage]:
+    """A server in this process, and clients of an era."""
     service, model = make(folder)
     server = create_server(service)
     async with service:
@@ -133,7 +164,7 @@ async def _over_http(folder: Path, mode: str) -> AsyncIterator[Stage]:
         yield Stage(folder, model, lambda **options: Client(url, mode=mode, **options))
 
 
-TRANSPORTS = {"memory": _in_memory, "stdio": _over_stdio, "http": _over_http}
+TRANSPORTS = {"memory": in_memory, "stdio": _over_stdio, "http": _over_http}
 
 
 @pytest.fixture(params=[f"{transport} {era}" for transport in TRANSPORTS for era in ERAS])
@@ -147,5 +178,5 @@ async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 @pytest.fixture(params=ERAS)
 async def here(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Stage]:
     """A server in this process, for each era."""
-    async with _in_memory(tmp_path, request.param) as made:
+    async with in_memory(tmp_path, request.param) as made:
         yield made

@@ -10,10 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flowdebate.mcp import create_server
-from tests.mcp.conftest import connected, refused, told
+from tests.mcp.conftest import ERAS, connected, in_memory, refused, told
 from tests.mcp.stage import SECRET, make
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from tests.mcp.conftest import Stage
@@ -21,6 +22,13 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 QUESTION = "Should we build trams?"
+
+
+@pytest.fixture(scope="module", params=ERAS)
+async def refusing(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
+    """A server for each era, of which nothing is asked that it does."""
+    async with in_memory(tmp_path_factory.mktemp("refusing"), request.param) as made:
+        yield made
 
 
 @pytest.mark.parametrize(
@@ -65,15 +73,15 @@ QUESTION = "Should we build trams?"
     ids=lambda value: str(value)[:40],
 )  # fmt: skip
 async def test_what_does_not_fit_is_refused_with_a_sentence(
-    here: Stage, tool: str, arguments: dict[str, Any], sentence: str
+    refusing: Stage, tool: str, arguments: dict[str, Any], sentence: str
 ) -> None:
     """It names the argument and what is allowed, so that the host's model can mend its call; nothing is asked."""
-    async with here.connect() as client:
+    async with refusing.connect() as client:
         said = refused(await client.call_tool(tool, arguments))
     assert sentence in said
     assert "\n" not in said
     assert len(said) < 2_100
-    assert here.model.asked() == []
+    assert refusing.model.asked() == []
 
 
 _JSON = st.recursive(

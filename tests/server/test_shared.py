@@ -88,9 +88,9 @@ def test_a_link_opens_one_run_and_nothing_else(stage: Stage, stranger: httpx2.Cl
     opened = set()
     for method, path in routes(stage.app):
         names = set(re.findall(r"{(\w+)(?::path)?}", path))
-        for run in (run_id, other, code):
-            given = {**dict.fromkeys(names, "x"), "run_id": run, "code": code}
-            address = path.replace(":path}", "}").format(**given)
+        given = dict.fromkeys(names, "x")
+        bare = path.replace(":path}", "}")
+        for address in {bare.format(**{**given, "run_id": run, "code": code}) for run in (run_id, other, code)}:
             for headers in ({}, {"authorization": f"Bearer {code}"}, {"cookie": f"flowdebate={code}"}):
                 body = {"answer": "x"} if method == "POST" else None
                 if stranger.request(method, address, headers=headers, json=body).status_code < 400:

@@ -93,18 +93,23 @@ def test_no_wrong_value_breaks_more_than_its_own_run(index: int) -> None:
 
     `make soak-attacks` tries each value as each of them.
     """
-    lines = asyncio.run(exported())
-    assert len(lines) == len(LINES)
-    line, accepted, refused = json.loads(lines[index]), 0, 0
-    for place, path in enumerate(places(line)):
-        for wrong in (WRONG[place % 2], WRONG[2 + place % 2]):
-            mutated = [*lines[:index], json.dumps(changed(line, path, wrong)), *lines[index + 1 :]]
-            try:
-                accepted += asyncio.run(survives(mutated))
-            except BadFile:
-                refused += 1
-            except Exception as error:
-                raise AssertionError(f"{path} as {wrong!r}") from error
+
+    async def tried() -> tuple[int, int]:
+        lines = await exported()
+        assert len(lines) == len(LINES)
+        line, accepted, refused = json.loads(lines[index]), 0, 0
+        for place, path in enumerate(places(line)):
+            for wrong in (WRONG[place % 2], WRONG[2 + place % 2]):
+                mutated = [*lines[:index], json.dumps(changed(line, path, wrong)), *lines[index + 1 :]]
+                try:
+                    accepted += await survives(mutated)
+                except BadFile:
+                    refused += 1
+                except Exception as error:
+                    raise AssertionError(f"{path} as {wrong!r}") from error
+        return accepted, refused
+
+    accepted, refused = asyncio.run(tried())
     assert accepted
     assert refused
 
@@ -141,16 +146,19 @@ def test_no_wrong_value_of_a_failed_call_breaks_more_than_its_own_run() -> None:
             assert (await service.wait("r")).status == "failed"
             return [line async for line in export_run(store, "r")]
 
-    lines = asyncio.run(failed())
-    [index] = [at for at, line in enumerate(lines) if json.loads(line).get("row", {}).get("failures")]
-    line = json.loads(lines[index])
-    inside = [path for path in places(line) if "failures" in path]
-    assert len(inside) > 8
-    for path in inside:
-        for wrong in (*WRONG, "{", "null", "[]", '{"attempts": 3}'):
-            mutated = [*lines[:index], json.dumps(changed(line, path, wrong)), *lines[index + 1 :]]
-            with suppress(BadFile):
-                asyncio.run(survives(mutated))
+    async def tried() -> None:
+        lines = await failed()
+        [index] = [at for at, line in enumerate(lines) if json.loads(line).get("row", {}).get("failures")]
+        line = json.loads(lines[index])
+        inside = [path for path in places(line) if "failures" in path]
+        assert len(inside) > 8
+        for path in inside:
+            for wrong in (*WRONG, "{", "null", "[]", '{"attempts": 3}'):
+                mutated = [*lines[:index], json.dumps(changed(line, path, wrong)), *lines[index + 1 :]]
+                with suppress(BadFile):
+                    await survives(mutated)
+
+    asyncio.run(tried())
 
 
 async def survives(lines: list[str]) -> bool:

@@ -57,8 +57,8 @@ if TYPE_CHECKING:
 
 SEEDS = range(10)
 EXAMPLES = 100
-CHEAP = {"a predicate that never fires": 4, "a condition that never holds": 4}
-"""Fewer examples for a bug that is found after all of them."""
+CHEAP = {"a predicate that never fires": 1, "a condition that never holds": 1}
+"""Fewer examples for a bug that is found after all of them, however few: in each, a run without failures asks."""
 PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
 
 SIDES = (Debater("ann", "for"), Debater("bob", "against"))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from pydantic import BaseModel, model_validator
 
 from flowdebate import Debater, FailurePolicy, StandIn, consensus, council, debate, deliberation, stop
@@ -57,7 +58,8 @@ def test_a_planted_bug_is_found_within_a_hundred_examples(name: str) -> None:
 @pytest.mark.parametrize("name", list(correct_patterns()))
 def test_nothing_is_found_in_a_correct_pattern(name: str) -> None:
     """Under the same seed; the script checks more examples."""
-    check_pattern(correct_patterns()[name], seed=SEED, max_examples=6, skip=["terminate_when_can_fire"])
+    made = correct_patterns()[name]()  # one for all examples, of which none leaves anything for the next
+    check_pattern(made, seed=SEED, max_examples=6, skip=["terminate_when_can_fire"])
 
 
 @pytest.mark.parametrize("mirror", [False, True])
@@ -67,9 +69,9 @@ def test_nothing_is_found_in_a_format(name: str, mirror: bool) -> None:  # noqa:
     members: Any = list(FORMATS[name].members) or SIDES
     pattern: Any
     if FORMATS[name].pattern == "consensus":
-        pattern = partial(consensus, name="x", agents=members[:3], format=name, max_rounds=1 + mirror)
+        pattern = consensus(name="x", agents=members[:3], format=name, max_rounds=1 + mirror)
     else:
-        pattern = partial(debate, name="x", debaters=members, format=name, mirror=mirror, synthesizer=False)
+        pattern = debate(name="x", debaters=members, format=name, mirror=mirror, synthesizer=False)
     check_pattern(pattern, seed=SEED, max_examples=4)
 
 
@@ -211,7 +213,7 @@ def test_what_a_predicate_waits_for_is_said_by_models() -> None:
     def agreed(ctx: Any) -> bool:
         return bool(entries_of(ctx)[-1].text == "I am convinced.")
 
-    check_debate(lambda: rent(max_rounds=3, terminate_when=agreed), seed=1, max_examples=30)
+    check_debate(lambda: rent(max_rounds=3, terminate_when=agreed), seed=1, max_examples=5)
     word = "I give in."
 
     def hidden(ctx: Any) -> bool:
@@ -220,8 +222,8 @@ def test_what_a_predicate_waits_for_is_said_by_models() -> None:
     def make() -> Any:
         return debate(name="rent", debaters=SIDES, max_rounds=3, terminate_when=hidden)
 
-    assert failing(make, max_examples=10).promise == "terminate_when_can_fire"
-    check_debate(make, texts=[word], seed=1, max_examples=30)
+    assert failing(make, max_examples=5).promise == "terminate_when_can_fire"
+    check_debate(make, texts=[word], seed=1, max_examples=5)
 
 
 class Settled(stop.Condition):
@@ -268,7 +270,8 @@ STOPPING: dict[str, Any] = {
 @pytest.mark.parametrize("kind", STOPPING)
 def test_any_stop_condition_may_be_checked(kind: str) -> None:
     """What its code waits for is said by models; what waits for time, tokens or a flag alone need not hold."""
-    check_debate(lambda: rent(max_rounds=3, terminate_when=STOPPING[kind]), seed=1, max_examples=20, failures=False)
+    most = 20 if kind == "a part of a function" else 4  # it has to be the last word; the others' words come at once
+    check_debate(lambda: rent(max_rounds=3, terminate_when=STOPPING[kind]), seed=1, max_examples=most, failures=False)
 
 
 def test_a_judge_that_goes_by_the_last_word_is_no_judge_that_depends_on_order() -> None:
@@ -310,10 +313,10 @@ def test_hypothesis_is_needed_and_named(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @settings(max_examples=10, suppress_health_check=[HealthCheck.nested_given])
-@given(personas(min_size=2), examples(failures=False))
-def test_examples_fit_any_roster(members: Any, example: Example) -> None:
+@given(personas(min_size=2), st.integers(0))
+def test_examples_fit_any_roster(members: Any, seed: int) -> None:
     """Names of members are drawn as well, and a council ranks them."""
-    found = find_broken_promise(council(name="x", members=members), examples=[example], max_examples=1)
+    found = find_broken_promise(council(name="x", members=members), failures=False, max_examples=1, seed=seed)
     assert found.broken is None
 
 

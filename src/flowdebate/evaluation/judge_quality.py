@@ -225,10 +225,10 @@ def _placed(item: JudgedItem, bins: int) -> tuple[int, float, float]:
 
 
 def _ece(placed: Sequence[tuple[int, float, float]]) -> float:
-    gaps: dict[int, float] = {}
+    gaps: dict[int, list[float]] = {}
     for part, sure, right in placed:
-        gaps[part] = gaps.get(part, 0.0) + sure - right
-    return fsum(map(abs, gaps.values())) / len(placed)
+        gaps.setdefault(part, []).append(sure - right)
+    return fsum(abs(fsum(each)) for each in gaps.values()) / len(placed)
 
 
 def reliability(items: Sequence[JudgedItem], *, bins: int, confidence: float) -> list[ReliabilityBin]:

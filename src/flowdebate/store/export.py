@@ -14,6 +14,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -320,6 +321,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - json.dumps asks for any type th
     raise TypeError(f"a {type(value).__name__} is no JSON data")
 
 
+@cache  # who verifies or imports many files reads the schema once
 def _line_reader() -> Callable[[str | bytes], dict[str, Any]]:
     """Make the function that parses and checks a line; it raises ValueError for one that does not fit."""
     import jsonschema

@@ -12,7 +12,7 @@ import inspect
 import random
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -150,7 +150,7 @@ def _draw(check: _Check) -> None:
 
     options = check.options
     # a `terminate_when` may wait for somebody to say a word, which stands in its code
-    predicates = [each for each in _predicates_of(check.make()) if each is not None]
+    predicates = [each for each in _predicates_of(_parts_of(check.make())) if each is not None]
     words = [word for each in predicates for code in _codes_of(each) for word in _strings_of(code) if word.strip()]
     drawn = examples(
         failures=options.get("failures", True),
@@ -239,9 +239,10 @@ class _Check:
 
     async def _subjects(self, pattern: Block[Any, Any], example: Example) -> Any:  # noqa: ANN401 - an async generator
         """The runs of `example`, each with the promises to check once it is over."""
-        stances = frozenset(part.stance for part in _parts_of(pattern) if isinstance(part, Turn) and part.stance)
+        parts = [*_parts_of(pattern)]
+        stances = frozenset(part.stance for part in parts if isinstance(part, Turn) and part.stance)
         seen = self.found.seen
-        predicate, *others = {id(each): each for each in _predicates_of(pattern)}.values() or [None]
+        predicate, *others = {id(each): each for each in _predicates_of(parts)}.values() or [None]
         # not of a pattern in another one; and what waits for time, tokens or the application may never come in a check
         seen.has_predicate = not others and predicate is not None and not _waits_outside(predicate)
 
@@ -303,23 +304,25 @@ def _maker(pattern: Any, where: str) -> Callable[[], Block[Any, Any]]:  # noqa: 
     return make
 
 
-def _parts_of(part: Any, seen: set[int] | None = None) -> Iterator[Any]:  # noqa: ANN401 - blocks, steps, containers
-    """The blocks and steps that `part` is made of, without those that a function calls."""
-    seen = set() if seen is None else seen
-    if id(part) in seen:
-        return
-    seen.add(id(part))
-    if isinstance(part, (Block, Step)):
-        yield part
-        part = vars(part)
-    children = part.values() if isinstance(part, Mapping) else part if isinstance(part, (list, tuple)) else ()
-    for child in children:
-        yield from _parts_of(child, seen)
+def _parts_of(whole: Any) -> Iterator[Any]:  # noqa: ANN401 - blocks, steps, containers
+    """The blocks and steps that `whole` is made of, without those that a function calls."""
+    seen: set[int] = set()
+    left = [whole]
+    while left:
+        part = left.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if isinstance(part, (Block, Step)):
+            yield part
+            part = vars(part)
+        children = part.values() if isinstance(part, Mapping) else part
+        left += [each for each in children if isinstance(each, (Block, Step, list, tuple, Mapping))][::-1]
 
 
-def _predicates_of(pattern: Block[Any, Any]) -> list[Any]:
-    """The `terminate_when` of each pattern in `pattern`, or None for one without it."""
-    loops = [part.when for part in _parts_of(pattern) if isinstance(part, LoopBack)]
+def _predicates_of(parts: Iterable[Any]) -> list[Any]:
+    """The `terminate_when` of each pattern among the parts of one, or None for one without it."""
+    loops = [part.when for part in parts if isinstance(part, LoopBack)]
     return [loop.terminate_when for loop in loops if isinstance(loop, AnotherRound)]
 
 

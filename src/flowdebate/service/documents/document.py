@@ -100,10 +100,13 @@ class Tokens(WireModel):
         return [f"Tokens: {tokens}", f"Calls: {self.calls:,}"]
 
 
+_MODELS = TypeAdapter(dict[str, list[str]])
+
+
 def read_models(stored: object) -> dict[str, list[str]] | None:
     """The models of a run or an outcome, by seat; None where it has none, or none that can be read."""
     try:
-        return TypeAdapter(dict[str, list[str]]).validate_python(stored)
+        return _MODELS.validate_python(stored)
     except ValidationError:  # of an earlier version, or anybody's import
         return None
 
