@@ -253,7 +253,7 @@ def by_steps(steps: Callable[[str], int], study: Study, answers: Sequence[StudyA
     return table(["steps", f"answers of {study.first}", "right"], rows)
 
 
-_IN_README = re.compile(r"(?<=A real model of 1.5 billion parameters: )[^(|]+(?= \(\[a registered study)")
+IN_README = re.compile(r"(?<=A real model of 1.5 billion parameters: )[^|]+(?= \(\[a registered study)")
 
 
 def in_readme(written: str) -> str:
@@ -278,4 +278,4 @@ if __name__ == "__main__":
     else:
         written = page()
         PAGE.write_text(written, "utf-8")
-        README.write_text(_IN_README.sub(in_readme(written), README.read_text("utf-8")), "utf-8")
+        README.write_text(IN_README.sub(in_readme(written), README.read_text("utf-8")), "utf-8")
