@@ -61,7 +61,7 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]
         rows.writerow(["question", "left", "right"])
         rows.writerows([f"Q{number}?", f"{'x' * number} left", "right"] for number in range(200))
     server = ThreadingHTTPServer(("127.0.0.1", 0), Judge)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     monkeypatch.setenv("FLOWDEBATE_TEST_URL", f"http://127.0.0.1:{server.server_address[1]}/v1")

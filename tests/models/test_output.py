@@ -195,7 +195,7 @@ def server() -> Iterator[tuple[str, list[str]]]:
             pass
 
     with HTTPServer(("127.0.0.1", 0), Schemas) as serving:
-        thread = Thread(target=serving.serve_forever)
+        thread = Thread(target=serving.serve_forever, args=(0.01,))
         thread.start()
         yield f"http://127.0.0.1:{serving.server_port}", asked
         serving.shutdown()

@@ -343,7 +343,7 @@ async def test_a_round_has_a_deadline_over_all_its_turns(pattern: str, *, queues
                 await asyncio.Event().wait()
         return talkers.reply(request)
 
-    policy = FailurePolicy(on_failure="skip", quorum=1, round_timeout=1.5)
+    policy = FailurePolicy(on_failure="skip", quorum=1, round_timeout=0.75)
     result = await talk(pattern, policy=policy).run(QUESTION, model=FunctionModel(hang_once))
     late = ["bob", "cy"] if pattern in ONE_AFTER_THE_OTHER else ["bob"]
     role = "reviewer" if pattern == "review" else "debater"

@@ -324,6 +324,30 @@ async def test_owners_of_runs_that_wait_take_turns() -> None:
         assert [each for each in await order() if each[0] in "de" and each[1:] in "01"] == ["e0", "e1", "d0", "d1"]
 
 
+async def test_who_waits_behind_a_run_that_is_executed_here_goes_on_when_it_ends() -> None:
+    """And not at the next poll: whoever waits for a run in the queue, and the recovery of what was left."""
+    store, patterns, model = MemoryStore(), {"it": rent()}, Gate(at=0)
+    async with asyncio.timeout(60), Service(patterns, store=store, model=model, max_concurrency=1, poll=300) as service:
+        for number in range(3):
+            await service.begin("it", QUESTION, run_id=f"r{number}")
+        await model.reached.wait()
+        waiting = asyncio.ensure_future(service.wait("r1"))
+        await asyncio.sleep(0.1)
+        model.opened.set()
+        assert (await waiting).status == "complete"
+    options: dict[str, Any] = {"max_concurrency": 1, "poll": 300, "recover": True}
+    model = Gate(at=0)
+    async with Service(patterns, store=store, model=model, **options) as service:
+        for number in range(3):
+            await service.begin("it", QUESTION, run_id=f"left{number}")
+        await model.reached.wait()
+        await service.close(patience=0.1)
+    async with asyncio.timeout(60), Service(patterns, store=store, model=Gate(), **options) as service:
+        await service.recover()
+        for number in range(3):
+            assert (await service.wait(f"left{number}")).status == "complete"
+
+
 async def test_an_owner_has_so_many_runs_in_progress_at_most() -> None:
     """The rest of what may run at once is for others, who need not wait, however many of theirs do."""
     model, patterns = Gate(at=0), {"it": rent()}

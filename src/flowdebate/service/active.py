@@ -87,6 +87,7 @@ class ActiveRuns:
         self._queue: list[_Waiting] = []
         self._serving = False
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._changed = asyncio.Event()
         self.closing: bool = False
 
     def handle(self, run_id: str) -> RunHandle[Any] | None:
@@ -98,6 +99,15 @@ class ActiveRuns:
         """The handle of a run that is executed here now."""
         handle = self.handle(run_id)
         return None if handle is None or handle.done() else handle
+
+    async def wait_for_change(self, seconds: float) -> None:
+        """Wait until some run starts or ends here, for at most `seconds`."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), seconds)
+
+    def _tell_change(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     def events(self, run_id: str) -> list[object] | None:
         """The events of a run so far; None if only its journal has them."""
@@ -173,6 +183,7 @@ class ActiveRuns:
             handle = await starting
             executed = self._executed[handle.run_id] = _Executed(handle, Channel.of(handle), owner)
             handle.on_end(lambda: self._forget_later(handle.run_id, executed))
+            self._tell_change()
         finally:
             self._starting[owner] -= 1
             self._take_turns()  # if it has failed, the next one may begin
@@ -193,6 +204,7 @@ class ActiveRuns:
             if self._executed.get(run_id) is executed:  # it may have been resumed here meanwhile
                 self.forget(run_id)
 
+        self._tell_change()
         self._take_turns()
         asyncio.get_running_loop().call_later(_LINGER, forget)
 

@@ -99,7 +99,7 @@ class Recovery:
                     try:
                         await resume(run_id)
                     except TooManyRuns:  # the others wait until one of them has ended
-                        await asyncio.sleep(self._poll)
+                        await self._active.wait_for_change(self._poll)
                         continue
                     except FlowDebateError as error:
                         _LOGGER.warning("run %s is not resumed: %s", run_id, error_text(error))

@@ -471,8 +471,8 @@ class Service(Readership):
                 break
             if (handle := self._active.in_progress(run_id)) is not None:
                 await handle.wait(left)
-            else:
-                await asyncio.sleep(self._poll if left is None else min(self._poll, left))
+            else:  # another process executes it, or it waits for its turn here
+                await self._active.wait_for_change(self._poll if left is None else min(self._poll, left))
         return await self.run(run_id)
 
     def _goes_on(self, stored: StoredRun) -> bool:
