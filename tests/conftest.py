@@ -30,14 +30,21 @@ WAITING = ("browser", "cli", "faults", "mcp", "notebook", "runs", "server", "ser
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Real models answer first, then comes what waits: files of these take long, and none should be the last to end."""
+    """Real models answer first; then files that wait stand among those that do not, so that workers share the cores.
 
-    def turn(item: pytest.Item) -> int:
+    Files that wait take long: they come earlier, so that none of them is the last to end.
+    """
+    waits, computes, places = list[pytest.Item](), list[pytest.Item](), dict[str, float]()
+    for item in items:
+        place = item.nodeid.partition("::")[0]
         if item.get_closest_marker("local_model"):
-            return 0
-        return 1 if item.nodeid.startswith(tuple(f"tests/{folder}/" for folder in WAITING)) else 2
-
-    items.sort(key=turn)
+            places[place] = -1.0
+        else:
+            (waits if place.startswith(tuple(f"tests/{each}/" for each in WAITING)) else computes).append(item)
+    for group, end in ((waits, 0.75), (computes, 1.0)):
+        for at, item in enumerate(group):
+            places.setdefault(item.nodeid.partition("::")[0], end * at / len(group))
+    items.sort(key=lambda item: places[item.nodeid.partition("::")[0]])
 
 
 def pytest_runtest_setup() -> None:
