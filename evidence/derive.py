@@ -17,7 +17,8 @@ from statsmodels.stats.proportion import proportion_confint
 def derive(lines, fixed):
     """Figures by method, comparison and change, from the lines of an answers file and what was registered."""
     last = {(a["design"], a["item"], a.get("repeat", 0)): a for a in map(json.loads, lines)}
-    alpha, said, credits, methods, compared, courses = 1 - fixed["confidence"], {}, {}, {}, {}, defaultdict(list)
+    alpha, said, credits, methods, compared = 1 - fixed["confidence"], {}, {}, {}, {}
+    courses, places = defaultdict(list), defaultdict(list)
     for method in fixed["methods"]:
         owner = next((d for d in (*fixed["designs"], "noise") if d == method.partition(":")[0]), fixed["methods"][0])
         asked = {key[1:]: a for key, a in last.items() if key[0] == owner}
@@ -49,9 +50,11 @@ def derive(lines, fixed):
             if alone := said.get(f"{design}:single", said["single"]).get(tuple(key)):
                 courses[f"one call, then {design}"].append(([[sole(alone), end]], end, a["truth"]))
             courses[f"ballots of {design}"].append(([*ballots.values()], end, a["truth"]))
+            if firsts := [each["winner"] == each["order"][0] for each in a.get("ballots", []) if each.get("winner")]:
+                places[design].append(fmean(firsts))
     changes = {name: change(found) for name, found in courses.items()}
     dynamics = {name: found for name, found in changes.items() if any(each is not None for each in found[2:4])}
-    return {"asked": len(last), "methods": methods, "comparisons": compared, "dynamics": dynamics}
+    return {"asked": len(last), "methods": methods, "comparisons": compared, "dynamics": dynamics, "places": places}
 
 
 def sole(answer):

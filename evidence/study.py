@@ -20,7 +20,7 @@ from evidence.estimates import table
 from evidence.facts import fact_pairs, stored_pairs
 from evidence.puzzles import puzzles
 from flowdebate import Debater, debate
-from flowdebate.evaluation import Registration, Study, StudyAnswer, study_report
+from flowdebate.evaluation import Registration, Study, StudyAnswer, share_interval, study_report
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
@@ -168,8 +168,9 @@ Written by `python -m evidence.study page`; [how a study is made](studies.md). A
 P-values are adjusted by Holm's method, but for the primary comparison. *Right to wrong* are the answers that were right
 at first and not at last; no answer is not right. The *oracle gap* is what a perfect choice among all that was answered
 would add. Rows, prompts and models, by hash, are checked where the questions are, by `flowdebate study report`. Each
-answer is in the repository, without texts; `python evidence/derive.py` derives the first three tables of each arm from
-them without this library.
+answer is in the repository, without texts; `python evidence/derive.py` derives the first four tables of each arm from
+them without this library. A judge of two sides to whom their places are nothing finds for the one that it read first
+half of the time: if it always does, as it read both orders, it decided nothing, and its debates are undecided.
 """
 
 
@@ -225,7 +226,8 @@ def part(arm: Arm, first: int | None = None) -> str:
         ],
     )
     state = "" if found.unfinished else "All is answered. "
-    parts = [methods, comparisons, dynamics, *([] if arm.steps is None else [by_steps(arm.steps, study, answers)])]
+    parts = [methods, comparisons, dynamics, by_place(answers, fixed.fixed["designs"], found.confidence)]
+    parts += [] if arm.steps is None else [by_steps(arm.steps, study, answers)]
     return f"""## {arm.heading}
 
 {arm.about}
@@ -241,6 +243,22 @@ def part(arm: Arm, first: int | None = None) -> str:
 {arm.methods} From the first {lines} lines of `evidence/studies/{arm.answers.name}`; what was registered:
 `{arm.registration.name}`.
 """
+
+
+def first_places(answers: Iterable[StudyAnswer], design: str) -> list[float]:
+    """For each answer of a design, the share of its ballots that found for the side that the judge read first."""
+    named = [[each for each in answer.ballots if each.winner] for answer in answers if answer.design == design]
+    return [fmean(each.winner == each.order[0] for each in ballots) for ballots in named if ballots]
+
+
+def by_place(answers: Sequence[StudyAnswer], designs: Iterable[str], confidence: float) -> str:
+    """How often judges found for the side that they read first: half of the time, if places are nothing to them."""
+    rows = []
+    for design in designs:
+        if found := first_places(answers, design):
+            low, high = share_interval(fmean(found), len(found), confidence=confidence)
+            rows.append([f"`{design}`", str(len(found)), f"{fmean(found):.3f}", f"{low:.3f} to {high:.3f}"])
+    return table(["judge of", "answers", "for the side read first", f"{confidence:.0%} interval"], rows)
 
 
 def by_steps(steps: Callable[[str], int], study: Study, answers: Sequence[StudyAnswer]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from evidence import derive as alone
-from evidence.study import ARMS, FACTS, IN_README, PAGE, README, Arm, in_readme, page
+from evidence.study import ARMS, FACTS, IN_README, PAGE, README, Arm, first_places, in_readme, page
 from flowdebate.evaluation import StudyAnswer, StudyReport, study_report
 
 derive: Any = alone.derive  # without types: it is short on purpose
@@ -52,7 +52,10 @@ def check(found: dict[str, Any], report: StudyReport) -> None:
 def test_the_shipped_answers_give_the_figures_of_the_page(arm: Arm) -> None:
     """By two programs that have nothing in common."""
     answers = arm.read()
-    check(derive(arm.answers.read_text("utf-8").splitlines(), fixed(arm)), study_report(arm.study(answers), answers))
+    found = derive(arm.answers.read_text("utf-8").splitlines(), fixed(arm))
+    check(found, study_report(arm.study(answers), answers))
+    places = {design: first_places(answers, design) for design in fixed(arm)["designs"]}
+    assert found["places"] == {design: shares for design, shares in places.items() if shares}
 
 
 def test_the_readme_tells_of_the_study_what_its_page_has() -> None:
