@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flowdebate import handler, sequencer
+from flowdebate.blocks.base import Block, Outline
 from flowdebate.errors import LoopLimitExceeded
 from tests.blocks.pipelines import (
     SMALL,
@@ -30,7 +31,6 @@ from tests.blocks.pipelines import (
 )
 
 if TYPE_CHECKING:
-    from flowdebate.blocks.base import Block
     from flowdebate.blocks.sequencer import Sequencer
     from tests.blocks.pipelines import Recipe
 
@@ -330,3 +330,28 @@ def failure_of(block: Block[Any, Any], value: object = 0) -> Exception | None:
     except Exception as error:  # noqa: BLE001 - whatever it is
         return error
     return None
+
+
+@dataclass
+class Adds(Block[int, int]):
+    """A block of the application's own that has no hash, as any dataclass that can be compared."""
+
+    number: int
+
+    def __post_init__(self) -> None:
+        super().__init__("adds")
+
+    async def act(self, value: int, _: Any, /) -> int:
+        return value + self.number
+
+    def outline(self) -> Outline:
+        return Outline(text="adds", kind="handler")
+
+
+def test_a_block_may_be_a_dataclass() -> None:
+    """By itself and in others, and it may be changed between runs."""
+    block = Adds(1)
+    whole = seq(block, block)
+    assert (block.run_sync(1).output, whole.run_sync(1).output) == (2, 3)
+    block.number = 2
+    assert (block.run_sync(1).output, whole.run_sync(1).output) == (3, 5)

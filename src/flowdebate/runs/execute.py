@@ -281,10 +281,6 @@ async def _start_in_turn() -> None:
         loop.call_soon(starts.next, loop)
 
 
-_SEATS: WeakKeyDictionary[Any, list[Seat]] = WeakKeyDictionary()
-"""Who asks models in a block that has run: blocks do not change, and finding them takes as long as a call."""
-
-
 async def _check_seats(block: Runnable[Any], run: Run) -> None:
     """Raise what would else end a new run in the middle, when some of its calls are paid.
 
@@ -294,9 +290,7 @@ async def _check_seats(block: Runnable[Any], run: Run) -> None:
     if run.is_replay or (run.journal is not None and run.journal.has_steps(block.name)):
         return
     ready: set[int] = set()
-    if (seats := _SEATS.get(block)) is None:
-        seats = _SEATS[block] = [*block.seats()]
-    for seat in seats:
+    for seat in block.seats():
         model: Model | None = None
         try:
             model = run.models.resolve(seat.model, seat.around)
