@@ -93,14 +93,16 @@ class Arm:
 
 _STEPS = {row["id"]: row["steps"] for row in puzzles()}
 _PAIRS = """260 pairs of a true and a false statement, from the package textarena (MIT). Which of the two is true?
-Two designs, two rounds each: turns taken at once (`together`), and one after the other (`in_turn`). The judge reads
+Two designs, {} each: turns taken at once (`together`), and one after the other (`in_turn`). The judge reads
 both orders"""
 _EQUAL = """`self_consistency` and `revision` have as many tokens as the debate of `together`. `noise` is the judge of
 `together` with the arguments of another pair."""
 LETTERS = Arm(
     "letters",
     "Nobody knows more than the judge",
-    f"{_PAIRS}, and names a letter: the form in which this model [judges best](evidence.md).",
+    f"""{_PAIRS.format("one round")}, and names a letter: the form in which this model
+[judges best](evidence.md). Any lead decides, however small. Two rounds and the usual lead had been planned; both were
+changed before the first answer, since the puzzles below were mostly undecided, and two rounds take 38 hours.""",
     _EQUAL,
     "debates right in {} %, votes at equal tokens in {} % of {} questions",
     lambda: (pair.id for pair in stored_pairs()),
@@ -108,9 +110,9 @@ LETTERS = Arm(
 FACTS = Arm(
     "facts",
     "The same, and the judge gives scores: stopped",
-    f"""{_PAIRS}, and scores each side from 0 to 100. That was an oversight, seen after 89 answers: in the
-version that it was registered for, `schedule = "swap"` alone made a small model give scores, where letters were
-meant. It was stopped there; what was answered is published, and concludes nothing.""",
+    f"""{_PAIRS.format("two rounds")}, and scores each side from 0 to 100. That was an oversight, seen after 89
+answers: in the version that it was registered for, `schedule = "swap"` alone made a small model give scores, where
+letters were meant. It was stopped there; what was answered is published, and concludes nothing.""",
     _EQUAL,
     "debates whose judge gives scores right in {} %, votes in {} % of {}, stopped",
     LETTERS.ids,

@@ -137,6 +137,34 @@ def test_letters_are_asked_for_in_each_way(tmp_path: Path) -> None:
         assert (judging.answer, len(judging.ballots), judging.decided_by) == (answer, ballots, "log_odds")
 
 
+@pytest.mark.parametrize(("least", "winner"), [((), None), (("--min-log-odds", "0"), "cap rents")])
+def test_how_far_a_winner_has_to_be_ahead_can_be_told(least: tuple[str, ...], winner: str | None) -> None:
+    """By letter a small lead is none, unless any lead is to decide."""
+
+    def barely(prompt: str) -> dict[str, float]:
+        con_is_first = "Build more." in prompt.partition("Side B")[0]
+        return {"A": -0.7, "B": -0.65} if con_is_first else {"A": -0.65, "B": -0.7}
+
+    with Stage(letters=barely) as stage:
+        result = _run(stage, "--judge-answer", "letter", *least, "--json")
+    assert result.exit_code == 0, result.stderr
+    assert DebateRawOutput.model_validate(json.loads(result.stdout)["raw"]).found.winner == winner
+
+
+def test_quotes_of_a_judge_by_letter_can_be_left_out() -> None:
+    """No call asks for a sentence then, and the verdict has no quote."""
+    turns = (("Build more. It is cheap.",), ("Cap them. It is fair.",))
+    found = {}
+    for quoted in ("--judge-quotes", "--no-judge-quotes"):
+        with Stage(letters=_likely, turns=turns) as stage:
+            result = _run(stage, "--judge-answer", "letter", quoted, "--json")
+        assert result.exit_code == 0, result.stderr
+        judging = DebateRawOutput.model_validate(json.loads(result.stdout)["raw"]).found.judging
+        assert judging is not None
+        found[quoted] = len(judging.quotes or ()), sum("Which sentence" in json.dumps(body) for body in stage.bodies)
+    assert found == {"--judge-quotes": (2, 2), "--no-judge-quotes": (0, 0)}
+
+
 def test_a_server_without_log_probabilities_is_told() -> None:
     """The judge scores, and the page has the reason; and shows no log-odds."""
     with Stage(answers={"scores": _scored(90, 10)}) as stage:
@@ -166,6 +194,7 @@ WRONG = {
     ("--criterion", "clear=0"): "--criterion must be None, or 1 to 20 names, each with a number > 0, <= 1,000",
     ("--criterion", "clear=2", "--criterion", "clear"): "--criterion must be different criteria",
     ("--criterion", "clear", "--human", "judge"): "Leave --human out where options of a judging model are given",
+    ("--min-log-odds", "-1"): "--min-log-odds must be a number >= 0",
     ("--schedule", "both"): '"single", "swap", "cyclic", "full" or "sampled(n)"',
     ("--on-flip", "ignore"): "'average', 'abstain', 'tie' or 'human'",
     ("--curtail", "--on-flip", "tie"): "Leave --curtail out with another --on-flip than average",

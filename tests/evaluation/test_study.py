@@ -27,6 +27,8 @@ from flowdebate.evaluation import (
 )
 from flowdebate.evaluation.benefit import MethodAnswer
 from flowdebate.models.base import ModelResponse, Usage
+from flowdebate.patterns.debate.judging.ballots import LetterFit, decide
+from flowdebate.patterns.debate.judging.options import JudgeOptions
 from flowdebate.testing import FunctionModel
 from tests import warm
 
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from flowdebate.blocks.base import Block
+    from flowdebate.patterns.debate.judging.ballots import DecidedBy
     from flowdebate.testing import ModelRequest
 
 pytestmark = pytest.mark.anyio
@@ -45,12 +48,14 @@ ROWS = [
 ]
 
 
-def primes(*baselines: str, order: str = "simultaneous") -> Callable[[Any, Sequence[str]], Block[Any, Any]]:
+def primes(
+    *baselines: str, order: str = "simultaneous", judge: JudgeOptions | None = None
+) -> Callable[[Any, Sequence[str]], Block[Any, Any]]:
     """A design: two sides, one round."""
 
     def made(_: object, positions: Sequence[str]) -> Block[Any, Any]:
         sides = [Debater(name, stance) for name, stance in zip("ab", positions, strict=True)]
-        options: Any = {"turn_order": order, "baselines": list(baselines)}
+        options: Any = {"turn_order": order, "baselines": list(baselines), "judge": judge}
         return debate(name="primes", debaters=sides, max_rounds=1, moderator=False, synthesizer=False, **options)
 
     return made
@@ -96,6 +101,32 @@ async def test_every_question_is_asked_once_and_kept_without_texts(tmp_path: Pat
     before = len(voters.asked)
     assert await ask_study(study(), path, model=voters.model) == answers
     assert len(voters.asked) == before
+
+
+@pytest.mark.parametrize("by", ["log_odds", "mean"])
+async def test_ballots_are_kept_without_positions(tmp_path: Path, by: DecidedBy) -> None:
+    """What a letter or a rubric says of a side is kept under its number, and decides as it did."""
+
+    def answer(request: ModelRequest) -> ModelResponse:
+        if request.choices:
+            return ModelResponse(text="A", logprobs={"A": -0.5, "B": -1.0})
+        if request.output is None:
+            return ModelResponse(text="So. " * (40 if "debater-a" in request.block else 2))
+        scores = {side: {"evidence": float(len(side)), "style": 2.0} for side in ROWS[0]["choices"]}  # type: ignore[attr-defined]
+        said = {"reasoning": "Hm.", "scores": scores, "verdict": "So.", "winner": "It is prime"}
+        return ModelResponse(data={key: said[key] for key in request.output_schema["properties"]})  # type: ignore[index]
+
+    judge = JudgeOptions(criteria={"evidence": 2.0, "style": 1.0}, schedule="swap")
+    if by == "log_odds":
+        judge = JudgeOptions(answer="letter", fit=LetterFit(per_log_length=0.5, min_log_odds=0.1))
+    asked = study(ROWS[:2], designs={"together": primes("single", judge=judge)})
+    path = tmp_path / "answers.jsonl"
+    answers = await ask_study(asked, path, model=FunctionModel(answer))
+    assert "prime" not in path.read_text("utf-8")
+    for each in answers:
+        assert decide(each.ballots, sides=each.order, by=by).winner == each.answers[each.design].answer[0]
+        kept = [ballot.lengths if by == "log_odds" else ballot.criteria for ballot in each.ballots]
+        assert [{*(by_side or {})} for by_side in kept] == [{"0", "1"}] * 2
 
 
 async def test_positions_are_dealt_alike_for_all_designs() -> None:

@@ -400,15 +400,13 @@ def _indexes(case: Case) -> Mapping[str, str]:
 
 def _as_numbers(ballot: JudgeBallot, index: Mapping[str, str]) -> JudgeBallot:
     """A ballot whose sides are indexes, without what the judge wrote."""
-
-    def renamed(by_side: Mapping[str, Any] | None) -> dict[str, Any] | None:
-        return None if by_side is None else {index[side]: value for side, value in by_side.items()}
-
+    by_side = {name: getattr(ballot, name) for name in ("labels", "scores", "criteria", "log_odds", "lengths")}
     update = {
+        **{
+            name: None if given is None else {index[side]: value for side, value in given.items()}
+            for name, given in by_side.items()
+        },
         "order": [index[side] for side in ballot.order],
-        "labels": renamed(ballot.labels),
-        "scores": renamed(ballot.scores),
-        "log_odds": renamed(ballot.log_odds),
         "winner": None if ballot.winner is None else index.get(ballot.winner),
         "verdict": "",
         "reasoning": "",

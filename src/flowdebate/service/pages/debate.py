@@ -46,6 +46,7 @@ from flowdebate.service.plans.options import (
     Count,
     Criterion,
     Flag,
+    Lead,
     ModelName,
     ModelNames,
     OutputOptions,
@@ -74,6 +75,8 @@ _JUDGING = {
     "schedule": "schedule",
     "models": "panel",
     "decided_by": "decided_by",
+    "min_log_odds": "min_log_odds",
+    "quotes": "judge_quotes",
     "on_flip": "on_flip",
     "labels": "labels",
     "criteria": "criteria",
@@ -212,6 +215,13 @@ class DebateOptions(OutputOptions):
         "Average the scores of all ballots, count each ballot for one side, or take the median model's log-odds of "
         "letters. Default: log_odds by letter, else mean.",
         panel="Judge",
+    )
+    min_log_odds: Lead | None = option(
+        "By letter: how far ahead a winner has to be; with 0 any lead decides. Default: as fitted, else 0.1.",
+        panel="Judge",
+    )
+    judge_quotes: Flag | None = option(
+        "By letter: quote each side's most concrete statement, a call for each. Default: on.", panel="Judge"
     )
     on_flip: OnFlip | None = option(
         "What to do if a judge decides otherwise in another order. Default: average.", panel="Judge"
@@ -431,6 +441,8 @@ class DebatePage(PatternPage):
                 schedule=options.schedule,
                 models=[plan.made(spec, where, f"{field}[{index}]") for index, spec in enumerate(options.panel or ())],
                 decided_by=options.decided_by,
+                min_log_odds=options.min_log_odds,
+                quotes=options.judge_quotes is not False,
                 on_flip=on_flip,
                 labels=labels,
                 criteria=weights_of(options.criteria, *options.place("criteria")),
