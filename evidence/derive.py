@@ -18,7 +18,7 @@ def derive(lines, fixed):
     """Figures by method, comparison and change, from the lines of an answers file and what was registered."""
     last = {(a["design"], a["item"], a.get("repeat", 0)): a for a in map(json.loads, lines)}
     alpha, said, credits, methods, compared = 1 - fixed["confidence"], {}, {}, {}, {}
-    courses, places = defaultdict(list), defaultdict(list)
+    courses, places, leads = defaultdict(list), defaultdict(list), defaultdict(list)
     for method in fixed["methods"]:
         owner = next((d for d in (*fixed["designs"], "noise") if d == method.partition(":")[0]), fixed["methods"][0])
         asked = {key[1:]: a for key, a in last.items() if key[0] == owner}
@@ -43,6 +43,10 @@ def derive(lines, fixed):
         for pair, adjusted in zip(rest, multipletests([compared[pair][6] for pair in rest], method="holm")[1]):
             compared[pair][6] = adjusted
     for (design, *key), a in last.items():
+        if firsts := [each["winner"] == each["order"][0] for each in a.get("ballots", []) if each.get("winner")]:
+            places[design].append(fmean(firsts))
+        if a.get("ballots") and all(each.get("logOdds") for each in a["ballots"]):
+            leads[design].append(sum(lead(each, a["truth"]) for each in a["ballots"]) > 0)
         if design in fixed["designs"] and design in a["answers"]:
             end, ballots = sole(a["answers"][design]), defaultdict(list)
             for ballot in a.get("ballots", []):
@@ -50,11 +54,19 @@ def derive(lines, fixed):
             if alone := said.get(f"{design}:single", said["single"]).get(tuple(key)):
                 courses[f"one call, then {design}"].append(([[sole(alone), end]], end, a["truth"]))
             courses[f"ballots of {design}"].append(([*ballots.values()], end, a["truth"]))
-            if firsts := [each["winner"] == each["order"][0] for each in a.get("ballots", []) if each.get("winner")]:
-                places[design].append(fmean(firsts))
     changes = {name: change(found) for name, found in courses.items()}
     dynamics = {name: found for name, found in changes.items() if any(each is not None for each in found[2:4])}
-    return {"asked": len(last), "methods": methods, "comparisons": compared, "dynamics": dynamics, "places": places}
+    read = {name: [fmean(a), *proportion_confint(sum(a), len(a), alpha, "wilson")] for name, a in places.items()}
+    found = {"asked": len(last), "methods": methods, "comparisons": compared, "dynamics": dynamics}
+    return found | {"first_read": read, "any_lead": {name: [len(each), fmean(each)] for name, each in leads.items()}}
+
+
+def lead(ballot, side):
+    """The log-odds of a side less those of the other one, without what their lengths explain: up to four times."""
+    other = next(each for each in ballot["order"] if each != side)
+    longer = log(max(ballot["lengths"][side], 1) / max(ballot["lengths"][other], 1))
+    longer = max(-log(4), min(longer, log(4)))
+    return ballot["logOdds"][side] - ballot["logOdds"][other] - ballot["fit"]["perLogLength"] * longer
 
 
 def sole(answer):

@@ -20,7 +20,8 @@ from evidence.estimates import table
 from evidence.facts import fact_pairs, stored_pairs
 from evidence.puzzles import puzzles
 from flowdebate import Debater, debate
-from flowdebate.evaluation import Registration, Study, StudyAnswer, share_interval, study_report
+from flowdebate.evaluation import Registration, Study, StudyAnswer, study_report
+from flowdebate.patterns.debate.judging.ballots import decide
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
@@ -171,8 +172,9 @@ P-values are adjusted by Holm's method, but for the primary comparison. *Right t
 at first and not at last; no answer is not right. The *oracle gap* is what a perfect choice among all that was answered
 would add. Rows, prompts and models, by hash, are checked where the questions are, by `flowdebate study report`. Each
 answer is in the repository, without texts; `python evidence/derive.py` derives the first four tables of each arm from
-them without this library. A judge of two sides to whom their places are nothing finds for the one that it read first
-half of the time: if it always does, as it read both orders, it decided nothing, and its debates are undecided.
+them, and what any lead would have decided, without this library. A judge of two sides to whom their places are nothing
+finds for the one that it read first half of the time. If it always does so, its ballots in both orders cancel out, and
+only by how much it leant each time can decide.
 """
 
 
@@ -228,7 +230,14 @@ def part(arm: Arm, first: int | None = None) -> str:
         ],
     )
     state = "" if found.unfinished else "All is answered. "
-    parts = [methods, comparisons, dynamics, by_place(answers, fixed.fixed["designs"], found.confidence)]
+    places = table(
+        ["judge of", "answers", "for the side read first", f"{found.confidence:.0%} interval"],
+        [
+            [f"`{design}`", str(each.n), f"{each.value:.3f}", f"{each.low:.3f} to {each.high:.3f}"]
+            for design, each in found.first_read.items()
+        ],
+    )
+    parts = [methods, comparisons, dynamics, places, *any_lead(answers)]
     parts += [] if arm.steps is None else [by_steps(arm.steps, study, answers)]
     return f"""## {arm.heading}
 
@@ -247,20 +256,19 @@ def part(arm: Arm, first: int | None = None) -> str:
 """
 
 
-def first_places(answers: Iterable[StudyAnswer], design: str) -> list[float]:
-    """For each answer of a design, the share of its ballots that found for the side that the judge read first."""
-    named = [[each for each in answer.ballots if each.winner] for answer in answers if answer.design == design]
-    return [fmean(each.winner == each.order[0] for each in ballots) for ballots in named if ballots]
-
-
-def by_place(answers: Sequence[StudyAnswer], designs: Iterable[str], confidence: float) -> str:
-    """How often judges found for the side that they read first: half of the time, if places are nothing to them."""
-    rows = []
-    for design in designs:
-        if found := first_places(answers, design):
-            low, high = share_interval(fmean(found), len(found), confidence=confidence)
-            rows.append([f"`{design}`", str(len(found)), f"{fmean(found):.3f}", f"{low:.3f} to {high:.3f}"])
-    return table(["judge of", "answers", "for the side read first", f"{confidence:.0%} interval"], rows)
+def any_lead(answers: Iterable[StudyAnswer]) -> list[str]:
+    """Of judges by letter who decided nothing where their lead was small: how often right they were without that."""
+    right: dict[str, list[bool]] = {}
+    asked_for_more = False
+    for answer in answers:
+        if answer.ballots and all(ballot.log_odds for ballot in answer.ballots):
+            found = decide(answer.ballots, sides=answer.order, by="log_odds", min_log_odds=0)
+            right.setdefault(answer.design, []).append(found.winner == answer.truth)
+            asked_for_more |= not answer.answers[answer.design].answer and found.winner is not None
+    if not asked_for_more:
+        return []
+    shares = [f"`{design}` {fmean(each):.3f} of {len(each)}" for design, each in right.items()]
+    return [f"Had any lead decided, however small, right were: {', '.join(shares)}. That was not registered."]
 
 
 def by_steps(steps: Callable[[str], int], study: Study, answers: Sequence[StudyAnswer]) -> str:

@@ -36,5 +36,6 @@ def test_everybody_can_read_it(chromium: Browser, tmp_path: Path, answered: int,
         found = axe.run(page).response["violations"]
         assert [(each["id"], each["nodes"][0]["html"]) for each in found] == []
     assert page.locator("svg[role=img]").count() == 3
+    assert page.get_by_role("heading", level=2).all_inner_texts().count("Whom the judge reads first") == 1
     page.close()
     assert said == []

@@ -27,8 +27,10 @@ from flowdebate.evaluation import (
 )
 from flowdebate.evaluation.benefit import MethodAnswer
 from flowdebate.models.base import ModelResponse, Usage
-from flowdebate.patterns.debate.judging.ballots import LetterFit, decide
+from flowdebate.patterns.debate.judging.ballots import JudgeBallot, LetterFit, decide
 from flowdebate.patterns.debate.judging.options import JudgeOptions
+from flowdebate.service.documents.evaluations import lay_out_study
+from flowdebate.service.documents.sections import Table
 from flowdebate.testing import FunctionModel
 from tests import warm
 
@@ -302,6 +304,34 @@ def test_the_report_says_who_was_talked_out_of_the_truth() -> None:
     assert call.oracle_gap == pytest.approx(1 / 8)
     assert ballots.last_right is not None
     assert (ballots.first_right and ballots.first_right.value, ballots.last_right.value) == (1, 0.75)
+
+
+def test_the_report_says_how_often_a_judge_finds_for_what_it_reads_first() -> None:
+    """A debate is one observation, whatever its ballots; those for nobody, and debates of three, say nothing."""
+    held, answers = made_up([(True, True)] * 5)
+    casts = ["01", "00", "1", "", "0"]  # the side that each ballot is for, read in turns first and last
+    judged = [
+        each.model_copy(
+            update={
+                "ballots": [
+                    JudgeBallot(order=["0", "1"] if at % 2 == 0 else ["1", "0"], winner=winner)
+                    for at, winner in enumerate(cast)
+                ],
+                "order": ["0", "1", "2"] if number > 3 else ["0", "1"],
+            }
+        )
+        for number, (each, cast) in enumerate(zip(answers, casts, strict=True))
+    ]
+    assert study_report(held, answers).first_read == {}
+    found = study_report(held, judged).first_read
+    assert [*found] == ["together"]
+    assert (found["together"].value, found["together"].n) == (pytest.approx((1 + 1 / 2 + 0) / 3), 3)
+    table = next(
+        each
+        for each in lay_out_study(study_report(held, judged)).sections
+        if isinstance(each, Table) and each.head[0] == "Judge of"
+    )
+    assert table.rows == (("together", "50.0%", "12.5% to 87.5%", "3"),)
 
 
 def test_the_frontier_has_what_no_cheaper_method_does_as_well() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from evidence import derive as alone
-from evidence.study import ARMS, FACTS, IN_README, PAGE, README, Arm, first_places, in_readme, page
+from evidence.study import ARMS, FACTS, IN_README, PAGE, README, Arm, any_lead, in_readme, page
 from flowdebate.evaluation import StudyAnswer, StudyReport, study_report
 
 derive: Any = alone.derive  # without types: it is short on purpose
@@ -46,6 +46,8 @@ def check(found: dict[str, Any], report: StudyReport) -> None:
         assert [-1 if value is None else value for value in found["dynamics"][name]] == near(
             [*expected, each_.oracle_gap]
         )
+    first_read = {design: near([each.value, each.low, each.high]) for design, each in report.first_read.items()}
+    assert found["first_read"] == first_read
 
 
 @pytest.mark.parametrize("arm", BEGUN, ids=lambda arm: arm.name)
@@ -54,8 +56,8 @@ def test_the_shipped_answers_give_the_figures_of_the_page(arm: Arm) -> None:
     answers = arm.read()
     found = derive(arm.answers.read_text("utf-8").splitlines(), fixed(arm))
     check(found, study_report(arm.study(answers), answers))
-    places = {design: first_places(answers, design) for design in fixed(arm)["designs"]}
-    assert found["places"] == {design: shares for design, shares in places.items() if shares}
+    told = re.findall(r"`(\w+)` ([\d.]+) of (\d+)", "".join(any_lead(answers)))
+    assert told in ([], [(design, f"{share:.3f}", str(n)) for design, (n, share) in found["any_lead"].items()])
 
 
 def test_the_readme_tells_of_the_study_what_its_page_has() -> None:

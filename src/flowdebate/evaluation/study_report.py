@@ -15,7 +15,7 @@ from flowdebate._text import counted
 from flowdebate._util.importing import InNotebooks
 from flowdebate._util.wire import WireModel, new_dict, new_list
 from flowdebate.errors import ConfigurationError
-from flowdebate.evaluation.audit_report import AuditItem
+from flowdebate.evaluation.audit_report import AuditItem, Figure
 from flowdebate.evaluation.benefit import Finding, MethodAnswer, Missing
 from flowdebate.evaluation.dynamics import AnswerCourse, Dynamics, dynamics
 from flowdebate.evaluation.judge_quality import ReliabilityBin, judged_items, reliability
@@ -113,6 +113,9 @@ class StudyReport(InNotebooks, WireModel):
     """How often the judge of the first design is right where it is about equally sure; empty without its ballots."""
     dynamics: dict[str, Dynamics] = Field(default_factory=new_dict)
     """How answers change: from one call to the debate of each design, and from the judge's first ballot to its last."""
+    first_read: dict[str, Figure] = Field(default_factory=new_dict)
+    """By design, and for noise: how often the judge finds for the side that it reads first, of two; half of the time,
+    if places are nothing to it. The mean over debates of the share of their ballots that are for one side."""
 
     @property
     def unfinished(self) -> int:
@@ -226,6 +229,7 @@ def study_report(
         summary=said,
         reliability=_reliability(study, answers),
         dynamics=_dynamics(study, answers),
+        first_read=_first_read(study, answers),
     )
 
 
@@ -376,6 +380,23 @@ def _dynamics(study: Study, answers: Sequence[StudyAnswer]) -> dict[str, Dynamic
     # positions are indexes here, which have no other words
     measured = {name: dynamics(own, same=eq, confidence=study.confidence) for name, own in found.items()}
     return {name: each for name, each in measured.items() if each.changed is not None}
+
+
+def _first_read(study: Study, answers: Sequence[StudyAnswer]) -> dict[str, Figure]:
+    found: dict[str, Figure] = {}
+    for design in (*study.designs, NOISE):
+        shares = {
+            (answer.item, answer.repeat): (fmean(each.winner == each.order[0] for each in ballots), answer.cluster)
+            for answer in answers
+            if answer.design == design
+            and len(answer.order) == 2  # noqa: PLR2004 - of more, the first is not half
+            and (ballots := [each for each in answer.ballots if each.winner is not None])
+        }
+        if shares:
+            values, clusters = zip(*shares.values(), strict=True)
+            low, high = share_interval(fmean(values), effective_size(values, clusters), confidence=study.confidence)
+            found[design] = Figure(value=fmean(values), n=len(values), low=low, high=high)
+    return found
 
 
 def _conclude(

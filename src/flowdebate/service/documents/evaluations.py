@@ -216,6 +216,7 @@ def lay_out_study(report: StudyReport) -> Summary:
             methods,
             comparisons,
             *([_dynamics(report.dynamics)] if report.dynamics else []),
+            *([_first_read(report.first_read, interval)] if report.first_read else []),
             Heading(title="Findings"),
             Points(lead=report.summary, items=others),
             *(Fact(label="Not as registered", text=each, tone="warning", edge=True) for each in report.differences),
@@ -236,6 +237,16 @@ def _dynamics(named: Mapping[str, Dynamics]) -> Table:
                 "" if each.adopted is None else share(each.adopted),
                 "unknown" if each.oracle_gap is None else f"{100 * each.oracle_gap:.1f} points",
             )
+            for name, each in named.items()
+        ),
+    )
+
+
+def _first_read(named: Mapping[str, Figure], interval: str) -> Table:
+    return Table(
+        head=("Judge of", "For the side read first", interval, "Debates"),
+        rows=tuple(
+            (name, f"{each.value:.1%}", f"{each.low or 0:.1%} to {each.high or 0:.1%}", f"{each.n:,}")
             for name, each in named.items()
         ),
     )
