@@ -62,6 +62,8 @@ class Judge:
         ({"schedule": "full", "labels": True}, False),
         ({"schedule": "cyclic", "labels": ["red", "blue"]}, True),
         ({"schedule": "single", "answer": "scores"}, False),
+        ({"schedule": "swap", "criteria": {"evidence": 2.0, "clarity": 1.0}}, False),
+        ({"schedule": "swap", "criteria": {"evidence": 2.0, "clarity": 1.0}}, True),
     ],
 )
 async def test_a_debate_is_judged_again_as_it_was_judged(options: dict[str, Any], mirror: bool) -> None:  # noqa: FBT001 - drawn
@@ -76,12 +78,14 @@ async def test_a_debate_is_judged_again_as_it_was_judged(options: dict[str, Any]
 
     def shape(ballots: Sequence[JudgeBallot]) -> list[Any]:
         return sorted(
-            (len(each.order), sorted((each.labels or {}).values()), each.log_odds is None) for each in ballots
+            (len(each.order), sorted((each.labels or {}).values()), each.log_odds is None, each.criteria is None)
+            for each in ballots
         )
 
     assert shape(again) == shape(before.ballots)
     read = judge_again_as(before)
     assert (read.form, read.rule, str(read.plan)) == (how.form, how.rule, str(how.plan))
+    assert read.criteria == how.criteria
     assert read.min_log_odds == before.min_log_odds  # what it was, also where the options left it to the fit
     assert judge_again_as(before, schedule="swap").form == how.form
     assert judge_again_as(None).form == "scores"

@@ -99,8 +99,9 @@ def create_rejudge(
 def judge_again_as(judging: Judging | None, **changes: Any) -> JudgeOptions:  # noqa: ANN401 - those of `JudgeOptions`
     """The options of the judge that cast the ballots of `judging`, with `changes`.
 
-    Its form of answers, schedule, labels, decision rule and threshold are those of the record; models and prompt are
-    not in it. A judge that only named a winner shows nothing of orders: it is asked for scores in cyclic ones.
+    Its form of answers, schedule, labels, rubric, decision rule and threshold are those of the record; models and
+    prompt are not in it. A judge that only named a winner shows nothing of orders: it is asked for scores in cyclic
+    ones.
     """
     how: dict[str, Any] = {"schedule": "cyclic"}
     if judging is not None and any(ballot.scores is not None for ballot in judging.ballots):
@@ -117,6 +118,7 @@ def judge_again_as(judging: Judging | None, **changes: Any) -> JudgeOptions:  # 
             "labels": "crossed" if crossed else False if judging.answer or not labels else labels if own else True,
             "decided_by": judging.decided_by,
             "min_log_odds": judging.min_log_odds,
+            "criteria": judging.criteria,
         }
     return JudgeOptions(**{**how, **changes})
 

@@ -49,6 +49,8 @@ class SimView:
     form: Form
     fields: tuple[str, ...]
     """Those of the answer."""
+    criteria: tuple[str, ...] = ()
+    """Those of a rubric, by which each side is scored."""
 
     @property
     def item(self) -> int:
@@ -77,8 +79,11 @@ def read_view(request: ModelRequest) -> SimView:
         return _read_letters(str(request.messages[-1]["content"]), tuple(request.choices))
     properties: dict[str, Any] = inline_definitions(request.output_schema or {}).get("properties", {})
     form: Form = "scores" if "scores" in properties else "winner"
+    criteria: tuple[str, ...] = ()
     if form == "scores":
-        names = tuple(properties["scores"].get("properties", {}))
+        scores: dict[str, Any] = properties["scores"].get("properties", {})
+        names = tuple(scores)
+        criteria = tuple(scores[names[0]].get("properties", ())) if names else ()
     else:
         winner = properties.get("winner", {})
         # null, for no winner, is another choice beside the sides
@@ -105,7 +110,7 @@ def read_view(request: ModelRequest) -> SimView:
         )
         for name in order
     )
-    return SimView(sides=sides, form=form, fields=tuple(properties))
+    return SimView(sides=sides, form=form, fields=tuple(properties), criteria=criteria)
 
 
 def _read_letters(turn: str, letters: tuple[str, ...]) -> SimView:
@@ -165,10 +170,10 @@ class SimJudge:
     - `noise`: the standard deviation for one side; between two of them it is √2 of it.
     - `quality`: None draws it from what a side says, standard normal.
 
-    It answers requests of `create_judge()` in all forms: winner, scores, and letters with these log-odds to the bit of
-    a float. A letter's prompt has no stances, so that `quality` is a function of what a side says, or None.
-    `settings.extra["seed"]` draws the noise anew, as it does with a real model. `log_odds()` is the formula for one
-    view, `log_odds_of()` for arrays of them.
+    It answers requests of `create_judge()` in all forms: winner, scores (by a rubric, the same by each criterion), and
+    letters with these log-odds to the bit of a float. A letter's prompt has no stances, so that `quality` is a function
+    of what a side says, or None. `settings.extra["seed"]` draws the noise anew, as it does with a real model.
+    `log_odds()` is the formula for one view, `log_odds_of()` for arrays of them.
 
     >>> judge = SimJudge(slot=1.0)
     >>> judge.log_odds([0.5, 0.0], order=[1, 0])
@@ -217,7 +222,9 @@ class SimJudge:
         shown = ", ".join(f"{name}: {share:.3f}" for name, share in shares.items())
         answer: dict[str, Any] = dict.fromkeys(view.fields, f"Simulated ({shown}).")
         if view.form == "scores":
-            answer["scores"] = {name: 100 * share for name, share in shares.items()}
+            scores = {name: 100 * share for name, share in shares.items()}
+            rubric = {name: dict.fromkeys(view.criteria, score) for name, score in scores.items()}
+            answer["scores"] = rubric if view.criteria else scores
         else:
             answer["winner"] = best[0] if len(best) == 1 else None
         return ModelResponse(data=answer, usage=Usage(calls=1, prompt_tokens=0, cached_tokens=0, completion_tokens=0))

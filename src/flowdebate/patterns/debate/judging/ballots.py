@@ -158,6 +158,10 @@ class Judging(WireModel):
         default=MIN_LOG_ODDS, exclude_if=lambda least: least == MIN_LOG_ODDS
     )
     """By log-odds, the lead that a winner needs; not written if it is the usual one."""
+    criteria: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] | None = Field(
+        default=None, exclude_if=_is_none
+    )
+    """With a rubric: how much each criterion counts. None (and not written) otherwise."""
     ballots: list[JudgeBallot]
     """In the order of the schedule, model by model."""
     planned: Annotated[int, Field(ge=1)] = 1

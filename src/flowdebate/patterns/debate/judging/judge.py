@@ -357,6 +357,7 @@ class Judge(Block[Any, JudgedVerdict]):
             schedule=str(how.plan),
             decided_by=how.rule,
             min_log_odds=least,
+            criteria=None if how.criteria is None else dict(how.criteria),
             ballots=ballots,
             planned=asking.planned(len(self.sides)),
             scores=found.scores,
