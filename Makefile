@@ -177,12 +177,8 @@ evidence: $(VENV)/.dev $(if $(MODEL),$(VENV)/.facts) ## docs/evidence.md, by see
 SLICE := 3600
 ARM := letters puzzles
 
-study: $(VENV)/.facts ## docs/study.md: goes on with each arm of the study (ARM) for an hour (SLICE, in seconds); two days in all
-	$(BIN)/python -m evidence.study questions
-	for arm in $(ARM); do \
-	  nice $(BIN)/flowdebate study evidence/studies/$$arm.toml --store build/$$arm.db --max-concurrency 1 --seconds $(SLICE) || test $$? = 3 || exit; \
-	  $(BIN)/flowdebate study report evidence/studies/$$arm.toml --html build/$$arm.html || test $$? = 3 || exit; \
-	done
+study: $(VENV)/.facts ## docs/study.md: goes on with each arm of the study (ARM) for an hour (SLICE, in seconds); twelve hours in all
+	for arm in $(ARM); do nice $(BIN)/python -m evidence.study ask $$arm $(SLICE) || test $$? = 3 || exit; done
 	$(BIN)/python -m evidence.study page
 
 injection: $(VENV)/.run ## how often attacks win over the local judge: about an hour, goes on where it stopped

@@ -1,17 +1,20 @@
 """The arms of the study: `python -m evidence.study questions` writes their questions, `… page` docs/study.md.
 
-Asking is `flowdebate study evidence/studies/letters.toml`, and so on, by `make study`. The facts are in another
-package, and not in this repository; answers, as numbers, are.
+`… ask letters 3600` goes on with an arm for an hour, as `make study` does. The facts are in another package, and not
+in this repository; answers, as numbers, are.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -48,6 +51,8 @@ class Arm:
     told: str
     """The primary comparison in the README: two shares in percent, and of how many."""
     ids: Callable[[], Iterable[str]]
+    commit: str = ""
+    """The version that was registered, which alone asks; empty for an arm that is stopped."""
     steps: Callable[[str], int] | None = None
     """How many steps the answer to a question takes, where that is known."""
 
@@ -107,6 +112,7 @@ changed before the first answer, since the puzzles below were mostly undecided, 
     _EQUAL,
     "debates right in {} %, votes at equal tokens in {} % of {} questions",
     lambda: (pair.id for pair in stored_pairs()),
+    "b6dc2543",
 )
 FACTS = Arm(
     "facts",
@@ -127,6 +133,7 @@ judge and `single` have not. One round, turns taken at once; the judge reads bot
     """`single` is one call without the notes. `noise` is the judge with the arguments about another puzzle.""",
     "a judge that heard debaters who had notes right in {} %, alone in {} % of {} puzzles",
     lambda: _STEPS,
+    "8f3c5725",
     lambda item: _STEPS[item],
 )
 ARMS = {arm.name: arm for arm in (LETTERS, PUZZLES, FACTS)}
@@ -145,8 +152,44 @@ def write_questions() -> None:
         }
         for pair in fact_pairs()
     ]
-    for arm, rows in ((FACTS, facts), (PUZZLES, puzzles())):
+    for arm, rows in ((FACTS, facts), (PUZZLES, puzzles())):  # the facts are those of the letters as well
         arm.questions.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
+
+
+def ask(arm: Arm, seconds: str) -> int:
+    """Go on with an arm for so many seconds, by the version that was registered, and return its exit code.
+
+    That version has a working tree and an environment of its own, below build/.
+    """
+    if not arm.commit:
+        raise SystemExit(f"{arm.name}: was stopped, and is not asked")
+    tree = _QUESTIONS.resolve() / f"study-{arm.commit}"
+    run = partial(subprocess.run, check=True)
+    if not (tree / ".venv/bin/flowdebate").exists():
+        run(["git", "worktree", "add", "--force", "--detach", tree, arm.commit])
+        run([sys.executable, "-m", "venv", tree / ".venv"])
+        run([tree / ".venv/bin/pip", "install", "-q", "-e", f"{tree}[local,local-model,audit]"])
+    write_questions()
+    (tree / _QUESTIONS).mkdir(exist_ok=True)
+    for name in ("facts", "puzzles"):
+        shutil.copy(_QUESTIONS / f"{name}.jsonl", tree / _QUESTIONS)
+    files = ["--answers", arm.answers, "--registration", arm.registration, "--store", tree / f"build/{arm.name}.db"]
+    command = [tree / ".venv/bin/flowdebate", "study", tree / "evidence/studies" / f"{arm.name}.toml", *files]
+    try:
+        return run([*command, "--max-concurrency", "1", "--seconds", seconds], check=False).returncode
+    finally:
+        under_numbers(arm.answers)
+
+
+def under_numbers(answers: Path) -> None:
+    """Put lengths under the numbers of positions, as all else is: the first versions had them under the positions."""
+    lines = [json.loads(line) for line in answers.read_text("utf-8").splitlines()]
+    for ballot in (ballot for line in lines for ballot in line.get("ballots", ())):
+        if ballot.get("lengths", {}).keys() - {*ballot["order"]}:
+            ballot["lengths"] = dict(zip(ballot["order"], ballot["lengths"].values(), strict=True))
+    written = answers.with_suffix(".tmp")
+    written.write_text("".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines), "utf-8")
+    written.replace(answers)
 
 
 def differences(study: Study, answers: Sequence[StudyAnswer], fixed: Registration) -> list[str]:
@@ -229,6 +272,7 @@ def part(arm: Arm, first: int | None = None) -> str:
             for name, found_ in found.dynamics.items()
         ],
     )
+    version = f" for the commit `{arm.commit}`, which alone asks" if arm.commit else ""
     state = "" if found.unfinished else "All is answered. "
     places = table(
         ["judge of", "answers", "for the side read first", f"{found.confidence:.0%} interval"],
@@ -243,7 +287,7 @@ def part(arm: Arm, first: int | None = None) -> str:
 
 {arm.about}
 
-**Prediction**, registered before the first answer as `{fixed.hash[:12]}`: {fixed.fixed["prediction"].strip()}
+**Prediction**, registered before the first answer as `{fixed.hash[:12]}`{version}: {fixed.fixed["prediction"].strip()}
 
 **{"So far" if found.unfinished else "Found"}.** {state}{found.summary} It took {hours:.1f} hours.
 
@@ -303,6 +347,8 @@ def in_readme(written: str) -> str:
 if __name__ == "__main__":
     if sys.argv[1:] == ["questions"]:
         write_questions()
+    elif sys.argv[1:2] == ["ask"]:
+        sys.exit(ask(ARMS[sys.argv[2]], sys.argv[3]))
     else:
         written = page()
         PAGE.write_text(written, "utf-8")

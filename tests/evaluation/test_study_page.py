@@ -56,6 +56,8 @@ def test_the_shipped_answers_give_the_figures_of_the_page(arm: Arm) -> None:
     answers = arm.read()
     found = derive(arm.answers.read_text("utf-8").splitlines(), fixed(arm))
     check(found, study_report(arm.study(answers), answers))
+    lengths = [(ballot.lengths, ballot.order) for answer in answers for ballot in answer.ballots]
+    assert all(each is None or sorted(each) == sorted(order) for each, order in lengths)
     told = re.findall(r"`(\w+)` ([\d.]+) of (\d+)", "".join(any_lead(answers)))
     assert told in ([], [(design, f"{share:.3f}", str(n)) for design, (n, share) in found["any_lead"].items()])
 
