@@ -49,7 +49,7 @@ class Arm:
     methods: str
     """What its methods have."""
     told: str
-    """The primary comparison in the README: two shares in percent, and of how many."""
+    """The primary comparison in the README: two shares in percent, and of how many; empty for none."""
     ids: Callable[[], Iterable[str]]
     commit: str = ""
     """The version that was registered, which alone asks; empty for an arm that is stopped."""
@@ -121,7 +121,7 @@ FACTS = Arm(
 answers: in the version that it was registered for, `schedule = "swap"` alone made a small model give scores, where
 letters were meant. It was stopped there; what was answered is published, and concludes nothing.""",
     _EQUAL,
-    "debates whose judge gives scores right in {} %, votes in {} % of {}, stopped",
+    "",
     LETTERS.ids,
 )
 PUZZLES = Arm(
@@ -336,7 +336,7 @@ def in_readme(written: str) -> str:
         compared = re.search(r"([\d.]+)% against ([\d.]+)% of (\d+)", own)
         state = re.search(r"\d+ of \d+ answered", own)
         debates = re.search(r"\| `(\w+)` against `\w+`, primary", own)
-        if compared is not None and debates is not None and int(compared[3]) >= _TELLING:
+        if arm.told and compared is not None and debates is not None and int(compared[3]) >= _TELLING:
             # undecided counts as wrong: a reader should know of which kind the wrong ones are
             row = re.search(rf"\| `{debates[1]}` \| (\d+) \|(?:[^|]+\|){{2}} (\d+) \|", own)
             undecided = f" ({row[2]} of {row[1]} debates undecided)" if row else ""
