@@ -94,7 +94,8 @@ class Arm:
         shared = said["debate"]["baselines"]
         designs = {name: design({"baselines": own.get("baselines", shared)}) for name, own in said["designs"].items()}
         plain = {name: said[name] for name in ("name", "id", "seed", "min_gain", "noise", "primary", "prediction")}
-        return Study(rows=rows, designs=designs, **plain)
+        fixed = {f"options of {name}": {**said["debate"], **own} for name, own in said["designs"].items()}
+        return Study(rows=rows, designs=designs, fixed=fixed, **plain)
 
 
 _STEPS = {row["id"]: row["steps"] for row in puzzles()}
@@ -194,8 +195,9 @@ def under_numbers(answers: Path) -> None:
 
 def differences(study: Study, answers: Sequence[StudyAnswer], fixed: Registration) -> list[str]:
     """What is not as it was registered, of what can be seen without the texts and in another version."""
-    unseen = ("rows:", "designs:", "library:", "models:", "sources:")
-    found = [each for each in fixed.differences(study.registration()) if not each.startswith(unseen)]
+    unseen = ["rows:", "designs:", "library:", "models:", "sources:"]
+    unseen += [] if "fixed" in fixed.fixed else ["fixed:"]  # the first versions had no hashes of options
+    found = [each for each in fixed.differences(study.registration()) if not each.startswith(tuple(unseen))]
     early = sum(answer.at < fixed.at for answer in answers)
     return [*found, *([f"{early} answers are older than the registration"] if early else [])]
 
@@ -339,7 +341,7 @@ def in_readme(written: str) -> str:
         if arm.told and compared is not None and debates is not None and int(compared[3]) >= _TELLING:
             # undecided counts as wrong: a reader should know of which kind the wrong ones are
             row = re.search(rf"\| `{debates[1]}` \| (\d+) \|(?:[^|]+\|){{2}} (\d+) \|", own)
-            undecided = f" ({row[2]} of {row[1]} debates undecided)" if row else ""
+            undecided = f" ({row[2]} of {row[1]} debates undecided)" if row and row[2] != "0" else ""
             told.append(arm.told.format(*compared.groups()) + undecided + (f", {state[0]}" if state else ""))
     return "; ".join(told)
 

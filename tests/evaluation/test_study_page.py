@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from evidence import derive as alone
-from evidence.study import ARMS, FACTS, IN_README, PAGE, README, Arm, any_lead, in_readme, page
-from flowdebate.evaluation import StudyAnswer, StudyReport, study_report
+from evidence.study import ARMS, FACTS, IN_README, PAGE, README, Arm, any_lead, differences, in_readme, page
+from flowdebate.evaluation import Registration, StudyAnswer, StudyReport, study_report
 
 derive: Any = alone.derive  # without types: it is short on purpose
 BEGUN = [arm for arm in ARMS.values() if arm.answers.exists()]
@@ -60,6 +60,20 @@ def test_the_shipped_answers_give_the_figures_of_the_page(arm: Arm) -> None:
     assert all(each is None or sorted(each) == sorted(order) for each, order in lengths)
     told = re.findall(r"`(\w+)` ([\d.]+) of (\d+)", "".join(any_lead(answers)))
     assert told in ([], [(design, f"{share:.3f}", str(n)) for design, (n, share) in found["any_lead"].items()])
+
+
+@pytest.mark.parametrize("arm", BEGUN, ids=lambda arm: arm.name)
+def test_an_arm_is_as_it_was_registered_and_its_page_would_say_otherwise(arm: Arm) -> None:
+    """Options, where the version that was registered hashes them; comparisons; and answers from before."""
+    answers, registered = arm.read(), Registration.read(arm.registration)
+    assert differences(arm.study(answers), answers, registered) == []
+    planted = {"min_gain": 0.2, "fixed": {"options of together": "0" * 12}}
+    for name in planted.keys() & registered.fixed.keys():
+        other = registered.model_copy(update={"fixed": {**registered.fixed, name: planted[name]}})
+        (found,) = differences(arm.study(answers), answers, other)
+        assert found.startswith(f"{name}: registered ")
+    late = registered.model_copy(update={"at": answers[-1].at + 1})
+    assert differences(arm.study(answers), answers, late) == [f"{len(answers)} answers are older than the registration"]
 
 
 def test_the_readme_tells_of_the_study_what_its_page_has() -> None:
