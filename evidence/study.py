@@ -176,10 +176,7 @@ def ask(arm: Arm, seconds: str) -> int:
         shutil.copy(_QUESTIONS / f"{name}.jsonl", tree / _QUESTIONS)
     files = ["--answers", arm.answers, "--registration", arm.registration, "--store", tree / f"build/{arm.name}.db"]
     command = [tree / ".venv/bin/flowdebate", "study", tree / "evidence/studies" / f"{arm.name}.toml", *files]
-    try:
-        return run([*command, "--max-concurrency", "1", "--seconds", seconds], check=False).returncode
-    finally:
-        under_numbers(arm.answers)
+    return run([*command, "--max-concurrency", "1", "--seconds", seconds], check=False).returncode
 
 
 def under_numbers(answers: Path) -> None:
@@ -352,6 +349,8 @@ if __name__ == "__main__":
     elif sys.argv[1:2] == ["ask"]:
         sys.exit(ask(ARMS[sys.argv[2]], sys.argv[3]))
     else:
+        for each in ARMS.values():
+            under_numbers(each.answers)
         written = page()
         PAGE.write_text(written, "utf-8")
         README.write_text(IN_README.sub(in_readme(written), README.read_text("utf-8")), "utf-8")
