@@ -109,7 +109,8 @@ LETTERS = Arm(
     "Nobody knows more than the judge",
     f"""{_PAIRS.format("one round")}, and names a letter: the form in which this model
 [judges best](evidence.md). Any lead decides, however small. Two rounds and the usual lead had been planned; both were
-changed before the first answer, since the puzzles below were mostly undecided, and two rounds take 38 hours.""",
+changed before the first answer, since the puzzles below were mostly undecided, and two rounds were estimated to take
+38 hours.""",
     _EQUAL,
     "debates right in {} %, votes at equal tokens in {} % of {} questions",
     lambda: (pair.id for pair in stored_pairs()),

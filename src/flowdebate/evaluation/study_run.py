@@ -170,10 +170,10 @@ async def ask_study(  # noqa: PLR0913 - those of a batch
     """Ask what the file `answers` has no answer for, and return all answers of the study.
 
     Each answer is written when it is there, as numbers without texts: the file alone says what is done. With a `store`
-    a debate that was interrupted goes on where it stopped. `most` bounds the questions of this call; after so many
-    `seconds`, or once `until(…)` is true of its progress, no further one is started. Failed ones are asked again by the
-    next call. `limits` are those of each debate; `progress(…)` is called after each answer. Errors that no question
-    would fare better with are raised.
+    a debate that was interrupted goes on where it stopped. `most` bounds the debates of this call; after so many
+    `seconds`, or once `until(…)` is true of its progress, no further one is started. Noise for those that were held
+    follows, for which only `until` is asked. Failed ones are asked again by the next call. `limits` are those of each
+    debate; `progress(…)` is called after each answer. Errors that no question would fare better with are raised.
     """
     check_count(f"{study.where}.run()", max_concurrency=max_concurrency)
     opened = open_store(store, where=f"{study.where}.run()")
