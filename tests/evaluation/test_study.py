@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import tempfile
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -205,6 +207,47 @@ async def test_noise_is_the_judge_with_the_arguments_of_another_question(tmp_pat
     assert {answer.answers["noise"].answer[0] for answer in noise} == {"0"}
     report = study_report(noisy, answers)
     assert [(each.one, each.other) for each in report.comparisons] == [("together", "noise"), ("together", "single")]
+
+
+@settings(max_examples=20)
+@given(slices=st.lists(st.integers(1, 5), max_size=5), at_once=st.integers(1, 4))
+async def test_whose_arguments_noise_reads_does_not_depend_on_when_a_study_was_asked(
+    slices: list[int], at_once: int
+) -> None:
+    """Those of the next question, as soon as it has been debated; the last one's are lost without a store."""
+    noisy = study(noise=True, designs={"together": primes()}, primary=("together", "noise"))
+    items = [case.item for case in noisy.cases]
+    with tempfile.TemporaryDirectory() as folder:
+        for most in (*slices, None):
+            options: Any = {"model": Answering().model, "max_concurrency": at_once, "most": most}
+            answers = await ask_study(noisy, Path(folder) / "a.jsonl", **options)
+            debated = {answer.item for answer in answers if answer.design == "together"}
+            found = {answer.item: answer.partner for answer in answers if answer.design == "noise"}
+            last = found.pop(items[-1], None)
+            assert last == items[0] or slices
+            assert found == {one: after for one, after in pairwise(items) if {one, after} <= debated}
+
+
+async def test_noise_is_of_a_question_with_as_many_positions(tmp_path: Path) -> None:
+    """One that has no like has no noise, is not waited for, and takes none from others."""
+    three = {"question": "What is 2?", "choices": ["It is prime", "It is not", "It is no number"], "truth": 0}
+    rows = [*ROWS[:2], three, *ROWS[2:4]]
+
+    def made(_: object, positions: Sequence[str]) -> Block[Any, Any]:
+        sides = [Debater(name, stance) for name, stance in zip("abc", positions, strict=False)]
+        return debate(name="primes", debaters=sides, max_rounds=1, moderator=False, synthesizer=False)
+
+    held, so_far = (
+        study(rows, noise=True, designs={"together": made}, primary=("together", "noise")),
+        list[StudyProgress](),
+    )
+    answers = await ask_study(held, tmp_path / "a.jsonl", model=Answering().model, progress=so_far.append)
+    noise = {answer.item: answer.partner for answer in answers if answer.design == "noise"}
+    items = [case.item for case in held.cases]
+    alike = [*items[:2], *items[3:]]
+    assert noise == dict(zip(alike, (*alike[1:], alike[0]), strict=True))
+    assert (so_far[-1].done, so_far[-1].total) == (9, 9)
+    assert study_report(held, answers).unfinished == 0
 
 
 async def test_a_debate_that_fails_is_wrong_and_helps_no_baseline(tmp_path: Path) -> None:

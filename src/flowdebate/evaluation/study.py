@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -215,9 +216,11 @@ class Study:
         return found | {(NOISE, *case.key[1:]): case for case in self.cases if self.noise and case.design == self.first}
 
     def planned(self, answers: Iterable[StudyAnswer]) -> int:
-        """How many answers there are to be: a debate that failed has no arguments that noise could need."""
-        failed = {(NOISE, *each.key[1:]) for each in answers if each.design == self.first and each.problem is not None}
-        return len(self.keys.keys() - failed)
+        """How many answers there are to be: noise needs two debates with as many positions that did not fail."""
+        failed = {each.key for each in answers if each.problem is not None}
+        held = [case for case in self.cases if self.noise and case.design == self.first and case.key not in failed]
+        alike = Counter((case.repeat, len(case.positions)) for case in held)
+        return len(self.cases) + sum(count for count in alike.values() if count > 1)
 
     def answered(self, answers: Iterable[StudyAnswer]) -> list[StudyAnswer]:
         """Those of `answers` that the study asks for, in the clusters that its rows have now.

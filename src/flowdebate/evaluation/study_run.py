@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -171,9 +171,10 @@ async def ask_study(  # noqa: PLR0913 - those of a batch
 
     Each answer is written when it is there, as numbers without texts: the file alone says what is done. With a `store`
     a debate that was interrupted goes on where it stopped. `most` bounds the debates of this call; after so many
-    `seconds`, or once `until(…)` is true of its progress, no further one is started. Noise for those that were held
-    follows, for which only `until` is asked. Failed ones are asked again by the next call. `limits` are those of each
-    debate; `progress(…)` is called after each answer. Errors that no question would fare better with are raised.
+    `seconds`, or once `until(…)` is true of its progress, no further one is started. Noise for a question follows the
+    debate of the next one, or of a later one where that failed. Failed ones are asked again by the next call.
+    `limits` are those of each debate; `progress(…)` is called after each answer. Errors that no question would fare
+    better with are raised.
     """
     check_count(f"{study.where}.run()", max_concurrency=max_concurrency)
     opened = open_store(store, where=f"{study.where}.run()")
@@ -189,7 +190,7 @@ async def ask_study(  # noqa: PLR0913 - those of a batch
         if study.noise:
             debated = [case for case in study.cases if case.design == study.first and not asking.is_open(case.key)]
             noise = [case for case in debated if asking.is_open((NOISE, *case.key[1:]))]
-            await asking.all(noise, asking.noise, size=max_concurrency, seconds=None)
+            await asking.all(noise, asking.noise, size=max_concurrency, seconds=seconds)
         return study.answered(file.answers.values())
 
 
@@ -229,7 +230,9 @@ class _Asking:
         answer = self._file.answers.get(key)
         return answer is None or answer.problem is not None
 
-    async def all(self, cases: Sequence[Case], ask: Callable[[Case], Any], *, size: int, seconds: float | None) -> None:
+    async def all(
+        self, cases: Sequence[Case], ask: Callable[[Case], Awaitable[Case]], *, size: int, seconds: float | None
+    ) -> None:
         """Ask about all `cases`, `size` at once."""
 
         async def jobs() -> AsyncGenerator[Case]:
@@ -239,12 +242,13 @@ class _Asking:
                     return
                 yield case
 
-        pool: WorkerPool[Case, StudyAnswer | None] = WorkerPool(jobs(), ask, size=size)
-        async for answer in pool.results():
-            if answer is not None:
-                self._file.add(answer)
-                self._asked += 1
-                self._progress(self._so_far())
+        async for _ in WorkerPool(jobs(), ask, size=size).results():
+            pass
+
+    def _add(self, answer: StudyAnswer) -> None:
+        self._file.add(answer)
+        self._asked += 1
+        self._progress(self._so_far())
 
     def _so_far(self) -> StudyProgress:
         found = [self._file.answers[key] for key in self._study.keys if key in self._file.answers]
@@ -257,7 +261,20 @@ class _Asking:
             usage=self._spent.usage,
         )
 
-    async def debate(self, case: Case) -> StudyAnswer:
+    async def debate(self, case: Case) -> Case:
+        """Add the answer of a debate and its baselines, and noise for those that now have the next one's arguments."""
+        self._add(await self._debated(case))
+        if self._study.noise and case.design == self._study.first:
+            others = self._others(case)
+            # of two neighbours, the one that is answered last sees both
+            pairs = [(others[-1], case), (case, others[0])] if others else []
+            held = [one for one, after in pairs if not self.is_open(one.key) and not self.is_open(after.key)]
+            for one in held:
+                if self.is_open((NOISE, *one.key[1:])):
+                    await self.noise(one)
+        return case
+
+    async def _debated(self, case: Case) -> StudyAnswer:
         """The answer of a debate and its baselines."""
         began = time.monotonic()
         try:
@@ -302,16 +319,22 @@ class _Asking:
             transcript=digest([[entry.stance, entry.text] for entry in raw.transcript]),
         )
 
-    async def noise(self, case: Case) -> StudyAnswer | None:
-        """The answer of the judge who reads the arguments of another question; None if none is at hand."""
-        began, partner = time.monotonic(), None
-        async for other, raw in self._others(case):
-            if len(other.positions) == len(case.positions):
-                partner = other, raw
+    async def noise(self, case: Case) -> Case:
+        """Add the answer of the judge who reads the arguments of the next question that was debated without failure.
+
+        Not before it has been: which one it is does not depend on where a call ended. None if they are lost.
+        """
+        for other in self._others(case):
+            if other.key not in self._file.answers:
                 break
-        if partner is None:
-            return None
-        other, raw = partner
+            if (raw := await self._raw(other)) is not None:
+                self._add(await self._noise(case, other, raw))
+                break
+        return case
+
+    async def _noise(self, case: Case, other: Case, raw: DebateRawOutput) -> StudyAnswer:
+        """The answer of the judge who reads the arguments of the `other` question."""
+        began = time.monotonic()
         own = dict(zip(other.positions, case.positions, strict=True))
         entries = [entry.model_copy(update={"stance": own[entry.stance]}) for entry in raw.transcript]
         judging = None if raw.verdict is None else raw.verdict.judging
@@ -340,21 +363,28 @@ class _Asking:
         ballots = [_as_numbers(ballot, index) for ballot in result.output.ballots]
         return self._answer(case, NOISE, began, {NOISE: answer}, ballots=ballots, partner=other.item)
 
-    async def _others(self, case: Case) -> AsyncGenerator[tuple[Case, DebateRawOutput]]:
-        """Debates about other questions that are at hand, beginning with the next one."""
-        mine = [each for each in self._study.cases if each.design == case.design and each.repeat == case.repeat]
-        at = mine.index(case)
-        for other in (*mine[at + 1 :], *mine[:at]):
-            raw = self._raws.get(other.key)
-            if raw is None and self._store is not None and not self.is_open(other.key):
-                try:
-                    stored = await self._store.run(self._run_id(other, other.design))
-                except RunNotFound:
-                    continue
-                found = (stored.outcome or {}).get("raw")
-                raw = None if found is None else DebateRawOutput.model_validate(found)
-            if raw is not None:
-                yield other, raw
+    def _others(self, case: Case) -> Sequence[Case]:
+        """Other questions with as many positions, beginning with the next one."""
+        alike = [
+            each
+            for each in self._study.cases
+            if (each.design, each.repeat, len(each.positions)) == (case.design, case.repeat, len(case.positions))
+        ]
+        at = alike.index(case)
+        return [*alike[at + 1 :], *alike[:at]]
+
+    async def _raw(self, case: Case) -> DebateRawOutput | None:
+        """A debate that has been held, of this call or in the store."""
+        if self.is_open(case.key):
+            return None
+        if case.key in self._raws or self._store is None:
+            return self._raws.get(case.key)
+        try:
+            stored = await self._store.run(self._run_id(case, case.design))
+        except RunNotFound:
+            return None
+        found = (stored.outcome or {}).get("raw")
+        return None if found is None else DebateRawOutput.model_validate(found)
 
     async def _run(self, block: Any, question: object, case: Case, design: str) -> Any:  # noqa: ANN401 - of any kind
         options: dict[str, Any] = {"seed": case.seed, **self._common}
