@@ -567,6 +567,25 @@ async def test_a_budget_counts_what_failed_as_well(tmp_path: Path) -> None:
     assert so_far[-1].failed == so_far[-1].done < len(ROWS)
 
 
+async def test_the_time_left_is_what_answers_of_each_design_have_taken(tmp_path: Path) -> None:
+    """A debate with its baselines takes longer than noise, whatever was asked first; 0 at the end."""
+    designs, so_far = {"together": primes("single"), "in_turn": primes(order="declared")}, list[StudyProgress]()
+    held = study(designs=designs, noise=True)
+    answers = await ask_study(held, tmp_path / "a.jsonl", model=Answering().model, progress=so_far.append)
+    assert so_far[-1].remaining == 0
+    slow = {"together": 60.0, "in_turn": 30.0, "noise": 5.0}
+    with AnswersFile(tmp_path / "b.jsonl") as file:
+        for answer in answers:
+            if answer.item != held.cases[-1].item and (answer.design != "noise" or answer.item == held.cases[0].item):
+                file.add(answer.model_copy(update={"seconds": slow[answer.design]}))
+    so_far.clear()
+    await ask_study(
+        held, tmp_path / "b.jsonl", model=Answering().model, max_concurrency=2, most=1, progress=so_far.append
+    )
+    # one more debate at once, in no time: one in turn and the noise of nine questions are left
+    assert so_far[0].remaining == pytest.approx((30 + 9 * 5) / 2)
+
+
 async def test_an_answer_counts_for_the_row_that_it_was_given_to(tmp_path: Path) -> None:
     """If another position is right now, that is said; clusters are those that the rows have now."""
     path, rows = tmp_path / "a.jsonl", ROWS[:2]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from filelock import FileLock, Timeout
@@ -146,11 +148,8 @@ class StudyProgress:
     """Since this call began."""
     usage: Usage
     """Of the debates of this call that have ended, failed ones as well."""
-
-    @property
-    def remaining(self) -> float | None:
-        """Estimated seconds for the rest; None while there is no estimate."""
-        return (self.total - self.done) * self.seconds / self.asked if self.asked else None
+    remaining: float | None
+    """Estimated seconds for the rest, from what answers of each design have taken; None while there is no answer."""
 
 
 async def ask_study(  # noqa: PLR0913 - those of a batch
@@ -181,16 +180,25 @@ async def ask_study(  # noqa: PLR0913 - those of a batch
     with AnswersFile(answers) as file:
         spent = _Spent(observer_of(observe))
         common = {"model": model, "limits": limits, "observe": spent}
-        asking = _Asking(study, file, opened, common, spent, progress or (lambda _: None), until or (lambda _: False))
+        asking = _Asking(
+            study,
+            file,
+            opened,
+            common,
+            spent,
+            max_concurrency,
+            progress or (lambda _: None),
+            until or (lambda _: False),
+        )
         study.answered(file.answers.values())
         cases = [case for case in study.cases if asking.is_open(case.key)]
         for case in cases:  # a row that is no debate is said before others are paid for
             study.block(case)
-        await asking.all(cases[:most], asking.debate, size=max_concurrency, seconds=seconds)
+        await asking.all(cases[:most], asking.debate, seconds=seconds)
         if study.noise:
             debated = [case for case in study.cases if case.design == study.first and not asking.is_open(case.key)]
             noise = [case for case in debated if asking.is_open((NOISE, *case.key[1:]))]
-            await asking.all(noise, asking.noise, size=max_concurrency, seconds=seconds)
+            await asking.all(noise, asking.noise, seconds=seconds)
         return study.answered(file.answers.values())
 
 
@@ -218,6 +226,8 @@ class _Asking:
     _store: Store | None
     _common: dict[str, Any]
     _spent: _Spent
+    _size: int
+    """How many are asked about at once."""
     _progress: Callable[[StudyProgress], object]
     _until: Callable[[StudyProgress], bool]
     _raws: dict[tuple[str, str, int], DebateRawOutput] = field(default_factory=dict)
@@ -231,9 +241,9 @@ class _Asking:
         return answer is None or answer.problem is not None
 
     async def all(
-        self, cases: Sequence[Case], ask: Callable[[Case], Awaitable[Case]], *, size: int, seconds: float | None
+        self, cases: Sequence[Case], ask: Callable[[Case], Awaitable[Case]], *, seconds: float | None
     ) -> None:
-        """Ask about all `cases`, `size` at once."""
+        """Ask about all `cases`, as many at once as may be."""
 
         async def jobs() -> AsyncGenerator[Case]:
             for case in cases:
@@ -242,7 +252,7 @@ class _Asking:
                     return
                 yield case
 
-        async for _ in WorkerPool(jobs(), ask, size=size).results():
+        async for _ in WorkerPool(jobs(), ask, size=self._size).results():
             pass
 
     def _add(self, answer: StudyAnswer) -> None:
@@ -252,14 +262,28 @@ class _Asking:
 
     def _so_far(self) -> StudyProgress:
         found = [self._file.answers[key] for key in self._study.keys if key in self._file.answers]
+        total = self._study.planned(found)
         return StudyProgress(
             done=len(found),
-            total=self._study.planned(found),
+            total=total,
             failed=sum(answer.problem is not None for answer in found),
             asked=self._asked,
             seconds=time.monotonic() - self._began,
             usage=self._spent.usage,
+            remaining=self._remaining(found, total),
         )
+
+    def _remaining(self, found: Sequence[StudyAnswer], total: int) -> float | None:
+        took: dict[str, list[float]] = {}
+        for answer in found:
+            took.setdefault(answer.design, []).append(answer.seconds)
+        if not took:
+            return None
+        usual = fmean(answer.seconds for answer in found)  # of designs that have not begun
+        planned = Counter(case.design for case in self._study.cases)
+        planned[NOISE] = total - len(self._study.cases)
+        left = planned - Counter({design: len(each) for design, each in took.items()})
+        return sum(count * fmean(took.get(design, [usual])) for design, count in left.items()) / self._size
 
     async def debate(self, case: Case) -> Case:
         """Add the answer of a debate and its baselines, and noise for those that now have the next one's arguments."""
