@@ -226,15 +226,6 @@ class _Texts(HTMLParser):
             self.pieces.append(_Piece(" ".join(data.split()), self._place))
 
 
-_TITLES = {
-    "Method": "Accuracy of each method",
-    "Comparison": "Comparisons",
-    "Answers": "How answers changed",
-    "Judge of": "Whom the judge reads first",
-}
-"""Of the tables of a study, by their first heads."""
-
-
 def study_html(report: StudyReport) -> str:
     """The page of a report, finished or not; nothing in it is loaded, and nothing acts."""
     from flowdebate import __version__
@@ -280,7 +271,7 @@ def study_html(report: StudyReport) -> str:
     return render(
         "study",
         report=report,
-        tables={_TITLES[each.head[0]]: each for each in tables},
+        tables={each.title: each for each in tables},
         accuracies=plot_of(accuracies),
         costs=scatter_of_costs(costs, line=frontier, name="tokens for each question, on a scale of equal factors"),
         frontier=frontier,

@@ -178,6 +178,7 @@ def lay_out_study(report: StudyReport) -> Summary:
     """The report of a study: accuracy of each method, the primary comparison and the others, and both in words."""
     interval = f"{report.confidence:.0%} interval"
     methods = Table(
+        title="Accuracy of each method",
         head=("Method", "N", "Accuracy", interval, "Undecided", "Calls", "Tokens"),
         rows=tuple(
             (
@@ -192,6 +193,7 @@ def lay_out_study(report: StudyReport) -> Summary:
         ),
     )
     comparisons = Table(
+        title="Comparisons",
         head=("Comparison", "Better", "Worse", "Difference", interval, "P", "E-value", "Times the tokens"),
         rows=tuple(
             (
@@ -229,6 +231,7 @@ def _dynamics(named: Mapping[str, Dynamics]) -> Table:
         return "unknown" if figure is None else f"{figure.value:.0%} of {figure.n:,}"
 
     return Table(
+        title="How answers changed",
         head=("Answers", "Right first", "Right last", "Right to wrong", "Wrong to right", "Adopted", "Oracle gap"),
         rows=tuple(
             (
@@ -244,6 +247,7 @@ def _dynamics(named: Mapping[str, Dynamics]) -> Table:
 
 def _first_read(named: Mapping[str, Figure], interval: str) -> Table:
     return Table(
+        title="Whom the judge reads first",
         head=("Judge of", "For the side read first", interval, "Debates"),
         rows=tuple(
             (name, f"{each.value:.1%}", f"{each.low or 0:.1%} to {each.high or 0:.1%}", f"{each.n:,}")

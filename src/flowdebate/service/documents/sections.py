@@ -190,6 +190,8 @@ class Table:
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    title: str = ""
+    """What a page calls it that has several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
