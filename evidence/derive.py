@@ -40,7 +40,8 @@ def derive(lines, fixed):
             e_value = exp(betaln(won + 0.5, lost + 0.5) - betaln(0.5, 0.5) + (won + lost) * log(2))
             compared[pair] = [len(keys), better, worse, *newcombe(a, b, alpha), flips(a, b), e_value]
     if rest := [pair for pair in compared if pair != fixed["primary"]]:
-        for pair, adjusted in zip(rest, multipletests([compared[pair][6] for pair in rest], method="holm")[1]):
+        to_come = [1.0] * (len(fixed["compare"]) - len(rest))
+        for pair, adjusted in zip(rest, multipletests([compared[p][6] for p in rest] + to_come, method="holm")[1]):
             compared[pair][6] = adjusted
     for (design, *key), a in last.items():
         if firsts := [each["winner"] == each["order"][0] for each in a.get("ballots", []) if each.get("winner")]:

@@ -23,7 +23,7 @@ from evidence.estimates import table
 from evidence.facts import fact_pairs, stored_pairs
 from evidence.puzzles import puzzles
 from flowdebate import Debater, debate
-from flowdebate.evaluation import Registration, Study, StudyAnswer, study_report
+from flowdebate.evaluation import AnswersFile, Registration, Study, StudyAnswer, study_report
 from flowdebate.patterns.debate.judging.ballots import decide
 
 if TYPE_CHECKING:
@@ -182,13 +182,14 @@ def ask(arm: Arm, seconds: str) -> int:
 
 def under_numbers(answers: Path) -> None:
     """Put lengths under the numbers of positions, as all else is: the first versions had them under the positions."""
-    lines = [json.loads(line) for line in answers.read_text("utf-8").splitlines()]
-    for ballot in (ballot for line in lines for ballot in line.get("ballots", ())):
-        if ballot.get("lengths", {}).keys() - {*ballot["order"]}:
-            ballot["lengths"] = dict(zip(ballot["order"], ballot["lengths"].values(), strict=True))
-    written = answers.with_suffix(".tmp")
-    written.write_text("".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines), "utf-8")
-    written.replace(answers)
+    with AnswersFile(answers):  # BadFile while a study adds to it
+        lines = [json.loads(line) for line in answers.read_text("utf-8").splitlines()]
+        for ballot in (ballot for line in lines for ballot in line.get("ballots", ())):
+            if ballot.get("lengths", {}).keys() - {*ballot["order"]}:
+                ballot["lengths"] = dict(zip(ballot["order"], ballot["lengths"].values(), strict=True))
+        written = answers.with_suffix(".tmp")
+        written.write_text("".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines), "utf-8")
+        written.replace(answers)
 
 
 def differences(study: Study, answers: Sequence[StudyAnswer], fixed: Registration) -> list[str]:

@@ -325,6 +325,27 @@ def test_an_unfinished_study_concludes_nothing_until_the_e_value_does() -> None:
     assert "% 12 of 20 answers: the rest is still missing" in early.to_latex()
 
 
+def test_a_stage_of_a_study_that_is_whole_stands_alone() -> None:
+    """Once all questions have answers of both its methods, a comparison concludes, whatever other designs still lack.
+
+    Others are adjusted for all that are to be tested, also those without answers.
+    """
+    _, answers = made_up([(True, False)] * 6 + [(True, True)] * 8)
+    designs = {"together": primes("self_consistency", "single"), "in_turn": primes()}
+    rows = [{"question": str(n), "choices": ["yes", "no"], "truth": "yes"} for n in range(len(answers))]
+    held = study(rows, designs=designs)
+    for answer in answers:
+        answer.answers["single"] = answer.answers["self_consistency"]
+    early, stage = study_report(held, answers[:-1]), study_report(held, answers)
+    assert early.primary is not None
+    assert stage.primary is not None
+    assert (early.primary.early, early.primary.finding) == (True, "too_few")
+    assert (stage.primary.early, stage.primary.finding, stage.unfinished) == (False, "helped", 14)
+    assert stage.summary.startswith("14 of 28 answered; the rest is still missing. together is right more often than")
+    assert "e-value" not in stage.summary
+    assert [each.p_adjusted / each.p for each in stage.comparisons] == pytest.approx([1, len(held.compare or ())])
+
+
 def test_the_report_says_who_was_talked_out_of_the_truth() -> None:
     """From one call to the debate, and from the judge's first ballot to its last; undecided is not right."""
     held, answers = made_up([(n % 4 > 0, True) for n in range(8)])

@@ -215,12 +215,21 @@ class Study:
         found = {case.key: case for case in self.cases}
         return found | {(NOISE, *case.key[1:]): case for case in self.cases if self.noise and case.design == self.first}
 
-    def planned(self, answers: Iterable[StudyAnswer]) -> int:
-        """How many answers there are to be: noise needs two debates with as many positions that did not fail."""
+    def planned(self, answers: Iterable[StudyAnswer]) -> Counter[str]:
+        """How many answers of each design there are to be, and of noise.
+
+        That needs two debates with as many positions that did not fail.
+        """
         failed = {each.key for each in answers if each.problem is not None}
         held = [case for case in self.cases if self.noise and case.design == self.first and case.key not in failed]
         alike = Counter((case.repeat, len(case.positions)) for case in held)
-        return len(self.cases) + sum(count for count in alike.values() if count > 1)
+        noise = sum(count for count in alike.values() if count > 1)
+        return Counter(case.design for case in self.cases) + Counter({NOISE: noise})
+
+    def design_of(self, method: str) -> str:
+        """The design whose answers have those of a method, or "noise"."""
+        design = method.partition(":")[0]
+        return design if design in self.designs or design == NOISE else self.first
 
     def answered(self, answers: Iterable[StudyAnswer]) -> list[StudyAnswer]:
         """Those of `answers` that the study asks for, in the clusters that its rows have now.

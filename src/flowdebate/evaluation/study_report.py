@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import fsum
 from operator import eq
@@ -82,8 +83,10 @@ class StudyComparison(WireModel):
     """Tokens and cost of the one as multiples of the other's; None where they are not known."""
     required_n: int
     """The number of questions that show a gain of `min_gain` with a power of 80%."""
+    early: bool
+    """Whether answers that it is about are still missing."""
     finding: Finding
-    """While answers are missing, "too_few" until the e-value says that the two differ."""
+    """If it is early, "too_few" until the e-value says that the two differ."""
     summary: str
 
 
@@ -197,15 +200,26 @@ def study_report(
     credits_ = {method: _credits_of(method, study, answers) for method in study.methods}
     asked = [MethodPair(*(study.primary or ("", ""))), *(MethodPair(*each) for each in study.compare or ())]
     possible = [each for each in asked if {*credits_[each.one]} & {*credits_[each.other]}]
-    others = [each for each in possible if each != study.primary]
     planned = study.planned(answers)
-    early = len(answers) < planned
-    compared = [_compare(each, study, credits_, tests=1 if each == study.primary else len(others)) for each in possible]
-    adjusted = iter(holm([each.p for each, _ in compared if not each.primary]))
+    unfinished = planned - Counter(answer.design for answer in answers)
+    others = len(asked) - 1
+    compared = [
+        _compare(
+            each,
+            study,
+            credits_,
+            tests=1 if each == study.primary else others,
+            early=any(study.design_of(method) in unfinished for method in each),
+        )
+        for each in possible
+    ]
+    # all that are to be tested count, also those that have no answers yet
+    ps = [each.p for each, _ in compared if not each.primary]
+    adjusted = iter(holm([*ps, *[1.0] * (others - len(ps))]))
     comparisons = [
-        _conclude(each, most, study, p=each.p, tests=1, early=early)
+        _conclude(each, most, study, p=each.p, tests=1)
         if each.primary
-        else _conclude(each, most, study, p=next(adjusted), tests=len(others), early=early)
+        else _conclude(each, most, study, p=next(adjusted), tests=others)
         for each, most in compared
     ]
     differences = [] if registration is None else registration.differences(study.registration(model=model))
@@ -213,11 +227,13 @@ def study_report(
     if older:
         differences.append(f"{older} of {len(answers)} answers are older than the registration")
     failed = sum(answer.problem is not None and answer.design != NOISE for answer in answers)
-    said = _summarize(comparisons, study, failed=failed, asked=len(answers), planned=planned, differences=differences)
+    said = _summarize(
+        comparisons, study, failed=failed, asked=len(answers), planned=planned.total(), differences=differences
+    )
     return StudyReport(
         study=study.name,
         asked=len(answers),
-        planned=planned,
+        planned=planned.total(),
         failed=failed,
         missing=study.missing,
         confidence=study.confidence,
@@ -259,8 +275,7 @@ def frame(study: Study, answers: Sequence[StudyAnswer]) -> list[dict[str, Any]]:
 
 def _credits_of(method: str, study: Study, answers: Sequence[StudyAnswer]) -> Mapping[Key, _Credit]:
     """By question and repeat what `method` gets, for those that it was asked, and those that count without."""
-    design = method.partition(":")[0]
-    design = design if design in study.designs or design == NOISE else study.first
+    design = study.design_of(method)
     found: dict[Key, _Credit] = {}
     lost = []
     for answer in answers:
@@ -303,7 +318,7 @@ def _mean(amounts: Sequence[float | None]) -> float | None:
 
 
 def _compare(
-    compared: MethodPair, study: Study, credits_: Mapping[str, Mapping[Key, _Credit]], *, tests: int
+    compared: MethodPair, study: Study, credits_: Mapping[str, Mapping[Key, _Credit]], *, tests: int, early: bool
 ) -> tuple[StudyComparison, float]:
     """One comparison without its finding, and the largest gain that `tests` of them do not exclude."""
     one, other = credits_[compared.one], credits_[compared.other]
@@ -333,6 +348,7 @@ def _compare(
         tokens_ratio=_ratio(answers, "tokens"),
         cost_ratio=_ratio(answers, "cost"),
         required_n=0,
+        early=early,
         finding="too_few",
         summary="",
     ), found.most
@@ -399,11 +415,9 @@ def _first_read(study: Study, answers: Sequence[StudyAnswer]) -> dict[str, Figur
     return found
 
 
-def _conclude(
-    found: StudyComparison, most: float, study: Study, *, p: float, tests: int, early: bool
-) -> StudyComparison:
-    """The comparison with its finding, and in words; `early`, before all is answered, only the e-value may find."""
-    alpha = 1 - study.confidence
+def _conclude(found: StudyComparison, most: float, study: Study, *, p: float, tests: int) -> StudyComparison:
+    """The comparison with its finding, and in words; before all is answered, only the e-value may find."""
+    alpha, early = 1 - study.confidence, found.early
     finding: Finding = "none_worth_it" if most < study.min_gain and not early else "too_few"
     # of several e-values, the smallest alpha by Bonferroni
     if found.difference and (found.e_value >= tests / alpha if early else p < alpha):
@@ -429,8 +443,8 @@ def _conclude(
 
 
 def _state(primary: StudyComparison | None) -> str:
-    """What there is to say of a study while answers are missing: the e-value may have concluded it already."""
-    concluded = primary is not None and primary.finding != "too_few"
+    """What there is to say of a study while answers are missing: what it is for may be concluded already."""
+    concluded = primary is not None and (primary.finding != "too_few" or not primary.early)
     return "the rest is still missing" if concluded else "nothing is concluded yet"
 
 
@@ -448,7 +462,7 @@ def _summarize(
     parts = [none if primary is None else primary.summary]
     if asked < planned:
         parts.insert(0, f"{asked:,} of {planned:,} answered; {_state(primary)}.")
-    if primary and asked < planned:
+    if primary and primary.early:
         parts.append(
             f"Whoever stops before the end has to go by the e-value, {primary.e_value:.3g}: it may be looked at at any "
             f"time, and from {1 / (1 - study.confidence):.0f} on says that the two differ."

@@ -262,27 +262,25 @@ class _Asking:
 
     def _so_far(self) -> StudyProgress:
         found = [self._file.answers[key] for key in self._study.keys if key in self._file.answers]
-        total = self._study.planned(found)
+        planned = self._study.planned(found)
         return StudyProgress(
             done=len(found),
-            total=total,
+            total=planned.total(),
             failed=sum(answer.problem is not None for answer in found),
             asked=self._asked,
             seconds=time.monotonic() - self._began,
             usage=self._spent.usage,
-            remaining=self._remaining(found, total),
+            remaining=self._remaining(found, planned),
         )
 
-    def _remaining(self, found: Sequence[StudyAnswer], total: int) -> float | None:
+    def _remaining(self, found: Sequence[StudyAnswer], planned: Counter[str]) -> float | None:
         took: dict[str, list[float]] = {}
         for answer in found:
             took.setdefault(answer.design, []).append(answer.seconds)
         if not took:
             return None
         usual = fmean(answer.seconds for answer in found)  # of designs that have not begun
-        planned = Counter(case.design for case in self._study.cases)
-        planned[NOISE] = total - len(self._study.cases)
-        left = planned - Counter({design: len(each) for design, each in took.items()})
+        left = planned - Counter(answer.design for answer in found)
         return sum(count * fmean(took.get(design, [usual])) for design, count in left.items()) / self._size
 
     async def debate(self, case: Case) -> Case:
