@@ -17,7 +17,6 @@ from typer.testing import CliRunner
 
 from flowdebate import handler
 from flowdebate.cli.app import app
-from flowdebate.store.open import STORE_VARIABLE
 from flowdebate.store.sqlite.store import SqliteStore
 
 from .siblings import VERBS, stage
@@ -262,16 +261,12 @@ def test_a_store_that_cannot_be_used_costs_nothing(tmp_path: Path) -> None:
     ],
     ids=lambda asked: asked[0],
 )
-def test_no_store_is_made_of_a_mistyped_name(
-    tmp_path: Path, asked: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_store_is_made_of_a_mistyped_name(tmp_path: Path, asked: tuple[str, ...]) -> None:
     """Commands that read runs say that it is not there, where "No runs." would be taken for an answer."""
     where = tmp_path / "typo.db"
-    monkeypatch.setenv(STORE_VARIABLE, str(where))
-    for named, field in ((("--store", str(where)), "--store"), ((), STORE_VARIABLE)):
-        result = command(*asked, *named)
-        assert (result.exit_code, result.stdout) == (2, "")
-        assert result.stderr == f"Error: {field} must be a store that exists, got {str(where)!r}\n"
+    result = command(*asked, "--store", str(where))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == f"Error: --store must be a store that exists, got {str(where)!r}\n"
     assert not where.exists()
 
 

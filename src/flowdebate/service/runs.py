@@ -159,12 +159,12 @@ def opened(where: str | None, *, new: bool = False) -> Iterator[Place]:
     named = where or os.environ.get(STORE_VARIABLE) or None
     store = open_store(named or default_store_path(), where=COMMAND)
     assert store is not None  # noqa: S101 - only False means none
-    is_address = named is not None and named.startswith(("postgresql:", "postgres:"))
-    # the name of a store at an address is without its password
-    option = "" if where is None else f" --store {shlex.quote(store.name if is_address else where)}"
-    if named is not None and not (new or is_address or Path(store.name).exists()):
-        field = STORE_VARIABLE if where is None else "--store"
-        raise ConfigurationError(COMMAND, field, named, "a store that exists")
+    option = ""
+    if where is not None:  # the name of a store at an address is without its password
+        is_address = where.startswith(("postgresql:", "postgres:"))
+        option = f" --store {shlex.quote(store.name if is_address else where)}"
+        if not (new or is_address or Path(store.name).exists()):
+            raise ConfigurationError(COMMAND, "--store", where, "a store that exists")
     try:
         yield Place(store=store, named=named is not None, option=option)
     finally:
