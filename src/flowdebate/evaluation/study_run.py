@@ -279,7 +279,7 @@ class _Asking:
             took.setdefault(answer.design, []).append(answer.seconds)
         if not took:
             return None
-        usual = fmean(answer.seconds for answer in found)  # of designs that have not begun
+        usual = fmean(answer.seconds for answer in found)  # of designs that have not started
         left = planned - Counter(answer.design for answer in found)
         return sum(count * fmean(took.get(design, [usual])) for design, count in left.items()) / self._size
 
