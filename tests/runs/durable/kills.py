@@ -24,7 +24,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from flowdebate import Debater, debate, human, submit_answer
-from flowdebate.errors import RunNotFound
+from flowdebate.errors import RunConflict, RunNotFound
 from flowdebate.models.codec import digest_of
 from flowdebate.patterns.state import RoundStarted
 from flowdebate.runs.run import Records
@@ -51,6 +51,8 @@ OTHERS = ("human", "predicate", "fork")
 life otherwise, so that only what is recorded can lead to the end that a run with these answers comes to; and a fork of
 a debate with an edited argument, whose parent is killed as well."""
 
+_PATIENCE = 10.0
+"""Seconds that a server may take to see that a client is gone."""
 _PARENT = "-parent"
 """End of the id of the run that a fork is forked from."""
 _ROUND_TRIP = 0.003
@@ -145,7 +147,7 @@ async def _resume(job: Job, killer: Killer, model: Any, store: Any) -> Any:
     pattern = job.pattern_of_it()
     try:
         try:
-            result = await pattern.resume(job.run_id, model=model, store=store)
+            result = await _take(pattern, job.run_id, model=model, store=store)
         except RunNotFound:
             result = await _begin(job, pattern, model, store)
         while result.status == "awaiting":
@@ -159,13 +161,25 @@ async def _resume(job: Job, killer: Killer, model: Any, store: Any) -> Any:
         await store.close()
 
 
+async def _take(pattern: Any, run_id: str, **options: Any) -> Any:
+    """Resume a run; where it is refused, a busy server has yet to see that its process was killed."""
+    late = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return await pattern.resume(run_id, **options)
+        except RunConflict:
+            if time.monotonic() > late:
+                raise
+            await asyncio.sleep(0.05)
+
+
 async def _begin(job: Job, pattern: Any, model: Any, store: Any) -> Any:
     if job.pattern != "fork":
         return await pattern.run(QUESTION, model=model, store=store, seed=job.seed, run_id=job.run_id)
     parent = f"{job.run_id}{_PARENT}"
     options: Any = {"model": model, "store": store}
     try:
-        await pattern.resume(parent, **options)
+        await _take(pattern, parent, **options)
     except RunNotFound:
         await pattern.run(QUESTION, seed=job.seed, run_id=parent, **options)
     said = [step.key for step in await store.steps(parent) if "debater-bob" in step.key]

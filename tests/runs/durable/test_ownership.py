@@ -111,7 +111,8 @@ async def test_a_run_whose_end_could_not_be_written_is_not_stuck(tmp_path: Path,
 
 async def test_a_run_whose_end_did_not_reach_the_server_is_not_stuck(a_server: Server) -> None:
     """PostgreSQL was away for longer than the store's patience; afterwards the same object resumes the run."""
-    store, asked = PostgresStore(a_server.url, schema="ownership", patience=0.3, grace=0.0), Asked()
+    # a busy server takes more than an instant to be there again
+    store, asked = PostgresStore(a_server.url, schema="ownership", patience=2.0, grace=0.0), Asked()
     try:
         with pytest.warns(FlowDebateWarning, match="could not be recorded"):
             await talk(a_server.stop).run("q", model=asked.model, store=store, run_id="it")
