@@ -228,6 +228,22 @@ async def test_whose_arguments_noise_reads_does_not_depend_on_when_a_study_was_a
             assert found == {one: after for one, after in pairwise(items) if {one, after} <= debated}
 
 
+async def test_no_noise_is_asked_for_once_the_time_is_over(tmp_path: Path) -> None:
+    """Also where all debates were held before, and only noise is missing; a later call goes on with it."""
+    noisy, voters = study(noise=True, designs={"together": primes()}, primary=("together", "noise")), Answering()
+    options: Any = {"model": voters.model, "store": tmp_path / "runs.db"}
+    answers = await ask_study(noisy, tmp_path / "a.jsonl", **options)
+    with AnswersFile(tmp_path / "b.jsonl") as file:
+        for answer in answers:
+            if answer.design == "together":
+                file.add(answer)
+    before = len(voters.asked)
+    late = await ask_study(noisy, tmp_path / "b.jsonl", seconds=0, **options)
+    assert (len(late), len(voters.asked)) == (len(ROWS), before)
+    whole = await ask_study(noisy, tmp_path / "b.jsonl", **options)
+    assert {each.item: each.partner for each in whole} == {each.item: each.partner for each in answers}
+
+
 async def test_noise_is_of_a_question_with_as_many_positions(tmp_path: Path) -> None:
     """One that has no like has no noise, is not waited for, and takes none from others."""
     three = {"question": "What is 2?", "choices": ["It is prime", "It is not", "It is no number"], "truth": 0}
