@@ -59,6 +59,7 @@ def derive(lines, fixed):
     dynamics = {name: found for name, found in changes.items() if any(each is not None for each in found[2:4])}
     read = {name: [fmean(a), *proportion_confint(sum(a), len(a), alpha, "wilson")] for name, a in places.items()}
     found = {"asked": len(last), "methods": methods, "comparisons": compared, "dynamics": dynamics}
+    found["noise_of"] = Counter(Counter(a["partner"] for a in last.values() if a.get("partner")).values())
     return found | {"first_read": read, "any_lead": {name: [len(each), fmean(each)] for name, each in leads.items()}}
 
 

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -283,6 +284,7 @@ def part(arm: Arm, first: int | None = None) -> str:
         ],
     )
     parts = [methods, comparisons, dynamics, places, *any_lead(answers)]
+    parts += shared_arguments(answers)
     parts += [] if arm.steps is None else [by_steps(arm.steps, study, answers)]
     return f"""## {arm.heading}
 
@@ -314,6 +316,19 @@ def any_lead(answers: Iterable[StudyAnswer]) -> list[str]:
         return []
     shares = [f"`{design}` {fmean(each):.3f} of {len(each)}" for design, each in right.items()]
     return [f"Had any lead decided, however small, right were: {', '.join(shares)}. That was not registered."]
+
+
+def shared_arguments(answers: Iterable[StudyAnswer]) -> list[str]:
+    """How many debates the arguments of noise are of, where several answers are about the same ones."""
+    read = Counter(answer.partner for answer in answers if answer.partner is not None)
+    if read.total() == len(read):
+        return []
+    most = read.most_common(1)[0][1]
+    return [
+        f"The {read.total()} answers of `noise` are about the arguments of {len(read)} debates, {most} of them about one: "
+        "the registered version takes what is at hand, which after a lost store is little. They are not independent, "
+        "and intervals of `noise`, and against it, are too narrow."
+    ]
 
 
 def by_steps(steps: Callable[[str], int], study: Study, answers: Sequence[StudyAnswer]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from evidence import derive as alone
-from evidence.study import ARMS, FACTS, IN_README, PAGE, README, Arm, any_lead, differences, in_readme, page
+from evidence.study import ARMS, FACTS, IN_README, PAGE, README, Arm, any_lead, differences, in_readme, page, shared_arguments
 from flowdebate.evaluation import Registration, StudyAnswer, StudyReport, study_report
 
 derive: Any = alone.derive  # without types: it is short on purpose
@@ -60,6 +60,8 @@ def test_the_shipped_answers_give_the_figures_of_the_page(arm: Arm) -> None:
     assert all(each is None or sorted(each) == sorted(order) for each, order in lengths)
     told = re.findall(r"`(\w+)` ([\d.]+) of (\d+)", "".join(any_lead(answers)))
     assert told in ([], [(design, f"{share:.3f}", str(n)) for design, (n, share) in found["any_lead"].items()])
+    noise, several = found["noise_of"], re.findall(r"\d+", "".join(shared_arguments(answers)))
+    assert several == [str(n) for n in (sum(k * v for k, v in noise.items()), noise.total(), max(noise))]
 
 
 @pytest.mark.parametrize("arm", BEGUN, ids=lambda arm: arm.name)
