@@ -324,11 +324,10 @@ def shared_arguments(answers: Iterable[StudyAnswer]) -> list[str]:
     if read.total() == len(read):
         return []
     most = read.most_common(1)[0][1]
-    return [
-        f"The {read.total()} answers of `noise` are about the arguments of {len(read)} debates, {most} of them about one: "
-        "the registered version takes what is at hand, which after a lost store is little. They are not independent, "
-        "and intervals of `noise`, and against it, are too narrow."
-    ]
+    said = f"""The {read.total()} answers of `noise` are about the arguments of {len(read)} debates, {most} of them
+about one: the registered version takes what is at hand, which after a lost store is little. They are not independent,
+and intervals of `noise`, and against it, are too narrow."""
+    return [said]
 
 
 def by_steps(steps: Callable[[str], int], study: Study, answers: Sequence[StudyAnswer]) -> str:

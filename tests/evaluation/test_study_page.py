@@ -10,7 +10,19 @@ from typing import Any
 import pytest
 
 from evidence import derive as alone
-from evidence.study import ARMS, FACTS, IN_README, PAGE, README, Arm, any_lead, differences, in_readme, page, shared_arguments
+from evidence.study import (
+    ARMS,
+    FACTS,
+    IN_README,
+    PAGE,
+    README,
+    Arm,
+    any_lead,
+    differences,
+    in_readme,
+    page,
+    shared_arguments,
+)
 from flowdebate.evaluation import Registration, StudyAnswer, StudyReport, study_report
 
 derive: Any = alone.derive  # without types: it is short on purpose
