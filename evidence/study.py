@@ -353,8 +353,8 @@ def in_readme(written: str) -> str:
         debates = re.search(r"\| `(\w+)` against `\w+`, primary", own)
         if arm.told and compared is not None and debates is not None and int(compared[3]) >= _TELLING:
             # undecided counts as wrong: a reader should know of which kind the wrong ones are
-            row = re.search(rf"\| `{debates[1]}` \| (\d+) \|(?:[^|]+\|){{2}} (\d+) \|", own)
-            undecided = f", {row[2]} of {row[1]} debates undecided" if row and row[2] != "0" else ""
+            without = re.search(rf"(\d+ of \d+) by {debates[1]}", own)
+            undecided = f", {without[1]} debates undecided" if without else ""
             told.append(arm.told.format(*compared.groups()) + undecided + (f", {state[0]}" if state else ""))
     return "; ".join(told)
 

@@ -269,6 +269,8 @@ def test_the_report_adds_up_and_no_order_of_items_changes_it(drawn: list[tuple[f
         assert result.right == pytest.approx(sum(credit))
         assert result.low <= result.accuracy <= result.high
         assert result.undecided == credit.count(0.5)
+    undecided = report.methods[0].undecided
+    assert (f" {undecided} of {len(drawn)} debates were undecided." in report.summary) == bool(undecided)
     for compared in report.comparisons:
         assert compared.better + compared.worse <= compared.n == len(drawn)
         assert compared.p <= compared.p_holm <= 1

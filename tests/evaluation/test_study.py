@@ -322,6 +322,17 @@ def test_the_primary_comparison_is_tested_alone_and_says_what_was_found() -> Non
         assert primary.e_value == pytest.approx(e_value(primary.better, primary.worse))
 
 
+def test_a_report_says_in_words_how_much_was_left_undecided() -> None:
+    """By either method of the primary comparison: who names no position is not right, which is no opposite finding."""
+    held, answers = made_up([(True, False)] * 6 + [(True, True)] * 8)
+    assert "Undecided" not in study_report(held, answers).summary
+    for answer in answers[:5]:
+        answer.answers["together"] = MethodAnswer(answer=[], calls=3, tokens=300)
+    assert study_report(held, answers).summary.endswith(" Undecided: 5 of 14 by together.")
+    answers[9].answers["self_consistency"] = MethodAnswer(answer=["0", "1"], calls=3, tokens=150)
+    assert " Undecided: 5 of 14 by together and 1 of 14 by self_consistency." in study_report(held, answers).summary
+
+
 def test_an_unfinished_study_concludes_nothing_until_the_e_value_does() -> None:
     """However small its p-value is; it says what is missing. With all answers the same figures may conclude."""
     held, answers = made_up([(True, False)] * 6 + [(True, True)] * 8)

@@ -252,6 +252,7 @@ def benefit_report(
             confidence=confidence,
             min_gain=min_gain,
             failed=failed,
+            undecided=sum(len(item.debate.answer) != 1 for item in counted if not item.failed),
             attempted=len(known),
             missing=missing,
         ),
@@ -389,6 +390,7 @@ def _summarize(
     confidence: float,
     min_gain: float,
     failed: int,
+    undecided: int,
     attempted: int,
     missing: Missing,
 ) -> str:
@@ -402,6 +404,8 @@ def _summarize(
         parts += [f"It did better than {_list(helped)}."] if helped else []
         if best.n < best.required_n:
             parts.append(f"To show a gain of {_gain(min_gain)} points takes about {best.required_n:,} questions.")
+    if undecided:
+        parts.append(f"{undecided:,} of {attempted:,} debates were undecided.")
     if failed:
         sentence = f"{failed:,} of {attempted:,} debates ended without a verdict and"
         if missing == "left out":

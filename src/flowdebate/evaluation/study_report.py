@@ -227,8 +227,9 @@ def study_report(
     if older:
         differences.append(f"{older} of {len(answers)} answers are older than the registration")
     failed = sum(answer.problem is not None and answer.design != NOISE for answer in answers)
+    methods = [_method(method, study, found) for method, found in credits_.items() if found]
     said = _summarize(
-        comparisons, study, failed=failed, asked=len(answers), planned=planned.total(), differences=differences
+        comparisons, methods, study, failed=failed, asked=len(answers), planned=planned.total(), differences=differences
     )
     return StudyReport(
         study=study.name,
@@ -238,7 +239,7 @@ def study_report(
         missing=study.missing,
         confidence=study.confidence,
         min_gain=study.min_gain,
-        methods=[_method(method, study, found) for method, found in credits_.items() if found],
+        methods=methods,
         comparisons=comparisons,
         registered=None if registration is None else registration.hash,
         differences=differences,
@@ -450,6 +451,7 @@ def _state(primary: StudyComparison | None) -> str:
 
 def _summarize(
     comparisons: Sequence[StudyComparison],
+    methods: Sequence[StudyMethod],
     study: Study,
     *,
     failed: int,
@@ -467,6 +469,11 @@ def _summarize(
             f"Whoever stops before the end has to go by the e-value, {primary.e_value:.3g}: it may be looked at at any "
             f"time, and from {1 / (1 - study.confidence):.0f} on says that the two differ."
         )
+    # who named nothing is not right, but not mistaken either
+    compared = [] if primary is None else [each for each in methods if each.method in (primary.one, primary.other)]
+    undecided = [f"{each.undecided:,} of {each.n:,} by {each.method}" for each in compared if each.undecided]
+    if undecided:
+        parts.append(f"Undecided: {' and '.join(undecided)}.")
     if failed:
         how = "counts as wrong" if study.missing == "wrong" else "is left out"
         parts.append(f"{counted(failed, 'debate')} ended without a verdict, which {how}.")
