@@ -280,6 +280,7 @@ async def test_a_debate_that_fails_is_wrong_and_helps_no_baseline(tmp_path: Path
         assert primary is not None
         assert (primary.n, report.failed) == (n, 1)
         assert "1 debate ended without a verdict, which " in report.summary
+        assert "Undecided" not in report.summary
 
 
 def made_up(wins: Sequence[tuple[bool, bool]], *, clusters: int | None = None) -> tuple[Study, list[StudyAnswer]]:
