@@ -1,7 +1,6 @@
 """The one codec of model calls: digests of requests, answers with their attempts, and errors, as JSON.
 
-A row of a stored run's journal and the answer in a line of a cassette have the same form. Runs of earlier versions are
-read with these functions: a form may grow, but its names, and the bytes that `digest_of` hashes, stay.
+A row of a stored run's journal and the answer in a line of a cassette have the same form.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
 ErrorT = TypeVar("ErrorT", bound=Exception)
 _USAGE = tuple(field.name for field in fields(Usage))
-_FORMER = 4  # counts of a usage that earlier versions knew
 
 
 def json_text(value: object) -> str:
@@ -64,14 +62,9 @@ def digest_of(request: ModelRequest) -> str:
         "messages": request.messages,
         "output": None if request.output is None else request.output.digest,
         "tools": [[tool.name, tool.description, tool.parameters] for tool in request.tools],
-        "settings": [settings.temperature, settings.max_tokens, settings.extra],
+        "settings": [settings.temperature, settings.max_tokens, settings.effort, settings.extra],
+        "form": [request.begins, request.sentences, request.choices],
     }
-    if request.begins or request.sentences is not None:
-        given["form"] = [request.begins, request.sentences]
-    if settings.effort is not None:
-        given["effort"] = settings.effort
-    if request.choices:  # hashes of other requests are those of stored runs
-        given["choices"] = request.choices
     return blake2b(json_text(given).encode(), digest_size=16).hexdigest()
 
 
@@ -175,8 +168,7 @@ def edited_text(body: str, edit: Any) -> str:  # noqa: ANN401 - JSON data
 
 
 def _usage_row(usage: Usage) -> list[int | None]:
-    counts = [getattr(usage, name) for name in _USAGE]
-    return counts[:_FORMER] if counts[_FORMER:] == [None, None] else counts
+    return [getattr(usage, name) for name in _USAGE]
 
 
 _NUMBER, _MAYBE_TEXT, _MAYBE_COUNT = (int, float), (str, NoneType), (int, NoneType)
@@ -192,9 +184,8 @@ def _check_types(values: Iterable[object], kinds: Iterable[type | tuple[type, ..
 
 def usage_of(values: list[Any]) -> Usage:
     """Read the counts of a row of `attempts_row` or `call_row`; ValueError or TypeError for what is no such row."""
-    counts = [*values, *[None] * (len(_USAGE) - _FORMER)] if len(values) == _FORMER else values
-    _check_types(counts, (int, *[_MAYBE_COUNT] * (len(_USAGE) - 1)))
-    return Usage(**dict(zip(_USAGE, counts, strict=True)))
+    _check_types(values, (int, *[_MAYBE_COUNT] * (len(_USAGE) - 1)))
+    return Usage(**dict(zip(_USAGE, values, strict=True)))
 
 
 def failure_text(error: BaseException) -> str:

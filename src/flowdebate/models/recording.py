@@ -77,7 +77,7 @@ class Header(_Strict):
     """First line of the file."""
 
     format: Literal["flowdebate.cassette"] = "flowdebate.cassette"
-    version: Literal[1, 2] = 2
+    version: Literal[1] = 1
     model: str
     profile: Profile = Field(default="full", exclude_if=lambda profile: profile == "full")
     """Profile of the recorded model's default prompts, without which its requests would not be found again."""
@@ -175,8 +175,7 @@ class Notice(_Strict):
         return event
 
 
-_Former = tuple[int, int | None, int | None, int | None]
-_Tokens = _Former | tuple[int, int | None, int | None, int | None, int | None, int | None]
+_Tokens = tuple[int, int | None, int | None, int | None, int | None, int | None]
 _Attempts = tuple[tuple[str, str | None, float, float, _Tokens, str | None], ...]
 
 
@@ -186,7 +185,7 @@ class Answer(_Strict):
     text: str = ""
     finish: FinishReason = "stop"
     model: str | None = None
-    usage: _Tokens = (1, None, None, None)
+    usage: _Tokens = (1, None, None, None, None, None)
     seconds: float = 0.0
     attempts: _Attempts = ()
     asked_as: str | None = None
@@ -522,7 +521,7 @@ def _read_cassette(path: str) -> tuple[Header, list[Call]]:
     seen: set[tuple[str, int]] = set()
     for number, line in enumerate(lines, start=2):
         try:
-            call = Call.model_validate_json(_from_format_1(line) if header.version == 1 else line)
+            call = Call.model_validate_json(line)
         except ValidationError as error:
             hint = "; the last line may have been cut off" if number == len(lines) + 1 else ""
             raise _bad_line(path, number, _problems(error), hint) from None
@@ -541,39 +540,12 @@ def _header(path: str, line: bytes) -> Header:
     if not isinstance(found, dict) or found.get("format") != "flowdebate.cassette":
         raise _bad_line(path, 1, "the file is no cassette (format 'flowdebate.cassette')")
     version = found.get("version")
-    if isinstance(version, int) and version > Header.model_fields["version"].default:
-        raise _bad_line(path, 1, "the cassette was written by a newer version of flowdebate")
+    if isinstance(version, int) and version != (current := Header.model_fields["version"].default):
+        raise _bad_line(path, 1, f"format {version} of cassettes cannot be read, only {current}: record it again")
     try:
         return Header.model_validate_json(line)
     except ValidationError as error:
         raise _bad_line(path, 1, _problems(error)) from None
-
-
-def _from_format_1(line: bytes) -> bytes:
-    """A line of format 1 in today's; unchanged where it cannot be read, so that reading it says why.
-
-    It had names for what a journal's row has places for, left unknown numbers out, and had data as a text of JSON.
-    """
-
-    def tokens(part: Any) -> list[Any]:  # noqa: ANN401 - JSON
-        usage = part.get("usage", {"calls": 1})
-        return [usage.get("calls", 0), *map(usage.get, ("prompt_tokens", "cached_tokens", "completion_tokens"))]
-
-    try:
-        call = json.loads(line)
-        made = [
-            [sent["model"], sent.get("asked_as"), 0.0, 0.0, tokens(sent), sent.get("error")]
-            for sent in call.pop("sent", ())
-        ]
-        answer = call.get("answer")
-        (call if answer is None else answer)["attempts"] = made
-        if answer is not None:
-            answer["usage"] = tokens(answer)
-            answer["tool_calls"] = [[it["id"], it["name"], it["arguments"]] for it in answer.get("tool_calls", ())]
-            answer["data"] = None if answer.get("data") is None else json.loads(answer["data"])
-        return json.dumps(call).encode()
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return line
 
 
 def _problems(error: ValidationError) -> str:
