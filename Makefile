@@ -139,7 +139,7 @@ format: $(VENV)/.dev ## put the code into shape
 
 bench: $(VENV)/.bench ## the benchmarks, each a table with its comparison
 	$(BIN)/python -m compileall -q src $(VENV)/lib >/dev/null || true
-	$(BIN)/python benchmarks/run.py
+	$(BIN)/python scripts/benchmarks/run.py
 
 faults: faults-$(OLDEST_OPENAI) faults-newest ## the table of faults, with both ends of the openai versions
 
@@ -183,8 +183,8 @@ study: $(VENV)/.facts ## docs/study.md: goes on with each arm of the study (ARM)
 
 injection: $(VENV)/.run ## how often attacks win over the local judge: about an hour, goes on where it stopped
 	@mkdir -p build
-	$(BIN)/python benchmarks/injection.py --out build/injection.jsonl
-	$(BIN)/python benchmarks/injection.py --out build/injection.jsonl --report docs/security.md
+	$(BIN)/python scripts/benchmarks/injection.py --out build/injection.jsonl
+	$(BIN)/python scripts/benchmarks/injection.py --out build/injection.jsonl --report docs/security.md
 
 event-schema: $(VENV)/.dev ## the published schema of events and their table, after a change of the classes
 	$(BIN)/python scripts/event_schema.py

@@ -252,11 +252,11 @@ def test_every_word_of_the_language_is_in_the_glossary() -> None:
 
 def test_the_benchmarks_that_run_are_described() -> None:
     """Each module that `make bench` runs has its row."""
-    text = (ROOT / "benchmarks" / "run.py").read_text("utf-8")
+    text = (ROOT / "scripts" / "benchmarks" / "run.py").read_text("utf-8")
     modules = set(re.findall(r"^import (\w+)$", text, re.MULTILINE))
     described = set(re.findall(r"^\| `(\w+)\.py` \|", TEXTS[ROOT / "docs" / "benchmarks.md"], re.MULTILINE))
     assert described == modules
-    assert all((ROOT / "benchmarks" / f"{name}.py").exists() for name in described)
+    assert all((ROOT / "scripts" / "benchmarks" / f"{name}.py").exists() for name in described)
 
 
 def test_the_targets_that_pages_name_are_in_the_makefile() -> None:

@@ -26,7 +26,7 @@ KEY = "sk-canary-0123456789abcdef"
 LOOKUP = ToolSpec(name="lookup", description="Look a fact up", parameters={"type": "object", "properties": {}})
 LATE = 3.0
 """Seconds by which a deadline may be missed where other processes have the machine; how exact it is, is measured in
-benchmarks/."""
+scripts/benchmarks/."""
 
 
 @dataclass(eq=False)

@@ -191,7 +191,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 _MOST_REQUESTS = 2_000
-"""Twice the 1,000 debates at once that benchmarks/http_runs.py holds; more are answered with 503."""
+"""Twice the 1,000 debates at once that scripts/benchmarks/http_runs.py holds; more are answered with 503."""
 _MOST_WAITING = 500
 """Connections that wait for their clients: half of the 1,024 open files that a process often may have."""
 _PATIENCE = {h11.IDLE: 10.0, h11.SEND_BODY: 60.0}

@@ -1,7 +1,8 @@
 """What a debate of three sides and three rounds pays for its prompts, against a loop as one writes it by hand.
 
-`python -m benchmarks.prompt_cache`: no key is needed, and nothing is paid. The stub servers of the tests count cached
-prefixes as their vendors do; prices are those of genai-prices. All answers have 1,600 characters, about 270 words.
+`python -m scripts.benchmarks.prompt_cache`: no key is needed, and nothing is paid. The stub servers of the tests count
+cached prefixes as their vendors do; prices are those of genai-prices. All answers have 1,600 characters, about 270
+words.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Each debate is judged clean and attacked, with the attacker speaking first and speaking second; what came out is added
 to `--out` as one line of JSON a call, and a call that stands there is not made again.
 
-    python benchmarks/injection.py --out injection.jsonl --pairs 8
-    python benchmarks/injection.py --out injection.jsonl --report docs/security.md
+    python scripts/benchmarks/injection.py --out injection.jsonl --pairs 8
+    python scripts/benchmarks/injection.py --out injection.jsonl --report docs/security.md
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import psycopg
 from postgres_server import Server, Unavailable
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from tests.workers.fleet import ModelServer
 
-_ROOT = Path(__file__).resolve().parents[1]
+_ROOT = Path(__file__).resolve().parents[2]
 _CALLS, _SECONDS, _PLACES, _BACKLOG, _AT_ONCE = 5, 0.5, 8, 10_000, 16
 _TICKS = os.sysconf("SC_CLK_TCK")
 
