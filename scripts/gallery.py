@@ -69,7 +69,6 @@ GROUPS = {
     },
     "Judging the judge": {
         "audit_a_judge": "",
-        "recount": "",
         "did_it_help": "",
         "compare_answers": "",
     },

@@ -55,7 +55,7 @@ LANGUAGE = (
     *("circuit breaker", "timeout", "provider failure", "skip", "stand-in", "degraded", "suspended run"),
     *("pending input", "role", "prompt", "template", "judge view", "order", "ballot", "schedule", "panel of judges"),
     *("round robin", "task board", "audit trail", "judge audit", "report", "plan", "benefit", "paired comparison"),
-    *("decision rule", "recount", "max_concurrency"),
+    *("decision rule", "max_concurrency"),
 )
 """The words that code, errors and pages use for what they name."""
 

@@ -32,7 +32,6 @@ REPLACED = {
     "jury": "panel of judges",
     "made again": "retried",
     "parked": "suspended",
-    "redecide": "recount",
     "set aside": "suspended",
     "taken up": "resumed",
     "written down": "persisted, recorded",

@@ -32,7 +32,6 @@ OWN_PAGES = {
     "compare": "compare.md",
     "evaluate": "baselines.md",
     "leaderboard": "which-judge.md",
-    "recount": "recount.md",
     "study": "studies.md",
 }
 """Commands whose options stand on the page of what they do."""

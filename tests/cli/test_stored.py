@@ -257,7 +257,6 @@ def test_a_store_that_cannot_be_used_costs_nothing(tmp_path: Path) -> None:
         *((verb, "--last") for verb in ("show", "watch", "resume", "fork", "share")),
         ("report", "--last", "--html", "-"),
         ("answer", "a1b2"),
-        ("recount", "a1b2"),
     ],
     ids=lambda asked: asked[0],
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from fractions import Fraction
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +20,8 @@ from flowdebate.evaluation import (
     benefit_report,
     evaluate_sync,
     full_audit,
-    recount,
 )
 from flowdebate.evaluation.audit_report import LIMITS
-from flowdebate.evaluation.decision_rules import instant_runoff
 from flowdebate.evaluation.sample_sizes import required_n
 from flowdebate.evaluation.statistics import effective_size, newcombe, share_interval, sign_flip_test
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot
@@ -275,30 +272,6 @@ def test_the_number_of_questions_has_the_power_of_the_test_that_is_used(gain: fl
 
     n = required_n(gain, differing=differing)
     assert power(n) >= 0.8 > power(n - 1)
-
-
-# Decision rules
-
-
-def test_no_side_wins_a_runoff_that_it_wins_in_no_order_of_elimination() -> None:
-    """b, c and a are last with a vote each: one by one a or c is elected, never d, whom all of them would beat."""
-    orders = ("dcab", "cadb", "bcad", "dabc", "acdb")
-    rankings = [{side: Fraction(-order.index(side)) for side in order} for order in orders]
-    assert instant_runoff(rankings, list("abcd")).lead == ["a", "c"]
-    cast = [JudgeBallot(order=list("abcd"), scores={s: (3 - o.index(s)) / 6 for s in o}) for o in orders]
-    row = recount(cast, sides=list("abcd"), rules=["instant_runoff"]).row("instant_runoff")
-    assert (row.end, row.winner, row.tied) == ("tie", None, ["a", "c"])
-    assert (
-        row.why
-        == "'a' or 'c' wins, depending on which side goes first of those that tie for the last place after count 1"
-    )
-
-
-def test_a_runoff_of_many_tied_sides_ends() -> None:
-    """24 sides with a ballot each: there are too many orders to follow, and nobody is said to have won."""
-    names = [f"side {number:02}" for number in range(24)]
-    rankings = [{name: Fraction((at + shift) % 24) for at, name in enumerate(names)} for shift in range(24)]
-    assert len(instant_runoff(rankings, names).lead) > 1
 
 
 # Audits of judges

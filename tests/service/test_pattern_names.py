@@ -20,7 +20,7 @@ NAMES = {name for info in PATTERNS.values() for name in (info.name, info.verb)}
 ALLOWED = {
     "events.py": "makes the events of the library's own patterns importable, and types their union",
     "patterns/formats.py": "formats as data: phases of a debate, and who speaks in which pattern",
-    "evaluation/": "judge audits, benefits and recounts are statistics of a debate's ballots and of a consensus' votes",
+    "evaluation/": "judge audits and benefits are statistics of a debate's ballots",
     "cli/ballots.py": "the commands of these statistics, which say of other patterns that they have none",
     "cli/evaluate.py": "compares debates with baselines, which only a debate has",
     "cli/demo/__init__.py": "shows a debate that was recorded",

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from flowdebate.cli import options as opt
-from flowdebate.cli.ballots import audit, leaderboard, recount
+from flowdebate.cli.ballots import audit, leaderboard
 from flowdebate.cli.batch import batch
 from flowdebate.cli.demo import demo
 from flowdebate.cli.evaluate import evaluate
@@ -120,7 +120,7 @@ _COMMANDS = {
         "archive": archive, "share": share,
     },
     "Batch and evaluation": {
-        "batch": batch, "compare": compare, "evaluate": evaluate, "study": study, "recount": recount, "audit": audit,
+        "batch": batch, "compare": compare, "evaluate": evaluate, "study": study, "audit": audit,
         "leaderboard": leaderboard,
     },
     "Servers": {"serve": serve, "mcp": mcp, "queue": queue},

@@ -31,7 +31,6 @@ EXIT_CODES = {
     "3 nothing to compare or not all done, 130 interrupted, 143 terminated.",
     "audit": "Exit codes: 0 done, 1 failed, 2 misused, 3 there is no ballot to audit.",
     "leaderboard": "Exit codes: 0 done, 2 misused, 3 there is nothing to rank.",
-    "recount": "Exit codes: 0 done, 2 misused, 3 there is no ballot to decide by.",
     "serve": "Ctrl-C ends it. Exit codes: 0 done, 2 misused, 130 interrupted, 143 terminated.",
     "mcp": "Exit codes: 0 done (the host has left), 1 failed, 2 misused, 130 interrupted, 143 terminated.",
     "demo": "Exit codes: 0 done, 2 misused, 130 interrupted, 143 terminated.",
@@ -95,13 +94,12 @@ EXAMPLES = {
     "queue": ("flowdebate queue fleet:workers", "flowdebate queue fleet:workers resume --status failed"),
     "models": ("flowdebate models", "flowdebate models openai/gpt-5-mini local --check"),
     "demo": ("flowdebate demo", "flowdebate demo --speed 3", "flowdebate demo --page"),
-    "recount": ("flowdebate recount --last", "flowdebate recount 3f2a91c0 --rule borda --rule approval"),
     "audit": ("flowdebate audit", "flowdebate audit --rejudge --schedule full --repeat 3"),
     "leaderboard": ("flowdebate leaderboard", "flowdebate leaderboard --format markdown > leaderboard.md"),
 }
 """Examples by command; those of a pattern's command are on its page."""
 _DOCUMENTATION = {
-    "batch": "docs/batch.md", "evaluate": "docs/baselines.md", "recount": "docs/recount.md", "audit": "docs/audit.md",
+    "batch": "docs/batch.md", "evaluate": "docs/baselines.md", "audit": "docs/audit.md",
     "leaderboard": "docs/which-judge.md",
     "answer": "docs/humans.md", "resume": "docs/durable.md", "models": "docs/models.md", "mcp": "docs/mcp.md",
     "serve": "docs/http.md", "fork": "docs/durable.md", "share": "docs/page.md",

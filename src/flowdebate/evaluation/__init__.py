@@ -1,4 +1,4 @@
-"""Evaluation of debates: judge audits, benefit over baselines, recounts by other decision rules, argument graphs."""
+"""Evaluation of debates: judge audits, benefit over baselines, comparisons, studies and tournaments."""
 
 import lazy_loader
 

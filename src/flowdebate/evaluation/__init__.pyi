@@ -31,8 +31,6 @@ from .content_audit import ContentChoice as ContentChoice
 from .content_audit import ControlledSystem as ControlledSystem
 from .content_audit import content_audit as content_audit
 from .content_audit import content_choices as content_choices
-from .decision_rules import DecisionRule as DecisionRule
-from .decision_rules import RuleResult as RuleResult
 from .dynamics import AnswerCourse as AnswerCourse
 from .dynamics import Dynamics as Dynamics
 from .dynamics import courses_of as courses_of
@@ -55,9 +53,6 @@ from .ranking import Game as Game
 from .ranking import RankedSystem as RankedSystem
 from .ranking import Ranking as Ranking
 from .ranking import rank_games as rank_games
-from .recounting import ALL_RULES as ALL_RULES
-from .recounting import Recount as Recount
-from .recounting import recount as recount
 from .rejudging import ArguedDebate as ArguedDebate
 from .rejudging import create_rejudge as create_rejudge
 from .rejudging import rejudge as rejudge

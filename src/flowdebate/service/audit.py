@@ -34,8 +34,8 @@ from flowdebate.store.base import Store, StoredRun
 
 _MEGABYTES = 64
 NO_VERDICT = "has no verdict of a judge"
-NO_BALLOTS = "has a verdict without ballots: a human's, a custom judge's, or an earlier version's"
-UNREADABLE = "has no ballots that can be read"
+_NO_BALLOTS = "has a verdict without ballots: a human's, a custom judge's, or an earlier version's"
+_UNREADABLE = "has no ballots that can be read"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,14 +215,14 @@ def ballots_of_run(run: StoredRun) -> list[JudgeBallot] | str:
     verdict = _verdict_of(run)
     if not isinstance(verdict, dict):
         return NO_VERDICT
-    return NO_BALLOTS if verdict.get("judging") is None else _validated(Judging, verdict["judging"])
+    return _NO_BALLOTS if verdict.get("judging") is None else _validated(Judging, verdict["judging"])
 
 
 def _validated(model: type[AuditItem | Judging], value: object) -> list[JudgeBallot] | str:
     try:
         return model.model_validate(value).ballots
     except ValidationError:
-        return UNREADABLE
+        return _UNREADABLE
 
 
 def read_items(path: str) -> Items:

@@ -14,7 +14,7 @@ import pytest
 
 from flowdebate import Debater, debate, handler, human
 from flowdebate.errors import ConfigurationError, FlowDebateError
-from flowdebate.evaluation import BenefitReport, Evaluation, ReaderAgreement, audit, audit_run, recount
+from flowdebate.evaluation import BenefitReport, Evaluation, ReaderAgreement, audit, audit_run
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot
 from flowdebate.runs.result import CallStarted
 from flowdebate.service.documents.live import Live
@@ -288,13 +288,12 @@ async def _reports() -> Sequence[Any]:
         ReaderAgreement.of([("<b>for", ["<b>for", None])]),
         BenefitReport.model_validate(BENEFIT),
         Evaluation(report=BenefitReport.model_validate(BENEFIT), items=[], result=batch),
-        recount(_ballots("<b>for")[0], sides=["<b>for", "against"]),
         batch,
     )
 
 
 async def test_reports_of_evaluations_are_tables() -> None:
-    """Audits, benefits, recounts and batches: a sentence, a table and findings, in which foreign text is text."""
+    """Audits, benefits and batches: a sentence, a table and findings, in which foreign text is text."""
     for shown in await _reports():
         page = Page(shown._repr_html_())
         assert page.tags <= {"div", "p", "b", "table", "thead", "tbody", "tr", "th", "td", "ul", "li"}

@@ -16,7 +16,6 @@ from flowdebate.evaluation.dynamics import Dynamics
 from flowdebate.evaluation.evaluation_run import Evaluation
 from flowdebate.evaluation.judge_quality import JudgeQuality
 from flowdebate.evaluation.ranking import RankedSystem, Ranking
-from flowdebate.evaluation.recounting import Recount
 from flowdebate.evaluation.study_report import StudyReport
 from flowdebate.evaluation.tournament import Tournament
 from flowdebate.runs.batch import BatchItem, BatchResult, BatchSummary
@@ -25,9 +24,6 @@ from flowdebate.service.documents.sections import Fact, Heading, Points, ReportS
 from flowdebate.service.documents.text import cost_text
 from flowdebate.service.leaderboard import Leaderboard
 from flowdebate.service.statuses import status_text
-
-_NOT_DECIDED = {"tie": "(a tie)", "short": "(not enough)"}
-"""What a rule without a winner came to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +58,6 @@ def lay_out(value: object) -> Summary | None:  # noqa: C901, PLR0911, PLR0912 - 
             return lay_out_study(value)
         case Dynamics():
             return Summary(title="Dynamics", about=counted(value.courses, "course"), sections=(_dynamics({"": value}),))
-        case Recount():
-            return lay_out_recount(value)
         case Comparison():
             return lay_out_comparison(value)
         case ComparisonTable():
@@ -253,33 +247,6 @@ def _first_read(named: Mapping[str, Figure], interval: str) -> Table:
             (name, f"{each.value:.1%}", f"{each.low or 0:.1%} to {each.high or 0:.1%}", f"{each.n:,}")
             for name, each in named.items()
         ),
-    )
-
-
-def lay_out_recount(recount: Recount) -> Summary:
-    """The report of a recount: what each rule finds, each ballot as if it were the only one, and both in words."""
-    cast = counted(recount.cast, "vote" if recount.data == "votes" else "ballot")
-    rows = tuple(
-        (
-            row.rule.replace("_", " "),
-            _NOT_DECIDED.get(row.end, "") if row.winner is None else row.winner,
-            f"{row.ballots:,}",
-            row.why,
-        )
-        for row in recount.rows
-    )
-    sections: list[ReportSection] = [Table(head=("Rule", "Finds for", "Ballots", "Why"), rows=rows)] if rows else []
-    if len(recount.per_ballot) > 1:
-        sections.append(Heading(title="Each ballot as the only one"))
-    # a lone ballot finds what the rules above find
-    for each in recount.per_ballot if len(recount.per_ballot) > 1 else ():
-        who = f"Ballot {each.number}" if each.voter is None else f"Ballot {each.number}, {each.voter}"
-        view = "" if each.view is None else f" (view {each.view + 1})"
-        sections.append(Fact(label=f"{who}{view}", text=each.winner or "none"))
-    return Summary(
-        title="Recount",
-        about=f"Decided again by {cast}, without asking anybody",
-        sections=(*sections, Heading(title="Findings"), Points(items=tuple(recount.findings))),
     )
 
 
