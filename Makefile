@@ -107,7 +107,7 @@ test-3.%: $(VENV)/.dist ## the tests with Python 3.12, 3.13 or 3.14
 	$(UV) pip install --quiet --python .venv-3.$* --group test --editable ".[local]"
 	.venv-3.$*/bin/python -m pytest $(SUITE)
 
-test-deployment: $(VENV)/.dist ## what the Dockerfile and compose.yaml say, executed without containers; an install, and a debate over HTTP
+test-deployment: $(VENV)/.dist ## what deploy/Dockerfile and deploy/compose.yaml say, executed without containers; an install, and a debate over HTTP
 	$(BIN)/python scripts/deployment_check.py
 
 test-local: $(VENV)/.dev $(VENV)/.run ## the patterns on real models: the small one, and the large one
@@ -189,7 +189,7 @@ injection: $(VENV)/.run ## how often attacks win over the local judge: about an 
 event-schema: $(VENV)/.dev ## the published schema of events and their table, after a change of the classes
 	$(BIN)/python scripts/event_schema.py
 
-lock: $(VENV)/.dist ## requirements/, the exact versions and hashes of what the image is made of, anew
+lock: $(VENV)/.dist ## deploy/requirements/, the exact versions and hashes of what the image is made of, anew
 	$(BIN)/python scripts/lock.py
 
 dist: $(VENV)/.dist ## the wheel, the sdist and an SBOM; the wheel tried with each extra in an environment of its own, and with uvx

@@ -1,4 +1,4 @@
-"""Check of Dockerfile and compose.yaml without containers: their steps are executed in a temporary folder.
+"""Check the Dockerfile and compose.yaml of deploy/ without containers: execute their steps in a temporary folder.
 
 The first stage of the image is built there, with paths below that folder instead of /. Then a PostgreSQL of its own,
 the server and the workers of compose.yaml are started, with their commands and environments; one debate is held over
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 ROOT = Path(__file__).resolve().parent.parent
+DEPLOY = ROOT / "deploy"
 
 CREATE = """
 import sys, psycopg
@@ -100,7 +101,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--python", default=sys.executable, help="the Python instead of the image's")
     asked = parser.parse_args()
-    build, image = stages((ROOT / "Dockerfile").read_text("utf-8"))
+    build, image = stages((DEPLOY / "Dockerfile").read_text("utf-8"))
     with tempfile.TemporaryDirectory() as folder, model_server() as address:
         began = time.monotonic()
         make(build, Path(folder), asked.python)
@@ -138,7 +139,7 @@ def below(root: Path, path: str) -> Path:
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copy what .dockerignore would leave of a file or a folder."""
+    """Copy a file or a folder, without what Dockerfile.dockerignore excludes."""
     if source.is_dir():
         shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
     else:
@@ -158,7 +159,7 @@ def run_compose(image: Stage, root: Path, postgres: Server, model_at: str) -> No
     """Start what compose.yaml describes, hold a debate, and stop all of it in order."""
     token, password = secrets.token_hex(16), secrets.token_hex(16)
     here = {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": model_at}
-    compose = services((ROOT / "compose.yaml").read_text("utf-8"))
+    compose = services((DEPLOY / "compose.yaml").read_text("utf-8"))
     for name, secret in (("token", token), ("postgres_password", password)):
         (below(root, "/run/secrets") / name).write_text(f"{secret}\n", "utf-8")
     environment = {
@@ -172,7 +173,7 @@ def run_compose(image: Stage, root: Path, postgres: Server, model_at: str) -> No
         service = compose[name]
         for volume in service["volumes"]:
             source, target, _ = volume.split(":")
-            copy(ROOT / source, below(root, str(Path(target).parent)))
+            copy(DEPLOY / source, below(root, str(Path(target).parent)))
         own: dict[str, Any] = {
             key: here.get(key) if value is None else value for key, value in service["environment"].items()
         }

@@ -1,4 +1,4 @@
-"""Write requirements/: exact versions and hashes of what the image is made of, by uv, without the addresses of files.
+"""Write deploy/requirements/: exact versions and hashes of the image's packages, by uv, without the addresses of files.
 
 A lock file with addresses would name one index; these files work with each that has the same files. To keep them
 short, they have the hashes of wheels for Linux (x86_64, aarch64; glibc) and Python 3.11 to 3.13 only.
@@ -37,7 +37,6 @@ def main() -> None:
     wanted = list(project["project"]["dependencies"])
     for extra in EXTRAS:
         wanted += project["project"]["optional-dependencies"][extra]
-    (ROOT / "requirements").mkdir(exist_ok=True)
     write("image.txt", f"what the image has: flowdebate[{','.join(EXTRAS)}] without flowdebate itself", wanted)
     write("build.txt", "what builds the wheel", project["build-system"]["requires"])
 
@@ -58,8 +57,8 @@ def write(name: str, purpose: str, requirements: list[str]) -> None:
             sys.exit(f"{package['name']} {package['version']} has no wheel for {', '.join(MACHINES)}")
         requirement = f"{package['name']}=={package['version']}" + (f" ; {marker}" if marker else "")
         lines.append(" \\\n".join([requirement, *(f"    --hash=sha256:{digest}" for digest in hashes)]) + "\n")
-    (ROOT / "requirements" / name).write_text("".join(lines), "utf-8")
-    print(f"requirements/{name}: {len(lines) - 1} packages")
+    (ROOT / "deploy" / "requirements" / name).write_text("".join(lines), "utf-8")
+    print(f"deploy/requirements/{name}: {len(lines) - 1} packages")
 
 
 def resolved(requirements: list[str]) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
 """Write dist/flowdebate-VERSION.cdx.json, a CycloneDX list of what the wheel and the image are made of.
 
-The wheel itself brings no code of others. Listed are the packages of requirements/image.txt, with their versions,
-licences and dependencies, as they are in an environment that has just these.
+The wheel itself brings no code of others. Listed are the packages of deploy/requirements/image.txt, with their
+versions, licences and dependencies, as they are in an environment that has just these.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def write(wheel: Path) -> Path:
     with tempfile.TemporaryDirectory() as folder:
         environment, listed = f"{folder}/env", Path(folder) / "listed.json"
         uv = [sys.executable, "-m", "uv", "--quiet"]
-        locked = ["--require-hashes", "--requirement", str(ROOT / "requirements" / "image.txt")]
+        locked = ["--require-hashes", "--requirement", str(ROOT / "deploy" / "requirements" / "image.txt")]
         run([*uv, "venv", "--python", sys.executable, environment])
         run([*uv, "pip", "install", "--python", environment, *locked])
         run([*uv, "pip", "install", "--python", environment, "--no-deps", str(wheel)])

@@ -27,20 +27,21 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[1]
+DEPLOY = ROOT / "deploy"
 sys.path.insert(0, str(ROOT / "scripts"))
 
 import deployment_check  # noqa: E402 - scripts are no package
 import lock  # noqa: E402
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-BUILD, IMAGE = deployment_check.stages((ROOT / "Dockerfile").read_text("utf-8"))
-COMPOSE = deployment_check.services((ROOT / "compose.yaml").read_text("utf-8"))
+BUILD, IMAGE = deployment_check.stages((DEPLOY / "Dockerfile").read_text("utf-8"))
+COMPOSE = deployment_check.services((DEPLOY / "compose.yaml").read_text("utf-8"))
 
 
 @pytest.fixture
 def debates(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     """The module that the containers load."""
-    monkeypatch.syspath_prepend(str(ROOT / "deploy"))
+    monkeypatch.syspath_prepend(str(DEPLOY))
     monkeypatch.setenv("FLOWDEBATE_STORE", COMPOSE["worker"]["environment"]["FLOWDEBATE_STORE"])
     yield importlib.import_module("debates")
     del sys.modules["debates"]
@@ -104,17 +105,27 @@ def test_the_image_is_of_a_python_that_is_supported() -> None:
 
 
 def test_what_is_copied_into_the_image_is_there_and_not_ignored() -> None:
-    """.dockerignore hides everything but what it names."""
-    ignored, *named = (ROOT / ".dockerignore").read_text("utf-8").splitlines()
+    """Dockerfile.dockerignore excludes everything but the paths it names."""
+    ignored, *named = (DEPLOY / "Dockerfile.dockerignore").read_text("utf-8").splitlines()
     assert ignored == "*"
     copied = [source for name, argument in BUILD.steps if name == "COPY" for source in argument.split()[:-1]]
     assert [source for source in copied if f"!{source}" not in named or not (ROOT / source).exists()] == []
 
 
+@pytest.mark.parametrize("name", ["server", "worker"])
+def test_compose_builds_this_repository_and_mounts_its_patterns(name: str) -> None:
+    """Compose resolves paths from the folder of its file, and the Dockerfile from the build context."""
+    build = COMPOSE[name]["build"]
+    context = (DEPLOY / build["context"]).resolve()
+    assert context == ROOT
+    assert context / build["dockerfile"] == DEPLOY / "Dockerfile"
+    assert all((DEPLOY / volume.partition(":")[0]).is_file() for volume in COMPOSE[name]["volumes"])
+
+
 @pytest.mark.parametrize("name", ["image", "build"])
 def test_what_is_locked_is_what_the_project_allows(name: str) -> None:
     """Each requirement has one exact version that it allows, with hashes and no address; else: `make lock`."""
-    text = (ROOT / "requirements" / f"{name}.txt").read_text("utf-8")
+    text = (DEPLOY / "requirements" / f"{name}.txt").read_text("utf-8")
     assert "://" not in text
     entries = [entry for entry in text.replace(" \\\n", "").splitlines() if not entry.startswith("#")]
     assert all("--hash=sha256:" in entry for entry in entries)
