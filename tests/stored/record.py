@@ -1,0 +1,99 @@
+"""Record the stored runs that `test_stored_runs` reads: `python -m tests.stored.record`.
+
+Record them again only where the format of stores is meant to change, and with it the number of the format.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from typer.testing import CliRunner
+
+from flowdebate.cli.app import app
+from tests.cli.siblings import ANSWERS
+from tests.cli.stage import Stage
+
+if TYPE_CHECKING:
+    from typer.testing import Result
+
+DATA = Path(__file__).with_name("data")
+STORE = DATA / "runs.sqlite3"
+EXPORT = DATA / "runs.jsonl"
+SHOWN = DATA / "shown.json"
+"""By the id of a run, its pattern and how the command shows it."""
+
+_SIDES = ("--debater", "pro=cap rents", "--debater", "con=free rents")
+PATTERNS: dict[str, tuple[str, ...]] = {
+    "debate": (*_SIDES, "--max-rounds", "2", "--moderator"),
+    "deliberation": ("--max-rounds", "2"),
+    "handoff": ("--max-turns", "3"),
+    "consensus": ("--max-rounds", "1"),
+    "round-robin": ("--max-rounds", "1", "--referee"),
+    "council": ("--review", "all"),
+    "review": ("--gate", "no confirmed blocker"),
+}
+"""The options of each pattern's run, by the pattern's command."""
+
+
+def _rank(schema: str) -> dict[str, Any]:
+    """Rank all the letters of the schema, in its order."""
+    letters: list[str] = json.loads(re.findall(r'"enum": (\[[^]]*\])', schema)[0])
+    return {"ranking": [{"answer": letter, "reason": "Sound."} for letter in letters]}
+
+
+def stage() -> Stage:
+    """A server whose models give each block the same answer, in whatever order they are asked."""
+    answers = {word: answer[-1] if isinstance(answer, list) else answer for word, answer in ANSWERS.items()}
+    more: dict[str, Any] = {
+        "scores": {"reasoning": "It answered.", "scores": {"cap rents": 80, "free rents": 20}, "verdict": "Cap them."},
+        "ranking": _rank,
+        "dissent": {"answer": "Cap them at 3%.", "dissent": "How soon."},
+        "next_agent_name": {"response": "Yes: homes first.", "next_agent_name": "Opponent"},
+        "findings": {"findings": [{"title": "No figures", "claim": "Nobody says how many.", "severity": "major"}]},
+    }
+    decision = {"nextSpeakers": ["pro", "con"], "briefing": "Rents rose.", "newAngle": "Who pays?", "done": False}
+    return Stage(turns=(("Homes ", "first."),), answers=more | answers | more, decision=decision)
+
+
+def command(*arguments: str, store: Path) -> Result:
+    """Call the command in this process, on the runs in `store`."""
+    environment = {"TERM": "dumb", "NO_COLOR": "1", "FLOWDEBATE_STORE": str(store)}
+    return CliRunner(env=environment).invoke(app, list(arguments), catch_exceptions=False)
+
+
+def show(run_id: str, store: Path) -> dict[str, str]:
+    """Show a run step by step and as its command's page; without the time at which it began, which is a local one."""
+    steps, page = command("show", run_id, store=store), command("show", run_id, "--page", store=store)
+    return {"steps": re.sub(r"\nStarted: .*", "", steps.stdout), "page": page.stdout}
+
+
+def record() -> None:
+    """Record a run of each pattern, export them, and write down how they are shown."""
+    DATA.mkdir(exist_ok=True)
+    for path in (STORE, EXPORT, SHOWN):
+        path.unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory() as folder, stage() as server:
+        store = Path(folder) / STORE.name
+        for verb, options in PATTERNS.items():
+            ended = command(*server.options(*options, "--seed", "5", verb=verb), store=store)
+            assert ended.exit_code == 0, ended.output
+        with sqlite3.connect(store, isolation_level=None) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            connection.execute("PRAGMA journal_mode = DELETE")
+            connection.execute("PRAGMA page_size = 512")
+            connection.execute("VACUUM")
+        connection.close()
+        STORE.write_bytes(store.read_bytes())
+        command("export", "--all", "--out", str(EXPORT), store=store)
+        runs = json.loads(command("runs", "--json", store=store).stdout)
+        shown = {run["runId"]: {"pattern": run["pattern"], **show(run["runId"], store)} for run in reversed(runs)}
+        SHOWN.write_text(json.dumps(shown, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    record()
