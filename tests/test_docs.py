@@ -259,9 +259,10 @@ def test_the_benchmarks_that_run_are_described() -> None:
     assert all((ROOT / "scripts" / "benchmarks" / f"{name}.py").exists() for name in described)
 
 
-def test_the_targets_that_pages_name_are_in_the_makefile() -> None:
+def test_the_make_targets_that_pages_name_exist() -> None:
     """`make …` works as it is written."""
-    targets = re.findall(r"^([a-z0-9.%-]+):.*##", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    files = (ROOT / "Makefile", ROOT / "scripts" / "maintenance.mk")
+    targets = re.findall(r"^([a-z0-9.%-]+):.*##", "\n".join(file.read_text("utf-8") for file in files), re.MULTILINE)
     named = {command.split()[1] for _, command in commands("make")} | set(re.findall(r"`make ([a-z0-9.-]+)", DOCS))
     assert {name for name in named if not any(fnmatch(name, each.replace("%", "*")) for each in targets)} == set()
     assert {"debate", "test"} <= named
