@@ -33,7 +33,7 @@ from flowdebate.patterns.debate.judging.jurors import (
 )
 from flowdebate.patterns.debate.judging.views import JudgeView, Schedule
 from flowdebate.patterns.debate.transcript import HOW_TO_READ, render_entries
-from flowdebate.runs.result import ModelCalled
+from flowdebate.runs.events import ModelCalled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

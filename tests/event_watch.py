@@ -19,7 +19,7 @@ from pydantic.alias_generators import to_camel
 
 from flowdebate._util.wire import BaseEvent
 from flowdebate.events import event_schema, wire_of
-from flowdebate.runs.run import Records
+from flowdebate.runs.records import Records
 
 # checks of addresses, for which jsonschema compiles a grammar in each process: a second and a half
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]

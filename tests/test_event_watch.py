@@ -10,7 +10,7 @@ import pytest
 
 from flowdebate.models.base import Usage
 from flowdebate.patterns.state import RoleFailed, RoundStarted
-from flowdebate.runs.result import ModelCalled
+from flowdebate.runs.events import ModelCalled
 from tests import warm
 from tests.event_watch import Watch
 

@@ -23,7 +23,7 @@ from pydantic import BaseModel, Field, create_model
 from flowdebate import Debater, create_debate_transcript, debate
 from flowdebate.errors import FlowDebateError, ModelUnavailable
 from flowdebate.models import LocalModel, ModelSettings, OutputSchema, Wrapper
-from flowdebate.runs.result import ModelCalled
+from flowdebate.runs.events import ModelCalled
 from flowdebate.testing import ATTACKS
 from flowdebate.testing.cases import Returns
 from injection_debates import DEBATES

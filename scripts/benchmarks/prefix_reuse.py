@@ -14,7 +14,7 @@ from flowdebate.errors import ModelUnavailable
 from flowdebate.models import LocalModel, ModelSettings
 from flowdebate.patterns.debate.debater import render_debater_system, render_debater_turn
 from flowdebate.patterns.state import TURN_ORDERS
-from flowdebate.runs.result import ModelCalled
+from flowdebate.runs.events import ModelCalled
 from flowdebate.testing import FunctionModel
 from report import print_table
 

@@ -77,11 +77,11 @@ from .resources.tasks import create_task_collection as create_task_collection
 from .runs.batch import BatchItem as BatchItem
 from .runs.batch import BatchResult as BatchResult
 from .runs.batch import BatchSummary as BatchSummary
-from .runs.context import Session as Session
-from .runs.durable.resume import StoreOptions as StoreOptions
-from .runs.durable.suspend import HumanRequest as HumanRequest
+from .runs.header import StoreOptions as StoreOptions
 from .runs.limits import Limits as Limits
 from .runs.limits import Price as Price
+from .runs.session import Session as Session
+from .runs.suspend import HumanRequest as HumanRequest
 from .sources.source import Source as Source
 
 __version__: str

@@ -47,17 +47,17 @@ from flowdebate.patterns.state import TurnFinished as TurnFinished
 from flowdebate.patterns.state import TurnsOrdered as TurnsOrdered
 from flowdebate.patterns.state import TurnStarted as TurnStarted
 from flowdebate.resources.tasks import TaskChanged as TaskChanged
-from flowdebate.runs.result import BlockAnswered as BlockAnswered
-from flowdebate.runs.result import CallFellBack as CallFellBack
-from flowdebate.runs.result import CallRetried as CallRetried
-from flowdebate.runs.result import CallStarted as CallStarted
-from flowdebate.runs.result import CircuitChanged as CircuitChanged
-from flowdebate.runs.result import HumanAsked as HumanAsked
-from flowdebate.runs.result import ModelCalled as ModelCalled
-from flowdebate.runs.result import RunFinished as RunFinished
-from flowdebate.runs.result import RunStarted as RunStarted
-from flowdebate.runs.result import TextDelta as TextDelta
-from flowdebate.runs.result import ToolCalled as ToolCalled
+from flowdebate.runs.events import BlockAnswered as BlockAnswered
+from flowdebate.runs.events import CallFellBack as CallFellBack
+from flowdebate.runs.events import CallRetried as CallRetried
+from flowdebate.runs.events import CallStarted as CallStarted
+from flowdebate.runs.events import CircuitChanged as CircuitChanged
+from flowdebate.runs.events import HumanAsked as HumanAsked
+from flowdebate.runs.events import ModelCalled as ModelCalled
+from flowdebate.runs.events import RunFinished as RunFinished
+from flowdebate.runs.events import RunStarted as RunStarted
+from flowdebate.runs.events import TextDelta as TextDelta
+from flowdebate.runs.events import ToolCalled as ToolCalled
 
 EVENT_FORMAT = 1
 """The number of the wire form of events; further kinds, fields and values do not change it."""

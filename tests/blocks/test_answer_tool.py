@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from flowdebate import Capability, generator, handler
 from flowdebate.errors import ConfigurationError, SchemaViolation, ToolLoopExceeded
-from flowdebate.runs.result import BlockAnswered, ToolCalled
+from flowdebate.runs.events import BlockAnswered, ToolCalled
 from flowdebate.testing import ModelResponse, ScriptedModel, ToolCall
 from tests.ids import shown
 from tests.patterns.debates import events

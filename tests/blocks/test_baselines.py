@@ -17,8 +17,8 @@ from flowdebate.models.base import ModelResponse, Usage
 from flowdebate.patterns import PATTERNS
 from flowdebate.patterns.debate.baselines import Baselines, create_baselines, read_baselines
 from flowdebate.patterns.debate.schemas import BASELINES, BaselineAnswer, Equal
+from flowdebate.runs.events import BlockAnswered, ModelCalled
 from flowdebate.runs.limits import Limits, Price
-from flowdebate.runs.result import BlockAnswered, ModelCalled
 from flowdebate.service.plans.plan import make_plan
 from flowdebate.store.memory import MemoryStore
 from flowdebate.testing import FunctionModel

@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 from flowdebate import Capability, Session, Visibility, generator, sequencer
 from flowdebate.errors import ConfigurationError, OutputTruncated, SchemaViolation
 from flowdebate.models.base import ModelSettings
-from flowdebate.runs.result import BlockAnswered, TextDelta
+from flowdebate.runs.events import BlockAnswered, TextDelta
 from flowdebate.testing import FunctionModel, ModelResponse, ScriptedModel
 from tests.ids import shown
 

@@ -39,7 +39,7 @@ from flowdebate.blocks.human.terminal import Terminal
 from flowdebate.errors import ConfigurationError, OutputError
 from flowdebate.models.output import OutputSchema
 from flowdebate.prompts import BAR, unescaped
-from flowdebate.runs.durable.suspend import Suspended, request_of
+from flowdebate.runs.suspend import Suspended, request_of
 from flowdebate.store.memory import MemoryStore
 from flowdebate.testing import ScriptedModel
 

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from flowdebate import Capability, generator, handler
 from flowdebate.blocks.functions import function_schema, tool
 from flowdebate.errors import ConfigurationError, ToolLoopExceeded
-from flowdebate.runs.result import ToolCalled
+from flowdebate.runs.events import ToolCalled
 from flowdebate.testing import ModelResponse, ScriptedModel, ToolCall
 from tests.ids import shown
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from flowdebate.cli.terminal.page import Page, render
 from flowdebate.patterns import PATTERNS
 from flowdebate.patterns.state import RoleFailed, TurnFinished, TurnStarted
-from flowdebate.runs.result import BlockAnswered, CallRetried, TextDelta, ToolCalled
+from flowdebate.runs.events import BlockAnswered, CallRetried, TextDelta, ToolCalled
 from flowdebate.service.documents.document import speakers_of
 from flowdebate.service.documents.text import printable
 from flowdebate.service.pages.debate import DebateLive

@@ -17,7 +17,7 @@ from flowdebate.cli.terminal.screen import AskOnScreen, Screen
 from flowdebate.errors import FlowDebateError
 from flowdebate.models.base import Usage
 from flowdebate.patterns import PATTERNS
-from flowdebate.runs.result import CallStarted
+from flowdebate.runs.events import CallStarted
 from flowdebate.service.documents.document import document_of
 from flowdebate.service.documents.sections import Working
 from flowdebate.service.plans.models import models_line, prices_of

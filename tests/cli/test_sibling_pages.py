@@ -17,7 +17,7 @@ from flowdebate.cli.app import app
 from flowdebate.cli.terminal.page import Page, render
 from flowdebate.patterns import find_pattern
 from flowdebate.patterns.state import TurnFinished, TurnStarted
-from flowdebate.runs.result import BlockAnswered, TextDelta
+from flowdebate.runs.events import BlockAnswered, TextDelta
 from flowdebate.service.documents.document import read_document
 from flowdebate.service.documents.markdown import report
 from flowdebate.service.documents.text import printable

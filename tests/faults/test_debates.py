@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flowdebate import Debater, OpenAIModel, Retry, StandIn, create_debate_transcript, create_moderator, debate
-from flowdebate.runs.result import ModelCalled
+from flowdebate.runs.events import ModelCalled
 from tests.models.server import ChatServer, fine
 from tests.patterns.policies import with_policy
 

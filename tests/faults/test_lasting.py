@@ -14,7 +14,7 @@ from flowdebate import Debater, debate
 from flowdebate.errors import MalformedResponse, ModelUnavailable, SchemaViolation
 from flowdebate.models import ModelRequest, OpenAIModel, OutputSchema, Retry
 from flowdebate.models.call import ask
-from flowdebate.runs.result import ModelCalled
+from flowdebate.runs.events import ModelCalled
 from tests.models.server import ChatServer, completion, tool_call
 from tests.runs.durable.patterns import filled
 

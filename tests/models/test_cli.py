@@ -35,7 +35,7 @@ from flowdebate.models import (
 from flowdebate.models.call import ask
 from flowdebate.models.cli import PROGRAMS
 from flowdebate.models.resolve import check_model
-from flowdebate.runs.result import ModelCalled
+from flowdebate.runs.events import ModelCalled
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -45,8 +45,8 @@ from flowdebate.models import (
 from flowdebate.models.base import Attempts
 from flowdebate.models.call import ask
 from flowdebate.models.recording import CLASSES, FACTS, Failure
+from flowdebate.runs.events import TextDelta
 from flowdebate.runs.limits import Limits
-from flowdebate.runs.result import TextDelta
 from flowdebate.testing import FunctionModel, ScriptedModel
 from tests.models.policies.helpers import Leaf, Naps, down, errors_of, question, used, warped
 

@@ -8,7 +8,7 @@ import pytest
 
 from flowdebate import Debater, council, debate, generator, human, sequencer
 from flowdebate.events import BlockAnswered, HumanAsked, ModelCalled, TurnStarted
-from flowdebate.runs.durable.suspend import request_of, role_in_name
+from flowdebate.runs.suspend import request_of, role_in_name
 from flowdebate.testing import FunctionModel
 
 from .every import PATTERNS, VERDICT, make_pattern

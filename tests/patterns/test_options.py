@@ -9,7 +9,7 @@ import pytest
 from flowdebate import Capability, Debater, Persona, Session, Visibility, generator
 from flowdebate.models import ModelSettings
 from flowdebate.patterns.state import TurnFinished
-from flowdebate.runs.result import BlockAnswered, ModelCalled
+from flowdebate.runs.events import BlockAnswered, ModelCalled
 from flowdebate.testing import FunctionModel, ToolCall
 from tests.patterns.debates import decision, events
 

@@ -28,7 +28,7 @@ from flowdebate.errors import (
 )
 from flowdebate.models.call import in_queue
 from flowdebate.patterns.state import RoleFailed, TurnFinished, TurnStarted
-from flowdebate.runs.result import ModelCalled, RunFinished, TextDelta
+from flowdebate.runs.events import ModelCalled, RunFinished, TextDelta
 from flowdebate.testing import FunctionModel
 from flowdebate.testing.cases import Returns, Sabotage
 from flowdebate.testing.strategies import hostile_values

@@ -16,7 +16,7 @@ from flowdebate import DebateInput, Debater, Limits, Price, debate, handler
 from flowdebate.errors import ConfigurationError, ProviderFailed, RunChanged, RunExists, StoreError
 from flowdebate.models.base import Usage
 from flowdebate.runs.batch import BatchSummary, seed_of_item
-from flowdebate.runs.durable.resume import StoreOptions
+from flowdebate.runs.header import StoreOptions
 from flowdebate.store.memory import MemoryStore
 from flowdebate.store.sqlite.store import SqliteStore
 from flowdebate.testing import FunctionModel

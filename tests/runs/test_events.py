@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from flowdebate import Event, generator, sequencer
 from flowdebate._util.wire import BaseEvent
-from flowdebate.runs.result import BlockAnswered
+from flowdebate.runs.events import BlockAnswered
 from flowdebate.testing import ScriptedModel, ToolCall
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from flowdebate import generator, handler, sequencer
 from flowdebate.errors import ConfigurationError
-from flowdebate.runs.result import CallStarted, ModelCalled, RunFinished, RunStarted, TextDelta
+from flowdebate.runs.events import CallStarted, ModelCalled, RunFinished, RunStarted, TextDelta
 from flowdebate.testing import FunctionModel, ScriptedModel
 
 if TYPE_CHECKING:

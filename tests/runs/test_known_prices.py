@@ -14,7 +14,7 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.models import Usage
 from flowdebate.models.prices import known_price, prices_source
 from flowdebate.patterns import PATTERNS
-from flowdebate.runs.result import ModelCalled
+from flowdebate.runs.events import ModelCalled
 from flowdebate.service.plans.plan import make_plan
 from flowdebate.testing import ScriptedModel
 from tests.vendors import vendors

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from flowdebate import Debater, Limits, Price, debate, generator, sequencer
 from flowdebate.errors import ConfigurationError, LimitReached, ProviderFailed
 from flowdebate.models import ModelResponse, ModelSettings, Retry, Retrying, Usage
-from flowdebate.runs.result import RunFinished
+from flowdebate.runs.events import RunFinished
 from flowdebate.testing import FunctionModel, ScriptedModel
 
 if TYPE_CHECKING:

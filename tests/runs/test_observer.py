@@ -9,8 +9,8 @@ import pytest
 
 from flowdebate import FailurePolicy, debate
 from flowdebate.errors import ProviderFailed
+from flowdebate.runs.events import CallStarted, ModelCalled
 from flowdebate.runs.observer import Observer
-from flowdebate.runs.result import CallStarted, ModelCalled
 from flowdebate.store import MemoryStore
 from flowdebate.testing import FunctionModel
 from tests.runs.durable.patterns import PATTERNS, QUESTION, answer_to

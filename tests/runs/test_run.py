@@ -18,7 +18,7 @@ from flowdebate import Debater, Session, debate, generator, handler, sequencer
 from flowdebate.blocks.functions import result_of
 from flowdebate.errors import ConfigurationError, FlowDebateWarning, ModelUnavailable
 from flowdebate.models.base import Usage
-from flowdebate.runs.result import ModelCalled, RunFinished, RunStarted
+from flowdebate.runs.events import ModelCalled, RunFinished, RunStarted
 from flowdebate.store import MemoryStore
 from flowdebate.testing import FunctionModel, ModelResponse, ScriptedModel
 from tests.blocks.pipelines import SMALL, Boom, Journal, Pipeline, pipelines

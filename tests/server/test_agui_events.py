@@ -11,7 +11,7 @@ from flowdebate import debate, generator, human
 from flowdebate.models.base import ModelResponse, Usage
 from flowdebate.patterns.roster import Debater
 from flowdebate.resources.tasks import TaskChanged
-from flowdebate.runs.result import BlockAnswered, CallRetried, RunStarted, TextDelta
+from flowdebate.runs.events import BlockAnswered, CallRetried, RunStarted, TextDelta
 from flowdebate.server.protocols.agui import AgUi
 from flowdebate.service import channel
 from flowdebate.service.channel import Update

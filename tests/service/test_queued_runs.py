@@ -13,7 +13,7 @@ import pytest
 
 from flowdebate import Limits
 from flowdebate.errors import BudgetReached, ConfigurationError, RunConflict, RunExists
-from flowdebate.runs.result import BlockAnswered, CallStarted, RunFinished
+from flowdebate.runs.events import BlockAnswered, CallStarted, RunFinished
 from flowdebate.server import create_app
 from flowdebate.server.app import serve
 from flowdebate.service.service import Service

@@ -17,7 +17,7 @@ from flowdebate import Debater, Limits, debate, human
 from flowdebate.errors import ConfigurationError, NotAwaited, RunChanged, RunConflict, RunNotFound, TooManyRuns
 from flowdebate.models.base import ModelResponse
 from flowdebate.patterns import PATTERNS as REGISTERED
-from flowdebate.runs.result import BlockAnswered, CallStarted, ModelCalled, RunFinished, TextDelta
+from flowdebate.runs.events import BlockAnswered, CallStarted, ModelCalled, RunFinished, TextDelta
 from flowdebate.service.channel import Channel
 from flowdebate.service.plans.plan import make_plan
 from flowdebate.service.service import Service

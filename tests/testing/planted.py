@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from flowdebate.runs.context import Context
-    from flowdebate.runs.result import ModelCalled
+    from flowdebate.runs.events import ModelCalled
     from flowdebate.testing.check import CheckOptions, Finding
 
 SEEDS = range(10)

@@ -27,8 +27,8 @@ from flowdebate.errors import ConfigurationError, RunNotFound
 from flowdebate.events import wire_of
 from flowdebate.models.base import ModelRequest, ModelResponse, Usage
 from flowdebate.models.call import Retry
-from flowdebate.runs.durable.resume import StoreOptions
 from flowdebate.runs.execute import RunOptions
+from flowdebate.runs.header import StoreOptions
 from flowdebate.runs.result import RunHandle, RunResult
 from flowdebate.store.base import Store
 from flowdebate.store.open import open_store

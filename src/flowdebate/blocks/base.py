@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 from flowdebate._text import add_note
 from flowdebate.errors import ConfigurationError, ReadOnly, ResourceConflict, RunExists, RunNotFound
-from flowdebate.runs.context import Context, SessionLike, place_of
+from flowdebate.runs.context import Context, place_of
 from flowdebate.runs.execute import (
-    BatchOptions,
     ForkOptions,
     IfExists,
     ResumeOptions,
@@ -26,13 +25,14 @@ from flowdebate.runs.execute import (
     run_sync,
     start_block,
 )
+from flowdebate.runs.session import SessionLike
 
 if TYPE_CHECKING:
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.resources.resource import Resource
-    from flowdebate.runs.batch import Batch, BatchResult
+    from flowdebate.runs.batch import Batch, BatchOptions, BatchResult
     from flowdebate.runs.durable.fork import GoesOn
-    from flowdebate.runs.durable.resume import StoreOptions
+    from flowdebate.runs.header import StoreOptions
     from flowdebate.runs.limits import Limits
     from flowdebate.runs.observer import Observer
     from flowdebate.runs.result import RunHandle, RunResult
@@ -265,7 +265,9 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
 
         async def resume() -> RunResult[OutT_co]:
             wait = if_exists == "wait"
-            same = await load_same(run, seed=seed, session=session, model=model, limits=limits, wait=wait)
+            same = await load_same(
+                run, seed=seed, session=session, model=model, limits=limits, observe=observe, wait=wait
+            )
             return await run_block(self, value, same)
 
         try:

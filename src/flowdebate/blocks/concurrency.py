@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from typing import TypeVar
 
 from flowdebate._text import add_note, error_text
-from flowdebate.runs.durable.suspend import Suspended, merge_suspensions
+from flowdebate.runs.suspend import Suspended, merge_suspensions
 
 T = TypeVar("T")
 

@@ -28,8 +28,8 @@ from flowdebate.models.output import OutputSchema
 from flowdebate.models.resolve import ModelChoice
 from flowdebate.resources.resource import Resource
 from flowdebate.runs.context import Context, place_of
+from flowdebate.runs.events import BlockAnswered, TextDelta, ToolCalled
 from flowdebate.runs.execute import Seat
-from flowdebate.runs.result import BlockAnswered, TextDelta, ToolCalled
 
 OutT = TypeVar("OutT")
 

@@ -173,7 +173,7 @@ async def _judge_again(
     from flowdebate.evaluation.audit_report import AuditItem
     from flowdebate.evaluation.rejudging import judge_again_as, rejudge
     from flowdebate.patterns.debate.mirror import speaking_order
-    from flowdebate.runs.durable.resume import StoreOptions
+    from flowdebate.runs.header import StoreOptions
     from flowdebate.service.audit import Items, argued, judging_of
 
     changes = arguments.pop("changes")

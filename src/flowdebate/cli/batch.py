@@ -147,7 +147,7 @@ async def run_batch(
     """Run all `rows` and write each result to `out`; raises WriteFailed and the errors of `Block.batch`."""
     from flowdebate.cli.batch_files import Line, open_out
     from flowdebate.runs.batch import Batch
-    from flowdebate.runs.durable.resume import StoreOptions
+    from flowdebate.runs.header import StoreOptions
 
     base = plans.base
     batch: Batch[Any] = Batch(
@@ -296,7 +296,7 @@ class Plans:
         The proposals are a batch of their own, so that continuing does not ask again.
         """
         from flowdebate.runs.batch import Batch
-        from flowdebate.runs.durable.resume import StoreOptions
+        from flowdebate.runs.header import StoreOptions
 
         plans = {row.question: self._plan_for(row) for row in rows}
         needy = [question for question, plan in plans.items() if not plan.speakers]

@@ -227,7 +227,7 @@ class Line:
     @classmethod
     def of(cls, plan: Plan, item: BatchItem[Any]) -> Self:
         """The line of an item, with the error or the limit that ended its run."""
-        from flowdebate.runs.result import RunFinished
+        from flowdebate.runs.events import RunFinished
         from flowdebate.service.pages.base import document_of_plan
 
         error = None if item.error is None else error_text(item.error)

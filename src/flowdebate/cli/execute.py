@@ -223,7 +223,7 @@ async def follow_run(
 
 async def _end_of_handle(plan: Plan, handle: RunHandle[Any], place: Place | None) -> Ended:
     """The end of a run that was executed here; `place` is where it is stored."""
-    from flowdebate.runs.result import RunFinished
+    from flowdebate.runs.events import RunFinished
     from flowdebate.service.documents.document import Tokens, read_models
     from flowdebate.service.pages.base import document_of_plan
     from flowdebate.service.steps import Fork

@@ -34,7 +34,7 @@ from flowdebate.runs.batch import Batch, BatchSummary
 if TYPE_CHECKING:
     from flowdebate.models.base import Model
     from flowdebate.patterns.debate.judging.views import ScheduleLike
-    from flowdebate.runs.durable.resume import StoreOptions
+    from flowdebate.runs.header import StoreOptions
     from flowdebate.runs.limits import Limits
     from flowdebate.store.open import StoreChoice
 

@@ -36,7 +36,8 @@ from flowdebate.patterns.debate.judging.ballots import JudgeBallot, effective_n,
 from flowdebate.patterns.debate.mirror import speaking_order
 from flowdebate.patterns.debate.schemas import JudgeViewMade
 from flowdebate.patterns.state import TurnStarted
-from flowdebate.runs.result import ModelCalled, RunView
+from flowdebate.runs.events import ModelCalled
+from flowdebate.runs.result import RunView
 
 # Figures that are a sum over items, divided by another one.
 FIGURES = (

@@ -31,7 +31,7 @@ from flowdebate.patterns.debate.transcript import create_debate_transcript
 from flowdebate.patterns.roles import BlockOptions
 from flowdebate.runs.batch import Batch, BatchResult, seed_of_item
 from flowdebate.runs.context import Context
-from flowdebate.runs.durable.resume import StoreOptions
+from flowdebate.runs.header import StoreOptions
 from flowdebate.runs.limits import Limits
 from flowdebate.store.open import StoreChoice
 

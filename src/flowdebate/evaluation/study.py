@@ -258,7 +258,7 @@ class Study:
 
     def registration(self, *, model: ModelChoice = None) -> Registration:
         """What is fixed before the first answer; `register` writes it."""
-        from flowdebate.runs.durable.resume import list_model_names
+        from flowdebate.runs.header import list_model_names
 
         firsts = {case.design: case for case in reversed(self.cases)}
         said = {

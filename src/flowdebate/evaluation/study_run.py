@@ -37,8 +37,9 @@ from flowdebate.patterns.debate.judging.ballots import JudgeBallot, decide
 from flowdebate.patterns.debate.judging.options import JudgeOptions
 from flowdebate.patterns.debate.schemas import DebateRawOutput
 from flowdebate.runs.batch import WorkerPool
-from flowdebate.runs.durable.resume import StoreOptions
+from flowdebate.runs.header import StoreOptions
 from flowdebate.runs.observer import Observer, observer_of
+from flowdebate.runs.run import RunObserver
 from flowdebate.store.open import StoreChoice, open_store
 
 if TYPE_CHECKING:
@@ -209,7 +210,7 @@ class _Spent(Observer):
         self.usage, self._inner = Usage.none(), inner
 
     @contextmanager
-    def run(self, run: RunView, labels: dict[str, str], /) -> Iterator[Observer]:
+    def run(self, run: RunView, labels: dict[str, str], /) -> Iterator[RunObserver]:
         try:
             with self._inner.run(run, labels) as parts:
                 yield parts

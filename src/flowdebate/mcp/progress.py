@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate.patterns.state import RoundStarted, TurnStarted
 from flowdebate.prompts import tag_name
-from flowdebate.runs.result import CallStarted, HumanAsked, ModelCalled
+from flowdebate.runs.events import CallStarted, HumanAsked, ModelCalled
 from flowdebate.service.documents.live import Live
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from flowdebate._text import error_text
 from flowdebate._util.validation import check_library
 from flowdebate.blocks.human.answers import open_requests, submit_answer
 from flowdebate.errors import ConfigurationError, FlowDebateError, NotAwaited, OutputError
-from flowdebate.runs.durable.suspend import HumanRequest
 from flowdebate.runs.result import RunHandle, RunView
+from flowdebate.runs.suspend import HumanRequest
 from flowdebate.service.state import PendingInput
 from flowdebate.service.statuses import status_text
 from flowdebate.store.base import Store

@@ -17,7 +17,7 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.models.base import Message, Model, context_of, estimate_tokens, has_eyes
 from flowdebate.patterns.state import Older, entries_of, pattern_state, recent_entries, round_of
 from flowdebate.prompts import filled, quoted, tag_text
-from flowdebate.runs.durable.journal import DECISION
+from flowdebate.runs.journal import DECISION
 from flowdebate.sources.quotes import Passage, find_passages, look_up
 from flowdebate.sources.source import AN_IMAGE, Source, check_sources, numbered
 

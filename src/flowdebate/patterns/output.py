@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from flowdebate.models.output import OutputSchema
     from flowdebate.patterns.spec import Loop
     from flowdebate.runs.context import Context
-    from flowdebate.runs.result import RunStatus
+    from flowdebate.runs.events import RunStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     from flowdebate.resources.resource import StateResource
     from flowdebate.runs.context import Context
     from flowdebate.runs.durable.fork import GoesOn
-    from flowdebate.runs.result import RunStatus
+    from flowdebate.runs.events import RunStatus
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

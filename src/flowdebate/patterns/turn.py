@@ -40,8 +40,8 @@ from flowdebate.patterns.state import (
 from flowdebate.resources.resource import Resource, StateResource
 from flowdebate.resources.tasks import TaskCollection, create_task_collection
 from flowdebate.runs.context import Context, Scope, place_of
-from flowdebate.runs.durable.suspend import Suspended, resume_task, suspend_task
 from flowdebate.runs.observer import log_failure
+from flowdebate.runs.suspend import Suspended, resume_task, suspend_task
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +302,8 @@ class TurnTask:
 
     def heard(self) -> None:
         """Record the review that a human's answer has ended, if there was one."""
-        resume_task(self._tasks, self._id, self._ctx)
+        if self._ctx.run.was_suspended(self._ctx.path):
+            resume_task(self._tasks, self._id)
 
     def complete(self, output: object) -> None:
         self._tasks.complete(self._id, output=output)

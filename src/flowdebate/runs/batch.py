@@ -12,27 +12,52 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import Any, Generic, Self, TypeVar, overload
+from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar, overload
 
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
 from flowdebate._text import add_note
+from flowdebate._util.cancellation import wait_uncancelled
 from flowdebate._util.importing import InNotebooks
 from flowdebate.errors import ConfigurationError, RunChanged, RunExists
 from flowdebate.models.base import Usage
 from flowdebate.models.resolve import ModelChoice
-from flowdebate.runs.durable.journal import wait_uncancelled
-from flowdebate.runs.durable.resume import StoreOptions, changes_of, check_unchanged, load_run
-from flowdebate.runs.execute import CommonOptions, OnError, OnUncertain, Runnable, make_run, run_block
+from flowdebate.runs.durable.resume import load_run
+from flowdebate.runs.events import RunStatus
+from flowdebate.runs.execute import CommonOptions, Runnable, make_run, run_block
+from flowdebate.runs.header import StoreOptions, changes_of, check_unchanged
+from flowdebate.runs.journal import OnUncertain
 from flowdebate.runs.limits import Limits
 from flowdebate.runs.observer import Observer
-from flowdebate.runs.result import RunResult, RunStatus, RunView
+from flowdebate.runs.result import RunResult, RunView
 from flowdebate.runs.run import Run
 from flowdebate.store.base import COMPLETE, StoredRun
 from flowdebate.store.open import STORE_VARIABLE, StoreChoice, open_store
 
 OutT = TypeVar("OutT")
+
+OnError: TypeAlias = Literal["collect", "raise"]
+"""What a batch does with a run that fails."""
+
+
+class BatchOptions(CommonOptions, total=False):
+    """The options of `Block.batch()`."""
+
+    question: Callable[[Any], Any] | None
+    """Extracts the question from a row."""
+    max_concurrency: int
+    """How many runs go on at once; default 8."""
+    seed: int | None
+    store: StoreChoice | StoreOptions
+    batch_id: str | None
+    on_error: OnError
+    progress: Callable[[BatchSummary], object] | None
+    """Called after each run."""
+    until: Callable[[BatchSummary], bool] | None
+    """Once it is true, no further question is read."""
+    on_uncertain: OnUncertain
+    allow_changes: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,25 +24,23 @@ from flowdebate.errors import (
 )
 from flowdebate.models.base import Model, check_ready
 from flowdebate.models.resolve import ModelChoice, ModelResolver
-from flowdebate.runs.context import Context, SessionLike, as_session
-from flowdebate.runs.durable.suspend import Suspended
+from flowdebate.runs.context import Context, Scope
+from flowdebate.runs.events import RunStatus
+from flowdebate.runs.header import StoreOptions, attach_journal, outcome_of
 from flowdebate.runs.limits import Limits
-from flowdebate.runs.observer import Observer, observer_of
-from flowdebate.runs.result import RunHandle, RunResult, RunStatus, RunView
+from flowdebate.runs.observer import Observer, observing
+from flowdebate.runs.result import RunHandle, RunResult, RunView
 from flowdebate.runs.run import ACTING, Run
+from flowdebate.runs.session import SessionLike, as_session
+from flowdebate.runs.suspend import Suspended
 from flowdebate.store.open import STORE_VARIABLE, StoreChoice
 
 if TYPE_CHECKING:
     from flowdebate.resources.resource import Resource
-    from flowdebate.runs.batch import BatchSummary
-    from flowdebate.runs.durable.resume import StoreOptions
+    from flowdebate.runs.journal import OnUncertain
 
 IfExists: TypeAlias = Literal["raise", "resume", "wait"]
 """What a run does whose id the store has already; "wait" resumes it too, once no other process runs it."""
-OnUncertain: TypeAlias = Literal["retry", "raise"]
-"""What a resumed run does with a call that was started and never recorded."""
-OnError: TypeAlias = Literal["collect", "raise"]
-"""What a batch does with a run that fails."""
 
 
 class CommonOptions(TypedDict, total=False):
@@ -89,25 +87,6 @@ class ForkOptions(SessionOptions, total=False):
     """Other answers, by the places of their steps."""
     at: str | None
     """The place of a step: it and all later ones are asked anew."""
-
-
-class BatchOptions(CommonOptions, total=False):
-    """The options of `Block.batch()`."""
-
-    question: Callable[[Any], Any] | None
-    """Extracts the question from a row."""
-    max_concurrency: int
-    """How many runs go on at once; default 8."""
-    seed: int | None
-    store: StoreChoice | StoreOptions
-    batch_id: str | None
-    on_error: OnError
-    progress: Callable[[BatchSummary], object] | None
-    """Called after each run."""
-    until: Callable[[BatchSummary], bool] | None
-    """Once it is true, no further question is read."""
-    on_uncertain: OnUncertain
-    allow_changes: bool
 
 
 OutT_co = TypeVar("OutT_co", covariant=True)
@@ -173,11 +152,9 @@ def make_run(  # noqa: PLR0913 - the options of run
         seed=int.from_bytes(os.urandom(8)) >> 11 if seed is None else seed,
         models=ModelResolver(model),
         limits=limits,
-        observer=observer_of(observe),
+        observe=observing(observe),
     )
     if store is not False and (store is not None or STORE_VARIABLE in os.environ):
-        from flowdebate.runs.durable.resume import attach_journal
-
         attach_journal(run, block.name, block.outline(), value, model=model, limits=limits, store=store)
     if run.journal is None and any(getattr(each, "needs_store", False) for each in block.resources.values()):
         hint = "A human answers later: run(…, store=…), or human(…, ask=…)"  # said now, before anything is paid
@@ -238,8 +215,6 @@ async def _execute(block: Runnable[T], value: object, run: Run) -> RunResult[T]:
                 run.end(run.outcome)
         finally:
             if run.journal is not None and run.status != "running":
-                from flowdebate.runs.durable.resume import outcome_of
-
                 await run.journal.finish(run.status, outcome_of(run, output, error))
     # a pattern that was cut short has no output; its raw output says how far it got
     return RunResult(run, output)
@@ -310,6 +285,11 @@ async def _check_seats(block: Runnable[Any], run: Run) -> None:
             raise
 
 
+def _root_context(block: Runnable[object], run: Run) -> Context:
+    handles = {key: run.open_shared(resource, block.name) for key, resource in block.resources.items()}
+    return Context(run, Scope(handles, dict(run.shared), None), block.name, block.name)
+
+
 async def _act(block: Runnable[T], value: object, run: Run) -> T:
     """Execute the block within the run's time limit, then close the models' connections."""
     time_limit = asyncio.timeout(None if run.budget is None else run.budget.seconds)
@@ -318,7 +298,7 @@ async def _act(block: Runnable[T], value: object, run: Run) -> T:
     try:
         async with time_limit:
             await _check_seats(block, run)
-            return await block(value, run.root_context(block.name, block.resources))
+            return await block(value, _root_context(block, run))
     except Exception as error:
         # Not only TimeoutError: cancelled code may answer the cancellation with an error of its own.
         if run.budget is not None and time_limit.expired():

@@ -13,11 +13,11 @@ from sys import float_info, maxsize
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from weakref import WeakValueDictionary
 
+from flowdebate._util.cancellation import wait_uncancelled
 from flowdebate._util.validation import is_number
 from flowdebate.errors import BudgetReached, ConfigurationError, LimitReached, StoreError
 from flowdebate.models.base import Attempt, ModelRequest, Usage, estimate_tokens
 from flowdebate.models.prices import GIVEN, HOW, known_price, prices_known, prices_source
-from flowdebate.runs.durable.journal import wait_uncancelled
 
 if TYPE_CHECKING:
     from flowdebate.store.base import Store

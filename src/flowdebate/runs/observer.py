@@ -1,57 +1,38 @@
-"""Observers of runs, for tracing, and the log records of runs: one for each end, one for each failure on the way."""
+"""Observers of runs, for tracing, and the log records of failures that runs survive."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import ConfigurationError
-from flowdebate.runs.result import CallStarted, ModelCalled, RunView
+from flowdebate.runs.events import ModelCalled
+from flowdebate.runs.result import RunView
+from flowdebate.runs.run import RUN_LOGGER, Observing, Run, RunObserver
 
 if TYPE_CHECKING:
-    from flowdebate.models.base import ModelRequest, ModelResponse, ToolCall
     from flowdebate.runs.queue_state import DeliveredRun, QueueState
-    from flowdebate.runs.run import Run
 
 
 _NOTHING = nullcontext()
-LOGGER = logging.getLogger("flowdebate.runs")
-"""The logger of the records, which have no content; their fields are attributes of the record."""
 
 
-class Observer:
+class Observer(RunObserver):
     """Observes runs while they last: `run(…, observe=…)`. Derive from it: by default each method does nothing.
 
     Contexts are entered around what they are about, in the task that does it, so that context variables hold inside;
     exceptions pass through them. What is replayed from a store, or reused in a fork, is neither a call nor a tool.
     """
 
-    def run(self, run: RunView, labels: dict[str, str], /) -> AbstractContextManager[Observer]:
+    def run(self, run: RunView, labels: dict[str, str], /) -> AbstractContextManager[RunObserver]:
         """Return a context around the run, which gives the observer of the run's parts.
 
         `labels` are those of the stored run; labels that are added to a new run are stored with it.
         """
         del run, labels
         return nullcontext(self)
-
-    def agent(self, block: str, path: str, /) -> AbstractContextManager[object]:
-        """Return a context around all calls and tools of one answer of a generator."""
-        del block, path
-        return _NOTHING
-
-    def call(
-        self, started: CallStarted, request: ModelRequest, /
-    ) -> AbstractContextManager[Callable[[ModelResponse], object] | None]:
-        """Return a context around a model call with all its attempts; a function that it gives gets the response."""
-        del started, request
-        return _NOTHING
-
-    def tool(self, call: ToolCall, path: str, /) -> AbstractContextManager[Callable[[str], object] | None]:
-        """Return a context around the execution of a tool; a function that it gives gets the result."""
-        del call, path
-        return _NOTHING
 
     def submit(self, block: str, run_id: str, labels: dict[str, str], /) -> AbstractContextManager[object]:
         """Return a context around putting a run on the queue of workers; may add `labels`, which are stored with it."""
@@ -67,9 +48,6 @@ class Observer:
 
     def queue(self, state: QueueState, /) -> None:
         """React to the state of a queue, which each of its workers reads every few seconds."""
-
-    def event(self, event: object, /) -> None:
-        """React to an event of the run, other than its first one and those that are live only."""
 
 
 NOBODY = Observer()
@@ -95,6 +73,12 @@ def observer_of(observe: object) -> Observer:
     return observe
 
 
+def observing(observe: object) -> Observing | None:
+    """Return how a run that was started with `observe` is observed; None for not at all."""
+    observer = observer_of(observe)
+    return None if observer is NOBODY else lambda run, labels: observer.run(RunView(run), labels)
+
+
 def is_new(events: Sequence[object], place: str = "") -> bool:
     """Whether what happens now follows from a call of this process, not from a replayed one.
 
@@ -107,29 +91,8 @@ def is_new(events: Sequence[object], place: str = "") -> bool:
     return not last or not last[0].replayed
 
 
-def log_end(run: Run, block: str, error: str | None) -> None:
-    """Log that `run` has ended."""
-    if not LOGGER.isEnabledFor(logging.INFO) or run.is_replay:
-        return
-    usage = run.usage
-    kind = None if error is None else error.partition(":")[0]  # its message may quote models
-    fields: dict[str, Any] = {
-        "run_id": run.run_id,
-        "block": block,
-        "status": run.status,
-        "error": kind,
-        "seconds": round(run.seconds, 3),
-        "calls": usage.calls,
-        "prompt_tokens": usage.prompt_tokens,
-        "completion_tokens": usage.completion_tokens,
-    }
-    ended = run.status if kind is None else f"{run.status} ({kind})"
-    calls = "1 call" if usage.calls == 1 else f"{usage.calls} calls"
-    LOGGER.info("run %s of %s: %s, %s in %.1f s", run.run_id, block, ended, calls, run.seconds, extra=fields)
-
-
 def log_failure(run: Run, path: str, **fields: Any) -> None:  # noqa: ANN401 - attributes of a log record
     """Log a failure at `path` that `run` goes on without, unless it is replayed; `fields` have no content."""
-    if LOGGER.isEnabledFor(logging.WARNING) and not run.is_replay and is_new(run.records.events, path):
+    if RUN_LOGGER.isEnabledFor(logging.WARNING) and not run.is_replay and is_new(run.records.events, path):
         about = ", ".join(f"{name} {value}" for name, value in fields.items())
-        LOGGER.warning("run %s goes on: %s", run.run_id, about, extra={"run_id": run.run_id, **fields})
+        RUN_LOGGER.warning("run %s goes on: %s", run.run_id, about, extra={"run_id": run.run_id, **fields})

@@ -1,161 +1,22 @@
-"""Events of every run (typed, with `path`, `at` and a wire form), results and handles.
-
-*Items* are a block's utterances (`TextDelta`, `ToolCalled`, `BlockAnswered`); the block's visibility decides whether
-readers get them. All other events are always emitted, and applications may emit some of any type. `CallStarted` and
-`TextDelta` are live only: they reach those who follow the run, and are not part of `result.events`.
-
-Events are not frozen, since creating frozen ones would be a large part of a run's cost; nobody changes them.
-"""
+"""Views of runs: results, handles, and events as they happen."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar
-from urllib.parse import unquote
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from flowdebate._util.importing import InNotebooks
-from flowdebate._util.wire import SPARSE, BaseEvent, BlockEvent
-from flowdebate.models.base import Attempt, Flag, Usage
-from flowdebate.models.base import CallFellBack as CallFellBack
-from flowdebate.models.base import CallRetried as CallRetried
-from flowdebate.models.base import CircuitChanged as CircuitChanged
 from flowdebate.resources.resource import StateHandle
 from flowdebate.resources.tasks import TaskCollection
-from flowdebate.runs.durable.suspend import HumanRequest, role_in_name
-from flowdebate.store.base import RunStatus as RunStatus
+from flowdebate.runs.events import models_by_seat
 
 if TYPE_CHECKING:
-    from flowdebate.runs.context import Session
+    from flowdebate.models.base import Usage
     from flowdebate.runs.run import Run
-    from flowdebate.store.base import Store
-
-Origin = Literal["asked", "reused", "edited"]
-"""Where a run has an answer from: the model; the run that it was forked from; the edits of the fork."""
-
-
-@dataclass(slots=True, kw_only=True)
-class RunStarted(BaseEvent):
-    """The first event of every run."""
-
-    kind: ClassVar[str] = "run_started"
-    run_id: str
-    """The run's id."""
-    block: str
-    """The name of the outermost block."""
-    seed: int
-    """The seed of all random draws."""
-
-
-@dataclass(slots=True, kw_only=True)
-class RunFinished(BaseEvent):
-    """The last event of every run, however it ended."""
-
-    kind: ClassVar[str] = "run_finished"
-    run_id: str
-    """The run's id."""
-    status: RunStatus
-    """How it ended; "awaiting": it is suspended until a human answers."""
-    usage: Usage
-    """Of all calls."""
-    seconds: float
-    """Duration in this process."""
-    error: str | None = None
-    """The class and message of the error that ended it; None without one."""
-
-
-@dataclass(slots=True, kw_only=True)
-class HumanAsked(BlockEvent):
-    """A human is asked; the answer is a `BlockAnswered`, after a resume if the run was suspended for it."""
-
-    kind: ClassVar[str] = "human_asked"
-    block: str
-    """The name of the human's block."""
-
-
-@dataclass(slots=True, kw_only=True)
-class TextDelta(BlockEvent):
-    """A piece of text as the model writes it (an item; live only); its path is that of the call."""
-
-    kind: ClassVar[str] = "text_delta"
-    block: str
-    """The name of the block whose model writes."""
-    text: str
-    """The piece, to be put behind the others with this path; a `CallRetried` or `CallFellBack` there voids them."""
-
-
-@dataclass(slots=True, kw_only=True)
-class ToolCalled(BlockEvent):
-    """A model called a tool (an item)."""
-
-    kind: ClassVar[str] = "tool_called"
-    block: str
-    """The name of the block whose model called it."""
-    tool: str
-    """The tool's name."""
-    arguments: str
-    """JSON, as the model wrote it."""
-    result: str
-    """The text that the model is given of it; where it failed, that says so."""
-
-
-@dataclass(slots=True, kw_only=True)
-class BlockAnswered(BlockEvent):
-    """A generator's answer: text, or the validated value (an item)."""
-
-    kind: ClassVar[str] = "block_answered"
-    block: str
-    """The block's name."""
-    output: Any
-    """The block's output: any type, since an output schema may be of any."""
-    truncated: bool = False
-    """True if the answer reached the maximum length before its end."""
-    trimmed: int = field(default=0, metadata=SPARSE)
-    """Characters after the sentences that were asked for, which are not part of `output`."""
-    first_counts: bool = field(default=False, metadata=SPARSE)
-    """True if the answer was asked for once more, and the first one is `output`, since the further one is no better."""
-
-
-@dataclass(slots=True, kw_only=True)
-class CallStarted(BlockEvent):
-    """A model is asked; `ModelCalled` with the same path follows (live only).
-
-    An answer that is replayed from a store is not announced. Whoever begins to follow a run gets the calls in progress.
-    """
-
-    kind: ClassVar[str] = "call_started"
-    block: str
-    """The name of the block that asks."""
-    model: str
-    """The model's name."""
-
-
-@dataclass(slots=True, kw_only=True)
-class ModelCalled(BlockEvent):
-    """One call of a model, answered or failed, after all attempts."""
-
-    kind: ClassVar[str] = "model_called"
-    block: str
-    """The name of the block that asked."""
-    model: str
-    """The model's name; a fallback's is in `attempts`."""
-    usage: Usage
-    """Of all attempts."""
-    seconds: float
-    """Waits included."""
-    error: str | None = None
-    """The class and message of the error; None for an answer."""
-    attempts: tuple[Attempt, ...] = ()
-    """The requests that were sent, in order."""
-    asked_as: str | None = None
-    """The structured-output mode that the request used, if the model has several."""
-    flags: tuple[Flag, ...] = ()
-    """Oddities of the answer."""
-    replayed: bool = field(default=False, metadata=SPARSE)
-    """True if the answer was recorded earlier: usage and limits count it, but nobody was asked now."""
-    origin: Origin = field(default="asked", metadata=SPARSE)
-    """Where the run has the answer from. One that was not asked for costs nothing."""
+    from flowdebate.runs.session import Session
+    from flowdebate.runs.suspend import HumanRequest
+    from flowdebate.store.base import RunStatus, Store
 
 
 OutT_co = TypeVar("OutT_co", covariant=True)
@@ -411,23 +272,3 @@ class RunEvents:
 
 _END = object()
 """Comes after the last event."""
-
-
-def models_by_seat(events: Iterable[object]) -> dict[str, tuple[str, ...]]:
-    """Return the names of the models that have answered, by seat: a name on the roster, a role, or a block."""
-    seats: dict[str, dict[str, None]] = {}
-    for event in events:
-        if isinstance(event, ModelCalled) and event.error is None:
-            answered = event.attempts[-1].model if event.attempts else event.model  # a fallback, perhaps
-            seats.setdefault(_seat_of(event), {})[answered] = None
-    return {seat: tuple(models) for seat, models in seats.items()}
-
-
-def _seat_of(call: ModelCalled) -> str:
-    """Return the seat of a call, whose block is "{pattern}-{role}-{member}" where it is that of a member."""
-    if call.role in ("debater", "reviewer"):
-        for pattern in call.path.split("/"):
-            name = call.block.removeprefix(f"{unquote(pattern)}-").removeprefix("stand-in-")
-            if name != call.block and role_in_name(call.block, pattern) is not None:
-                return name.partition("-")[2] or call.role
-    return call.role or call.block

@@ -7,18 +7,17 @@ import json
 import logging
 import time
 import warnings
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, nullcontext
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from contextvars import ContextVar
 from dataclasses import InitVar, dataclass, field, replace
 from functools import partial
 from types import NoneType, TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 from pydantic_core import to_json
 
 from flowdebate._text import error_text, shown
-from flowdebate._util.wire import BaseEvent, BlockEvent
 from flowdebate.errors import FlowDebateWarning, LimitReached, ModelError
 from flowdebate.models import call
 from flowdebate.models.base import (
@@ -33,15 +32,16 @@ from flowdebate.models.base import (
 )
 from flowdebate.models.codec import attempts_of, attempts_row, call_row, digest_of, json_text, read_call
 from flowdebate.models.prices import prices_known
-from flowdebate.runs.context import Context, Scope, Session
-from flowdebate.runs.durable.journal import Journal, failed_text, is_within
-from flowdebate.runs.durable.suspend import role_in_name
+from flowdebate.runs.events import CallStarted, ModelCalled, RunFinished, RunStarted, RunStatus
+from flowdebate.runs.journal import Journal, failed_text
 from flowdebate.runs.limits import Account, Budget, Charge, Limits
-from flowdebate.runs.observer import NOBODY, Observer, log_end
-from flowdebate.runs.result import CallStarted, ModelCalled, RunFinished, RunStarted, RunStatus, RunView
+from flowdebate.runs.records import Records, ResourcePlace
+from flowdebate.runs.session import Session
+from flowdebate.runs.suspend import role_in_name
 from flowdebate.store.base import StepRow
 
 if TYPE_CHECKING:
+    from flowdebate.models.base import ToolCall
     from flowdebate.models.resolve import ModelResolver
     from flowdebate.resources.resource import Resource, StateHandle, StateResource
 
@@ -56,130 +56,40 @@ T = TypeVar("T")
 _NO_LIMITS = Limits()
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Records:
-    """The `ResourceScope` of a run: its stream of events, and the session's states of resources.
+RUN_LOGGER = logging.getLogger("flowdebate.runs")
+"""The logger of runs. Its records have no content; their fields are attributes of the record."""
 
-    Separate from `Run`, since resources refer to it: a reference to the run would be a cycle, freed late.
-    """
-
-    saved: InitVar[dict[str, Any]]
-    now: Callable[[], float]
-    """The run's clock, in seconds since the epoch."""
-    events: list[object] = field(default_factory=list)
-    """The events so far, as in `result.events`."""
-    listeners: list[Callable[[object], None]] = field(default_factory=list)
-    """Callbacks for each event; without any, text is not streamed."""
-    observe: Callable[[object], None] | None = None
-    """Callback for each recorded event, for the run's observer, who needs no text."""
-    calls: dict[int, CallStarted] = field(default_factory=dict)
-    """The model calls in progress, for readers who come while they last."""
-    saved_states: dict[str, Any] = field(init=False)
-    """The session's states when the run started, by key; new states go to the session, for later runs."""
-    held: dict[str, list[tuple[bool, object, str]]] = field(default_factory=dict)
-    """By path, the events below it that come later: whether each is recorded, and where it happened."""
-    closed: bool = False
-    """Whether the run is over."""
-
-    def __post_init__(self, saved: dict[str, Any]) -> None:
-        self.saved_states = _SavedStates(saved)
-
-    def subscribe(self, listener: Callable[[object], None]) -> None:
-        """Call `listener` with each event from now on."""
-        self.listeners = [*self.listeners, listener]
-
-    def unsubscribe(self, listener: Callable[[object], None]) -> None:
-        # A new list, here and there: a listener may leave, or bring another, while `emit` goes through the old one.
-        self.listeners = [each for each in self.listeners if each != listener]
-
-    def emit(self, event: object, /, path: str = "", role: str | None = None) -> None:
-        """Record `event`, which happened at `path` to a block in `role`, and pass it to the listeners.
-
-        Do nothing once the run is over.
-        """
-        if self.closed:
-            return
-        if isinstance(event, BaseEvent):
-            event.at = event.at or self.now()  # one that was held has its time
-            if not event.path:  # an event about a call has the call's place, whoever emits it
-                event.path = path
-            if role is not None and isinstance(event, BlockEvent) and event.role is None:
-                event.role = role
-        if self.held and self._is_held(event, path, recorded=True):
-            return
-        self.events.append(event)
-        if self.observe is not None:
-            self.observe(event)
-        for listener in self.listeners:
-            listener(event)
-
-    def tell(self, event: object) -> None:
-        """Pass `event` to the listeners without recording it."""
-        if self.held and self._is_held(event, "", recorded=False):
-            return
-        for listener in self.listeners:
-            listener(event)
-
-    @contextmanager
-    def hold(self, path: str) -> Iterator[None]:
-        """Keep back the events below `path`, until they are released or the context ends.
-
-        So readers have one thing after the other, in the same order in each run, of two that happen at the same time.
-        """
-        self.held[path] = []
-        try:
-            yield
-        finally:
-            self.release(path)
-
-    def release(self, path: str) -> None:
-        """Emit what was kept back below `path`, and keep back nothing more."""
-        for recorded, event, place in self.held.pop(path, ()):
-            if recorded:
-                self.emit(event, place)
-            else:
-                self.tell(event)
-
-    def _is_held(self, event: object, path: str, *, recorded: bool) -> bool:
-        path = getattr(event, "path", path) or path
-        # the innermost: a debater may be a mirrored debate itself
-        around = max((each for each in self.held if is_within(path, each)), key=len, default=None)
-        if around is not None:
-            self.held[around].append((recorded, event, path))
-        return around is not None
-
-    def call_started(self, request: ModelRequest, model: str, path: str) -> CallStarted:
-        """Announce a model call, which is in `calls` until `call_ended`."""
-        event = CallStarted(block=request.block, role=request.role, model=model, path=path, at=self.now())
-        self.calls[id(event)] = event
-        self.tell(event)
-        return event
-
-    def call_ended(self, started: CallStarted) -> None:
-        """Take the call from those in progress."""
-        del self.calls[id(started)]
+_NOTHING = nullcontext()
 
 
-class _Placed:
-    """The `ResourceScope` of a resource that was opened at a path of a run."""
+class RunObserver:
+    """Observes the parts of one run while they last: answers of generators, calls, tools and events."""
 
-    __slots__ = ("emit", "now", "saved_states")
+    def agent(self, block: str, path: str, /) -> AbstractContextManager[object]:
+        """Return a context around all calls and tools of one answer of a generator."""
+        del block, path
+        return _NOTHING
 
-    def __init__(self, records: Records, path: str) -> None:
-        self.now = records.now
-        self.saved_states = records.saved_states
-        self.emit: Callable[[object], None] = partial(records.emit, path=path)
+    def call(
+        self, started: CallStarted, request: ModelRequest, /
+    ) -> AbstractContextManager[Callable[[ModelResponse], object] | None]:
+        """Return a context around a model call with all its attempts; a function that it gives gets the response."""
+        del started, request
+        return _NOTHING
+
+    def tool(self, call: ToolCall, path: str, /) -> AbstractContextManager[Callable[[str], object] | None]:
+        """Return a context around the execution of a tool; a function that it gives gets the result."""
+        del call, path
+        return _NOTHING
+
+    def event(self, event: object, /) -> None:
+        """React to an event of the run, other than its first one and those that are live only."""
 
 
-class _SavedStates(dict[str, Any]):
-    """The session's states when the run started; writes go to the session only, so all resources open alike."""
+_UNOBSERVED = RunObserver()
 
-    def __init__(self, session: dict[str, Any]) -> None:
-        super().__init__(session)
-        self._session = session
-
-    def __setitem__(self, key: str, state: Any) -> None:  # noqa: ANN401 - each resource has a state of its own type
-        self._session[key] = state
+Observing: TypeAlias = "Callable[[Run, dict[str, str]], AbstractContextManager[RunObserver]]"
+"""Return a context around a run, which gives the observer of its parts; it may add labels to those of the run."""
 
 
 class _Observed:
@@ -188,15 +98,16 @@ class _Observed:
     No generator: an exception of the application may be frozen, and takes no traceback from `contextlib`.
     """
 
-    __slots__ = ("_entered", "_run")
+    __slots__ = ("_entered", "_observe", "_run")
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, observe: Observing) -> None:
         self._run = run
+        self._observe = observe
 
     def __enter__(self) -> None:
         run, journal = self._run, self._run.journal
         labels = {} if journal is None else dict(journal.header.labels)
-        self._entered = run.observer.run(RunView(run), labels)
+        self._entered = self._observe(run, labels)
         run.tracing = self._entered.__enter__()
         run.records.observe = run.tracing.event
         if journal is not None and not journal.stored:  # the header of a stored run never changes
@@ -206,7 +117,7 @@ class _Observed:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._entered.__exit__(kind, error, trace)
-        self._run.tracing, self._run.records.observe = NOBODY, None
+        self._run.tracing, self._run.records.observe = _UNOBSERVED, None
 
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
@@ -223,8 +134,8 @@ class Run:
     limits: InitVar[Limits | None] = None
     journal: Journal | None = None
     """Records its steps; None without a store."""
-    observer: Observer = NOBODY
-    """What `run(…, observe=…)` was given."""
+    observe: Observing | None = None
+    """How it is observed; None for not at all."""
 
     status: RunStatus = field(default="running", init=False)
     failure: BaseException | None = field(default=None, init=False)
@@ -244,7 +155,7 @@ class Run:
     """When the run first began, by its clock: in a resumed run as before."""
     known: dict[object, Any] = field(default_factory=dict, init=False)
     """What was looked up or recorded once for the whole run, by whose it is."""
-    tracing: Observer = field(default=NOBODY, init=False)
+    tracing: RunObserver = field(default=_UNOBSERVED, init=False)
     """The observer of its parts, while it is being executed."""
     records: Records = field(init=False)
     """Its events and states; `emit`, `tell` and `now` are shortcuts."""
@@ -289,11 +200,30 @@ class Run:
             self.emit(finished, path)
             self.status = status
             self.records.closed = True  # branches that are cancelled with the run may still want to emit something
-            log_end(self, path, error)
+            self._log_end(path, error)
+
+    def _log_end(self, block: str, error: str | None) -> None:
+        if not RUN_LOGGER.isEnabledFor(logging.INFO) or self.is_replay:
+            return
+        usage = self.usage
+        kind = None if error is None else error.partition(":")[0]  # its message may quote models
+        extra: dict[str, object] = {
+            "run_id": self.run_id,
+            "block": block,
+            "status": self.status,
+            "error": kind,
+            "seconds": round(self.seconds, 3),
+            "calls": usage.calls,
+            "prompt_tokens": usage.prompt_tokens,
+            "completion_tokens": usage.completion_tokens,
+        }
+        ended = self.status if kind is None else f"{self.status} ({kind})"
+        calls = "1 call" if usage.calls == 1 else f"{usage.calls} calls"
+        RUN_LOGGER.info("run %s of %s: %s, %s in %.1f s", self.run_id, block, ended, calls, self.seconds, extra=extra)
 
     def observed(self) -> AbstractContextManager[object]:
         """Return a context around the execution, with the run's observer."""
-        return nullcontext() if self.observer is NOBODY else _Observed(self)
+        return nullcontext() if self.observe is None else _Observed(self, self.observe)
 
     def degrade(self, outcome: RunStatus) -> None:
         """Set the status that a provider failure leaves, although the run continues."""
@@ -342,14 +272,18 @@ class Run:
             self._warned.add(key)
             warnings.warn(message, FlowDebateWarning, stacklevel=2)
 
+    def was_suspended(self, path: str) -> bool:
+        """Whether the run had been suspended below `path` for an answer that has been given since."""
+        return self.journal is not None and any(key.startswith(f"{path}/") for key in self.journal.reviewed)
+
     # Resources
 
     def open(self, resource: Resource, path: str) -> Any:  # noqa: ANN401 - each resource has a handle of its own type
-        return self._add_opened(resource.open(_Placed(self.records, path)), path)
+        return self._add_opened(resource.open(ResourcePlace(self.records, path)), path)
 
     def open_within(self, resource: StateResource[Any], around: StateHandle[Any], path: str) -> StateHandle[Any]:
         """Open `resource` inside `around`, for the block at `path`."""
-        return self._add_opened(resource.open_within(around, _Placed(self.records, path)), path)
+        return self._add_opened(resource.open_within(around, ResourcePlace(self.records, path)), path)
 
     def open_shared(self, resource: Resource, path: str) -> Any:  # noqa: ANN401 - see open
         """Return the run's shared handle of `resource`, opened at first use."""
@@ -360,11 +294,6 @@ class Run:
     def _add_opened(self, handle: T, path: str) -> T:
         self.opened.append((path.count("/"), handle))
         return handle
-
-    def root_context(self, name: str, resources: Mapping[str, Resource]) -> Context:
-        """Create the context of the outermost block."""
-        handles = {key: self.open_shared(resource, name) for key, resource in resources.items()}
-        return Context(self, Scope(handles, dict(self.shared), None), name, name)
 
     # Impure steps
 

@@ -9,15 +9,8 @@ from hashlib import blake2b
 from typing import Any, Literal, Self
 
 from flowdebate._util.json_data import json_text
-from flowdebate.runs.result import (
-    CallFellBack,
-    CallRetried,
-    CallStarted,
-    ModelCalled,
-    RunFinished,
-    RunHandle,
-    TextDelta,
-)
+from flowdebate.runs.events import CallFellBack, CallRetried, CallStarted, ModelCalled, RunFinished, TextDelta
+from flowdebate.runs.result import RunHandle
 
 _PACE = 0.04  # at most 25 a second, as docs/service.md says: a page need not be set anew for each token
 """Seconds between two pieces of text, which are the same for all readers."""

@@ -13,8 +13,8 @@ from flowdebate.models.codec import digest_of
 from flowdebate.models.resolve import ModelChoice
 from flowdebate.prompts import Profile
 from flowdebate.runs.durable.replay import Replay, replay
-from flowdebate.runs.durable.resume import result_of
 from flowdebate.runs.execute import Runnable
+from flowdebate.runs.header import result_of
 from flowdebate.service.documents.document import Document
 from flowdebate.service.plans.plan import pattern_of_run, plan_of
 from flowdebate.service.readers import Votes, sides_of, votes_of

@@ -17,10 +17,10 @@ from flowdebate.blocks.human.answers import open_requests_in
 from flowdebate.errors import BadFile, ConfigurationError, FlowDebateError, RunConflict, RunNotFound
 from flowdebate.prompts import Profile
 from flowdebate.runs.durable.replay import Replay
-from flowdebate.runs.durable.resume import result_of
-from flowdebate.runs.durable.suspend import HumanRequest
+from flowdebate.runs.header import result_of
 from flowdebate.runs.limits import OWNER
 from flowdebate.runs.result import RunView
+from flowdebate.runs.suspend import HumanRequest
 from flowdebate.service.documents.document import Document, Tokens, document_of, read_models
 from flowdebate.service.pages.base import document_of_plan
 from flowdebate.service.plans.options import COMMAND, is_text, misuse

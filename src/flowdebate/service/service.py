@@ -23,8 +23,10 @@ from flowdebate.errors import (
     TooManyRuns,
 )
 from flowdebate.runs.durable.replay import Replay, replay
-from flowdebate.runs.durable.resume import StoreOptions, changes_of, check_unchanged, load_fork, load_run, prepare_fork
-from flowdebate.runs.execute import OnUncertain, make_run, start_block
+from flowdebate.runs.durable.resume import load_fork, load_run, prepare_fork
+from flowdebate.runs.execute import make_run, start_block
+from flowdebate.runs.header import StoreOptions, changes_of, check_unchanged
+from flowdebate.runs.journal import OnUncertain
 from flowdebate.runs.limits import OWNER, Accounts, Limits
 from flowdebate.runs.queue_state import LOWEST, priority_of
 from flowdebate.service.active import ActiveRuns

@@ -11,7 +11,7 @@ from flowdebate._text import error_text
 from flowdebate._util.validation import check_count
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import BudgetReached, ConfigurationError, FlowDebateError, TooManyRuns
-from flowdebate.runs.durable.suspend import HumanRequest
+from flowdebate.runs.suspend import HumanRequest
 from flowdebate.service.documents.document import Document, Tokens, read_models
 from flowdebate.service.runs import requests_in, state_of
 from flowdebate.service.steps import Fork

@@ -162,7 +162,7 @@ def check_edits(
     `requests` are those of the run's calls. OutputError names each invalid field.
     """
     from flowdebate.blocks.human.answers import check_answer, check_submission
-    from flowdebate.runs.durable.suspend import request_of
+    from flowdebate.runs.suspend import request_of
 
     people = {step.key: step for step in steps if step.kind == "human" and step.request is not None}
 

@@ -30,9 +30,10 @@ from flowdebate.models.base import (
 )
 from flowdebate.patterns.debate.schemas import VerdictReached
 from flowdebate.patterns.state import RoleFailed, RoundsEnded, TurnStarted
-from flowdebate.runs.durable.suspend import Suspended
+from flowdebate.runs.events import CallStarted, ModelCalled, RunFinished
 from flowdebate.runs.observer import Observer, is_new
-from flowdebate.runs.result import CallStarted, ModelCalled, RunFinished, RunView
+from flowdebate.runs.result import RunView
+from flowdebate.runs.suspend import Suspended
 from flowdebate.telemetry import names
 
 if TYPE_CHECKING:

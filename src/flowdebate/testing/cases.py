@@ -13,8 +13,9 @@ from flowdebate.patterns.debate import debate
 from flowdebate.patterns.debate.phases import check_phases
 from flowdebate.patterns.formats import find_format
 from flowdebate.patterns.roster import Debater, check_roster
-from flowdebate.runs.context import Context, SessionLike
+from flowdebate.runs.context import Context
 from flowdebate.runs.result import RunResult
+from flowdebate.runs.session import SessionLike
 from flowdebate.testing.models import FunctionModel, Reply
 
 

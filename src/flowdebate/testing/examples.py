@@ -22,7 +22,7 @@ from flowdebate.errors import (
 )
 from flowdebate.models.base import ModelRequest, ModelResponse, ToolCall, Usage
 from flowdebate.models.output import inline_definitions
-from flowdebate.runs.durable.suspend import HumanRequest
+from flowdebate.runs.suspend import HumanRequest
 from flowdebate.testing.models import Reply, response_of
 from flowdebate.testing.simulated.draws import key_of, normal
 from flowdebate.testing.simulated.judge import SimJudge, read_view

@@ -19,7 +19,8 @@ from flowdebate.patterns.deliberation.schemas import ModeratorReported
 from flowdebate.patterns.round_robin.schemas import RefereeReported
 from flowdebate.patterns.state import RoleFailed, RoundsEnded, RoundStarted, TurnFinished, TurnsOrdered, TurnStarted
 from flowdebate.prompts import quoted
-from flowdebate.runs.result import ModelCalled, RunFinished, RunStarted, RunView
+from flowdebate.runs.events import ModelCalled, RunFinished, RunStarted
+from flowdebate.runs.result import RunView
 from flowdebate.stop import PATTERNS_OWN
 from flowdebate.store.base import COMPLETE
 from flowdebate.testing.examples import Example, ExampleModel

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from flowdebate.blocks.human.prompt import RequestParts, Said, kind_of, parse_request
 from flowdebate.runs.context import place_of
-from flowdebate.runs.durable.suspend import role_in_name
+from flowdebate.runs.suspend import role_in_name
 from flowdebate.service.documents.sections import Entry
 from flowdebate.service.plans.options import Panel, PatternOptions, option_of
 from flowdebate.web.run.sheet import Turn, parties_of

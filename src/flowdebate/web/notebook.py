@@ -13,8 +13,9 @@ from typing import Any, assert_never, cast
 
 from flowdebate._text import counted
 from flowdebate.errors import BadFile
-from flowdebate.runs.durable.resume import result_of
-from flowdebate.runs.result import RunFinished, RunHandle, RunResult, RunView
+from flowdebate.runs.events import RunFinished
+from flowdebate.runs.header import result_of
+from flowdebate.runs.result import RunHandle, RunResult, RunView
 from flowdebate.service.documents.document import Document, Tokens, document_of, read_models
 from flowdebate.service.documents.evaluations import Summary, lay_out
 from flowdebate.service.documents.live import Live, tokens_text

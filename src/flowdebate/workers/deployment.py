@@ -14,8 +14,9 @@ from flowdebate._util.validation import check_count, check_seconds
 from flowdebate.blocks.base import Block
 from flowdebate.errors import ConfigurationError, DeadLetter, RunConflict, RunExists, StoreError
 from flowdebate.models.resolve import ModelChoice
-from flowdebate.runs.durable.resume import StoreOptions, limit_numbers, limits_of, prepare_fork
+from flowdebate.runs.durable.resume import prepare_fork
 from flowdebate.runs.execute import make_run
+from flowdebate.runs.header import StoreOptions, limit_numbers, limits_of
 from flowdebate.runs.limits import OWNER, Limits
 from flowdebate.runs.observer import Observer, observer_of
 from flowdebate.runs.queue_state import LOWEST, QueueState, priority_of

@@ -13,7 +13,7 @@ from flowdebate.errors import ConnectionLost, NoProposals
 from flowdebate.measures import Ballot
 from flowdebate.models.circuit_breaker import Breakers
 from flowdebate.patterns.consensus.schemas import Critique
-from flowdebate.runs.result import ModelCalled
+from flowdebate.runs.events import ModelCalled
 from tests.patterns.debates import events
 
 from .debates import NAMES, TASK, THREE, Call, World, check_emitted, model, plan

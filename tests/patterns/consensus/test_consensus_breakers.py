@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from flowdebate import Limits
 from flowdebate.errors import AuthenticationFailed, ConnectionLost
 from flowdebate.models.circuit_breaker import Breakers
-from flowdebate.runs.result import CircuitChanged
+from flowdebate.runs.events import CircuitChanged
 from tests.ids import shown
 from tests.patterns.debates import events
 

@@ -15,7 +15,7 @@ from flowdebate.patterns.consensus.events import wire_events
 from flowdebate.patterns.consensus.schemas import ConsensusOutput
 from flowdebate.patterns.output import Entry, PatternOutput
 from flowdebate.patterns.state import ProviderFailure, RoleFailed, RoundsEnded, RoundStarted, TurnFinished, TurnStarted
-from flowdebate.runs.result import ModelCalled
+from flowdebate.runs.events import ModelCalled
 from tests.patterns.debates import events
 
 from .debates import NAMES, TASK, Call, World, answer_of, check_emitted, model, plan, within

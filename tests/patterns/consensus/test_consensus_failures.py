@@ -26,7 +26,7 @@ from flowdebate.errors import (
 )
 from flowdebate.models.base import ModelResponse
 from flowdebate.patterns.consensus.agents import create_conclusive_judge, create_tie_judge
-from flowdebate.runs.result import TextDelta
+from flowdebate.runs.events import TextDelta
 
 from .debates import NAMES, TASK, THREE, Call, answer_of, check_emitted, model, plan
 

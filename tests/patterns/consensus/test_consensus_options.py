@@ -28,7 +28,7 @@ from flowdebate.patterns.consensus.schemas import CriticAnswer, Proposal, Revisi
 from flowdebate.patterns.council import CHAIR
 from flowdebate.resources.archive import Archive
 from flowdebate.resources.tasks import create_task_collection
-from flowdebate.runs.result import BlockAnswered, TextDelta
+from flowdebate.runs.events import BlockAnswered, TextDelta
 from flowdebate.testing import FunctionModel, ToolCall
 from tests.ids import shown
 from tests.patterns.debates import events

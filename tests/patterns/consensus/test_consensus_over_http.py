@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flowdebate import OpenAIModel
-from flowdebate.runs.result import ModelCalled
+from flowdebate.runs.events import ModelCalled
 from tests.models.server import ChatServer, Exchange, chunk, completion, usage_chunk
 from tests.patterns.debates import events
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from flowdebate.errors import ConnectionLost, OutputError
 from flowdebate.models.circuit_breaker import Breakers
-from flowdebate.runs.result import ModelCalled
+from flowdebate.runs.events import ModelCalled
 from tests.ids import shown
 from tests.patterns.debates import events
 

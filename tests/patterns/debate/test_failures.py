@@ -10,7 +10,7 @@ import pytest
 from flowdebate import Debater, DebateTranscriptState, debate
 from flowdebate.errors import FlowDebateError, ModelTimeout, ReadOnly, SchemaViolation, ScriptError
 from flowdebate.resources.tasks import TaskChanged
-from flowdebate.runs.result import ModelCalled, RunFinished
+from flowdebate.runs.events import ModelCalled, RunFinished
 from flowdebate.testing import FunctionModel, ScriptedModel
 from flowdebate.testing.cases import Sabotage
 from tests.patterns.debates import QUESTION, SIDES, VERDICT, events, script

@@ -10,7 +10,7 @@ import pytest
 from flowdebate import Debater, Persona, debate, handler, round_robin
 from flowdebate.errors import ConfigurationError
 from flowdebate.runs.durable.fork import GoesOn
-from flowdebate.runs.result import ModelCalled
+from flowdebate.runs.events import ModelCalled
 from flowdebate.service.service import Service
 from flowdebate.store import MemoryStore
 from flowdebate.testing import FunctionModel

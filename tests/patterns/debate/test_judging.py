@@ -14,7 +14,7 @@ from flowdebate.errors import ConfigurationError, ModelUnavailable, SchemaViolat
 from flowdebate.patterns.debate.schemas import JudgeViewMade
 from flowdebate.patterns.debate.transcript import parse_entries
 from flowdebate.patterns.state import RoleFailed
-from flowdebate.runs.result import BlockAnswered
+from flowdebate.runs.events import BlockAnswered
 from flowdebate.testing import FunctionModel, ScriptedModel
 from tests.patterns.debates import QUESTION, SIDES, events
 

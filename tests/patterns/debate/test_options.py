@@ -19,7 +19,7 @@ from flowdebate import (
     sequencer,
 )
 from flowdebate.errors import ConfigurationError
-from flowdebate.runs.result import BlockAnswered, ModelCalled, TextDelta
+from flowdebate.runs.events import BlockAnswered, ModelCalled, TextDelta
 from flowdebate.testing import FunctionModel, ScriptedModel
 from tests.patterns.debates import QUESTION, SIDES, VERDICT, by_role, decision, events, moderated, script, system_of
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flowdebate import Debater, OpenAIModel, create_debate_transcript, create_moderator, debate
-from flowdebate.runs.result import ModelCalled, ToolCalled
+from flowdebate.runs.events import ModelCalled, ToolCalled
 from tests.models.server import ChatServer, Exchange, chunk, completion, tool_call, usage_chunk
 from tests.patterns.debates import QUESTION, SIDES, VERDICT, events
 

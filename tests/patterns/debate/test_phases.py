@@ -14,7 +14,7 @@ from flowdebate.errors import ConfigurationError, FlowDebateError, ProviderFaile
 from flowdebate.patterns.debate.judging.views import format_transcript_for_judge
 from flowdebate.patterns.debate.transcript import parse_entries, render_entries
 from flowdebate.patterns.state import TURN_ORDERS, RoundStarted, TurnStarted
-from flowdebate.runs.result import ModelCalled
+from flowdebate.runs.events import ModelCalled
 from flowdebate.store import MemoryStore
 from flowdebate.testing import FunctionModel, ScriptedModel
 from flowdebate.testing.strategies import arguments, debaters

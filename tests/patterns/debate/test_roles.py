@@ -28,7 +28,7 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.debate.judging.jurors import JUDGE
 from flowdebate.patterns.debate.moderator import MODERATOR
 from flowdebate.patterns.debate.synthesizer import SYNTHESIZER
-from flowdebate.runs.result import ModelCalled
+from flowdebate.runs.events import ModelCalled
 from flowdebate.testing import FunctionModel, RecordedCall
 from tests.patterns.debates import QUESTION, SIDES, by_role, decision, events
 

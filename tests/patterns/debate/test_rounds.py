@@ -17,7 +17,7 @@ from flowdebate import (
 )
 from flowdebate.patterns.debate.schemas import VerdictReached
 from flowdebate.patterns.state import RoundsEnded, RoundStarted, TurnFinished, TurnStarted
-from flowdebate.runs.result import ModelCalled
+from flowdebate.runs.events import ModelCalled
 from tests.patterns.debates import QUESTION, SIDES, VERDICT, asked, events, script, system_of, turn_of
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from hypothesis import given
 from flowdebate import FlowDebateWarning
 from flowdebate.errors import FlowDebateError
 from flowdebate.patterns.state import RoundsEnded, RoundStarted, TurnStarted
-from flowdebate.runs.result import RunFinished
+from flowdebate.runs.events import RunFinished
 from flowdebate.testing.cases import Sabotage
 from flowdebate.testing.strategies import debates
 from tests.patterns.debates import events

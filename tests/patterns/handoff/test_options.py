@@ -13,7 +13,7 @@ from flowdebate import Capability, FlowDebateWarning, Persona, Session, Visibili
 from flowdebate.errors import ConfigurationError, OutputError, RosterError
 from flowdebate.patterns.handoff import HandoffDecision, HandoffMade, create_handoff_transcript, create_speaker
 from flowdebate.patterns.handoff.schemas import HandoffAnswer
-from flowdebate.runs.result import BlockAnswered, ModelCalled
+from flowdebate.runs.events import BlockAnswered, ModelCalled
 from flowdebate.testing import ScriptedModel
 from flowdebate.testing.cases import Unprintable
 from tests.ids import shown

@@ -13,7 +13,7 @@ from flowdebate import OpenAIModel
 from flowdebate.errors import OutputError, RosterError, SchemaViolation
 from flowdebate.patterns.handoff import HandoffMade
 from flowdebate.patterns.handoff.schemas import OnInvalid, TransitionForm
-from flowdebate.runs.result import TextDelta, ToolCalled
+from flowdebate.runs.events import TextDelta, ToolCalled
 from tests.models.server import ChatServer, Exchange, chunk, completion, tool_call, usage_chunk
 from tests.patterns.debates import events
 

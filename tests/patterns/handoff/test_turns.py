@@ -13,7 +13,7 @@ from inline_snapshot import snapshot
 from flowdebate import HandoffOutput, Persona, outline
 from flowdebate.patterns.handoff import HandoffEntry, HandoffMade
 from flowdebate.patterns.state import RoundsEnded, RoundStarted, TurnFinished, TurnStarted
-from flowdebate.runs.result import ModelCalled
+from flowdebate.runs.events import ModelCalled
 from flowdebate.testing import ScriptedModel
 from tests.patterns.debates import events
 

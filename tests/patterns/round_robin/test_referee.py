@@ -27,7 +27,7 @@ from flowdebate.patterns.round_robin import (
 from flowdebate.patterns.round_robin.referee import audit_of
 from flowdebate.patterns.round_robin.schemas import Assessment
 from flowdebate.patterns.state import RoundStarted, TurnStarted
-from flowdebate.runs.result import RunFinished
+from flowdebate.runs.events import RunFinished
 from flowdebate.testing import FunctionModel, ScriptedModel
 from flowdebate.testing.cases import Sabotage
 from flowdebate.testing.strategies import arguments, hostile_replies, hostile_values, names

@@ -27,7 +27,7 @@ from flowdebate import Debater, debate, human, submit_answer
 from flowdebate.errors import RunConflict, RunNotFound
 from flowdebate.models.codec import digest_of
 from flowdebate.patterns.state import RoundStarted
-from flowdebate.runs.run import Records
+from flowdebate.runs.records import Records
 from flowdebate.store.memory import MemoryStore
 from flowdebate.store.postgres.store import PostgresStore
 from flowdebate.store.sqlite import file as disk

@@ -25,7 +25,7 @@ from flowdebate import (
 )
 from flowdebate.errors import ProviderFailed
 from flowdebate.patterns.debate.schemas import JudgeViewMade
-from flowdebate.runs.result import RunFinished
+from flowdebate.runs.events import RunFinished
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ from pydantic_core import to_jsonable_python
 from flowdebate import Debater, JudgeOptions, Limits, debate, handler, human, sequencer, stop, submit_answer
 from flowdebate.errors import ConfigurationError, RunExists, RunNotFound
 from flowdebate.models.codec import digest_of
-from flowdebate.runs.result import ModelCalled
+from flowdebate.runs.events import ModelCalled
 from flowdebate.store import MemoryStore, export_run, import_runs
 from flowdebate.testing import FunctionModel, ScriptedModel
 from tests.runs.durable.patterns import PATTERNS, QUESTION, answer_to, state_of

@@ -28,9 +28,9 @@ from flowdebate.errors import (
 )
 from flowdebate.models import ModelSettings
 from flowdebate.models.codec import failure_of, failure_text
-from flowdebate.runs.durable.journal import Journal
 from flowdebate.runs.durable.resume import MAX_RECOVERIES
-from flowdebate.runs.result import CallStarted, ModelCalled, RunFinished, RunStarted
+from flowdebate.runs.events import CallStarted, ModelCalled, RunFinished, RunStarted
+from flowdebate.runs.journal import Journal
 from flowdebate.store import MemoryStore, RunHeader, SqliteStore, StepRow
 from flowdebate.testing import FunctionModel, ScriptedModel, ToolCall
 

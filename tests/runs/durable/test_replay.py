@@ -35,7 +35,7 @@ from flowdebate.models.codec import digest_of
 from flowdebate.patterns.debate.schemas import JudgeViewMade
 from flowdebate.runs.durable import replay as module
 from flowdebate.runs.durable.replay import replay
-from flowdebate.runs.result import CallFellBack, CallRetried, ModelCalled, RunFinished
+from flowdebate.runs.events import CallFellBack, CallRetried, ModelCalled, RunFinished
 from flowdebate.store import MemoryStore
 from flowdebate.testing import FunctionModel
 from tests.runs.durable.patterns import PATTERNS, QUESTION, answer_to

@@ -16,7 +16,7 @@ from flowdebate import Debater, debate, handler, human
 from flowdebate.errors import ConfigurationError, FlowDebateError
 from flowdebate.evaluation import BenefitReport, Evaluation, ReaderAgreement, audit, audit_run
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot
-from flowdebate.runs.result import CallStarted
+from flowdebate.runs.events import CallStarted
 from flowdebate.service.documents.live import Live
 from flowdebate.service.documents.sections import Entry, Group, Heading, Remark
 from flowdebate.testing import FunctionModel, ScriptedModel

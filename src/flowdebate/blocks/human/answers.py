@@ -16,11 +16,12 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
 from flowdebate._text import LONGEST_ARGUMENT, clean_data, clean_text, error_text, is_blank, shown
+from flowdebate._util.cancellation import wait_uncancelled
 from flowdebate.blocks.human.prompt import kind_of
 from flowdebate.errors import ConfigurationError, NotAwaited, OutputError, RunConflict, StoreError
-from flowdebate.runs.durable.journal import DECISION, wait_uncancelled
-from flowdebate.runs.durable.suspend import HumanRequest, answer_text, read_answer, request_of
 from flowdebate.runs.execute import run_sync
+from flowdebate.runs.journal import DECISION
+from flowdebate.runs.suspend import HumanRequest, answer_text, read_answer, request_of
 from flowdebate.sources.source import Source
 from flowdebate.store.base import StepRow, Store, StoredStatus
 from flowdebate.store.open import StoreChoice, open_store

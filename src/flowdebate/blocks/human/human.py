@@ -20,9 +20,9 @@ from flowdebate.errors import ConfigurationError, OutputError, SchemaViolation
 from flowdebate.models.output import OutputSchema
 from flowdebate.resources.resource import ResourceScope
 from flowdebate.runs.context import Context
-from flowdebate.runs.durable.journal import Journal
-from flowdebate.runs.durable.suspend import HumanRequest, Suspended, answer_text, read_answer
-from flowdebate.runs.result import BlockAnswered, HumanAsked
+from flowdebate.runs.events import BlockAnswered, HumanAsked
+from flowdebate.runs.journal import Journal
+from flowdebate.runs.suspend import HumanRequest, Suspended, answer_text, read_answer
 from flowdebate.sources.source import Source
 
 Ask = Callable[[HumanRequest], Any]

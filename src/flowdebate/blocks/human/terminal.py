@@ -16,7 +16,7 @@ from flowdebate.blocks.human.prompt import kind_of
 from flowdebate.errors import ConfigurationError, OutputError
 
 if TYPE_CHECKING:
-    from flowdebate.runs.durable.suspend import HumanRequest
+    from flowdebate.runs.suspend import HumanRequest
 
 
 _LINE = 100_000  # bytes of a line; longer lines are cut

@@ -23,7 +23,7 @@ from flowdebate.service.plans.options import COMMAND, Count, FilePath, Option, T
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from flowdebate.runs.durable.suspend import HumanRequest
+    from flowdebate.runs.suspend import HumanRequest
     from flowdebate.service.service import Service
     from flowdebate.service.state import RunState
     from flowdebate.store.base import StepRow, Store, StoredRun

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from flowdebate.blocks.human.human import Ask
-    from flowdebate.runs.durable.suspend import HumanRequest
+    from flowdebate.runs.suspend import HumanRequest
     from flowdebate.service.channel import Update
     from flowdebate.service.documents.document import Document
     from flowdebate.service.documents.sections import Working

@@ -97,7 +97,7 @@ if TYPE_CHECKING:
     from flowdebate.patterns.formats import Format
     from flowdebate.prompts import Length, Profile
     from flowdebate.runs.context import Context
-    from flowdebate.runs.result import RunStatus
+    from flowdebate.runs.events import RunStatus
     from flowdebate.sources.source import SourcesLike
     from flowdebate.stop import StopWhen
 

@@ -26,7 +26,7 @@ from flowdebate.patterns.state import as_model, state_of
 from flowdebate.patterns.turn import MISSING, FailurePolicy, record_turn
 from flowdebate.prompts import Length, Profile
 from flowdebate.runs.context import Context
-from flowdebate.runs.result import RunStatus
+from flowdebate.runs.events import RunStatus
 from flowdebate.sources.source import SourcesLike
 
 from .prompts import CouncilMemberTemplate, create_chair, create_council_member, create_council_reviewer

@@ -30,7 +30,7 @@ from flowdebate.patterns.state import question_of
 from flowdebate.patterns.turn import in_time, is_provider_failure
 from flowdebate.prompts import Template, filled, listed, part, quoted, tag_text, uses
 from flowdebate.runs.context import Context
-from flowdebate.runs.result import ModelCalled
+from flowdebate.runs.events import ModelCalled
 
 from .schemas import BASELINES, BUDGETED, BaselineAnswer, BaselineName, DebateRawOutput, Equal
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from flowdebate.patterns.turn import FailurePolicy
     from flowdebate.prompts import Length, Profile
     from flowdebate.runs.context import Context
-    from flowdebate.runs.result import RunStatus
+    from flowdebate.runs.events import RunStatus
     from flowdebate.sources.source import SourcesLike
 
 

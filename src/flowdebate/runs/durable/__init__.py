@@ -1,1 +1,1 @@
-"""Durable runs: journal, resume, suspend."""
+"""Stored runs: resume, fork and replay."""

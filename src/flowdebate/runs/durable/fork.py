@@ -18,8 +18,8 @@ from flowdebate._text import error_text, is_blank, shown
 from flowdebate._util.validation import check_count
 from flowdebate.errors import ConfigurationError, JournalMismatch, RunNotFound
 from flowdebate.models.codec import edited_text, json_text, models_asked, reused_text
-from flowdebate.runs.durable.journal import DECISION, Journal, is_within
-from flowdebate.runs.durable.suspend import answer_text, read_answer
+from flowdebate.runs.journal import DECISION, Journal, is_within
+from flowdebate.runs.suspend import answer_text, read_answer
 from flowdebate.store.base import COMPLETE, RunHeader, StepKind, StepRow, Store, StoredRun, StoredStatus
 from flowdebate.store.open import StoreChoice, open_store
 

@@ -10,18 +10,20 @@ from typing import Any, ClassVar, NoReturn, TypeVar
 from urllib.parse import unquote
 
 from flowdebate._text import error_text
+from flowdebate._util.cancellation import wait_uncancelled
 from flowdebate.errors import ConfigurationError, FlowDebateError, JournalMismatch, ModelUnavailable, OutputError
 from flowdebate.models.base import Model, ModelRequest, ModelResponse, profile_of
 from flowdebate.models.resolve import ModelChoice, ModelResolver, ModelSpec
 from flowdebate.prompts import Profile
 from flowdebate.runs.durable.fork import edited_body, unfit
-from flowdebate.runs.durable.journal import Journal, wait_uncancelled
-from flowdebate.runs.durable.resume import DEFAULT_MODEL, models_of, session_of
-from flowdebate.runs.durable.suspend import Suspended, request_of
+from flowdebate.runs.events import CallStarted, RunFinished, RunStatus
 from flowdebate.runs.execute import Runnable, start_block
+from flowdebate.runs.header import DEFAULT_MODEL, models_of, session_of
+from flowdebate.runs.journal import Journal
 from flowdebate.runs.limits import Limits
-from flowdebate.runs.result import CallStarted, RunFinished, RunHandle, RunStatus
+from flowdebate.runs.result import RunHandle
 from flowdebate.runs.run import Run
+from flowdebate.runs.suspend import Suspended, request_of
 from flowdebate.store.base import COMPLETE, RunHeader, StepRow, Store, StoredRun, StoredStatus
 from flowdebate.store.memory import MemoryStore
 

@@ -25,7 +25,7 @@ from flowdebate.models.base import Usage
 from flowdebate.patterns import find_pattern
 from flowdebate.patterns.state import RoundsEnded, RoundStarted, TurnFinished
 from flowdebate.resources.tasks import TaskChanged
-from flowdebate.runs.result import BlockAnswered, ModelCalled, RunFinished, RunStarted, TextDelta, ToolCalled
+from flowdebate.runs.events import BlockAnswered, ModelCalled, RunFinished, RunStarted, TextDelta, ToolCalled
 from flowdebate.server.front import FrontOf, ServiceOf
 from flowdebate.server.guard import owner_of
 from flowdebate.server.protocols.chat_request import read_chat

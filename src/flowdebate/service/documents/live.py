@@ -11,8 +11,7 @@ from flowdebate.models.base import Usage
 from flowdebate.patterns import PATTERNS
 from flowdebate.patterns.state import Flag, RoleFailed, RoundsEnded, RoundStarted, TurnFinished, TurnStarted
 from flowdebate.resources.tasks import TaskChanged
-from flowdebate.runs.limits import Budget, Limits
-from flowdebate.runs.result import (
+from flowdebate.runs.events import (
     BlockAnswered,
     CallFellBack,
     CallRetried,
@@ -21,6 +20,7 @@ from flowdebate.runs.result import (
     TextDelta,
     ToolCalled,
 )
+from flowdebate.runs.limits import Budget, Limits
 from flowdebate.service.documents.document import Document, speakers_of
 from flowdebate.service.documents.sections import (
     FLAGS,

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from flowdebate._text import clean_text
 from flowdebate.patterns.state import RoleFailed, TurnFinished, TurnStarted
 from flowdebate.resources.tasks import TaskChanged
-from flowdebate.runs.result import BlockAnswered, CallFellBack, CallRetried, ModelCalled, TextDelta, ToolCalled
+from flowdebate.runs.events import BlockAnswered, CallFellBack, CallRetried, ModelCalled, TextDelta, ToolCalled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from flowdebate.patterns.consensus.schemas import ConsensusOutput, ConsensusStag
 from flowdebate.patterns.formats import format_of, names_of, purposes, with_roles
 from flowdebate.patterns.state import RoleFailed
 from flowdebate.resources.archive import Archive
-from flowdebate.runs.result import CallFellBack, CallRetried
+from flowdebate.runs.events import CallFellBack, CallRetried
 from flowdebate.service.documents.document import Document, Speaker
 from flowdebate.service.documents.live import Live, OwnSections
 from flowdebate.service.documents.sections import Card, Entry, Fact, Heading, Section, failures, round_heading

@@ -17,7 +17,7 @@ from flowdebate.patterns.handoff.schemas import (
 )
 from flowdebate.patterns.state import RoundStarted, TurnFinished, TurnStarted
 from flowdebate.resources.tasks import TaskChanged
-from flowdebate.runs.result import BlockAnswered
+from flowdebate.runs.events import BlockAnswered
 from flowdebate.service.documents.document import Document, Speaker
 from flowdebate.service.documents.live import Live, OwnSections
 from flowdebate.service.documents.sections import (

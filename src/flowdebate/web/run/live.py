@@ -10,7 +10,7 @@ from typing import Any, assert_never
 from flowdebate._text import clean_text
 from flowdebate.events import TaskChanged, TurnStarted
 from flowdebate.patterns import PATTERNS
-from flowdebate.runs.result import BlockAnswered, HumanAsked, ModelCalled
+from flowdebate.runs.events import BlockAnswered, HumanAsked, ModelCalled
 from flowdebate.service.documents.document import Document
 from flowdebate.service.documents.live import Live
 from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Output, Remark, Section

@@ -21,7 +21,7 @@ from flowdebate.patterns.roles import SHOWN, BlockOptions, generator_options
 from flowdebate.patterns.roster import bindable, with_answer_schema
 from flowdebate.patterns.state import TurnOrder, question_of, recent_entries
 from flowdebate.patterns.turn import discard, is_provider_failure, record_failure, recorded_failure
-from flowdebate.runs.result import BlockAnswered
+from flowdebate.runs.events import BlockAnswered
 from flowdebate.sources.quotes import look_up
 
 from .ballots import (

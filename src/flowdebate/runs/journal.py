@@ -9,11 +9,12 @@ import time
 import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 
 from pydantic import TypeAdapter
 
 from flowdebate._text import error_text
+from flowdebate._util.cancellation import wait_uncancelled
 from flowdebate.errors import (
     FlowDebateWarning,
     JournalMismatch,
@@ -25,14 +26,16 @@ from flowdebate.errors import (
     StoreLost,
 )
 from flowdebate.models.codec import exact_json, failure_of, failure_text, json_text
-from flowdebate.runs.durable.suspend import HumanRequest, Suspended
+from flowdebate.runs.suspend import HumanRequest, Suspended
 
 if TYPE_CHECKING:
-    from flowdebate.runs.execute import OnUncertain
     from flowdebate.store.base import RunHeader, StepKind, StepRow, Store, StoredStatus
 
 
 T = TypeVar("T")
+
+OnUncertain: TypeAlias = Literal["retry", "raise"]
+"""What a resumed run does with a call that was started and never recorded."""
 
 DECISION = "#decision"
 """End of the key of a decision that code takes without side effects."""
@@ -268,20 +271,6 @@ class Journal:
 def is_within(key: str, place: str) -> bool:
     """Whether the step `key` is at or below `place`."""
     return key == place or key.startswith((f"{place}/", f"{place}#"))
-
-
-async def wait_uncancelled(task: asyncio.Future[Any]) -> asyncio.CancelledError | None:
-    """Wait until `task` is done even if the caller is cancelled; returns the cancellation, for the caller to raise.
-
-    For calls that decide who owns a run: a caller that left early would not know what it has to release.
-    """
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():  # a shield holds against one cancellation only, and timeouts bring a second one
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError as error:
-            cancelled = error
-    return cancelled
 
 
 def failed_text(error: str, **about: Any) -> str:  # noqa: ANN401 - JSON data

@@ -12,7 +12,6 @@ from flowdebate.sources.source import Source, listed
 
 if TYPE_CHECKING:
     from flowdebate.resources.tasks import TaskCollection
-    from flowdebate.runs.context import Context
 
 
 def _unchecked(answer: object) -> object:
@@ -124,11 +123,8 @@ def suspend_task(tasks: TaskCollection, task_id: str, suspended: Suspended) -> N
         tasks.await_review(task_id, str(suspended))
 
 
-def resume_task(tasks: TaskCollection, task_id: str, ctx: Context) -> None:
-    """Record the review of the task at `ctx`, if the run had been suspended there for an answer that is known now."""
-    journal = ctx.run.journal
-    if journal is None or not any(key.startswith(f"{ctx.path}/") for key in journal.reviewed):
-        return
+def resume_task(tasks: TaskCollection, task_id: str) -> None:
+    """Record the review of a task whose turn was suspended for an answer that has been given."""
     task = tasks.get(task_id)
     if task.status == "in_progress":
         tasks.await_review(task_id)

@@ -1,0 +1,20 @@
+"""Waiting through cancellation, for calls that must not be left halfway."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+
+async def wait_uncancelled(task: asyncio.Future[Any]) -> asyncio.CancelledError | None:
+    """Wait until `task` is done even if the caller is cancelled; returns the cancellation, for the caller to raise.
+
+    For calls that decide who owns a run: a caller that left early would not know what it has to release.
+    """
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():  # a shield holds against one cancellation only, and timeouts bring a second one
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    return cancelled

@@ -1,0 +1,238 @@
+"""Headers and outcomes of durable runs: what a store keeps of a run beside its steps, written and read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from difflib import unified_diff
+from typing import Any
+
+from pydantic_core import PydanticSerializationError, from_json, to_json
+
+from flowdebate._text import clean_text, one_line, shown
+from flowdebate.errors import ConfigurationError, RunChanged, StoreError
+from flowdebate.models.resolve import ModelChoice, ModelResolver, model_of_environment
+from flowdebate.runs.events import models_by_seat
+from flowdebate.runs.journal import Journal, plain
+from flowdebate.runs.limits import Limits
+from flowdebate.runs.run import Run
+from flowdebate.runs.session import Session
+from flowdebate.store.base import RunHeader, Store
+from flowdebate.store.open import StoreChoice, open_store
+
+_ALL = "all"
+"""Where a header names the model that replaces all others."""
+
+
+DEFAULT_MODEL = "the default"
+"""How the fingerprint of a run names the model of the environment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreOptions:
+    """A store with options for the run in it: `run(…, store=StoreOptions(store="runs.db", labels={…}))`."""
+
+    store: StoreChoice = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """The application's own labels, to find the run by."""
+    plan: Mapping[str, Any] | None = None
+    """JSON data from which the application can rebuild its block."""
+
+
+def attach_journal(
+    run: Run,
+    block: str,
+    outline: object,
+    value: object,
+    *,
+    model: ModelChoice,
+    limits: Limits | None,
+    store: StoreChoice | StoreOptions,
+) -> None:
+    """Make `run`, which has not started, durable; ConfigurationError for input that cannot be stored."""
+    options = store if isinstance(store, StoreOptions) else StoreOptions(store=store)
+    opened = open_store(options.store)
+    if opened is None:
+        return
+    try:
+        given = plain(value)
+    except (ValueError, TypeError, RecursionError):
+        allowed = "JSON data, or values that pydantic turns into JSON data, for a run with a store"
+        raise ConfigurationError(f"{block}.run()", "value", value, allowed) from None
+    header = RunHeader(
+        run_id=run.run_id,
+        block=block,
+        seed=run.seed,
+        created_at=run.now(),
+        question=_summarise_question(given),
+        input=given,
+        fingerprint=fingerprint_of(block, outline, model_of_environment() if model is None else model),
+        model=model_of_environment() if model is None else name_models(model),
+        limits=limit_numbers(limits),
+        session=_dump_session(run.session),
+        labels=check_labels(options.labels),
+        plan=options.plan,
+    )
+    run.journal = Journal(opened, header)
+    run.now = run.records.now = run.journal.now
+
+
+def fingerprint_of(block: str, outline: object, model: ModelChoice) -> dict[str, str]:
+    """Return the parts of a run that must not change until it is resumed, as text."""
+    return {"block": block, "outline": str(getattr(outline, "structure", outline)), "model": list_model_names(model)}
+
+
+def changes_of(then: RunHeader, now: RunHeader) -> dict[str, tuple[str, str]]:
+    """Pair the parts of two headers that have to be the same for a run to be resumed as the other."""
+    return {
+        "question": (_input_text(then), _input_text(now)),
+        "seed": (str(then.seed), str(now.seed)),
+        **{name: (then.fingerprint.get(name, ""), text) for name, text in now.fingerprint.items()},
+    }
+
+
+def _input_text(header: RunHeader) -> str:
+    return header.input if isinstance(header.input, str) else json.dumps(header.input, sort_keys=True)
+
+
+def outcome_of(run: Run, output: object, error: str | None) -> dict[str, Any]:
+    """Return the outcome of `run` as JSON data."""
+    usage = {item.name: getattr(run.usage, item.name) for item in fields(run.usage)}
+    in_short = getattr(run.raw_output, "in_short", None)  # of a pattern's output, not of whatever a block gives
+    models = dict.fromkeys(getattr(event, "model", None) for event in run.records.events)
+    return {
+        **result_of(run.raw_output, output),
+        "usage": usage,
+        "models": models_by_seat(run.records.events),
+        "seconds": round(run.seconds + (0.0 if run.journal is None else run.journal.spent), 3),
+        "error": error,
+        "summary": {
+            **(in_short() if callable(in_short) else {}),
+            "models": [model for model in models if isinstance(model, str)],
+            "cost": None if run.budget is None else run.budget.cost,
+            "prices": None if run.budget is None else run.budget.prices,
+        },
+    }
+
+
+def result_of(raw: object, output: object) -> dict[str, Any]:
+    """Return the raw output and the output of a run as an outcome has them."""
+    told = _json_or_text(raw)
+    return {"output": told if output is raw else _json_or_text(output), "raw": told}
+
+
+def check_unchanged(store: Store, run_id: str, pairs: Mapping[str, tuple[str, str]]) -> None:
+    """Raise RunChanged with the lines that differ, if `pairs` of a stored and a present text do."""
+    changes: dict[str, tuple[str, ...]] = {}
+    for name, (then, now) in pairs.items():
+        if then != now:
+            lines = unified_diff(then.splitlines(), now.splitlines(), n=0, lineterm="")
+            changes[name] = tuple(line for line in lines if not line.startswith(("---", "+++", "@@")))
+    if changes:
+        raise RunChanged(store.name, run_id, changes)
+
+
+def _json_or_text(value: object) -> Any:  # noqa: ANN401 - JSON data
+    """Convert `value` to JSON data, or to text where it is none: no output may keep a run's end from being recorded."""
+    try:
+        return from_json(to_json(value, fallback=shown, inf_nan_mode="strings"))
+    except (PydanticSerializationError, ValueError, RecursionError):
+        return shown(value)
+
+
+def _summarise_question(given: object) -> str:
+    if isinstance(given, dict):
+        texts = [text for text in given.values() if isinstance(text, str)]
+        given = texts[0] if texts else json.dumps(given)
+    text = given if isinstance(given, str) else json.dumps(given)
+    return one_line(" ".join(clean_text(text).split()))
+
+
+def list_model_names(model: ModelChoice) -> str:
+    """Return the models' names as text, for the fingerprint."""
+    if model is None:  # the environment names it, and may name another on the machine that resumes
+        return DEFAULT_MODEL
+    if isinstance(model, str):
+        return model
+    if isinstance(model, Mapping):
+        return "\n".join(f"{intent}: {list_model_names(chosen)}" for intent, chosen in sorted(model.items()))
+    return str(getattr(model, "name", type(model).__name__))
+
+
+def name_models(model: ModelChoice) -> Any:  # noqa: ANN401 - names
+    """Return the names of the run's models for its header; None if one is an object."""
+    if isinstance(model, Mapping):
+        named = {intent: chosen for intent, chosen in model.items() if isinstance(chosen, str)}
+        return named if len(named) == len(model) else None
+    return {_ALL: model} if isinstance(model, str) else None
+
+
+def models_of(store: Store, header: RunHeader) -> ModelResolver:
+    """Return the models a run was started with; a lone name is the environment's, or of a run of the first edition."""
+    named = header.model
+    if isinstance(named, str):
+        return ModelResolver(environment=named)
+    is_names = isinstance(named, Mapping) and all(isinstance(name, str) for name in named.values())
+    if named is not None and not is_names:
+        raise _unusable(store, header, "model", named, "names of models, by intent")
+    return ModelResolver(named[_ALL] if isinstance(named, Mapping) and _ALL in named else named)
+
+
+def limit_numbers(limits: Limits | None) -> dict[str, float] | None:
+    """Return the limits that are stored with a run: all but that of its cost, whose prices are not data."""
+    if limits is None:
+        return None
+    numbers = {item.name: getattr(limits, item.name) for item in fields(limits) if item.name not in ("prices", "cost")}
+    return {name: value for name, value in numbers.items() if value is not None} or None
+
+
+def limits_of(store: Store, header: RunHeader) -> Limits | None:
+    """Return the limits that a run was started with; StoreError for a header with others."""
+    limits: Any = header.limits
+    if not limits:
+        return None
+    try:
+        return Limits(**limits)
+    except (TypeError, ConfigurationError):
+        allowed = f"positive numbers of {', '.join(item.name for item in fields(Limits) if item.name != 'prices')}"
+        raise _unusable(store, header, "limits", limits, allowed) from None
+
+
+def _unusable(store: Store, header: RunHeader, field: str, got: object, allowed: str) -> StoreError:
+    """Return the error of a stored run, imported perhaps, whose header does not fit."""
+    return StoreError(store.name, f"run {header.run_id}: `{field}` of its header must be {allowed}, got {shown(got)}")
+
+
+def _dump_session(session: Session) -> dict[str, Any] | None:
+    """Return the session at the start of the run as JSON data, or the names of its parts that are none."""
+    if not (session.state or session.history or session.resources):
+        return None
+    try:
+        if session.resources:
+            return {"unkept": sorted(session.resources)}
+        return {"state": plain(session.state), "history": plain(session.history)}
+    except (ValueError, TypeError, RecursionError):
+        return {"unkept": ["state"]}
+
+
+def session_of(store: Store, header: RunHeader, where: str) -> Session:
+    """Return the session with which a run began."""
+    stored = header.session or {}
+    state, history, lost = (stored.get(name, empty) for name, empty in (("state", {}), ("history", []), ("unkept", [])))
+    messages = history if isinstance(history, list) else [None]
+    are_messages = all(isinstance(one, dict) and isinstance(one.get("role"), str) for one in messages)
+    if not isinstance(state, Mapping) or not are_messages or not isinstance(lost, list):
+        raise _unusable(store, header, "session", stored, "an object `state` and `history`, a list of messages")
+    if lost:
+        allowed = f"the session as it was when the run started: its {', '.join(map(str, lost))} could not be stored"
+        raise ConfigurationError(where, "session", None, allowed)
+    return Session(state=dict(state), history=list(history))
+
+
+def check_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return `labels` as a dict; ConfigurationError for others than texts."""
+    for name, text in labels.items():
+        if not isinstance(name, str) or not isinstance(text, str):
+            raise ConfigurationError("run", "labels", {name: text}, "a dict of str to str")
+    return dict(labels)

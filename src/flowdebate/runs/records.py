@@ -1,0 +1,142 @@
+"""Records of a run: its stream of events, its model calls in progress, and the states of its resources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import InitVar, dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from flowdebate._util.wire import BaseEvent, BlockEvent
+from flowdebate.runs.events import CallStarted
+from flowdebate.runs.journal import is_within
+
+if TYPE_CHECKING:
+    from flowdebate.models.base import ModelRequest
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Records:
+    """The `ResourceScope` of a run: its stream of events, and the session's states of resources.
+
+    Separate from `Run`, since resources refer to it: a reference to the run would be a cycle, freed late.
+    """
+
+    saved: InitVar[dict[str, Any]]
+    now: Callable[[], float]
+    """The run's clock, in seconds since the epoch."""
+    events: list[object] = field(default_factory=list)
+    """The events so far, as in `result.events`."""
+    listeners: list[Callable[[object], None]] = field(default_factory=list)
+    """Callbacks for each event; without any, text is not streamed."""
+    observe: Callable[[object], None] | None = None
+    """Callback for each recorded event, for the run's observer, who needs no text."""
+    calls: dict[int, CallStarted] = field(default_factory=dict)
+    """The model calls in progress, for readers who come while they last."""
+    saved_states: dict[str, Any] = field(init=False)
+    """The session's states when the run started, by key; new states go to the session, for later runs."""
+    held: dict[str, list[tuple[bool, object, str]]] = field(default_factory=dict)
+    """By path, the events below it that come later: whether each is recorded, and where it happened."""
+    closed: bool = False
+    """Whether the run is over."""
+
+    def __post_init__(self, saved: dict[str, Any]) -> None:
+        self.saved_states = _SavedStates(saved)
+
+    def subscribe(self, listener: Callable[[object], None]) -> None:
+        """Call `listener` with each event from now on."""
+        self.listeners = [*self.listeners, listener]
+
+    def unsubscribe(self, listener: Callable[[object], None]) -> None:
+        # A new list, here and there: a listener may leave, or bring another, while `emit` goes through the old one.
+        self.listeners = [each for each in self.listeners if each != listener]
+
+    def emit(self, event: object, /, path: str = "", role: str | None = None) -> None:
+        """Record `event`, which happened at `path` to a block in `role`, and pass it to the listeners.
+
+        Do nothing once the run is over.
+        """
+        if self.closed:
+            return
+        if isinstance(event, BaseEvent):
+            event.at = event.at or self.now()  # one that was held has its time
+            if not event.path:  # an event about a call has the call's place, whoever emits it
+                event.path = path
+            if role is not None and isinstance(event, BlockEvent) and event.role is None:
+                event.role = role
+        if self.held and self._is_held(event, path, recorded=True):
+            return
+        self.events.append(event)
+        if self.observe is not None:
+            self.observe(event)
+        for listener in self.listeners:
+            listener(event)
+
+    def tell(self, event: object) -> None:
+        """Pass `event` to the listeners without recording it."""
+        if self.held and self._is_held(event, "", recorded=False):
+            return
+        for listener in self.listeners:
+            listener(event)
+
+    @contextmanager
+    def hold(self, path: str) -> Iterator[None]:
+        """Keep back the events below `path`, until they are released or the context ends.
+
+        So readers have one thing after the other, in the same order in each run, of two that happen at the same time.
+        """
+        self.held[path] = []
+        try:
+            yield
+        finally:
+            self.release(path)
+
+    def release(self, path: str) -> None:
+        """Emit what was kept back below `path`, and keep back nothing more."""
+        for recorded, event, place in self.held.pop(path, ()):
+            if recorded:
+                self.emit(event, place)
+            else:
+                self.tell(event)
+
+    def _is_held(self, event: object, path: str, *, recorded: bool) -> bool:
+        path = getattr(event, "path", path) or path
+        # the innermost: a debater may be a mirrored debate itself
+        around = max((each for each in self.held if is_within(path, each)), key=len, default=None)
+        if around is not None:
+            self.held[around].append((recorded, event, path))
+        return around is not None
+
+    def call_started(self, request: ModelRequest, model: str, path: str) -> CallStarted:
+        """Announce a model call, which is in `calls` until `call_ended`."""
+        event = CallStarted(block=request.block, role=request.role, model=model, path=path, at=self.now())
+        self.calls[id(event)] = event
+        self.tell(event)
+        return event
+
+    def call_ended(self, started: CallStarted) -> None:
+        """Take the call from those in progress."""
+        del self.calls[id(started)]
+
+
+class ResourcePlace:
+    """The `ResourceScope` of a resource that was opened at a path of a run."""
+
+    __slots__ = ("emit", "now", "saved_states")
+
+    def __init__(self, records: Records, path: str) -> None:
+        self.now: Callable[[], float] = records.now
+        self.saved_states: dict[str, Any] = records.saved_states
+        self.emit: Callable[[object], None] = partial(records.emit, path=path)
+
+
+class _SavedStates(dict[str, Any]):
+    """The session's states when the run started; writes go to the session only, so all resources open alike."""
+
+    def __init__(self, session: dict[str, Any]) -> None:
+        super().__init__(session)
+        self._session = session
+
+    def __setitem__(self, key: str, state: Any) -> None:  # noqa: ANN401 - each resource has a state of its own type
+        self._session[key] = state

@@ -1,0 +1,43 @@
+"""Sessions: state that outlives a run."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from flowdebate.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from flowdebate.models.base import Message
+
+
+@dataclass(slots=True, kw_only=True)
+class Session:
+    """State that outlives a run; pass the same session to several runs to share it.
+
+    >>> Session(state={"budget_exhausted": False}).state["budget_exhausted"]
+    False
+    """
+
+    state: dict[str, Any] = field(default_factory=dict)
+    """The application's state; blocks read and write it as `ctx.session.state`."""
+    history: list[Message] = field(default_factory=list)
+    """Messages of blocks whose visibility has `history`, in order; the `history` slot of generators reads it."""
+    resources: dict[str, Any] = field(default_factory=dict)
+    """The last state of each session-scoped resource, by key."""
+
+
+SessionLike: TypeAlias = Session | dict[str, Any] | None
+"""A session, a dict that becomes its `state` (the same object, not a copy), or None for a new one."""
+
+
+def as_session(value: SessionLike) -> Session:
+    """Return `value` as a session; ConfigurationError for anything else."""
+    if value is None:
+        return Session()
+    if isinstance(value, Session):
+        return value
+    if isinstance(value, MutableMapping):
+        return Session(state=value)
+    raise ConfigurationError("run", "session", value, "a Session, a dict (its state) or None")
