@@ -1,7 +1,9 @@
-"""Size and shape of source trees as a table: `python scripts/code_table.py src/flowdebate OTHER …`, a column for each.
+"""Size, shape and language of source trees as tables: `python scripts/code_table.py src/flowdebate OTHER …`.
 
-Lines are all lines of the Python files. Ceremony is imports, stubs and `__all__`. A helper has one use if its name is
-private and stands in its file twice: where it is defined, and once more. Comments for tools (`noqa`) do not count.
+The first table has a column for each tree; code_measures.py defines its measures of language. A table of the rooms of
+each tree follows. Lines are all lines of the Python files. Ceremony is imports, stubs and `__all__`. A helper has one
+use if its name is private and stands in its file twice: where it is defined, and once more. Comments for tools (`noqa`)
+do not count.
 """
 
 from __future__ import annotations
@@ -14,10 +16,15 @@ import sys
 import tokenize
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING
+
+import code_measures
+from code_measures import Function
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 FOR_TOOLS = re.compile(r"#\s*(noqa|type:|pragma|pyright|fmt:)")
-Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass
@@ -92,10 +99,40 @@ def measure(root: Path) -> Tree:
     return tree
 
 
+def language_rows(modules: Sequence[code_measures.Module]) -> dict[str, str]:
+    """Measure names, annotations and docstrings: the second part of a tree's column."""
+    annotations = code_measures.count_any(modules)
+    factories = code_measures.factory_parameters(modules)
+    return {
+        "vague names of variables and parameters": f"{100 * code_measures.share_of_vague_names(modules):.1f} %",
+        "`Any`: parameters / returns / assignments": (
+            f"{annotations.parameters} / {annotations.returns} / {annotations.assignments}"
+        ),
+        "suppressions of ANN401": f"{code_measures.count_suppressions(modules, 'ANN401')}",
+        "calls of `locals()`": f"{code_measures.count_locals_calls(modules)}",
+        "parameters of factories": ", ".join(f"{name} {number}" for name, number in factories.items()) or "-",
+        "function headlines with a verb": f"{100 * code_measures.share_of_verb_headlines(modules):.0f} %",
+        "relative clauses per 1,000 docstring words": f"{code_measures.relative_clauses(modules):.1f}",
+        "bare heads per 1,000 docstring words": f"{code_measures.bare_heads(modules):.1f}",
+        "attribute docstrings with a subject": f"{100 * code_measures.share_of_attributes_with_subject(modules):.0f} %",
+    }
+
+
+def print_rooms(root: str, modules: Sequence[code_measures.Module]) -> None:
+    """Print lines and headlines of each top-level folder of a tree."""
+    print(f"\n| {root} | lines | headlines with a verb |\n|---|---|---|")
+    for room, lines in code_measures.lines_per_room(modules).items():
+        share = code_measures.share_of_verb_headlines([module for module in modules if module.room == room])
+        print(f"| {room} | {lines:,} | {100 * share:.0f} % |")
+
+
 if __name__ == "__main__":
     roots = sys.argv[1:] or ["src/flowdebate"]
-    columns = [measure(Path(root)).rows() for root in roots]
+    trees = {root: code_measures.read_modules(Path(root)) for root in roots}
+    columns = [measure(Path(root)).rows() | language_rows(modules) for root, modules in trees.items()]
     print("| |", " | ".join(roots), "|")
     print("|---|" + "---|" * len(roots))
     for title in columns[0]:
         print(f"| {title} |", " | ".join(column[title] for column in columns), "|")
+    for root, modules in trees.items():
+        print_rooms(root, modules)
