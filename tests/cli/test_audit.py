@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +15,7 @@ from flowdebate.cli.app import app
 from flowdebate.evaluation.audit_report import LIMITS
 from flowdebate.service.readers import cast_vote
 
-from .stage import Stage
+from .stage import PATIENCE, Stage
 from .test_stored import add_like, in_store, newest
 
 if TYPE_CHECKING:
@@ -249,6 +252,25 @@ def test_a_debate_that_was_judged_by_letter_is_judged_again_by_letter() -> None:
         found, once = audit(*again), audit(*again, "--schedule", "single")
     assert found["audit"]["slotLogOdds"]["value"] == pytest.approx(1.5)
     assert (found["audit"]["ballots"], once["audit"]["ballots"]) == (2, 1)
+
+
+def test_an_interrupted_audit_says_how_to_continue() -> None:
+    """With the exit code of the signal, and without an audit of a part."""
+    before = signal.getsignal(signal.SIGINT)
+    ended = threading.Event()
+
+    def interrupt(_: str) -> dict[str, Any]:
+        os.kill(os.getpid(), signal.SIGINT)
+        ended.wait(PATIENCE)
+        return SCORES
+
+    with Stage(answers={"scores": interrupt}) as on:
+        run_id = held(on)
+        result = command("audit", run_id, "--rejudge", "--base-url", on.base_url, "--model", "staged")
+        ended.set()
+    signal.signal(signal.SIGINT, before)
+    assert (result.exit_code, result.stdout) == (130, "")
+    assert result.stderr == "Interrupted. To continue: the same command\n"
 
 
 def test_what_cannot_be_judged_again_is_told(store: Path) -> None:

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from flowdebate.cli.app import app
-from flowdebate.cli.batch import BatchView, Totals, view_of
+from flowdebate.cli.asking import ProgressLines, Totals, open_progress
 from flowdebate.cli.batch_files import csv_line, headers_of, open_out, read_cell, read_rows, safe_cell
 from flowdebate.errors import BadFile
 from flowdebate.models.base import Usage
@@ -447,19 +447,19 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatc
 def test_without_a_terminal_there_is_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
     """Not more often than every five seconds."""
     now = 0.0
-    view = BatchView(clock=lambda: now)
+    view = ProgressLines(clock=lambda: now)
     summary = BatchSummary(total=10_000, done=100, seconds=50.0, usage=Usage.unknown(), failures={"E": 2})
-    view.progress(summary)
+    view.show(summary)
     now = 5.0
-    view.progress(summary)
-    view.progress(summary)
+    view.show(summary)
+    view.show(summary)
     now = 10.0
     known = Usage(calls=1, prompt_tokens=1_000, completion_tokens=1)
-    view.progress(replace(summary, total=None, usage=known, seconds=500.0))
+    view.show(replace(summary, total=None, usage=known, seconds=500.0))
     now = 15.0
-    view.progress(replace(summary, failures={}, done=9_900))
+    view.show(replace(summary, failures={}, done=9_900))
     now = 20.0
-    view.progress(replace(summary, failures={}, total=200))
+    view.show(replace(summary, failures={}, total=200))
     assert capsys.readouterr().err.splitlines() == [
         "100 of 10,000 done; about 1 h 22 min left, 2 failed, 1 call, 2.0 a second",
         "100 done; 2 failed, 1 call, 1,001 tokens, 12.0 a minute",
@@ -471,7 +471,7 @@ def test_without_a_terminal_there_is_a_line_now_and_then(capsys: pytest.CaptureF
 @given(st.integers(1, 9), st.integers(2, 50), st.integers(1, 40), st.floats(0.5, 1000))
 def test_the_time_left_is_known_from_the_first_call_on(usual: int, total: int, calls: int, seconds: float) -> None:
     """By the usual calls of a question until one has ended, by its own calls then; what was complete before is free."""
-    view = BatchView(calls=usual)
+    view = ProgressLines(calls=usual)
     summary = BatchSummary(total=total, running=1, seconds=seconds, usage=Usage(calls=calls))
     assert view.left(replace(summary, usage=Usage.none())) is None
     assert view.left(summary) == pytest.approx(seconds / calls * max(usual * total - calls, 0))
@@ -525,8 +525,8 @@ class Terminal(io.StringIO):
 def test_a_terminal_shows_a_bar_that_goes() -> None:
     """What fails stands above it, and nothing of it acts on the terminal."""
     stream = Terminal()
-    with view_of(stream) as view:
-        view.progress(BatchSummary(total=4, done=1, seconds=1.0, usage=Usage.unknown()))
+    with open_progress(stream) as view:
+        view.show(BatchSummary(total=4, done=1, seconds=1.0, usage=Usage.unknown()))
         view.item(failed("Cap\n\x1b[2J?" + "x" * 100))
     seen = OWN_ESCAPES.sub("", stream.getvalue())
     assert "1/4 about 3 s left, 1 call, 1.0 a second" in seen

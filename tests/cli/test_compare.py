@@ -103,7 +103,7 @@ def test_each_reason_stands_in_a_line_of_its_own(judge: list[str]) -> None:
 def test_rows_are_summed_up_and_the_place_is_found(judge: list[str], tmp_path: Path) -> None:
     """200 rows with a judge that favours the first place; some of them at several widths, paid for once."""
     found = run("rows.csv", "--max-concurrency", "20", "--format", "json")
-    table = json.loads(found.output)
+    table = json.loads(found.stdout)
     assert (table["rows"], len(judge)) == (200, 400)
     (biased,) = table["judges"]
     assert biased["favours"] == "first"

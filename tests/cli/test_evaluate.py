@@ -154,7 +154,7 @@ def test_what_failed_counts_as_wrong_and_is_tried_again(folder: Path) -> None:
     report = json.loads(first.stdout)["report"]
     assert (report["n"], report["attempted"], report["failed"], report["methods"][0]["right"]) == (4, 4, 3, 1)
     assert json.loads(first.stdout)["withoutVerdict"] == {"failed": 3}
-    assert "To continue: the same command" in first.stderr
+    assert "To try again what failed: the same command" in first.stderr
     assert again.exit_code == 0
     assert json.loads(again.stdout)["report"]["n"] == 4
 

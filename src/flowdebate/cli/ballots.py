@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from signal import Signals
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -13,6 +15,7 @@ from pydantic import Field
 
 from flowdebate._text import error_text
 from flowdebate.cli import options as opt
+from flowdebate.cli.asking import Ending, ProgressLines, ask
 from flowdebate.cli.options import check
 from flowdebate.cli.terminal.process import ExitCode, open_page, tell, write_json
 from flowdebate.errors import ConfigurationError
@@ -20,8 +23,11 @@ from flowdebate.service.plans.options import COMMAND, Count, FilePath, ModelName
 
 if TYPE_CHECKING:
     from flowdebate.evaluation import JudgeAudit
-    from flowdebate.evaluation.rejudging import ArguedDebate
+    from flowdebate.evaluation.audit_report import AuditItem
+    from flowdebate.evaluation.rejudging import ArguedDebate, JudgeChanges
+    from flowdebate.patterns.debate.judging.ballots import Answer
     from flowdebate.patterns.debate.judging.options import JudgeOptions
+    from flowdebate.runs.batch import BatchResult
     from flowdebate.service.audit import Items
     from flowdebate.store.base import Store, StoredRun
 
@@ -63,7 +69,7 @@ def audit(  # noqa: PLR0913 - the options of the command
     seed: Annotated[_Seed, Option(help="Seed of orders, p-values and intervals.")] = 0,
     store: opt.StoreName = None,
     as_json: opt.Json = False,
-    **given: object,
+    base_url: str | None = None,
 ) -> None:
     """Audit judges for bias and consistency.
 
@@ -73,42 +79,52 @@ def audit(  # noqa: PLR0913 - the options of the command
     from flowdebate.service.audit import audit_of, audited_runs, has_intervals, read_items
     from flowdebate.service.runs import find_run, list_runs, opened
 
-    filters: dict[str, Any] = {"status": status, "pattern": pattern, "text": text, "limit": limit}
+    filters: dict[str, object] = {"status": status, "pattern": pattern, "text": text, "limit": limit}
     reason = "the runs are named" if runs else "--data is given"
     for name, value in filters.items():
         check(value is None or not (runs or data is not None), f"--{name}", value, f"left out where {reason}")
     check(data is None or not runs, "RUN", runs, "left out where --data is given")
     check(not rejudge or data is None, "--rejudge", rejudge, "left out where --data is given")
-    judging = {
-        **given, "schedule": schedule, "repeat": repeat, "labels": labels or None,
-        "max_concurrency": max_concurrency, "judge_answer": judge_answer, "model": model or None,
+    judging: dict[str, object] = {
+        "schedule": schedule, "repeat": repeat, "judge-answer": judge_answer, "labels": labels or None,
+        "model": model or None, "base-url": base_url, "max-concurrency": max_concurrency,
     }  # fmt: skip
-    again = _read_judging(judging, wanted=rejudge)
+    again = None
+    if rejudge:
+        again = Rejudging(
+            answer=judge_answer,
+            schedule=schedule,
+            labels=labels,
+            repeat=repeat or 1,
+            specs=model or (),
+            base_url=base_url,
+            max_concurrency=max_concurrency or 8,
+            seed=seed,
+        )
+    else:
+        for name, value in judging.items():
+            check(value is None, f"--{name}", value, "left out without --rejudge")
 
     async def select(store: Store) -> Sequence[StoredRun]:
         if runs:
             return list({run.header.run_id: run for run in [await find_run(store, name) for name in runs]}.values())
         return await list_runs(store, state=status, block=pattern, search=text, limit=limit)
 
-    async def read(store: Store) -> tuple[Items, int]:
-        selected = await select(store)
-        if again is None:
-            return await audited_runs(store, selected), 0
-        return await _judge_again(selected, store, seed, *again)
-
+    ending = Ending()
     if data is not None:
-        items, failed = read_items(data), 0
+        items = read_items(data)
     else:
         with opened(store) as place:
-            items, failed = asyncio.run(read(place.store))
+            selected = asyncio.run(select(place.store))
+            if again is None:
+                items = asyncio.run(audited_runs(place.store, selected))
+            else:
+                items, ending = again.judge(selected, place.store)
     if not has_intervals():
         tell('Warning: no p-values and no intervals without scipy: pip install "flowdebate[audit]"')
     audited = audit_of(items, seed=seed)
     _write(audited, items, as_json=as_json)
-    if failed:
-        raise typer.Exit(ExitCode.FAILED)
-    if not audited.ballots:
-        raise typer.Exit(ExitCode.NO_RESULT)
+    replace(ending, incomplete=not audited.ballots).leave()
 
 
 def _write(audited: JudgeAudit, items: Items, *, as_json: bool) -> None:
@@ -128,90 +144,96 @@ def _write(audited: JudgeAudit, items: Items, *, as_json: bool) -> None:
         open_page().summary(summary)
 
 
-def _read_judging(options: Mapping[str, Any], *, wanted: bool) -> tuple[dict[str, Any], str] | None:
-    """How debates are judged again, as arguments of `rejudge`, and as text: the same text continues the same batch.
+class Rejudging:
+    """Judging stored debates again, as the options of `audit` say; ConfigurationError with the option that is wrong."""
 
-    None unless that is `wanted`. ConfigurationError with the option that is wrong, or that only matters where it is;
-    an option that was not given is None.
-    """
-    from flowdebate.models.openai.endpoint import address_of
-    from flowdebate.patterns.debate.judging.options import JudgeOptions
-    from flowdebate.service.plans.models import Models
+    def __init__(
+        self,
+        *,
+        answer: Answer | None,
+        schedule: str | None,
+        labels: bool,
+        repeat: int,
+        specs: Sequence[str],
+        base_url: str | None,
+        max_concurrency: int,
+        seed: int,
+    ) -> None:
+        from flowdebate.evaluation.rejudging import judge_again_as
+        from flowdebate.models.openai.endpoint import address_of
+        from flowdebate.service.plans.models import Models
 
-    for name, value in () if wanted else options.items():
-        check(value is None, f"--{name.replace('_', '-')}", value, "left out without --rejudge")
-    if not wanted:
-        return None
-    specs, base_url, answer = options["model"] or [], options["base_url"], options["judge_answer"]
-    at = address_of(base_url or "")
-    check(base_url is None or specs, "--model", None, f"the model's name as the server at {at} has it")
-    make = Models(base_url)
-    made = [make(spec, COMMAND, "--model") for spec in specs]
-    labels, repeat = bool(options["labels"]), options["repeat"] or 1
-    given = {"answer": answer, "schedule": options["schedule"], "labels": labels or None}
-    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    changes["models"] = made if len(made) > 1 else ()
-    try:
-        judge = JudgeOptions(**{"schedule": "cyclic", **changes})
-    except ConfigurationError as error:
-        flag = {"answer": "judge-answer", "models": "model"}.get(error.field, error.field)
-        raise ConfigurationError(COMMAND, f"--{flag}", error.got, error.allowed) from None
-    arguments = {
-        "changes": changes,
-        "repeat": repeat,
-        "model": made[0] if len(made) == 1 else None,
-        "max_concurrency": options["max_concurrency"] or 8,
-    }
-    # batches of earlier versions have no entry for the form of answers, so there is none without the option
-    return arguments, str([str(judge.plan), labels, repeat, specs, *([] if answer is None else [answer])])
+        at = address_of(base_url or "")
+        check(base_url is None or specs, "--model", None, f"the model's name as the server at {at} has it")
+        make = Models(base_url)
+        models = [make(spec, COMMAND, "--model") for spec in specs]
+        self._model = models[0] if len(models) == 1 else None
+        self._changes: JudgeChanges = {"models": models if len(models) > 1 else ()}
+        if answer is not None:
+            self._changes["answer"] = answer
+        if schedule is not None:
+            self._changes["schedule"] = schedule
+        if labels:
+            self._changes["labels"] = labels
+        try:
+            judge = judge_again_as(None, **self._changes)
+        except ConfigurationError as error:
+            flag = {"answer": "judge-answer", "models": "model"}.get(error.field, error.field)
+            raise ConfigurationError(COMMAND, f"--{flag}", error.got, error.allowed) from None
+        self._options = str([str(judge.plan), answer, labels, repeat, list(specs), seed])
+        """The options as text: the same text continues the same batch."""
+        self._repeat = repeat
+        self._max_concurrency = max_concurrency
+        self._seed = seed
 
+    def judge(self, runs: Iterable[StoredRun], store: Store) -> tuple[Items, Ending]:
+        """Judge the debates of `runs` again; recorded answers cost nothing."""
+        from flowdebate.evaluation.audit_report import AuditItem
+        from flowdebate.evaluation.rejudging import judge_again_as, rejudge
+        from flowdebate.patterns.debate.mirror import speaking_order
+        from flowdebate.runs.header import StoreOptions
+        from flowdebate.service.audit import Items, argued, judging_of
 
-async def _judge_again(
-    runs: Iterable[StoredRun], store: Store, seed: int, arguments: dict[str, Any], fingerprint: str
-) -> tuple[Items, int]:
-    """Judge the debates of `runs` again: the items, and how many debates failed. Recorded answers cost nothing."""
-    from flowdebate.evaluation.audit_report import AuditItem
-    from flowdebate.evaluation.rejudging import judge_again_as, rejudge
-    from flowdebate.patterns.debate.mirror import speaking_order
-    from flowdebate.runs.header import StoreOptions
-    from flowdebate.service.audit import Items, argued, judging_of
+        debates: dict[str, tuple[str, ArguedDebate, JudgeOptions]] = {}
+        left_out = Counter[str]()
+        for run in runs:
+            debate = argued(run)
+            if debate is None or len(debate.sides) < 2:  # noqa: PLR2004 - there is nothing to choose from one
+                left_out["has no transcript of a debate of two sides"] += 1
+                continue
+            judge = judge_again_as(judging_of(run), **self._changes)
+            options = [judge.form, str(judge.plan), judge.labels, judge.rule, judge.min_log_odds]
+            debates.setdefault(f"{debate.model_dump_json()}{options}", (run.header.run_id, debate, judge))
+        if not debates:
+            return Items(items=[], left_out=left_out), Ending()
+        about = "\n".join([self._options, *debates])
 
-    changes = arguments.pop("changes")
-    debates: dict[str, tuple[str, ArguedDebate]] = {}
-    judges: dict[str, JudgeOptions] = {}
-    usual = judge_again_as(None, **changes)
-    left_out = Counter[str]()
-    for run in runs:
-        debate = argued(run)
-        if debate is None or len(debate.sides) < 2:  # noqa: PLR2004 - there is nothing to choose from one
-            left_out["has no transcript of a debate of two sides"] += 1
-        else:
-            how, about = judge_again_as(judging_of(run), **changes), debate.model_dump_json()
-            if how != usual:  # batches of earlier versions were all judged as usual
-                about += str([how.form, str(how.plan), how.labels, how.rule, how.min_log_odds])
-            debates.setdefault(about, (run.header.run_id, debate))
-            judges[about] = how
-    if not debates:
-        return Items(items=[], left_out=left_out), 0
-    about = "\n".join([fingerprint, str(seed), *debates])
-    result = await rejudge(
-        [debate for _, debate in debates.values()],
-        judge=[judges[about] for about in debates],
-        seed=seed,
-        store=StoreOptions(store=store),
-        batch_id=f"rejudge-{hashlib.blake2b(about.encode(), digest_size=5).hexdigest()}",
-        **arguments,
-    )
-    names = [name for name, _ in debates.values()]
-    for item in result.failed:
-        tell(f"Run {names[item.index]} could not be judged again: {error_text(item.error) if item.error else ''}")
-    turns = [speaking_order(debate.transcript) for _, debate in debates.values()]
-    items = [
-        AuditItem(id=names[item.index], ballots=item.output.ballots, spoken=turns[item.index])
-        for item in result
-        if item.output is not None
-    ]
-    return Items(items=items, left_out=left_out), len(result.failed)
+        async def work(progress: ProgressLines) -> BatchResult[AuditItem]:
+            return await rejudge(
+                [debate for _, debate, _ in debates.values()],
+                judge=[judge for _, _, judge in debates.values()],
+                repeat=self._repeat,
+                model=self._model,
+                seed=self._seed,
+                max_concurrency=self._max_concurrency,
+                store=StoreOptions(store=store),
+                batch_id=f"rejudge-{hashlib.blake2b(about.encode(), digest_size=5).hexdigest()}",
+                progress=progress.show,
+            )
+
+        result = asyncio.run(ask(work))
+        if isinstance(result, Signals):
+            Ending(signal=result).leave()
+        names = [name for name, _, _ in debates.values()]
+        for item in result.failed:
+            tell(f"Run {names[item.index]} could not be judged again: {error_text(item.error) if item.error else ''}")
+        turns = [speaking_order(debate.transcript) for _, debate, _ in debates.values()]
+        items = [
+            AuditItem(id=names[item.index], ballots=item.output.ballots, spoken=turns[item.index])
+            for item in result
+            if item.output is not None
+        ]
+        return Items(items=items, left_out=left_out), Ending(failed=len(result.failed))
 
 
 @opt.command()

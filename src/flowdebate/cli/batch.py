@@ -6,35 +6,27 @@ import asyncio
 import hashlib
 import json
 import sys
-import time
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TextIO
+from signal import Signals
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
-
-from flowdebate._text import counted, error_text, shown
+from flowdebate._text import counted, shown
 from flowdebate.cli import options as opt
+from flowdebate.cli.asking import Ending, ProgressLines, Totals, ask, store_for_asking
 from flowdebate.cli.patterns import select_options
-from flowdebate.cli.terminal.process import ExitCode, Interrupts, exit_code_of_signal, open_page, tell
-from flowdebate.errors import ConfigurationError, FlowDebateWarning
+from flowdebate.cli.terminal.process import open_page, tell
+from flowdebate.errors import ConfigurationError
 from flowdebate.patterns import DEFAULT, PATTERNS, find_pattern
 from flowdebate.service.plans.options import FilePath, Option, misuse
 
 if TYPE_CHECKING:
-    import signal
-
-    from rich.console import Console
-
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.cli.batch_files import Row
     from flowdebate.cli.terminal.page import Page
-    from flowdebate.evaluation import StudyProgress
     from flowdebate.patterns.roster import Debater
-    from flowdebate.runs.batch import Batch, BatchItem, BatchSummary
+    from flowdebate.runs.batch import BatchSummary
     from flowdebate.service.plans.plan import Plan
     from flowdebate.store.base import Store
 
@@ -78,10 +70,9 @@ def batch(  # noqa: PLR0913 - the options of the command
     """
     from flowdebate.cli.batch_files import read_rows
     from flowdebate.cli.terminal.page import Page
-    from flowdebate.service.runs import opened
 
     rows = read_rows(questions, form)
-    with warn_once(), opened(store, new=True) as place:
+    with store_for_asking(store) as place:
         options = {"max_rounds": max_rounds, "synthesizer": synthesizer, **given}
         plans = Plans(pattern, options, file, first=rows[0].question, store=place.store)
         name = name or plans.name(rows)
@@ -99,46 +90,34 @@ def batch(  # noqa: PLR0913 - the options of the command
     summary = finished.summary
     page = Page(sys.stderr, ()) if out == "-" else open_page()
     show_summary(page, name, summary, models=plans.models, out=None if out == "-" else out)
-    if finished.signal is not None:
-        tell(f"Interrupted. To continue: the same command, or any with --batch-id {name}")
-        raise typer.Exit(exit_code_of_signal(finished.signal))
-    if summary.total is not None and summary.done < summary.total:
-        tell("The total is used up. To continue: the same command with a higher --max-total-calls (or -tokens)")
-    elif summary.failed:
-        tell("To try again what failed: the same command")
-    if summary.failed:
-        raise typer.Exit(ExitCode.FAILED)
-    raise typer.Exit(ExitCode.NO_RESULT if finished.missing or summary.done != summary.total else 0)
+    finished.ending(incomplete=bool(finished.missing)).leave()
 
 
 # Running
-
-_TICK = 0.5
-"""Seconds between two updates of the progress: often enough for a bar, and no load beside the calls."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Totals:
-    """Limits of a whole batch: when one is reached, no further question is started."""
-
-    calls: int | None = None
-    tokens: int | None = None
-
-    def reached(self, summary: BatchSummary | StudyProgress) -> bool:
-        """Whether a limit is reached."""
-        usage = summary.usage
-        over_calls = self.calls is not None and usage.calls >= self.calls
-        return over_calls or (self.tokens is not None and (usage.total_tokens or 0) >= self.tokens)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FinishedBatch:
     """A batch that ended or was interrupted."""
 
+    name: str
     summary: BatchSummary
-    missing: int
-    """Runs that ended without a result and without an error."""
-    signal: signal.Signals | None
+    missing: int = 0
+    """Number of runs that ended without a result and without an error."""
+    used_up: bool = False
+    """Whether a total was reached before all questions were asked."""
+    signal: Signals | None = None
+    """Signal that interrupted the batch."""
+
+    def ending(self, *, incomplete: bool) -> Ending:
+        """The end of the command; `incomplete` if a result is missing."""
+        return Ending(
+            signal=self.signal,
+            failed=self.summary.failed,
+            used_up=self.used_up,
+            incomplete=incomplete,
+            batch_id=self.name,
+        )
 
 
 async def run_batch(
@@ -167,56 +146,27 @@ async def run_batch(
         allow_changes=False,
         each=plans.each,
     )
-    missing = 0
 
-    async def read(view: BatchView) -> None:
-        nonlocal missing
+    async def read(progress: ProgressLines) -> int:
+        missing = 0
+        progress.begin(plans.models)
+        for line in plans.sources:
+            progress.tell(line)
+        progress.watch(lambda: batch.summary)
         with open_out(out, name, rows) as writer:
             await plans.propose_sides(rows, name=name, store=store, concurrency=concurrency)
             async with batch:
                 async for item in batch:
-                    line = Line.of(plans.of(item.row), item)
-                    missing += item.error is None and not line.has_result
-                    writer.write(line)
-                    view.item(item)
+                    result = Line.of(plans.of(item.row), item)
+                    missing += item.error is None and not result.has_result
+                    writer.write(result)
+                    progress.item(item)
+        return missing
 
-    with view_of(sys.stderr, calls=base.usual_calls) as view:
-        view.begin(plans.models)
-        for line in plans.sources:
-            view.tell(line)
-        reading = asyncio.ensure_future(read(view))
-        loop = asyncio.get_running_loop()
-        with Interrupts(lambda: loop.call_soon_threadsafe(reading.cancel)) as interrupts:
-            try:
-                while not reading.done():
-                    await asyncio.wait({reading}, timeout=_TICK)
-                    view.progress(batch.summary)
-                with suppress(asyncio.CancelledError):
-                    await reading
-            finally:  # also where the view could not be drawn: what is still asked would be paid for
-                reading.cancel()
-                with suppress(asyncio.CancelledError):
-                    await asyncio.wait({reading})
-    received = interrupts.received if reading.cancelled() else None
-    return FinishedBatch(summary=batch.summary, missing=missing, signal=received)
-
-
-@contextmanager
-def warn_once() -> Iterator[None]:
-    """Inside, a warning that each run of a batch repeats is shown once."""
-    said: set[str] = set()
-    show = warnings.showwarning
-
-    def show_new(message: Warning | str, category: type[Warning], *place: Any) -> None:  # noqa: ANN401 - where it was
-        if str(message) not in said or not issubclass(category, FlowDebateWarning):
-            said.add(str(message))
-            show(message, category, *place)
-
-    warnings.showwarning = show_new  # type: ignore[assignment]  # as it is called
-    try:
-        yield
-    finally:
-        warnings.showwarning = show
+    missing = await ask(read, usual_calls=base.usual_calls)
+    if isinstance(missing, Signals):
+        return FinishedBatch(name=name, summary=batch.summary, signal=missing)
+    return FinishedBatch(name=name, summary=batch.summary, missing=missing, used_up=totals.used_up)
 
 
 # Plans
@@ -342,111 +292,7 @@ def hash_name(kind: str, about: object) -> str:
     return f"{kind}-{hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=5).hexdigest()}"
 
 
-# Progress and summary
-
-_EVERY = 5.0
-"""Seconds between two lines where there is no terminal: a log of an hour stays readable."""
-_LONGEST = 80
-"""Characters of a question that a line shows."""
-
-
-class BatchView:
-    """Progress as lines on stderr: failures at once, counts every few seconds.
-
-    `calls` is the usual number of calls of a question, by which the time left is estimated until one is done.
-    """
-
-    def __init__(self, *, calls: int | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._last = clock()
-        self._usual_calls = calls
-        self._ended = self._calls = 0
-        """Questions that ended, and their calls."""
-        self._before = self._calls_before = 0
-        """Those that were complete before, and their calls."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Nothing to clean up."""
-
-    def begin(self, models: str) -> None:
-        """Say which models will be asked."""
-
-    def item(self, item: BatchItem[Any]) -> None:
-        """Count a run that ended, and report its failure, if it failed."""
-        calls = 0 if item.run is None else item.run.usage.calls
-        if item.replayed:
-            self._before += 1
-            self._calls_before += calls
-        else:
-            self._ended += 1
-            self._calls += calls
-        if item.error is not None:
-            question = " ".join(str(item.question).split())
-            question = question if len(question) <= _LONGEST else f"{question[: _LONGEST - 1]}…"
-            self.tell(f"Question {item.index + 1} failed ({question}): {error_text(item.error)}")
-
-    def progress(self, summary: BatchSummary) -> None:
-        if self._clock() - self._last >= _EVERY:
-            self._last = self._clock()
-            total = "" if summary.total is None else f" of {summary.total:,}"
-            self.tell(f"{summary.done:,}{total} done; {', '.join(_about(summary, self.left(summary)))}")
-
-    def tell(self, message: str) -> None:
-        tell(message)
-
-    def left(self, summary: BatchSummary) -> float | None:
-        """Estimated seconds to the end, by the calls that were made and those still to come; None if unknown."""
-        usual = self._calls / self._ended if self._ended else self._usual_calls
-        made = summary.usage.calls - self._calls_before
-        if summary.total is None or not usual or made < 1:
-            return summary.remaining
-        to_come = max(usual * (summary.total - self._before) - made, 0)
-        return summary.seconds * to_come / made
-
-
-class TerminalView(BatchView):
-    """Progress as a bar, which disappears at the end."""
-
-    def __init__(self, console: Console, *, calls: int | None = None) -> None:
-        super().__init__(calls=calls)
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
-        from rich.table import Column
-
-        about = TextColumn("{task.fields[about]}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis"))
-        columns = (SpinnerColumn(style="cyan"), BarColumn(bar_width=20), MofNCompleteColumn(), about)
-        self._bar = Progress(*columns, console=console, auto_refresh=False, transient=True)
-        self._task = self._bar.add_task("", total=None, about="")
-
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def begin(self, models: str) -> None:
-        if models:
-            self.tell(models)
-
-    def progress(self, summary: BatchSummary) -> None:
-        about = ", ".join(_about(summary, self.left(summary)))
-        self._bar.update(self._task, completed=summary.done, total=summary.total, about=about, refresh=True)
-
-    def tell(self, message: str) -> None:
-        from flowdebate.service.documents.text import in_line
-
-        self._bar.console.print(in_line(message))
-
-
-def view_of(stream: TextIO, *, calls: int | None = None) -> BatchView:
-    """The view for `stream`, which is stderr: a bar in a terminal with colours."""
-    from flowdebate.cli.terminal.screen import Screen
-
-    console = Screen(stream).console
-    return BatchView(calls=calls) if console.color_system is None else TerminalView(console, calls=calls)
+# Summary
 
 
 def show_summary(page: Page, name: str, summary: BatchSummary, *, models: str = "", out: str | None = None) -> None:
@@ -462,20 +308,3 @@ def show_summary(page: Page, name: str, summary: BatchSummary, *, models: str = 
         Fact(label="Results", text=out or "", short=True),
     ]
     page.card("Summary", [fact for fact in facts if fact.text])
-
-
-def _about(summary: BatchSummary, left: float | None) -> list[str]:
-    """The counts in words, the most important first: a narrow terminal cuts the last ones."""
-    from flowdebate.cli.terminal.screen import duration
-    from flowdebate.service.documents.evaluations import rate_text
-    from flowdebate.service.documents.text import cost_text
-
-    usage = summary.usage
-    return [
-        *([f"about {duration(round(left))} left"] if left else []),
-        *([f"{summary.failed:,} failed"] if summary.failed else []),
-        counted(usage.calls, "call"),
-        *([] if usage.total_tokens is None else [f"{usage.total_tokens:,} tokens"]),
-        *([f"cost {cost_text(summary.cost, summary.prices)}"] if summary.cost else []),
-        *([rate_text(summary.rate)] if summary.rate else []),
-    ]

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-import typer
 from pydantic import Field
 
 from flowdebate._text import shown
 from flowdebate.cli import options as opt
-from flowdebate.cli.batch import Plans, Totals, hash_name, run_batch, show_summary, warn_once
+from flowdebate.cli.asking import Totals, store_for_asking
+from flowdebate.cli.batch import Plans, hash_name, run_batch, show_summary
 from flowdebate.cli.batch_files import Row, read_rows
-from flowdebate.cli.terminal.process import ExitCode, exit_code_of_signal, open_page, tell, write_json
+from flowdebate.cli.terminal.process import open_page, tell, write_json
 from flowdebate.errors import BadFile
 from flowdebate.patterns.debate.schemas import BASELINES, BUDGETED, BaselineName, Equal
 from flowdebate.service.plans.options import COMMAND, FilePath, ModelName, Option, Text, allowed, misuse
@@ -106,7 +106,6 @@ def evaluate(  # noqa: PLR0913 - the options of the command
     from flowdebate.evaluation.benefit import benefit_report
     from flowdebate.patterns.debate.baselines import read_baselines
     from flowdebate.service.documents.evaluations import lay_out_benefit
-    from flowdebate.service.runs import opened
 
     opt.check(out != "-", "--out", "-", "the path of a file: the report is written on stdout")
     compared = read_baselines(list(dict.fromkeys(baselines)), where=COMMAND) if baselines else None
@@ -118,7 +117,7 @@ def evaluate(  # noqa: PLR0913 - the options of the command
     opt.check(
         cluster is None or all(cluster in row.others for row in rows), "--cluster", cluster, "a column of all rows"
     )
-    with warn_once(), opened(store, new=True) as place:
+    with store_for_asking(store) as place:
         judging = {"schedule": schedule, "panel": panel or None, "labels": labels or None}
         options = {"debaters": debaters, "max_rounds": max_rounds, **judging, **given}
         plans = EvaluationPlans(
@@ -141,8 +140,6 @@ def evaluate(  # noqa: PLR0913 - the options of the command
     report: BenefitReport | None = None
     if any(item.baselines for item in outcome.items):
         report = benefit_report(outcome.items, min_gain=min_gain, missing=lost)
-    unfinished = finished.signal is not None or bool(finished.summary.failed)
-    unfinished = unfinished or finished.summary.done != finished.summary.total
     if as_json:
         data = {
             "batch": name,
@@ -160,13 +157,7 @@ def evaluate(  # noqa: PLR0913 - the options of the command
             page.summary(lay_out_benefit(report, **uncounted, failed=outcome.failed))
     if report is None:
         tell("There is nothing to compare: no debate has a verdict and an answer of a baseline")
-    if unfinished:
-        tell(f"To continue: the same command, or any with --batch-id {name}")
-    if finished.signal is not None:
-        raise typer.Exit(exit_code_of_signal(finished.signal))
-    if finished.summary.failed:
-        raise typer.Exit(ExitCode.FAILED)
-    raise typer.Exit(ExitCode.NO_RESULT if report is None or unfinished else 0)
+    finished.ending(incomplete=report is None).leave()
 
 
 # What came of the debates

@@ -29,7 +29,8 @@ EXIT_CODES = {
     "Exit codes: 0 done, 1 some failed, 2 misused, 3 some have no result, 130 interrupted, 143 terminated.",
     "evaluate": "The same command again continues where it stopped. Exit codes: 0 done, 1 some failed, 2 misused, "
     "3 nothing to compare or not all done, 130 interrupted, 143 terminated.",
-    "audit": "Exit codes: 0 done, 1 failed, 2 misused, 3 there is no ballot to audit.",
+    "audit": "Exit codes: 0 done, 1 some debates could not be judged again, 2 misused, 3 there is no ballot to audit, "
+    "130 interrupted, 143 terminated.",
     "leaderboard": "Exit codes: 0 done, 2 misused, 3 there is nothing to rank.",
     "serve": "Ctrl-C ends it. Exit codes: 0 done, 2 misused, 130 interrupted, 143 terminated.",
     "mcp": "Exit codes: 0 done (the host has left), 1 failed, 2 misused, 130 interrupted, 143 terminated.",

@@ -158,8 +158,8 @@ def check_named(option: str, given: str | None, *, resume: bool) -> None:
 def command(*shared: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make a command of a function whose parameters are `Annotated[kind, Option(...)]`; positional ones are arguments.
 
-    `shared` are options of all patterns, which the function takes as `**given`. Values are checked by their kinds
-    before the function is called; errors and warnings of the library are messages on stderr.
+    `shared` are options of all patterns, which the function takes as parameters of that name, or as `**given`. Values
+    are checked by their kinds before the function is called; errors and warnings of the library are messages on stderr.
     """
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
@@ -167,7 +167,7 @@ def command(*shared: str) -> Callable[[Callable[..., None]], Callable[..., None]
         kinds: dict[str, tuple[Any, str]] = {}
         parameters = []
         for name, given in signature(function).parameters.items():
-            if given.kind is not Parameter.VAR_KEYWORD:
+            if name not in shared and given.kind is not Parameter.VAR_KEYWORD:
                 option = next(item for item in hints[name].__metadata__ if isinstance(item, Option))
                 argument = given.kind is Parameter.POSITIONAL_OR_KEYWORD
                 kinds[name] = hints[name], _metavar_of(name, option) if argument else _flags_of(name, option)[0]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from signal import Signals
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import typer
@@ -15,14 +16,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from flowdebate._text import shown
 from flowdebate._util.validation import nearest
 from flowdebate.cli import options as opt
-from flowdebate.cli.batch import Totals, warn_once
+from flowdebate.cli.asking import Ending, ProgressLines, Totals, ask, store_for_asking
 from flowdebate.cli.batch_files import Row, csv_line, read_rows
 from flowdebate.cli.evaluate import read_cell_of, read_choices, read_truth
 from flowdebate.cli.terminal.process import (
-    ExitCode,
-    Interrupts,
     check_target,
-    exit_code_of_signal,
     open_page,
     tell,
     write_json,
@@ -34,7 +32,7 @@ from flowdebate.service.plans.options import COMMAND, Count, Criterion, FilePath
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
-    from flowdebate.evaluation import ComparisonTable, Registration, Study, StudyProgress
+    from flowdebate.evaluation import ComparisonTable, Registration, Study
     from flowdebate.service.plans.plan import Plan
 
 _ROWS = (".csv", ".tsv", ".jsonl", ".ndjson")
@@ -71,17 +69,17 @@ def compare(  # noqa: PLR0913 - the options of the command
     form: Annotated[
         Literal["text", "markdown", "json"], Option(panel="Output", flag="--format", help="Form of what is printed.")
     ] = "text",
-    **given: object,
+    base_url: str | None = None,
 ) -> None:
     """Compare texts that answer a question: judges read them blind, in all orders.
 
     With one file of rows, each has a question and a text of each system. The same command again goes on where it was
     interrupted, and pays for nothing twice.
     """
+    from flowdebate.evaluation import compare_all
     from flowdebate.service.documents.evaluations import lay_out
     from flowdebate.service.pages.debate import weights_of
     from flowdebate.service.plans.models import Models
-    from flowdebate.service.runs import opened
     from flowdebate.web.notebook import summary_markdown
 
     many = len(files) == 1 and Path(files[0]).suffix.lower() in _ROWS
@@ -98,19 +96,29 @@ def compare(  # noqa: PLR0913 - the options of the command
         texts = _read_files(files)
         known = {} if reference is None else {"reference": read_text(reference, megabytes=1)}
         rows, side = [{"question": question, **known, **texts}], [*texts]
-    make = Models(given["base_url"])  # type: ignore[arg-type] # a text or None, as its option says
-    with opened(store, new=True) as place:
-        table = asyncio.run(
-            _compare(
-                rows, path=files[0] if many else None, sides=side or None, criteria=weights_of(criterion),
-                judges=[make(spec, COMMAND, "--judge") for spec in judge or ()] or None,
-                orders=orders, store=place.store, seed=seed, max_concurrency=max_concurrency,
-            )
-        )  # fmt: skip
+    make = Models(base_url)
+
+    async def work(progress: ProgressLines) -> ComparisonTable:
+        return await compare_all(
+            rows,
+            sides=side or None,
+            criteria=weights_of(criterion),
+            judges=[make(spec, COMMAND, "--judge") for spec in judge or ()] or None,
+            orders=orders,
+            store=place.store,
+            seed=seed,
+            max_concurrency=max_concurrency,
+            progress=progress.show,
+        )
+
+    with store_for_asking(store) as place, _options_named(files[0] if many else None):
+        table = asyncio.run(ask(work))
+    if isinstance(table, Signals):
+        Ending(signal=table).leave()
     for index, problem in table.failed.items():
         tell(f"Row {index + 1} could not be compared: {problem}" if many else f"Error: {problem}")
     if not table.comparisons:
-        raise typer.Exit(ExitCode.FAILED)
+        Ending(failed=len(table.failed)).leave()
     found = table if many else table.comparisons[0]
     if form == "json":
         write_json(found.model_dump(mode="json", by_alias=True))
@@ -119,16 +127,14 @@ def compare(  # noqa: PLR0913 - the options of the command
             write_json(summary_markdown(summary).rstrip())
         else:
             open_page().summary(summary)
-    if table.failed:
-        raise typer.Exit(ExitCode.FAILED)
+    Ending(failed=len(table.failed)).leave()
 
 
-async def _compare(rows: Sequence[Mapping[str, Any]], *, path: str | None, **options: Any) -> ComparisonTable:  # noqa: ANN401 - those of compare_all
-    """The table; errors name the option, or the row of the file at `path`."""
-    from flowdebate.evaluation import compare_all
-
+@contextmanager
+def _options_named(path: str | None) -> Iterator[None]:
+    """Let errors of `compare_all` name the option, or the row of the file at `path`."""
     try:
-        return await compare_all(rows, **options)
+        yield
     except ConfigurationError as error:
         row = error.where.rpartition("row ")[2]
         if path is not None and row.isdecimal():
@@ -148,8 +154,6 @@ def _read_files(files: Sequence[str]) -> dict[str, str]:
     return texts
 
 
-_EVERY = 10.0
-"""Seconds between two lines of the progress."""
 _OF_ROWS = ("question", "debaters", "pattern", "seed")
 """Options that no design has: the rows, or the study itself, say them."""
 _LIMITS = ("max_calls", "max_tokens", "max_seconds", "max_cost", "price")
@@ -230,7 +234,6 @@ def study(  # noqa: PLR0913 - the options of the command
     from flowdebate.evaluation import frame as frame_of
     from flowdebate.evaluation.study import Registration
     from flowdebate.service.documents.evaluations import lay_out_study
-    from flowdebate.service.runs import opened
 
     outputs = [None if target is None else Path(target) for target in (html, latex, frame)]
     for target in outputs:
@@ -245,33 +248,33 @@ def study(  # noqa: PLR0913 - the options of the command
         return
     made = Registration.read(fixed) if fixed.exists() else None
     opt.check(made or registration is None, "--registration", registration, "the file of a registration")
+    totals = Totals(calls=max_total_calls, tokens=max_total_tokens)
+
+    async def work(progress: ProgressLines) -> None:
+        await ask_study(
+            held,
+            where,
+            model=plan.models,
+            store=place.store,
+            limits=plan.limits,
+            max_concurrency=max_concurrency,
+            most=limit,
+            seconds=seconds,
+            until=totals.reached,
+            progress=progress.show,
+        )
+
     signal = None
     if doing == "ask":
-        with warn_once(), opened(store, new=True) as place, _in_files(path, questions):
-            signal = asyncio.run(
-                _ask(
-                    ask_study(
-                        held,
-                        where,
-                        model=plan.models,
-                        store=place.store,
-                        limits=plan.limits,
-                        max_concurrency=max_concurrency,
-                        most=limit,
-                        seconds=seconds,
-                        until=Totals(calls=max_total_calls, tokens=max_total_tokens).reached,
-                        progress=_Progress(),
-                    )
-                )
-            )
-    if signal is not None:
-        tell("Interrupted. To continue: the same command")
-    code = ExitCode.NO_RESULT if signal is None else exit_code_of_signal(signal)
+        with store_for_asking(store) as place, _in_files(path, questions):
+            signal = asyncio.run(ask(work))
+    ending = Ending(signal=signal, used_up=totals.used_up, incomplete=True)
+    ending.advise()
     with _in_files(path, str(where)):
         found = held.answered(AnswersFile(where).answers.values())
     if not found:
         tell("There is no answer yet")
-        raise typer.Exit(code)
+        raise typer.Exit(ending.exit_code)
     report = study_report(held, found, registration=made, model=plan.models)
     for target, text in zip(
         outputs, (report.to_html(), report.to_latex(), _as_csv(frame_of(held, found))), strict=True
@@ -282,7 +285,7 @@ def study(  # noqa: PLR0913 - the options of the command
         write_json(report.model_dump(mode="json", by_alias=True))
     else:
         open_page().summary(lay_out_study(report))
-    raise typer.Exit(code if report.unfinished or signal is not None else 0)
+    raise typer.Exit(replace(ending, incomplete=bool(report.unfinished)).exit_code)
 
 
 def read_study(path: str, given: Mapping[str, Any]) -> tuple[Study, Plan, str]:
@@ -374,30 +377,6 @@ def _in_files(path: str, questions: str) -> Iterator[None]:
         if not error.where.startswith("study "):
             raise
         raise ConfigurationError(path, error.field, error.got, error.allowed) from None
-
-
-async def _ask(asking: Any) -> Any:  # noqa: ANN401 - a coroutine; the signal that interrupted it
-    task = asyncio.ensure_future(asking)
-    loop = asyncio.get_running_loop()
-    with Interrupts(lambda: loop.call_soon_threadsafe(task.cancel)) as interrupts, suppress(asyncio.CancelledError):
-        await task
-    return interrupts.received if task.cancelled() else None
-
-
-class _Progress:
-    """A line on stderr every few seconds."""
-
-    def __init__(self) -> None:
-        self._said = time.monotonic()
-
-    def __call__(self, progress: StudyProgress) -> None:
-        from flowdebate.cli.terminal.screen import duration
-
-        if time.monotonic() - self._said >= _EVERY or progress.done == progress.total:
-            self._said = time.monotonic()
-            failed = f", {progress.failed:,} failed" if progress.failed else ""
-            left = "" if not progress.remaining else f", about {duration(round(progress.remaining))} left"
-            tell(f"{progress.done:,} of {progress.total:,} answered{failed}{left}")
 
 
 def _show_registration(made: Registration, path: Path, *, as_json: bool) -> None:

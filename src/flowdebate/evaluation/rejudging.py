@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from random import Random
-from typing import Any
+from typing import Any, Literal, TypedDict, Unpack
 
 from flowdebate._util.validation import check_count
 from flowdebate.blocks.functions import handler
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.audit_report import AuditItem
+from flowdebate.models.base import Model
 from flowdebate.models.resolve import ModelChoice
 from flowdebate.patterns.anonymity.aliases import Anonymity
-from flowdebate.patterns.debate.judging.ballots import Judging
+from flowdebate.patterns.debate.judging.ballots import Answer, DecidedBy, Judging
 from flowdebate.patterns.debate.judging.judge import Judge
 from flowdebate.patterns.debate.judging.options import JudgeOptions
-from flowdebate.patterns.debate.judging.views import as_schedule
+from flowdebate.patterns.debate.judging.views import ScheduleLike, as_schedule
 from flowdebate.patterns.debate.schemas import (
     DebateContributionEntry,
     DebateInput,
@@ -29,7 +30,7 @@ from flowdebate.patterns.debate.schemas import (
 )
 from flowdebate.patterns.debate.transcript import create_debate_transcript
 from flowdebate.patterns.roles import BlockOptions
-from flowdebate.runs.batch import Batch, BatchResult, seed_of_item
+from flowdebate.runs.batch import Batch, BatchResult, BatchSummary, seed_of_item
 from flowdebate.runs.context import Context
 from flowdebate.runs.header import StoreOptions
 from flowdebate.runs.limits import Limits
@@ -96,18 +97,31 @@ def create_rejudge(
     return sequencer(name=NAME).tap(take).parallel(judges).map(_item)
 
 
-def judge_again_as(judging: Judging | None, **changes: Any) -> JudgeOptions:  # noqa: ANN401 - those of `JudgeOptions`
+class JudgeChanges(TypedDict, total=False):
+    """Options of `JudgeOptions` that judging again may change."""
+
+    answer: Answer
+    schedule: ScheduleLike
+    labels: bool | Literal["crossed"] | Sequence[str]
+    models: Sequence[Model | str]
+    decided_by: DecidedBy
+    min_log_odds: float | None
+    criteria: Mapping[str, float] | None
+
+
+def judge_again_as(judging: Judging | None, **changes: Unpack[JudgeChanges]) -> JudgeOptions:
     """The options of the judge that cast the ballots of `judging`, with `changes`.
 
     Its form of answers, schedule, labels, rubric, decision rule and threshold are those of the record; models and
     prompt are not in it. A judge that only named a winner shows nothing of orders: it is asked for scores in cyclic
     ones.
     """
-    how: dict[str, Any] = {"schedule": "cyclic"}
+    how: JudgeChanges = {"schedule": "cyclic"}
     if judging is not None and any(ballot.scores is not None for ballot in judging.ballots):
         answer = judging.answer or "scores"
         if changes.get("answer", answer) != answer:  # labels and rule are of the other form
-            return JudgeOptions(**{"schedule": judging.schedule, **changes})
+            how = {"schedule": judging.schedule, **changes}
+            return JudgeOptions(**how)
         first, views = judging.ballots[0], {ballot.view for ballot in judging.ballots}
         crossed = len(views) > as_schedule(judging.schedule, where=NAME).calls(len(first.order))
         labels = sorted((first.labels or {}).values())
@@ -120,7 +134,8 @@ def judge_again_as(judging: Judging | None, **changes: Any) -> JudgeOptions:  # 
             "min_log_odds": judging.min_log_odds,
             "criteria": judging.criteria,
         }
-    return JudgeOptions(**{**how, **changes})
+    how = {**how, **changes}
+    return JudgeOptions(**how)
 
 
 async def rejudge(  # noqa: PLR0913 - those of a batch
@@ -135,13 +150,14 @@ async def rejudge(  # noqa: PLR0913 - those of a batch
     max_concurrency: int = 8,
     store: StoreChoice | StoreOptions = None,
     batch_id: str | None = None,
+    progress: Callable[[BatchSummary], object] | None = None,
 ) -> BatchResult[AuditItem]:
     """Judge each of `debates` again: a batch whose outputs are the ballots.
 
     Each is a separate run, stored, limited and resumed like those of `Block.batch`; `judge`, `repeat` and `options` are
-    as in `create_rejudge`, `limits` those of each run. `judge` may be one for each; None judges each raw output as it
-    was judged (`judge_again_as`). ConfigurationError, before any call, for a transcript of fewer
-    than two sides and for no transcript.
+    as in `create_rejudge`, `limits` those of each run; `progress(…)` is called after each. `judge` may be one for each;
+    None judges each raw output as it was judged (`judge_again_as`). ConfigurationError, before any call, for a
+    transcript of fewer than two sides and for no transcript.
     """
     rows: list[tuple[int, ArguedDebate]] = []
     judges = [] if judge is None or isinstance(judge, JudgeOptions) else list(judge)
@@ -186,6 +202,7 @@ async def rejudge(  # noqa: PLR0913 - those of a batch
         seed=seed,
         limits=limits,
         batch_id=batch_id,
+        progress=progress,
         each=each,
     )
     return await batch.all()

@@ -1,0 +1,290 @@
+"""Skeleton of commands that ask many questions: totals, progress, interruption, exit codes, and how to continue."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+import warnings
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn, Self, TextIO, TypeAlias, TypeVar
+
+import typer
+
+from flowdebate._text import counted, error_text
+from flowdebate.cli.terminal.process import ExitCode, Interrupts, exit_code_of_signal, tell
+from flowdebate.errors import FlowDebateWarning
+
+if TYPE_CHECKING:
+    from signal import Signals
+
+    from rich.console import Console
+
+    from flowdebate.evaluation import StudyProgress
+    from flowdebate.runs.batch import BatchItem, BatchSummary
+    from flowdebate.service.runs import Place
+
+    Counts: TypeAlias = BatchSummary | StudyProgress
+    """Counts of the questions asked so far."""
+
+_T = TypeVar("_T")
+_TICK = 0.5
+"""Seconds between two updates of the progress: often enough for a bar, and no load beside the calls."""
+
+
+@contextmanager
+def store_for_asking(name: str | None) -> Iterator[Place]:
+    """Open the store of a command that asks; inside, a warning that each run repeats is shown once."""
+    from flowdebate.service.runs import opened
+
+    with _warn_once(), opened(name, new=True) as place:
+        yield place
+
+
+async def ask(work: Callable[[ProgressLines], Awaitable[_T]], *, usual_calls: int | None = None) -> _T | Signals:
+    """Ask until `work` is done, and return its result, or the signal that interrupted it.
+
+    `work` reports to the progress on stderr. A first SIGINT or SIGTERM cancels it, so that its runs are stored as
+    interrupted. `usual_calls` of a question let the time left be estimated before one has ended.
+    """
+    with open_progress(sys.stderr, calls=usual_calls) as progress:
+        task = asyncio.ensure_future(work(progress))
+        loop = asyncio.get_running_loop()
+        with Interrupts(lambda: loop.call_soon_threadsafe(task.cancel)) as interrupts:
+            try:
+                while not task.done():
+                    await asyncio.wait({task}, timeout=_TICK)
+                    progress.refresh()
+            finally:  # also if the progress could not be drawn: calls in flight would be paid for
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait({task})
+    return interrupts.received if task.cancelled() and interrupts.received is not None else task.result()
+
+
+@contextmanager
+def _warn_once() -> Iterator[None]:
+    shown: set[str] = set()
+    show = warnings.showwarning
+
+    def show_new(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        if str(message) not in shown or not issubclass(category, FlowDebateWarning):
+            shown.add(str(message))
+            show(message, category, filename, lineno, file, line)
+
+    warnings.showwarning = show_new
+    try:
+        yield
+    finally:
+        warnings.showwarning = show
+
+
+# Limits and endings
+
+
+@dataclass(kw_only=True)
+class Totals:
+    """Limits of all questions together: once one is reached, no further question is started."""
+
+    calls: int | None = None
+    tokens: int | None = None
+    used_up: bool = False
+    """Whether a question was not started because a limit was reached."""
+
+    def reached(self, counts: Counts) -> bool:
+        """Whether a limit is reached; asked before each question."""
+        usage = counts.usage
+        over_calls = self.calls is not None and usage.calls >= self.calls
+        over_tokens = self.tokens is not None and (usage.total_tokens or 0) >= self.tokens
+        self.used_up = over_calls or over_tokens
+        return self.used_up
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """End of a command that asked: decides what is said about continuing it, and its exit code."""
+
+    signal: Signals | None = None
+    """Signal that interrupted the command."""
+    failed: int = 0
+    """Number of questions that ended with an error."""
+    used_up: bool = False
+    """Whether a total was reached before all questions were asked."""
+    incomplete: bool = False
+    """Whether a result is missing for any other reason."""
+    batch_id: str | None = None
+    """Name of the batch, for commands with --batch-id."""
+
+    def advise(self) -> None:
+        """Say on stderr how to continue; nothing if all is done."""
+        again = (
+            "the same command" if self.batch_id is None else f"the same command, or any with --batch-id {self.batch_id}"
+        )
+        if self.signal is not None:
+            tell(f"Interrupted. To continue: {again}")
+        elif self.used_up:
+            tell(f"The total is used up. To continue: {again}, with a higher --max-total-calls (or -tokens)")
+        elif self.failed:
+            tell("To try again what failed: the same command")
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code of the command."""
+        if self.signal is not None:
+            return exit_code_of_signal(self.signal)
+        if self.failed:
+            return ExitCode.FAILED
+        return ExitCode.NO_RESULT if self.used_up or self.incomplete else 0
+
+    def leave(self) -> NoReturn:
+        """Say how to continue, and end the command."""
+        self.advise()
+        raise typer.Exit(self.exit_code)
+
+
+# Progress
+
+_EVERY = 5.0
+"""Seconds between two lines where there is no terminal: a log of an hour stays readable."""
+_LONGEST = 80
+"""Characters of a question that a line shows."""
+
+
+class ProgressLines:
+    """Progress as lines on stderr: failures at once, counts every few seconds.
+
+    `calls` is the usual number of calls of a question, by which the time left is estimated until one is done.
+    """
+
+    def __init__(self, *, calls: int | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._last = clock()
+        self._usual_calls = calls
+        self._count: Callable[[], Counts] | None = None
+        self._ended = self._calls = 0
+        """Questions that ended, and their calls."""
+        self._before = self._calls_before = 0
+        """Questions that were complete before, and their calls."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to clean up."""
+
+    def begin(self, models: str) -> None:
+        """Say which models will be asked."""
+
+    def watch(self, count: Callable[[], Counts]) -> None:
+        """Show the counts that `count` returns, also while no question ends."""
+        self._count = count
+
+    def refresh(self) -> None:
+        """Show the counts of now, if something is watched."""
+        if self._count is not None:
+            self.show(self._count())
+
+    def item(self, item: BatchItem[_T]) -> None:
+        """Count a run that ended, and report its failure, if it failed."""
+        calls = 0 if item.run is None else item.run.usage.calls
+        if item.replayed:
+            self._before += 1
+            self._calls_before += calls
+        else:
+            self._ended += 1
+            self._calls += calls
+        if item.error is not None:
+            question = " ".join(str(item.question).split())
+            question = question if len(question) <= _LONGEST else f"{question[: _LONGEST - 1]}…"
+            self.tell(f"Question {item.index + 1} failed ({question}): {error_text(item.error)}")
+
+    def show(self, counts: Counts) -> None:
+        """Show `counts`."""
+        if self._clock() - self._last >= _EVERY:
+            self._last = self._clock()
+            total = "" if counts.total is None else f" of {counts.total:,}"
+            self.tell(f"{counts.done:,}{total} done; {', '.join(_describe(counts, self.left(counts)))}")
+
+    def tell(self, message: str) -> None:
+        """Show a message."""
+        tell(message)
+
+    def left(self, counts: Counts) -> float | None:
+        """Estimated seconds to the end, by the calls that were made and those still to come; None if unknown."""
+        usual = self._calls / self._ended if self._ended else self._usual_calls
+        made = counts.usage.calls - self._calls_before
+        if counts.total is None or not usual or made < 1:
+            return counts.remaining
+        to_come = max(usual * (counts.total - self._before) - made, 0)
+        return counts.seconds * to_come / made
+
+
+class ProgressBar(ProgressLines):
+    """Progress as a bar, which disappears at the end."""
+
+    def __init__(self, console: Console, *, calls: int | None = None) -> None:
+        super().__init__(calls=calls)
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+        from rich.table import Column
+
+        about = TextColumn("{task.fields[about]}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis"))
+        columns = (SpinnerColumn(style="cyan"), BarColumn(bar_width=20), MofNCompleteColumn(), about)
+        self._bar = Progress(*columns, console=console, auto_refresh=False, transient=True)
+        self._task = self._bar.add_task("", total=None, about="")
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def begin(self, models: str) -> None:
+        if models:
+            self.tell(models)
+
+    def show(self, counts: Counts) -> None:
+        about = ", ".join(_describe(counts, self.left(counts)))
+        self._bar.update(self._task, completed=counts.done, total=counts.total, about=about, refresh=True)
+
+    def tell(self, message: str) -> None:
+        from flowdebate.service.documents.text import in_line
+
+        self._bar.console.print(in_line(message))
+
+
+def open_progress(stream: TextIO, *, calls: int | None = None) -> ProgressLines:
+    """Progress on `stream`, which is stderr: a bar in a terminal with colours, else lines."""
+    from flowdebate.cli.terminal.screen import Screen
+
+    console = Screen(stream).console
+    return ProgressLines(calls=calls) if console.color_system is None else ProgressBar(console, calls=calls)
+
+
+def _describe(counts: Counts, left: float | None) -> list[str]:
+    """Counts in words, the most important first: a narrow terminal cuts the last ones."""
+    from flowdebate.cli.terminal.screen import duration
+    from flowdebate.runs.batch import BatchSummary
+    from flowdebate.service.documents.evaluations import rate_text
+    from flowdebate.service.documents.text import cost_text
+
+    usage = counts.usage
+    words = [
+        *([f"about {duration(round(left))} left"] if left else []),
+        *([f"{counts.failed:,} failed"] if counts.failed else []),
+        counted(usage.calls, "call"),
+        *([] if usage.total_tokens is None else [f"{usage.total_tokens:,} tokens"]),
+    ]
+    if isinstance(counts, BatchSummary):
+        words += [f"cost {cost_text(counts.cost, counts.prices)}"] if counts.cost else []
+        words += [rate_text(counts.rate)] if counts.rate else []
+    return words
