@@ -13,10 +13,14 @@ from flowdebate.web import prose as module
 from flowdebate.web.prose import GrowingProse, Span, inline, prose
 
 PARTS = (
-    *("a", "b c", "7", " ", "    ", "\n", "\n\n", "\n\n", "\t", "\r\n", "\u2028", "\x00", "\u202e", "é", "👍"),
-    *("*", "**", "_", "~~", "`", "```\n", "\n```py x\n", "# ", "\n## ", "- ", "\n- ", "\n  - ", "1. ", "\n12) ", ">"),
-    *("|", "\n| a | b |\n|---|:-:|\n| c |", "\n---\n", "===", "\\", "&amp;", "&#60;", "<b>", "</p>", "<!-- x -->"),
-    *("[", "](", ")", "![", "](javascript:alert(1))", "<https://x.example>", "<me@x.example>", "[r]: data:x 'T'\n"),
+    *("a", "b c", "7", " ", "    ", "\n", "\n\n", "\n\n", "\t", "\r", "\r\n", "\u2028", "\x00", "\u202e", "é", "👍"),
+    *("\xa0", "\u3000", "\x0b", "\x85", "\u200d", "\n\xa0\n", "  \n", "\n   ", "\n    x", "\n\tx", "\\\n"),
+    *("*", "**", "_", "~~", "`", "```\n", "\n```py x\n", "\n~~~~\n", "# ", "\n## ", "\n#", ">", "\n> "),
+    *("- ", "\n- ", "\n  - ", "\n+", "\n-", "\n*", "1. ", "\n2", "\n12) ", ". ", "\n* * *", "\n***", "\n- - -"),
+    *("\n---\n", "\n>> - ", "|", "\na|b", "\n-|-", "\n| a |", "\n|---", "\n|:-:|\n", "\n| a | b |\n|---|:-:|\n| c |"),
+    *("===", "\n===\n", "\\", "&amp;", "&#60;", "<b>", "</p>", "\n<div>\n", "<!-- x -->", "\n<!--"),
+    *("<https://x.example>", "<me@x.example>", "[", "](", ")", "![", "](javascript:alert(1))"),
+    *("[r]", "[r]: data:x 'T'\n", "\n[r]: x\n'T", "[^1]", "\n[^1]: x"),
 )  # fmt: skip
 TEXTS = st.lists(st.sampled_from(PARTS) | st.text(max_size=3), max_size=30).map("".join)
 TAGS = {
@@ -37,6 +41,7 @@ SUBSET = {
 }
 """What a text may become: elements with the names of their attributes."""
 VOID = {"br", "hr"}
+END = "\n\nThat is all."
 TABLE = (
     '<div class="table" tabindex="0"><table><thead><tr><th scope="col" class="num">a</th></tr></thead>'
     '<tbody><tr><td class="num">1</td></tr></tbody></table></div>'
@@ -103,33 +108,44 @@ def test_what_is_marked_are_the_words_of_the_spans(text: str, places: list[int])
         assert len(re.sub(r"[\W_]", "", page.marked)) <= len(letters(cut))
 
 
-@given(st.lists(TEXTS, max_size=5))
-def test_a_text_that_grows_ends_as_the_whole_text_is(pieces: list[str]) -> None:
-    """However it was cut: what was sent, put together as a browser does, is the HTML of the text so far."""
+def grown(pieces: list[str]) -> list[str]:
+    """The blocks of a text that came in pieces, put together as a browser does."""
     growing, shown, text = GrowingProse(), list[str](), ""
     for piece in pieces:
         text += piece
         if growing.grow(text):
             shown = [*shown[: growing.kept], *growing.news]
+            whole = GrowingProse()
+            whole.grow(text)
+            assert shown[:-1] == whole.blocks[:-1]  # of the last one, what is undecided may be left out
         assert shown == growing.blocks
         for block in shown:
             assert Page(block).blocks == 1
-    text += "\n\nThat is all."
-    assert growing.grow(text) or text.lstrip().startswith("{")
-    shown = [*shown[: growing.kept], *growing.news]
+    return shown
+
+
+@given(st.lists(TEXTS, max_size=5))
+def test_a_text_that_grows_ends_as_the_whole_text_is(pieces: list[str]) -> None:
+    """However it was cut: what was sent is what the whole text is, in its last block only at the end."""
+    text = "".join(pieces)
     if not text.lstrip().startswith("{"):
-        assert "\n".join(shown) == prose(text)
+        assert "\n".join(grown([*pieces, END])) == prose(text + END)
 
 
-@given(st.text("ab .,:;!?()\n\t'\"", max_size=60))
+@given(st.lists(st.sampled_from(PARTS), max_size=12).map("".join))
+def test_a_text_that_grows_by_single_characters_ends_as_the_whole_text_is(text: str) -> None:
+    """The last line may become anything with each of them."""
+    assert "\n".join(grown([*text, END])) == prose(text + END)
+
+
+@given(st.text("ab .,:;!?()\n\t'\"\xa0\u3000\r\v\x1f\u2028", max_size=60))
 def test_plain_text_is_the_same_with_and_without_the_parser(text: str) -> None:
     """Most of what is said has no mark in it, and costs nothing."""
-    plain = prose(text)
-    if not module._SPECIAL.search(module._plain(text)):
-        tokens = module._parser().parse(module._plain(text))
+    plain = module._plain(text)
+    if not module.is_marked(plain):
         writer = module._Writer(())
-        writer.write(tokens)
-        assert "".join(writer.take().split()) == "".join(plain.split())
+        writer.write(module._parser().parse(plain))
+        assert prose(text).replace("\n", "") == writer.take()
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,8 @@ _DEEPEST = 20
 _SPECIAL = re.compile(r"[\\`*_\[<~|]|^[ \t]*(?:[-+#>=]|\d+[.)])|^(?: {4}| {0,3}\t)", re.MULTILINE)
 """In every text that may have more than paragraphs."""
 _LETTERS = re.compile(r"[^\W_]+")
+_INDENTED = re.compile(r"\n[ \t]*")
+"""Between two lines: of spaces, the parser takes away these."""
 _HTML = {
     "paragraph_open": "<p>",
     "paragraph_close": "</p>",
@@ -106,7 +108,8 @@ def prose(text: str, spans: Sequence[Span] = ()) -> Markup:
 def _prose(text: str, spans: tuple[Span, ...]) -> Markup:
     if spans:
         text = _with_marks(text.translate(_UNMARKED), spans)
-    return Markup("\n").join(html for _, html in _blocks(_plain(text), spans))
+    text = _plain(text)
+    return Markup("\n").join(html for _, html in _blocks(text, spans, parsed=len(text) <= _LONGEST))
 
 
 def inline(text: str) -> Markup:
@@ -135,8 +138,11 @@ def is_marked(text: str) -> bool:
 
 
 def _plain(text: str) -> str:
-    """`text` with line feeds alone at the ends of lines, and nothing that acts or hides."""
-    return printable("\n".join(text.splitlines()))
+    """`text` with line feeds alone at the ends of lines, and nothing that acts or hides.
+
+    No line ends with a space: a line of spaces that only Unicode has is blank for a reader, and not for the parser.
+    """
+    return "\n".join(map(str.rstrip, printable("\n".join(text.splitlines())).split("\n")))
 
 
 @cache
@@ -150,9 +156,9 @@ def _parser() -> MarkdownIt:
     return parser
 
 
-def _blocks(text: str, spans: Sequence[Span], *, grows: bool = False) -> Iterator[tuple[int, Markup]]:
+def _blocks(text: str, spans: Sequence[Span], *, parsed: bool, grows: bool = False) -> Iterator[tuple[int, Markup]]:
     """The blocks of a text: the line at which each begins, and its HTML. The last one may go on if the text `grows`."""
-    if len(text) > _LONGEST or not is_marked(text):
+    if not parsed or not is_marked(text):
         yield from _paragraphs(text, spans)
         return
     groups: list[list[Token]] = []
@@ -239,7 +245,7 @@ class _Writer:
     def write_plain(self, text: str) -> None:
         """Write a block as it was written."""
         self._pieces.append("<p>")
-        for number, line in enumerate(filter(None, map(str.strip, text.split("\n")))):
+        for number, line in enumerate(filter(None, _INDENTED.split(text.strip()))):
             self._pieces.append("<br>" if number else "")
             self._text(line)
         self._pieces.append("</p>")
@@ -324,12 +330,21 @@ _LINK = re.compile(r"!?\[([^\[\]]*)\]\(([^()]*)\Z")
 
 
 class GrowingProse:
-    """A text while it is written, block by block: what is finished is set once, and only its last block again."""
+    """A text while it is written: a finished block is rendered once, and what may still change is rendered again.
+
+    A block ends where the next one begins, and only complete lines tell where that is: `***` is a rule, and goes on
+    the paragraph before it as `***so***`; a table begins with its second line, `|---|`. Nothing in a block depends on
+    what comes behind it, for the subset has no definitions that another block refers to.
+    """
 
     def __init__(self) -> None:
         self._text = ""
         self._start = 0
-        """Where the open block begins."""
+        """Where the first open block begins."""
+        self._settled = 0
+        """Characters of the plain text before it."""
+        self._parsed = True
+        """Whether the text is short enough for the parser."""
         self._done: list[Markup] = []
         self._open: list[Markup] = []
         self.kept: int = 0
@@ -344,14 +359,24 @@ class GrowingProse:
         self._text = text
         if len(text) - self._shown <= (self._shown - self._start) // _ALWAYS:
             return False
-        tail = text[self._start :]
-        blocks = [] if text.lstrip()[:1] == "{" else list(_blocks(_plain(tail), (), grows=True))  # data is not read
-        self.kept = len(self._done)
-        self._done += [html for _, html in blocks[:-1]]
-        self._open = [html for _, html in blocks[-1:]]
-        if blocks:
-            self._start += len("".join(tail.splitlines(keepends=True)[: blocks[-1][0]]))
         self._shown = len(text)
+        if text.lstrip()[:1] == "{":  # data is not read
+            return True
+        tail = text[self._start :]
+        plain = _plain(tail)
+        if self._parsed and self._settled + len(plain) > _LONGEST:
+            self._start, self._settled, self._parsed, self._done = 0, 0, False, []
+            tail, plain = text, _plain(text)
+        blocks = list(_blocks(plain, (), parsed=self._parsed, grows=True))
+        lines = plain.split("\n")
+        open_from = max((at for at, (line, _) in enumerate(blocks) if at and _begins_for_good(lines, line)), default=0)
+        self.kept = len(self._done)
+        self._done += [html for _, html in blocks[:open_from]]
+        self._open = [html for _, html in blocks[open_from:]]
+        if open_from:
+            line, _ = blocks[open_from]
+            self._start += len("".join(tail.splitlines(keepends=True)[:line]))
+            self._settled += sum(map(len, lines[:line])) + line
         return True
 
     @property
@@ -362,6 +387,14 @@ class GrowingProse:
     @property
     def blocks(self) -> list[Markup]:
         return [*self._done, *self._open]
+
+
+def _begins_for_good(lines: Sequence[str], line: int) -> bool:
+    """Whether the block that begins at `line` will begin there whatever follows the last of `lines`."""
+    if line + 2 < len(lines):  # the last line may be incomplete, and a table is known by its second line
+        return True
+    # a sign or a number behind a blank line may become an item of the list before
+    return not lines[line - 1] and lines[line].lstrip(" ")[:1].isalpha()
 
 
 def _close(group: Sequence[Token]) -> None:
