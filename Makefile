@@ -13,7 +13,7 @@ SUITE := --numprocesses=3 --dist=loadfile --no-loadscope-reorder --ignore=tests/
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help help-all debate serve test coverage check format docs clean
+.PHONY: help help-all debate serve test test-slow fuzz coverage check format docs clean
 
 # Print each target of the files $(1) with its description.
 describe = grep -hE '^[a-z0-9.%-]+:.*\#\#' $(1) | sed -E 's/:.*\#\# /\t/; s/^test-3.%/test-3.12/' | expand -t 18
@@ -50,8 +50,17 @@ test: $(VENV)/.dev ## run the tests
 	@python3 scripts/postgres install >/dev/null || echo "The tests that need PostgreSQL are skipped"
 	$(BIN)/python -m pytest $(SUITE)
 
+test-slow: $(VENV)/.dev ## run the slow tests, in which every kind has all its cases (PART=1/4)
+	@python3 scripts/postgres install >/dev/null || echo "The tests that need PostgreSQL are skipped"
+	$(BIN)/python -m pytest $(SUITE) -m "slow and not slow_model and not simulation" $(if $(PART),--part=$(PART))
+
+fuzz: $(VENV)/.dev ## run the tests in random order, each law with thousands of new examples (SEED=N, TESTS=tests/web)
+	@seed=$${SEED:-$$(date +%s)}; echo "To repeat these examples in this order: make fuzz SEED=$$seed$(if $(TESTS), TESTS='$(TESTS)')"; \
+	$(BIN)/python -m pytest $(SUITE) -m "not slow_model and not simulation" --timeout=0 --hypothesis-profile=fuzz \
+		--hypothesis-seed=$$seed -p randomly --randomly-seed=$$seed $(TESTS)
+
 coverage: $(VENV)/.dev ## run the tests and measure their coverage: at least 95 % of branches
-	FLOWDEBATE_EXAMPLES=100 $(BIN)/python -m pytest $(SUITE) --cov --cov-report=term
+	$(BIN)/python -m pytest $(SUITE) -m "not slow_model and not simulation" --hypothesis-profile=coverage --cov --cov-report=term
 
 check: $(VENV)/.dev ## check format, lint, layers and types
 	$(BIN)/ruff format --check .

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from sybil import Example
 
-pytest_plugins = ("tests.event_watch", "tests.processes")
+pytest_plugins = ("tests.event_watch", "tests.processes", "tests.profiles")
 os.environ.pop("COLUMNS", None)  # workers of pytest-xdist have one, and pages would be broken there
 
 _SHOWN = re.compile(r"^[ ]*# =>[ ]?(.*)$", re.MULTILINE)
@@ -83,6 +83,11 @@ _docstrings = Sybil(
 )
 
 pytest_collect_file = (_pages + _docstrings).pytest()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--part`, for machines that run a share of the slow tests at a time."""
+    parser.addoption("--part", metavar="K/N", help="run the K-th of N parts of the selected tests")
 
 
 @pytest.fixture

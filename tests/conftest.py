@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
 import typer.testing
-from hypothesis import HealthCheck, settings
 from typer.main import get_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-EXAMPLES = int(os.environ.get("FLOWDEBATE_EXAMPLES", "15"))
-"""Examples of each law that sets no number of its own; `make coverage` tries more."""
-
-settings.register_profile(  # machines are busy
-    "suite", max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile("suite")
-
 
 WAITING = ("browser", "cli", "faults", "mcp", "notebook", "runs", "server", "service", "store", "telemetry", "workers")
 """Folders whose tests start processes and wait for them."""
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Real models answer first; then files that wait stand among those that do not, so that workers share the cores.
 
     Files that wait take long: they come earlier, so that none of them is the last to end.
     """
+    if part := config.getoption("--part"):
+        number, parts = map(int, part.split("/"))
+        # the cases of a matrix take about as long as each other: each part gets some of them
+        config.hook.pytest_deselected(items=[item for at, item in enumerate(items) if at % parts != number - 1])
+        items[:] = items[number - 1 :: parts]
     waits, computes, places = list[pytest.Item](), list[pytest.Item](), dict[str, float]()
     for item in items:
         place = item.nodeid.partition("::")[0]

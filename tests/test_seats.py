@@ -32,6 +32,7 @@ from flowdebate.service.plans.plan import make_plan, stored_plan
 from flowdebate.store import export_run, import_runs
 from flowdebate.testing import FunctionModel
 from tests.mcp.conftest import refused, told
+from tests.profiles import example_count
 from tests.server.stage import TOKEN, debater, staged
 
 from .vendors import vendors
@@ -524,7 +525,7 @@ def keys_kept(found: Found) -> Callable[[], None]:
 
 @pytest.mark.anyio
 @pytest.mark.filterwarnings("ignore:.*a judge is of the family of a debater")
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=example_count(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(model=_CHOICES, own=_OWN, fork=_CHOICES, imported=st.booleans())
 async def test_a_key_goes_to_no_other_address(
     keys_kept: Callable[[], None],

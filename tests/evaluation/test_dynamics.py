@@ -23,6 +23,7 @@ from flowdebate.testing import FunctionModel
 from tests.patterns.consensus.debates import TASK, plan
 from tests.patterns.consensus.debates import model as agents
 from tests.patterns.consensus.test_consensus_positions import stating
+from tests.profiles import example_count
 from tests.runs.durable.patterns import PATTERNS, QUESTION, answer_to
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ COURSES = st.builds(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=example_count(100))
 @given(courses=st.lists(COURSES, min_size=1, max_size=12))
 def test_a_perfect_choice_is_never_worse(courses: list[AnswerCourse]) -> None:
     """The gap is not below 0, shares lie in their intervals, and flips explain what changed from first to last."""

@@ -17,6 +17,7 @@ from flowdebate.evaluation.sample_sizes import NEEDED, power, smallest_n, smalle
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot
 from flowdebate.patterns.debate.judging.views import as_schedule
 from tests.evaluation.test_judge_audit import all_figures, ballot, items
+from tests.profiles import example_count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -151,7 +152,7 @@ def test_intervals_have_a_width_where_nothing_varies() -> None:
     assert -0.5 < consistent.preference_fairness.low < 0
 
 
-@settings(max_examples=8)
+@settings(max_examples=example_count(8))
 @given(items, st.data())
 def test_chance_is_drawn_from_the_seed_alone(cast: list[list[JudgeBallot]], data: st.DataObject) -> None:
     """The same in whatever order items are; all that is not drawn is as without; intervals hold their figures."""

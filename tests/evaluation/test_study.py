@@ -35,6 +35,7 @@ from flowdebate.service.documents.evaluations import lay_out_study
 from flowdebate.service.documents.sections import Table
 from flowdebate.testing import FunctionModel
 from tests import warm
+from tests.profiles import example_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -209,7 +210,7 @@ async def test_noise_is_the_judge_with_the_arguments_of_another_question(tmp_pat
     assert [(each.one, each.other) for each in report.comparisons] == [("together", "noise"), ("together", "single")]
 
 
-@settings(max_examples=20)
+@settings(max_examples=example_count(20))
 @given(slices=st.lists(st.integers(1, 5), max_size=5), at_once=st.integers(1, 4))
 async def test_whose_arguments_noise_reads_does_not_depend_on_when_a_study_was_asked(
     slices: list[int], at_once: int
@@ -498,7 +499,7 @@ def test_the_report_does_not_depend_on_the_order_of_answers(wins: list[tuple[boo
         assert first.low - 1e-9 <= first.difference <= first.high + 1e-9
 
 
-@settings(max_examples=200)
+@settings(max_examples=example_count(200))
 @given(wins=st.integers(0, 60), losses=st.integers(0, 60))
 def test_the_bet_is_fair(wins: int, losses: int) -> None:
     """If both are as good, the mean of the bet after the next question is the bet before it (a martingale)."""

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from flowdebate.errors import MalformedResponse
 from flowdebate.models import ModelRequest, ModelResponse, ToolCall, Usage
+from tests.profiles import example_count
 from tests.soak.endpoint import Case, Fuzzed, check_error, check_response, drawn_case
 from tests.soak.mutations import CANARY, VERDICT, Answer
 from tests.soak.shares import share_of_answers, share_of_views
@@ -39,14 +40,14 @@ def outcomes(*cases: Case) -> list[str]:
     return asyncio.run(all_of())
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=example_count(50), suppress_health_check=list(HealthCheck))
 @given(random=st.randoms(use_true_random=False))
 def test_a_mutated_answer_is_usable_or_an_error_of_ours(random: Random) -> None:
     """Fields, types, nesting, numbers, encodings, bytes, statuses, headers, broken connections."""
     outcomes(drawn_case(random))
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=example_count(50), suppress_health_check=list(HealthCheck))
 @given(random=st.randoms(use_true_random=False))
 def test_no_text_of_a_debate_passes_for_anything_else_in_any_view(random: Random) -> None:
     """Every view has the lines of its transcript, and no other line that opens an argument or a round."""

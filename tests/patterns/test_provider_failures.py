@@ -35,6 +35,7 @@ from flowdebate.testing.strategies import hostile_values
 from tests.patterns.debates import events
 from tests.patterns.every import PATTERNS
 from tests.patterns.talks import DECIDERS, QUESTION, TURNS, WORD, Talkers, role_of, talk, words_in
+from tests.profiles import example_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -402,7 +403,7 @@ async def test_a_cancelled_run_has_what_was_said(pattern: str) -> None:
 
 
 @each_pattern
-@settings(max_examples=10)
+@settings(max_examples=example_count(10))
 @given(
     faults=st.lists(st.sampled_from([None, None, *FAILURES]), min_size=24, max_size=24),
     quorum=st.integers(1, 2),
@@ -429,7 +430,7 @@ def test_nothing_is_made_up_and_every_failed_call_is_a_loss(
 
 
 @each_pattern
-@settings(max_examples=10)
+@settings(max_examples=example_count(10))
 @given(data=st.data())
 def test_hostile_blocks_end_in_time(pattern: str, data: st.DataObject) -> None:
     """Whatever functions return or raise in the roles of bob and the decider, the run ends, and says so."""

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from flowdebate.errors import ConfigurationError, IllegalTransition
 from flowdebate.resources.tasks import TASK_STATUSES, Task, TaskCollection
+from tests.profiles import example_count
 
 if TYPE_CHECKING:
     from flowdebate.resources.tasks import TaskChanged
@@ -225,4 +226,4 @@ def as_dict(task: Task) -> dict[str, Any]:
 
 
 TestTaskCollection = TaskCollectionMachine.TestCase
-TestTaskCollection.settings = settings(max_examples=80, stateful_step_count=40)
+TestTaskCollection.settings = settings(max_examples=example_count(80), stateful_step_count=40)

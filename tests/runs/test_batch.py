@@ -20,6 +20,7 @@ from flowdebate.runs.header import StoreOptions
 from flowdebate.store.memory import MemoryStore
 from flowdebate.store.sqlite.store import SqliteStore
 from flowdebate.testing import FunctionModel
+from tests.profiles import example_count
 from tests.runs.durable.patterns import PATTERNS, answer_to
 from tests.runs.durable.test_resume import told
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 
-LAW = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+LAW = settings(max_examples=example_count(25), suppress_health_check=list(HealthCheck))
 SIDES = [Debater("ann", "for"), Debater("bob", "against")]
 
 
@@ -157,7 +158,7 @@ def outcome(item: Any) -> Any:
     return told(item.result) if item.error is None else [type(item.error), str(item.error)]
 
 
-@settings(LAW, max_examples=10)
+@settings(LAW, max_examples=example_count(10))
 @given(turns=st.lists(st.integers(0, 60), min_size=1, max_size=3))
 async def test_a_cut_batch_owns_no_run_of_a_file(tmp_path_factory: pytest.TempPathFactory, turns: list[int]) -> None:
     """Cancelled while runs are being started or resumed, the same process can go on with all of them."""

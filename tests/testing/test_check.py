@@ -20,6 +20,7 @@ from flowdebate.testing import Example, ScriptedModel, check_debate, check_patte
 from flowdebate.testing.check import PROMISES, find_broken_promise
 from flowdebate.testing.examples import FAULTS, ExampleModel
 from flowdebate.testing.strategies import examples, personas
+from tests.profiles import example_count
 from tests.testing.planted import (
     CHEAP,
     EXAMPLES,
@@ -312,7 +313,7 @@ def test_hypothesis_is_needed_and_named(monkeypatch: pytest.MonkeyPatch) -> None
         check_debate(rent())
 
 
-@settings(max_examples=10, suppress_health_check=[HealthCheck.nested_given])
+@settings(max_examples=example_count(10), suppress_health_check=[HealthCheck.nested_given])
 @given(personas(min_size=2), st.integers(0))
 def test_examples_fit_any_roster(members: Any, seed: int) -> None:
     """Names of members are drawn as well, and a council ranks them."""

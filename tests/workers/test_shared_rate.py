@@ -17,6 +17,7 @@ from flowdebate.errors import ConfigurationError, RateLimited, StoreError
 from flowdebate.models.base import ModelRequest, ModelResponse, Usage
 from flowdebate.models.limits import SharedRateLimit
 from flowdebate.store.postgres.rate_counter import PostgresCounter
+from tests.profiles import example_count
 from tests.warm import Warm, run_module
 from tests.workers.conftest import ROOT
 from tests.workers.fleet import model_server
@@ -69,7 +70,7 @@ async def test_three_processes_keep_one_limit(a_server: Server) -> None:
     assert asked[-1] - asked[0] >= (3 * number - burst) * each - 0.25
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=example_count(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     number=st.integers(1, 40),
     requests=st.integers(1, 1000),

@@ -16,6 +16,7 @@ from flowdebate.models.codec import digest_of
 from flowdebate.runs.events import ModelCalled
 from flowdebate.store import MemoryStore, export_run, import_runs
 from flowdebate.testing import FunctionModel, ScriptedModel
+from tests.profiles import example_count
 from tests.runs.durable.patterns import PATTERNS, QUESTION, answer_to, state_of
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def two_sides(**options: Any) -> Any:
 
 @pytest.mark.parametrize("name", PATTERNS)
 @given(seed=st.integers(0, 2**20), failing=st.sampled_from([0.0, 0.1]))
-@settings(max_examples=3)
+@settings(max_examples=example_count(3))
 async def test_a_fork_without_changes_asks_nothing_and_comes_to_the_same(name: str, seed: int, failing: float) -> None:
     """In every pattern, also where providers fail; and so does a fork of the fork."""
     store, pattern, asked = MemoryStore(), PATTERNS[name](), Asked()
@@ -80,7 +81,7 @@ async def test_a_fork_without_changes_asks_nothing_and_comes_to_the_same(name: s
 
 @pytest.mark.parametrize("name", PATTERNS)
 @given(drawn=st.integers(0, 10**6))
-@settings(max_examples=4)
+@settings(max_examples=example_count(4))
 async def test_an_edit_asks_nothing_that_does_not_depend_on_it(name: str, drawn: int) -> None:
     """Each request of the fork differs from the one that the parent made at the same place."""
     store, asked = MemoryStore(), Asked()

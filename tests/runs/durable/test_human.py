@@ -28,6 +28,7 @@ from flowdebate.errors import ConfigurationError, NotAwaited, OutputError, Provi
 from flowdebate.store.memory import MemoryStore
 from flowdebate.testing import FunctionModel, ScriptedModel
 from tests import warm
+from tests.profiles import example_count
 
 from .patterns import QUESTION, answer_to
 from .test_resume import told
@@ -44,7 +45,7 @@ SKIP_LATE = FailurePolicy(on_failure="skip", turn_timeout=9)
 
 pytestmark = pytest.mark.anyio
 
-LAW = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+LAW = settings(max_examples=example_count(10), suppress_health_check=list(HealthCheck))
 VERDICT = {"reasoning": "It answered.", "winner": "for", "verdict": "Yes."}
 
 

@@ -14,6 +14,7 @@ from flowdebate import handler
 from flowdebate.errors import FlowDebateError, ProviderFailed
 from flowdebate.store.memory import MemoryStore
 from flowdebate.testing import FunctionModel
+from tests.profiles import example_count
 
 from .patterns import PATTERNS, QUESTION, answer_to
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 
-LAW = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+LAW = settings(max_examples=example_count(12), suppress_health_check=list(HealthCheck))
 _TIMES = {"at", "seconds", "createdAt", "updatedAt", "startedAt", "finishedAt", "claimedAt", "completedAt"}
 
 
