@@ -15,7 +15,6 @@ from .similarity import convergence as convergence
 from .statements import Flip as Flip
 from .statements import FlipKind as FlipKind
 from .statements import Position as Position
-from .statements import claims_without_evidence as claims_without_evidence
 from .statements import flips as flips
 from .statements import match_choice as match_choice
 from .statements import same_answer as same_answer

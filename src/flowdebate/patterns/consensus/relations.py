@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise, permutations
 
-from flowdebate.measures import Flip, agreement, claims_without_evidence
+from flowdebate.measures import Flip, agreement
 
 from .schemas import Analytics, ConsensusOutput, Critique, Dissent, Moment, Relationship
 
@@ -41,11 +41,6 @@ def analyse(output: ConsensusOutput, seconds: float) -> Analytics:
             f"{name}: {count} of {tally.eligible}" for name, count in tally.counts.items() if count and name != winner
         ],
         risk_areas=list(risks)[:_SHOWN],
-        unsupported_claims={
-            proposal.agent: claims
-            for proposal in output.final_proposals
-            if (claims := claims_without_evidence(proposal.text)[:_SHOWN])
-        },
         insights=list(_find_insights(output))[:_SHOWN],
         relationships=relationships(output),
     )

@@ -373,8 +373,6 @@ class Analytics(WireModel):
     """Choices with votes besides the leading one, with their counts."""
     risk_areas: list[str] = Field(default_factory=list)
     """Issues that critics found severe in the winner's proposal, or in all without a winner, the most severe first."""
-    unsupported_claims: dict[str, list[str]] = Field(default_factory=dict)
-    """By agent: sentences of its last proposal that claim facts without a source (a heuristic)."""
     insights: list[str] = Field(default_factory=list)
     """Suggestions of several critics, and the effect of the debate on the proposals."""
     relationships: list[Relationship] = Field(default_factory=list)
