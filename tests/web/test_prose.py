@@ -6,7 +6,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flowdebate.web import prose as module
@@ -125,6 +125,13 @@ def grown(pieces: list[str]) -> list[str]:
 
 
 @given(st.lists(TEXTS, max_size=5))
+@example(["[r]: data:x 'T'\n***", "a"])  # a rule goes on a paragraph
+@example(["a\nb|c\n-|-", "x"])  # and so does a table
+@example(["* a\n\n* * *", "b"])  # a rule is an item of the list before
+@example(["1. a\n\n2", ". b"])  # and so is a paragraph
+@example(["*a*\n\nb\n\xa0\nc"])  # spaces that only Unicode has
+@example(["*a*\n\nb\n\u3000c"])
+@example(["a\r", "\n# b"])
 def test_a_text_that_grows_ends_as_the_whole_text_is(pieces: list[str]) -> None:
     """However it was cut: what was sent is what the whole text is, in its last block only at the end."""
     text = "".join(pieces)
@@ -199,6 +206,26 @@ def test_a_text_that_is_asked_for_again_begins_anew() -> None:
     data = GrowingProse()
     assert data.grow('{"a": "**b')
     assert data.blocks == []
+
+
+def test_a_text_that_becomes_too_long_for_the_parser_ends_as_the_whole_text_is() -> None:
+    """All of it is as it was written, also what was set as Markdown before."""
+    paragraph = "So *it* is.\n\n"
+    text = paragraph * (module._LONGEST // len(paragraph))
+    assert "<em>" in "\n".join(grown([text]))
+    assert "\n".join(grown([text, paragraph, paragraph])) == prose(text + paragraph * 2)
+
+
+def test_finished_blocks_are_not_sent_again() -> None:
+    """Only the last paragraphs of a text are, for the next line may still change them."""
+    for begin, most in (("So", 2), ("**So**", 3)):
+        growing, text = GrowingProse(), ""
+        for _ in range(50):
+            for piece in ("\n\n", begin, " it", " is."):
+                text += piece
+                growing.grow(text)
+                assert len(growing.news) <= most
+        assert len(growing.blocks) == 50
 
 
 def test_a_long_block_is_not_set_anew_for_each_word() -> None:
