@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 from typer.main import get_command
 
 from flowdebate.cli.app import app
-from flowdebate.models.resolve import PROVIDERS
+from flowdebate.models.providers import PROVIDERS
 from flowdebate.server import create_app
 from flowdebate.service import Service
 from flowdebate.testing import ScriptedModel

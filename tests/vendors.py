@@ -23,7 +23,7 @@ import pytest
 import flowdebate.models.openai.model
 import flowdebate.models.resolve
 from flowdebate.models.output import inline_definitions
-from flowdebate.models.resolve import PROVIDERS
+from flowdebate.models.providers import PROVIDERS
 from tests.models.server import ChatServer
 
 if TYPE_CHECKING:

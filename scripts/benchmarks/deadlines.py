@@ -99,7 +99,7 @@ def main() -> None:
         [sys.executable, "-c", _TIMERS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     with dripping() as url, timers:
-        for transport in ("aiohttp", "httpx2"):
+        for transport in ("aiohttp", "openai"):
             for name, drip in DRIPS.items():
                 model = OpenAIModel(drip, base_url=url, api_key="none", transport=transport, retry=None)
                 cpu = time.process_time()

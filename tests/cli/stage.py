@@ -20,7 +20,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
-from flowdebate.models.resolve import PROVIDERS
+from flowdebate.models.providers import PROVIDERS
 from tests.cli.emulator import screen_of
 from tests.models.server import ChatServer, Exchange, chunk, completion, usage_chunk
 from tests.warm import Warm

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from flowdebate.cli.app import app
-from flowdebate.models.resolve import PROVIDERS
+from flowdebate.models.providers import PROVIDERS
 from tests.vendors import vendors
 
 from .stage import Stage, environment

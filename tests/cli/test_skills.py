@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import flowdebate
 from flowdebate.cli.app import app
-from flowdebate.models.resolve import PROVIDERS
+from flowdebate.models.providers import PROVIDERS
 from tests.runs.durable.patterns import filled
 
 from .stage import Stage

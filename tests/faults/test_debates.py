@@ -55,7 +55,7 @@ def _pattern(fault: DebateFault, options: dict[str, Any]) -> Any:
     return debate(**with_policy(options))
 
 
-@pytest.mark.parametrize("transport", ["aiohttp", "openai", "httpx2"])
+@pytest.mark.parametrize("transport", ["aiohttp", "openai"])
 @pytest.mark.parametrize("fault", DEBATE, ids=str)
 async def test_a_debate_comes_to_what_its_row_says(fault: DebateFault, transport: Transport) -> None:
     """Status, losses, who spoke, and as many requests as the run has counted; an error shows the same."""

@@ -45,7 +45,7 @@ async def _loaded() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
-@pytest.mark.parametrize("transport", ["aiohttp", "openai", "httpx2"])
+@pytest.mark.parametrize("transport", ["aiohttp", "openai"])
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
 async def test_a_fault_ends_as_its_row_says(fault: Fault, transport: Transport) -> None:
     """The outcome, the requests, their errors and waits; no secret shown, nothing left behind, the model works on."""

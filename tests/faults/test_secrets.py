@@ -88,7 +88,7 @@ def _all_of(run: Any) -> str:
     return "\n".join(parts)
 
 
-@pytest.mark.parametrize("transport", ["aiohttp", "openai", "httpx2"])
+@pytest.mark.parametrize("transport", ["aiohttp", "openai"])
 async def test_a_key_that_a_model_says_is_taken_out_of_what_it_says(transport: Any, logged: io.StringIO) -> None:
     """Before it can reach a transcript, and with it every other model, event, file and screen."""
     async with ChatServer({"telling": _tells_it}) as server:
@@ -104,7 +104,7 @@ async def test_a_key_that_a_model_says_is_taken_out_of_what_it_says(transport: A
 
 
 @pytest.mark.parametrize("scenario", [_refuses_with_it, _breaks_with_it, _declines_with_it])
-@pytest.mark.parametrize("transport", ["aiohttp", "openai", "httpx2"])
+@pytest.mark.parametrize("transport", ["aiohttp", "openai"])
 async def test_a_key_that_a_server_says_is_in_no_error(scenario: Any, transport: Any, logged: io.StringIO) -> None:
     """Nor in the traceback of it, nor in what the run leaves."""
     async with ChatServer({"failing": scenario}) as server:
@@ -174,7 +174,7 @@ def _assert_hidden(shown: str, server: ChatServer) -> None:
     assert KEY[1:] not in shown
 
 
-@pytest.mark.parametrize("transport", ["aiohttp", "openai", "httpx2"])
+@pytest.mark.parametrize("transport", ["aiohttp", "openai"])
 @pytest.mark.parametrize("place", PLACES)
 async def test_a_secret_of_address_or_header_that_a_server_says_is_in_nothing_of_a_run(
     place: str, transport: Any, logged: io.StringIO, tmp_path: Path
@@ -190,7 +190,7 @@ async def test_a_secret_of_address_or_header_that_a_server_says_is_in_nothing_of
     _assert_hidden(shown, server)
 
 
-@pytest.mark.parametrize("transport", ["aiohttp", "openai", "httpx2"])
+@pytest.mark.parametrize("transport", ["aiohttp", "openai"])
 @pytest.mark.parametrize("place", PLACES)
 async def test_a_secret_of_address_or_header_that_a_server_says_is_in_no_error(
     place: str, transport: Any, logged: io.StringIO, tmp_path: Path
@@ -207,7 +207,7 @@ async def test_a_secret_of_address_or_header_that_a_server_says_is_in_no_error(
     _assert_hidden(f"{shown}{_all_of(error.run)}{await _stored(store)}{logged.getvalue()}", server)
 
 
-@pytest.mark.parametrize("transport", ["aiohttp", "openai", "httpx2"])
+@pytest.mark.parametrize("transport", ["aiohttp", "openai"])
 async def test_a_short_secret_in_a_query_is_in_no_log(transport: Any, logged: io.StringIO) -> None:
     """httpx2 logs the address of each request."""
     async with ChatServer() as server:

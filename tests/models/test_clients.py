@@ -62,7 +62,6 @@ async def test_a_debate_over_http_imports_no_sdk(server: ChatServer) -> None:
         ("aiohttp", "https://models.example/v1", "all_proxy", False),
         ("aiohttp", "https://models.example/v1", "http_proxy", True),
         ("openai", "http://127.0.0.1:1/v1", None, False),
-        ("httpx2", "http://127.0.0.1:1/v1", None, False),
     ],
 )
 async def test_the_sdk_is_used_where_it_is_asked_for_and_behind_proxies(

@@ -9,7 +9,7 @@ import pytest
 from flowdebate.errors import ConfigurationError, LostToThinking, RequestRejected
 from flowdebate.models import LocalModel, ModelRequest, ModelSettings, OpenAIModel, Retry, Usage, resolve_model
 from flowdebate.models.call import ask
-from flowdebate.models.resolve import PROVIDERS
+from flowdebate.models.providers import PROVIDERS
 from tests.vendors import THOUGHT, vendors
 
 from .server import ChatServer, completion

@@ -35,7 +35,7 @@ from .server import ChatServer, Exchange, chunk, completion, tool_call, usage_ch
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from flowdebate.models.openai.model import StructuredMode
+    from flowdebate.models.providers import StructuredMode
 
     from .server import Handler
 
@@ -642,7 +642,7 @@ async def test_a_server_that_refuses_log_probabilities_gives_none() -> None:
             await ask(fails, question(choices=("A", "B")))
 
 
-@pytest.mark.parametrize("transport", ["aiohttp", "openai", "httpx2"])
+@pytest.mark.parametrize("transport", ["aiohttp", "openai"])
 async def test_user_and_password_of_an_address_are_basic_authentication(transport: Any) -> None:
     """As with httpx, and before any API key; escaped signs are those that they stand for."""
     async with ChatServer() as server:
@@ -653,7 +653,7 @@ async def test_user_and_password_of_an_address_are_basic_authentication(transpor
     assert server.paths == ["/v1/chat/completions"]
 
 
-@pytest.mark.parametrize("transport", ["aiohttp", "openai", "httpx2"])
+@pytest.mark.parametrize("transport", ["aiohttp", "openai"])
 async def test_the_query_of_an_address_is_sent_with_each_request(transport: Any) -> None:
     """Behind the path, as it was written."""
     async with ChatServer() as server:

@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from flowdebate.errors import AuthenticationFailed, ConfigurationError, ModelUnavailable
 from flowdebate.models import AnthropicModel, LocalModel, ModelRequest, ModelResponse, OpenAIModel, resolve_model
 from flowdebate.models.openai.endpoint import NO_KEY
-from flowdebate.models.resolve import PROVIDERS, ModelResolver, PinnedModel, check_model, environment_choice
+from flowdebate.models.providers import PROVIDERS
+from flowdebate.models.resolve import ModelResolver, PinnedModel, check_model, environment_choice
 from flowdebate.patterns import PATTERNS
 from flowdebate.service.plans.plan import make_plan
 from flowdebate.testing import forbid_real_models

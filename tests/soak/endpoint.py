@@ -18,7 +18,7 @@ from flowdebate.models import ModelRequest, ModelResponse, ModelSettings, OpenAI
 from flowdebate.models.base import FinishReason, Flag, ToolSpec
 from flowdebate.models.call import Retry, ask
 from flowdebate.models.openai.clients import Clients
-from flowdebate.models.openai.model import STRUCTURED_MODES
+from flowdebate.models.providers import STRUCTURED_MODES
 
 from .mutations import CANARY, Answer, mutated_answer
 
@@ -131,7 +131,7 @@ class _Mocked(Clients):
     """Clients whose connections end in this process; all else is as it is."""
 
     def __init__(self) -> None:
-        super().__init__(transport="httpx2")
+        super().__init__(transport="openai")
         self.answer = Answer()
         self.posts = 0
 

@@ -34,7 +34,8 @@ def models(
     """Show which models would be asked, and whether their keys are set. Keys themselves are never shown."""
     from flowdebate.models.local.gguf import local_model_state
     from flowdebate.models.openai.endpoint import address_of
-    from flowdebate.models.resolve import PROVIDERS, check_model, environment_choice, running_servers
+    from flowdebate.models.providers import PROVIDERS
+    from flowdebate.models.resolve import check_model, environment_choice, running_servers
 
     running = running_servers()
     chosen = environment_choice()

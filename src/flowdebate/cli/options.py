@@ -258,7 +258,7 @@ def _completer_of(metavar: str | None, values: Sequence[str]) -> Callable[..., o
     def complete(ctx: typer.Context) -> list[tuple[str, str]]:  # typer drops what does not begin with what was typed
         offered: Iterable[tuple[str, str]] = ((value, "") for value in values)
         if metavar in _MODELS and not values:
-            from flowdebate.models.resolve import PROVIDERS
+            from flowdebate.models.providers import PROVIDERS
 
             # with a slash behind it: the model's own name is typed
             names = ("local", "each") if metavar != "SPEC" else ("local",)

@@ -26,12 +26,12 @@ from .local.server import stop_local_servers as stop_local_servers
 from .openai.clients import keep_connections as keep_connections
 from .openai.model import OpenAIModel as OpenAIModel
 from .output import OutputSchema as OutputSchema
+from .providers import PROVIDERS as PROVIDERS
+from .providers import Provider as Provider
 from .recording import RecordingModel as RecordingModel
 from .recording import ReplayModel as ReplayModel
-from .resolve import PROVIDERS as PROVIDERS
 from .resolve import ModelChoice as ModelChoice
 from .resolve import ModelSpec as ModelSpec
-from .resolve import Provider as Provider
 from .resolve import resolve_model as resolve_model
 from .wrapper import Fallback as Fallback
 from .wrapper import PerRequestWrapper as PerRequestWrapper

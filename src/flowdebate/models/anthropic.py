@@ -22,8 +22,8 @@ from flowdebate.models.call import Retry
 from flowdebate.models.openai.clients import Clients, PooledModel, Transport
 from flowdebate.models.openai.endpoint import Endpoint, address_of, check_address, check_headers
 from flowdebate.models.openai.error_mapping import inner_error
-from flowdebate.models.openai.model import Chat, Dialect, Parameters, StructuredMode, answer_in_modes, key_variable
-from flowdebate.models.resolve import PROVIDERS
+from flowdebate.models.openai.model import Chat, Dialect, Parameters, answer_in_modes, key_variable
+from flowdebate.models.providers import PROVIDERS, StructuredMode
 from flowdebate.prompts import split_entries
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 
 from flowdebate.models.base import Usage
-from flowdebate.models.resolve import PROVIDERS
+from flowdebate.models.providers import PROVIDERS
 
 _VENDORS = {"gemini": "google", "xai": "x-ai"}  # others are called the same there
 HOW = 'pip install "flowdebate[prices]"'

@@ -26,15 +26,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
-from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from flowdebate.errors import ConfigurationError, FlowDebateWarning, ModelUnavailable, RealModelForbidden
 from flowdebate.models.base import Model, ModelRequest, ModelResponse, profile_of
 from flowdebate.models.call import check_real_calls_allowed
+from flowdebate.models.providers import PROVIDERS
 
 if TYPE_CHECKING:
-    from flowdebate.models.openai.model import StructuredMode
     from flowdebate.prompts import Profile
 
 
@@ -69,74 +68,6 @@ class PinnedModel:
     async def request(self, request: ModelRequest, /) -> ModelResponse:
         """Ask the model; runs ask it directly."""
         return await resolve_model(self.spec).request(request)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Provider:
-    """Connection options of a provider."""
-
-    base_url: str | None
-    """The endpoint; None for OPENAI_BASE_URL, or OpenAI itself."""
-    key_env: str | None
-    """Environment variable of the key; None for servers without one."""
-    default: str | None = None
-    """Model that is asked where none is named: a current one that costs little; None for a server's first."""
-    structured: StructuredMode = "json_schema"
-    tools_with_schema: bool = True
-    logprobs: bool = True
-    effort: str | None = "reasoning_effort"
-
-
-def _hosted(base_url: str, key_env: str, default: str, **options: object) -> Provider:
-    return Provider(base_url=base_url, key_env=key_env, default=default, **options)  # type: ignore[arg-type]  # Provider's own options
-
-
-def _own(port: int, effort: str = "reasoning_effort") -> Provider:
-    """Describe a server on this machine: no key, and tools or a schema, not both, since a schema is a grammar."""
-    return Provider(base_url=f"http://127.0.0.1:{port}/v1", key_env=None, tools_with_schema=False, effort=effort)
-
-
-# In the order in which their keys are looked for.
-PROVIDERS: Mapping[str, Provider] = MappingProxyType(
-    {
-        "openai": Provider(base_url=None, key_env="OPENAI_API_KEY", default="gpt-5.6-luna"),
-        "anthropic": _hosted(
-            "https://api.anthropic.com/v1", "ANTHROPIC_API_KEY", "claude-haiku-5-5", structured="tools", logprobs=False
-        ),
-        "cerebras": _hosted("https://api.cerebras.ai/v1", "CEREBRAS_API_KEY", "gpt-oss-120b"),
-        "deepseek": _hosted("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", "deepseek-flash", structured="json"),
-        "fireworks": _hosted(
-            "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY", "accounts/fireworks/models/glm-5p3-flash"
-        ),
-        "gemini": _hosted(
-            "https://generativelanguage.googleapis.com/v1beta/openai",
-            "GEMINI_API_KEY",
-            "gemini-flash-latest",
-            tools_with_schema=False,
-        ),
-        "groq": _hosted(
-            "https://api.groq.com/openai/v1",
-            "GROQ_API_KEY",
-            "openai/gpt-oss-120b",
-            structured="tools",
-            logprobs=False,
-        ),
-        "mistral": _hosted(
-            "https://api.mistral.ai/v1", "MISTRAL_API_KEY", "mistral-large-latest", tools_with_schema=False
-        ),
-        "openrouter": _hosted(
-            "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", "openai/gpt-oss-120b", effort="reasoning.effort"
-        ),
-        "together": _hosted(
-            "https://api.together.xyz/v1", "TOGETHER_API_KEY", "openai/gpt-oss-120b", tools_with_schema=False
-        ),
-        "xai": _hosted("https://api.x.ai/v1", "XAI_API_KEY", "grok-4.3"),
-        "ollama": _own(11434),
-        "lmstudio": _own(1234),
-        "vllm": _own(8000),
-        "llama-server": _own(8080, effort="chat_template_kwargs.reasoning_effort"),
-    }
-)
 
 
 class ModelResolver:

@@ -22,7 +22,8 @@ from flowdebate import __version__
 from flowdebate.blocks.base import outline
 from flowdebate.errors import RunNotFound
 from flowdebate.models.local.gguf import local_model_state
-from flowdebate.models.resolve import PROVIDERS, environment_choice
+from flowdebate.models.providers import PROVIDERS
+from flowdebate.models.resolve import environment_choice
 from flowdebate.patterns import PATTERNS, PatternInfo
 from flowdebate.runs.queue_state import QueueState
 from flowdebate.server.front import API, Front, FrontOf, ServiceOf, check_writable, data, limits_of, stored_run

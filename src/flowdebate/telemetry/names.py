@@ -156,7 +156,7 @@ def server_names(address: str) -> tuple[str | None, str | None, int | None]:
 @cache
 def _hosts() -> dict[str, str]:
     """The providers by their hosts; a server on this machine may be any."""
-    from flowdebate.models.resolve import PROVIDERS as ENDPOINTS
+    from flowdebate.models.providers import PROVIDERS as ENDPOINTS
 
     hosted = {name: each.base_url or "https://api.openai.com" for name, each in ENDPOINTS.items() if each.key_env}
     return {str(urlsplit(url).hostname): PROVIDERS.get(name, name) for name, url in hosted.items()}

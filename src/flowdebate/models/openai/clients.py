@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 
-Transport = Literal["aiohttp", "openai", "httpx2"]
-"""aiohttp alone, openai's client over aiohttp, or openai's client over httpx2."""
+Transport = Literal["aiohttp", "openai"]
+"""aiohttp alone, or openai's client over aiohttp."""
 
 
 @dataclass(slots=True, eq=False)
@@ -185,9 +185,8 @@ class Clients:
 
         from flowdebate.models.openai.sdk import options_of
 
-        aiohttp, names = self._transport != "httpx2", self._sdk != "openai"
         context = context or httpx2.create_ssl_context(verify=False)
-        return self._connect_sdk(endpoint, options_of(endpoint, aiohttp=aiohttp, names=names, context=context))
+        return self._connect_sdk(endpoint, options_of(endpoint, names=self._sdk != "openai", context=context))
 
     def _needs_sdk(self, endpoint: Endpoint) -> bool:
         """Whether an SDK's client is asked for, or needed: aiohttp alone knows too few kinds of proxies."""

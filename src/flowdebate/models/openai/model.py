@@ -32,21 +32,15 @@ from flowdebate.models.openai.endpoint import NO_KEY, Endpoint, address_of, chec
 from flowdebate.models.openai.error_mapping import map_error
 from flowdebate.models.openai.responses import Reader, instruction, logprobs_of, parameters_of, read, usage_of
 from flowdebate.models.output import find_object
-from flowdebate.models.resolve import PROVIDERS
+from flowdebate.models.providers import PROVIDERS, STRUCTURED_MODES, StructuredMode
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 
-StructuredMode = Literal["json_schema", "tools", "json", "md_json"]
-"""Structured mode: a response format, a tool call, JSON, or JSON in a code block."""
-
 _OPENAI = "https://api.openai.com"
 _KEY_ENV = "OPENAI_API_KEY"
 _URL_ENV = "OPENAI_BASE_URL"
-
-STRUCTURED_MODES: tuple[StructuredMode, ...] = ("json_schema", "tools", "json", "md_json")
-"""Structured modes, from the most to the least constraining."""
 
 # Words in a server's refusal of a structured mode: each server has its own, and none a code for it.
 _MODE = re.compile(
@@ -86,8 +80,8 @@ class OpenAIModel(PooledModel):
     - `images`: whether it can be shown images; None for yes, unless it is known by its name that it cannot.
     - `logprobs`: False for servers that give no log-probabilities, which `JudgeOptions(answer="letter")` needs.
     - `retry`: the retry policy; None for no retries.
-    - `transport`: "aiohttp" alone, which starts a second sooner; "openai", the SDK over it, which serves behind proxies
-      anyway; or "httpx2", the SDK over that: it is slower, and opens a connection for each call.
+    - `transport`: "aiohttp" alone, which starts a second sooner; or "openai", the SDK over it, which is used behind
+      proxies anyway.
     - `client`: an `AsyncOpenAI` of your own, such as `AsyncAzureOpenAI`, with its own address, key, headers and
       connections; you close it. Its retries are off here: `retry` counts them. It does not bound bodies.
     - `strict_model`: True rejects the answer of a model by another name (MalformedResponse), which is otherwise marked

@@ -27,8 +27,8 @@ from flowdebate.models.openai.transport import (
 )
 
 
-def options_of(endpoint: Endpoint, *, aiohttp: bool, names: bool, context: ssl.SSLContext) -> dict[str, Any]:
-    """Make the options of an SDK's client for `endpoint`, over aiohttp or httpx2.
+def options_of(endpoint: Endpoint, *, names: bool, context: ssl.SSLContext) -> dict[str, Any]:
+    """Make the options of an SDK's client for `endpoint`, over aiohttp.
 
     With `names`, the names of events in streams are kept: anthropic wants them, and openai makes errors of some.
     """
@@ -37,11 +37,8 @@ def options_of(endpoint: Endpoint, *, aiohttp: bool, names: bool, context: ssl.S
     except (httpx2.InvalidURL, ValueError):
         raise ConfigurationError("OpenAIModel", "base_url", endpoint.base_url, ADDRESS) from None
     timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)
-    make = openai.DefaultAioHttpClient if aiohttp else openai.DefaultAsyncHttpxClient
-    http = make(
-        # httpx2 reads stray bytes on a pooled connection as the next call's answer, so that one debater would get
-        # another's: it may not pool connections
-        limits=httpx2.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS if aiohttp else 0),
+    http = openai.DefaultAioHttpClient(
+        limits=httpx2.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS),
         timeout=timeout,
         follow_redirects=False,
         # proxies of the environment are not used for this machine
@@ -51,11 +48,10 @@ def options_of(endpoint: Endpoint, *, aiohttp: bool, names: bool, context: ssl.S
         cookies=_NoCookies(),
         params=endpoint.query or None,
     )
-    if aiohttp:
-        transport: Any
-        for transport in (http._transport, *http._mounts.values()):  # noqa: SLF001 - there is no other way to them
-            if transport is not None:
-                transport.client = partial(open_session, limit=CONNECTIONS, context=context)
+    transport: Any
+    for transport in (http._transport, *http._mounts.values()):  # noqa: SLF001 - there is no other way to them
+        if transport is not None:
+            transport.client = partial(open_session, limit=CONNECTIONS, context=context)
     return {
         "api_key": endpoint.api_key,
         "base_url": endpoint.base_url,

@@ -12,7 +12,8 @@ from flowdebate._text import counted
 from flowdebate.errors import ConfigurationError, FlowDebateError
 from flowdebate.models.base import IMAGE_TOKENS, Model, Usage, estimate_tokens
 from flowdebate.models.openai.endpoint import address_of
-from flowdebate.models.resolve import EACH, PROVIDERS, ModelResolver, ModelSpec, found_models, vendor_of
+from flowdebate.models.providers import PROVIDERS
+from flowdebate.models.resolve import EACH, ModelResolver, ModelSpec, found_models, vendor_of
 from flowdebate.patterns.seats import Seats
 from flowdebate.runs.limits import Price, Prices
 from flowdebate.service.documents.text import models_text
