@@ -34,7 +34,7 @@ def stage() -> Iterator[Stage]:
 @pytest.fixture
 def waits(stage: Stage) -> str:
     """A run that waits for a debater: one for each test, as some answer in it, and tests come in any order."""
-    run_id = stage.begin(options={"rounds": 1, "humans": ["con"]})
+    run_id = stage.begin(options={"max_rounds": 1, "humans": ["con"]})
     assert stage.get(f"/runs/{run_id}?wait=30").json()["status"] == "awaiting"
     return run_id
 
@@ -125,7 +125,7 @@ def test_what_was_typed_survives_a_reload(stage: Stage, waits: str, visit: Calla
 
 def test_the_time_of_a_run_is_that_of_all_its_parts(stage: Stage) -> None:
     """Also after somebody has answered in it."""
-    run_id = stage.begin(options={"rounds": 1, "humans": ["con", "judge"]})
+    run_id = stage.begin(options={"max_rounds": 1, "humans": ["con", "judge"]})
     seconds = []
     for answer in ("So.", {"reasoning": "-", "winner": None, "verdict": "Wait."}):
         seconds.append(stage.get(f"/runs/{run_id}?wait=30").json()["seconds"])

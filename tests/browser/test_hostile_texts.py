@@ -150,7 +150,7 @@ def test_a_page_shows_markdown_as_it_comes(stage: Stage, writer: Writer, visit: 
     writer.texts = [f"{MARKDOWN}\n\n{text}" for text in MARKUP]
     there = visit(stage.url)
     sides = [{"name": f"debater-{number}", "stance": f"way {number}"} for number in range(len(MARKUP))]
-    body = {"pattern": "debate", "question": HARMLESS, "options": {"rounds": 1, "debaters": sides}}
+    body = {"pattern": "debate", "question": HARMLESS, "options": {"max_rounds": 1, "debaters": sides}}
     run_id = stage.post("/runs", body).json()["runId"]
     page = there.open(f"/runs/{run_id}")
     page_at_the_end(page)

@@ -31,7 +31,7 @@ def test_the_list_says_what_came_out_and_leads_to_a_comparison(visit: Callable[[
         assert page.locator("a[href*='/new?pattern=']").count() > 0
         page.get_by_role("link", name="Begin a debate").wait_for()
         for name in ("one", "two"):
-            options = {"rounds": 1, "debaters": SIDES, "synthesizer": False}
+            options = {"max_rounds": 1, "debaters": SIDES, "synthesizer": False}
             stage.finished(runId=name, options=options, labels={"team": "red"})
         page.reload()
         row = page.locator("table.list tbody tr").last
@@ -62,7 +62,7 @@ def test_the_list_says_what_a_run_cost(visit: Callable[[str], Visit]) -> None:
     limits = Limits(calls=100, prices={"function": Price(prompt=1.0, completion=1.0)})
     sides = [{"name": "Maximiliane-Alexandra von Wolfenbach", "stance": "Ship"}, SIDES[1]]
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer), limits=limits)) as stage:
-        options = {"rounds": 1, "debaters": sides, "synthesizer": False}
+        options = {"max_rounds": 1, "debaters": sides, "synthesizer": False}
         run_id = stage.finished(question=QUESTION * 15, options=options)
         [found] = stage.get("/runs").json()["runs"]
         assert found["runId"] == run_id

@@ -79,7 +79,7 @@ def long() -> Iterator[tuple[Stage, str]]:
         return f"{PARAGRAPH}\n\n- point {next(said)}"
 
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as stage:
-        yield stage, stage.finished(options={"rounds": 20, "synthesizer": False})
+        yield stage, stage.finished(options={"max_rounds": 20, "synthesizer": False})
 
 
 def until(page: Page, condition: str) -> None:
@@ -173,7 +173,7 @@ def test_markdown_is_set_wherever_a_turn_is_read(long: tuple[Stage, str], visit:
     """On the page of a run and in its report, blind, as slides, by public links, compared, and before an answer."""
     stage, run_id = long
     waits, short = (
-        stage.begin(options={"rounds": 1, "synthesizer": False, **each}) for each in ({"humans": ["con"]}, {})
+        stage.begin(options={"max_rounds": 1, "synthesizer": False, **each}) for each in ({"humans": ["con"]}, {})
     )
     for each, status in ((waits, "awaiting"), (short, "complete")):
         assert stage.get(f"/runs/{each}?wait=30").json()["status"] == status

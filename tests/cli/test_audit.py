@@ -170,7 +170,7 @@ def test_runs_that_are_kept_are_audited(store: Path) -> None:
     assert (found["audit"]["items"], found["audit"]["ballots"], found["audit"]["undecided"]) == (2, 2, 2)
     assert found["leftOut"] == {
         "has not ended": 1,
-        "has a verdict without ballots: a human's, a custom judge's, or an earlier version's": 1,
+        "has a verdict without ballots: a human's, or a custom judge's": 1,
         "has no ballots that can be read": 1,
         "has no verdict of a judge": 1,
     }

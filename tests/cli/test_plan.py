@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from flowdebate.cli.app import app
-from flowdebate.errors import BadFile, ConfigurationError, FlowDebateError, FlowDebateWarning
+from flowdebate.errors import BadFile, ConfigurationError, FlowDebateError
 from flowdebate.patterns import PATTERNS
 from flowdebate.service.plans.files import read_plan_file
 from flowdebate.service.plans.options import parse_entry
@@ -156,40 +156,6 @@ def test_json_says_the_same_as_toml(tmp_path: Path) -> None:
     toml.write_text(TOML)
     also.write_text(json.dumps(read_plan_file(str(toml))))
     assert read_plan_file(str(also)) == read_plan_file(str(toml))
-
-
-@pytest.mark.parametrize(
-    ("pattern", "former", "name", "value"),
-    [
-        ("debate", "rounds", "max_rounds", 3),
-        ("handoff", "turns", "max_turns", 4),
-        ("council", "schema", "output_schema", {}),
-    ],
-)
-def test_a_key_of_an_earlier_version_is_taken_with_a_hint(
-    pattern: str, former: str, name: str, value: Any, tmp_path: Path
-) -> None:
-    """In a file; where a program or a stored run says it, nobody reads a hint."""
-    info = PATTERNS[pattern]
-    path = tmp_path / "plan.json"
-    path.write_text(json.dumps({info.subject: "Why not?", former: value}))
-    with pytest.warns(FlowDebateWarning, match=f"plan.json: `{former}` is called `{name}`"):
-        plan = make_plan(info, {}, file=str(path))
-    assert plan.options.stored()[name] == value
-    told = make_plan(info, {}, file={info.subject: "Why not?", former: value}, where="options")
-    assert getattr(told.options, name) == value
-
-
-def test_an_option_of_an_earlier_version_is_taken_with_a_hint(tmp_path: Path) -> None:
-    """Also with its value behind a sign; a command that never had it refuses it."""
-    (tmp_path / "runs.sqlite3").touch()
-    where = ("--store", str(tmp_path / "runs.sqlite3"))
-    found = CliRunner().invoke(app, ["runs", "--block=debate", "--search", "rents", *where])
-    assert (found.exit_code, found.stderr) == (0, "--block is called --pattern.\n--search is called --text.\n")
-    assert CliRunner().invoke(app, ["show", "--block=debate", "--last", *where]).exit_code == 2
-    refused = CliRunner().invoke(app, ["debate", "Q", "--rounds", "0"])
-    assert "--rounds is called --max-rounds." in refused.stderr
-    assert "--max-rounds must be an int >= 1, got 0" in refused.stderr
 
 
 def test_options_win_over_the_file(tmp_path: Path) -> None:

@@ -13,9 +13,8 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from flowdebate.cli.app import app
-from flowdebate.errors import ConfigurationError, FlowDebateWarning
+from flowdebate.errors import ConfigurationError
 from flowdebate.patterns import PATTERNS
-from flowdebate.service.documents.document import document_of
 from flowdebate.service.pages.handoff import HandoffOptions
 from flowdebate.service.plans.plan import make_plan
 
@@ -266,7 +265,7 @@ BAD = [
         'debaters = [{name = "x", stance = "y"}]',
         "`debaters[0].stance` must be one of the keys name, role",
     ),
-    ("handoff", 'judge_model = "x/y"', "`judge_model` must be one of the keys"),
+    ("handoff", 'judge = "x/y"', "`judge` must be one of the keys"),
     ("consensus", 'on_failure = "retry"', "`on_failure` must be 'fail' or 'skip', got 'retry'"),
     ("consensus", "weights = {Maker = 2}", "`weights` must be None with voting other than 'weighted'"),
     ("consensus", 'voting = "weighted"\nweights = {x = 2}', "`weights['x']` must be of one of the agents"),
@@ -345,17 +344,3 @@ def test_every_option_is_documented_with_its_verb(verb: str) -> None:
             assert f"`{option}" in own + shared, option
     named = set(re.findall(r"^\| `(--[a-z-]+)", own, re.MULTILINE))
     assert named <= {option for parameter in COMMANDS[verb].params for option in parameter.opts}
-
-
-def test_debaters_of_a_round_robin_may_be_called_panelists_as_before(tmp_path: Path) -> None:
-    """In plan files, with a hint, and in documents of earlier versions."""
-    people = [{"name": "ann", "role": "tenant"}, {"name": "bob"}]
-    file = tmp_path / "plan.json"
-    file.write_text(json.dumps({"question": "Free rents?", "panelists": people}))
-    with pytest.warns(FlowDebateWarning, match="plan.json: `panelists` is called `debaters`"):
-        plan = make_plan(PATTERNS["round_robin"], {}, file=str(file))
-    assert [speaker.name for speaker in plan.speakers] == ["ann", "bob"]
-    raw = {"question": "Free rents?", "rounds": 0, "transcript": []}
-    document = document_of({"pattern": "panel", "status": "complete", "panelists": people, "raw": raw}, where="here")
-    assert [speaker.about for speaker in document.speakers] == ["tenant", ""]
-    assert json.loads(document.to_json())["debaters"][1] == {"name": "bob", "role": None}

@@ -162,7 +162,7 @@ def test_a_plan_is_kept_with_what_its_files_said(tmp_path: Path, store: Path) ->
     schema = {"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"]}
     (tmp_path / "answer.json").write_text(json.dumps(schema))
     plan = tmp_path / "plan.toml"
-    plan.write_text('question = "Should we cap rents?"\nschema = "answer.json"\nrounds = 1\n')
+    plan.write_text('question = "Should we cap rents?"\noutput_schema = "answer.json"\nmax_rounds = 1\n')
     cassette = tmp_path / "cassette"
     options = ("--model", "staged", "--max-calls", "2", "--file", str(plan), "--record", str(cassette))
     with Stage() as on:

@@ -8,7 +8,6 @@ import pytest
 
 from flowdebate import Debater, debate, deliberation, handoff, round_robin
 from flowdebate.patterns.output import Entry, PatternOutput
-from flowdebate.patterns.state import ProviderFailure
 from flowdebate.testing import ScriptedModel
 
 if TYPE_CHECKING:
@@ -88,10 +87,3 @@ async def test_the_winner_of_a_debate_is_named() -> None:
     assert synthesis.winner is None
     assert output.model_copy(update={"verdict": None}).winner is None
     assert "winner" not in output.to_wire()
-
-
-def test_a_provider_failure_of_the_first_edition_is_read() -> None:
-    """Its role had another name."""
-    loss = {"round": 1, "role": "judge", "name": "rent-judge", "error": "down", "instead": "no_verdict", "stance": None}
-    stored = {"seat" if key == "role" else key: value for key, value in loss.items()}
-    assert ProviderFailure.model_validate(stored).model_dump(by_alias=True) == loss

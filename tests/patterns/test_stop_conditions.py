@@ -94,7 +94,7 @@ def test_no_condition_gives_a_reason_of_the_patterns(reason: str) -> None:
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_the_reason_survives_the_wire(pattern: str) -> None:
-    """A stored output is read back with it; also what earlier versions wrote, and nothing that fills several lines."""
+    """A stored output is read back with it, and with nothing that fills several lines."""
     raw = built(pattern, stop.rounds(1)).run_sync(QUESTION).raw
     assert type(raw).model_validate(raw.to_wire()).stop_reason == "rounds(1)"
     if pattern != "consensus":

@@ -196,21 +196,3 @@ async def test_showing_a_run_changes_no_archive() -> None:
         details: Any = await service.run(left.run_id)
         assert details.document is not None
         assert before == [dict(await store.documents(f"archive/default/{part}")) for part in ("debates", "ratings")]
-
-
-async def test_a_run_of_a_plan_that_says_nothing_of_an_archive_has_none(service: Service) -> None:
-    """As those were started when no front end had one: their prompts stay what they were."""
-    from dataclasses import replace
-
-    left = await held(service, archive=False, limits=Limits(calls=5))
-    stored = await service.store.run(left.run_id)
-    assert stored.header.plan is not None
-    options = {key: value for key, value in stored.header.plan["options"].items() if key != "archive"}
-    store = MemoryStore()
-    header = replace(stored.header, plan={**stored.header.plan, "options": options})
-    await store.add(replace(stored, header=header), await service.store.steps(left.run_id))
-    async with Service(store=store, model=model(voting)) as later:
-        await held(later, "Are rents affordable?")
-        await later.resume(left.run_id, limits=Limits(calls=50))
-        assert (await later.wait(left.run_id)).status == "complete"
-        assert await known(later.archive()) == ["Are rents affordable?"]

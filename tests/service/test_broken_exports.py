@@ -202,8 +202,8 @@ def test_an_outcome_of_a_wrong_type_is_refused_with_its_field(path: str, wrong: 
         asyncio.run(import_runs(MemoryStore(), lines))
 
 
-def test_a_run_that_an_earlier_version_imported_breaks_no_list() -> None:
-    """What is in the store already is listed without what cannot be read, and says itself what that is."""
+def test_a_stored_run_with_a_broken_outcome_breaks_no_list() -> None:
+    """It is listed without what cannot be read, and says itself what that is."""
 
     async def listed() -> tuple[Any, ...]:
         [(run, rows, _)] = read_runs(await exported(), "export")

@@ -115,7 +115,7 @@ def test_a_program_of_two_lines_is_the_command_line_with_it(tmp_path: Path) -> N
 def test_a_plan_is_run_shown_resumed_forked_and_reported(tmp_path: Path) -> None:
     """Verb, plan file, live page, saved document, and every command about a stored run."""
     plan, report, page = tmp_path / "plan.toml", tmp_path / "report.md", tmp_path / "report.html"
-    plan.write_text(f'pattern = "riddle"\nriddle = "{RIDDLE}"\nrounds = 2\n\n[[debaters]]\nname = "Ada"\n\n'
+    plan.write_text(f'pattern = "riddle"\nriddle = "{RIDDLE}"\nmax_rounds = 2\n\n[[debaters]]\nname = "Ada"\n\n'
                     '[[debaters]]\nname = "Ben"\nrole = "pianist"\n')  # fmt: skip
     with model_server() as on:
         where = ("--model", "staged", "--base-url", on.base_url)

@@ -122,7 +122,7 @@ def test_a_person_in_any_seat_is_given_the_sources(seat: str) -> None:
 
 @pytest.mark.parametrize("seat", SEATS)
 def test_a_suspended_person_has_them_from_the_journal(seat: str) -> None:
-    """The stored request is the same as without sources: a run that an earlier version suspended is found again."""
+    """The stored request is the same as without sources, whose texts the journal has already."""
     store = MemoryStore()
     block = SEATS[seat](human(name="ann"))
     model = FunctionModel(says)

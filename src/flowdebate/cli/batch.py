@@ -173,8 +173,6 @@ async def run_batch(
 
 _BOUNDS = ("max_calls", "max_tokens", "max_seconds", "attempts", "fallback")
 """Options that may change when a batch is continued, so they are no part of its default name."""
-_HASHED = {"max_rounds": "rounds", "max_turns": "turns", "output_schema": "schema"}
-"""What options were called when default names were first made: a batch of an earlier version is found by its name."""
 
 
 class Plans:
@@ -191,7 +189,7 @@ class Plans:
         from flowdebate.service.runs import archive_of
 
         info = find_pattern(pattern)
-        if info is None or pattern in info.former_names:
+        if info is None:
             close = get_close_matches(pattern, PATTERNS, n=1)
             hint = f" Did you mean {close[0]}?" if close else ""
             raise misuse(
@@ -227,9 +225,7 @@ class Plans:
     def name(self, rows: Sequence[Row]) -> str:
         """Default name of the batch: the same for the same plan and rows."""
         options = {
-            _HASHED.get(key, key): value
-            for key, value in self.stored["options"].items()
-            if key not in (*_BOUNDS, self._info.subject)
+            key: value for key, value in self.stored["options"].items() if key not in (*_BOUNDS, self._info.subject)
         }
         return hash_name("batch", [self.stored["pattern"], options, [[row.question, dict(row.others)] for row in rows]])
 

@@ -8,7 +8,6 @@ from typing import Any, TypeAlias, get_args
 
 from typer.core import TyperCommand, TyperGroup
 
-from flowdebate.cli.terminal.process import tell
 from flowdebate.patterns import find_pattern
 from flowdebate.service.plans.options import Panel
 
@@ -133,13 +132,6 @@ class Commands(TyperGroup):
         formatter.write_text("The options of a command: flowdebate COMMAND --help. Documentation: docs/cli.md")
 
 
-FORMER = {
-    "--rounds": "--max-rounds", "--turns": "--max-turns", "--schema": "--output-schema", "--batch": "--batch-id",
-    "--block": "--pattern", "--search": "--text", "--output": "--out",
-}  # fmt: skip
-"""Options, by what earlier versions called them: taken, with a hint."""
-
-
 BARE = {"--diff": "HEAD"}
 """Options that may stand without a value, and what they mean then."""
 
@@ -149,11 +141,6 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: _Click, args: list[str]) -> list[str]:
         known = {flag for parameter in self.get_params(ctx) for flag in parameter.opts}
-        for at, (flag, sign, value) in enumerate(each.partition("=") for each in args):
-            name = FORMER.get(flag)
-            if name in known and flag not in known:
-                tell(f"{flag} is called {name}.")
-                args[at] = f"{name}{sign}{value}"
         for at in reversed(range(len(args))):
             behind = args[at + 1 : at + 2]
             # no commit has a space in its name: that is a question

@@ -39,8 +39,6 @@ class PatternInfo:
     """What it does, for lists and the help of its command; the first sentence fits on a line."""
     events: tuple[str, ...] = ()
     """Places of the classes of events that only this pattern emits; streams and pages pass them on as themselves."""
-    former_names: tuple[str, ...] = ()
-    """Names in runs and documents that earlier versions have written."""
 
     @property
     def verb(self) -> str:
@@ -65,7 +63,7 @@ class PatternInfo:
 PATTERNS: dict[str, PatternInfo] = {}
 """Every pattern, by name, in the order in which users see them."""
 DEFAULT = "debate"
-"""The pattern of a batch, of a host of MCP and of a saved run that name none: the first version had no other."""
+"""The pattern of a batch, of a host of MCP and of a saved run that name none."""
 
 
 def register(info: PatternInfo) -> None:
@@ -74,14 +72,14 @@ def register(info: PatternInfo) -> None:
 
 
 def find_pattern(name: object) -> PatternInfo | None:
-    """The pattern of this name, command or former name; None for no pattern.
+    """The pattern of this name or command; None for no pattern.
 
-    >>> found = find_pattern("panel")
+    >>> found = find_pattern("round-robin")
     >>> found and found.name
     'round_robin'
     """
     for info in PATTERNS.values():
-        if name in (info.name, info.verb, *info.former_names):
+        if name in (info.name, info.verb):
             return info
     return None
 
@@ -98,7 +96,6 @@ def _own(
     subject: str,
     help: str,  # noqa: A002 - as in PatternInfo
     events: str = "",
-    former_names: tuple[str, ...] = (),
 ) -> PatternInfo:
     return PatternInfo(
         name=name,
@@ -108,7 +105,6 @@ def _own(
         page=f"flowdebate.service.pages.{name}:PAGE",
         help=help,
         events=tuple(f"{__name__}.{name}.{each}" for each in events.split()),
-        former_names=former_names,
     )
 
 
@@ -118,7 +114,6 @@ for _info in (
         output="DebateRawOutput",
         events="schemas:ModeratorDecided schemas:MirrorStarted schemas:JudgeViewMade schemas:VerdictReached",
         subject="question",
-        former_names=("run",),
         help="Debate a question: sides argue, a judge decides. The arguments are shown as they are written. After "
         "the verdict a synthesizer writes the output.",
     ),
@@ -127,7 +122,6 @@ for _info in (
         output="DeliberationOutput",
         events="schemas:ModeratorReported",
         subject="topic",
-        former_names=("deliberate",),
         help="Deliberate on a topic until a moderator finds it settled. All personas speak at the same time; the "
         "moderator sums up each round. The result is a decision.",
     ),
@@ -152,7 +146,6 @@ for _info in (
         output="RoundRobinOutput",
         events="schemas:RefereeReported",
         subject="question",
-        former_names=("panel",),
         help="Work on a question in turn. Each debater speaks once in each round and sees what was said before; a "
         "synthesizer writes the output.",
     ),

@@ -17,7 +17,6 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.models.base import Message, Model, context_of, estimate_tokens, has_eyes
 from flowdebate.patterns.state import Older, entries_of, pattern_state, recent_entries, round_of
 from flowdebate.prompts import filled, quoted, tag_text
-from flowdebate.runs.journal import DECISION
 from flowdebate.sources.quotes import Passage, find_passages, look_up
 from flowdebate.sources.source import AN_IMAGE, Source, check_sources, numbered
 
@@ -65,17 +64,11 @@ class Material:
 
     def of_run(self, ctx: Context) -> tuple[Source, ...]:
         """The sources that can be read, as they were when the run began."""
-        known, _ = ctx.run.known.get(self, (self.sources, True))
-        return tuple(source for source in known if source.left_out is None)
+        return tuple(source for source in ctx.run.known.get(self, self.sources) if source.left_out is None)
 
     async def record(self, ctx: Context) -> None:
         """Record the sources once a run, as the decision of this place; a resumed run has those that it began with."""
         if self in ctx.run.known:  # as in the mirror of a debate
-            return
-        journal = ctx.run.journal
-        began = journal is not None and journal.stored and journal.has_steps(ctx.sequencer.path)
-        if journal is not None and began and not journal.has_steps(f"{ctx.path}{DECISION}"):
-            ctx.run.known[self] = self.sources, False  # an earlier edition began it, which lists none
             return
 
         async def read() -> list[Source]:
@@ -83,14 +76,15 @@ class Material:
             return [each.model_copy(update=without) for each in self.sources] if self.in_plan else [*self.sources]
 
         found = await ctx.decide(read, returns=list[Source])
-        ctx.run.known[self] = (self.sources if self.in_plan else tuple(found)), True
+        ctx.run.known[self] = self.sources if self.in_plan else tuple(found)
 
     def told(self, output: OutputT, ctx: Context) -> OutputT:
         """`output` with the list of sources, and the quotes of each contribution."""
-        sources, (known, is_listed) = self.of_run(ctx), ctx.run.known.get(self, (self.sources, True))
-        update: dict[str, Any] = {"quotes": [list(look_up(entry.text, sources)) for entry in output.entries]}
-        if is_listed:
-            update["sources"] = [source.info for source in known]
+        sources = self.of_run(ctx)
+        update: dict[str, Any] = {
+            "sources": [source.info for source in ctx.run.known.get(self, self.sources)],
+            "quotes": [list(look_up(entry.text, sources)) for entry in output.entries],
+        }
         if shown := ctx.run.known.get((self, Shown)):  # in order, also of those who spoke at the same time
             update["passages"] = sorted(shown, key=lambda each: (each.round, each.block))
         return output.model_copy(update=update)
@@ -145,10 +139,8 @@ class Material:
 
     def _room(self, sources: tuple[Source, ...], prompt: RolePrompt[Any], ctx: Context) -> int | None:
         """The characters that there are for passages; None where all sources fit into the prompt."""
-        tokens, (_, is_listed) = self.tokens, ctx.run.known.get(self, ((), True))
+        tokens = self.tokens
         if tokens is None:
-            if not is_listed:  # its edition showed them whole
-                return None
             context = context_of(ctx.model(prompt.model))
             tokens = SOURCE_TOKENS if context is None else context // 4
         whole = sum(estimate_tokens(len(source.text)) for source in sources)

@@ -133,7 +133,7 @@ def stamp_subject(
         # first of all, so that a run that ends in its first turn has an output that says what was asked
         ctx.scope.handle.update(question=value.subject)
         ctx.run.register_partial_output(ctx.sequencer.path, lambda status: make_output(ctx, status))
-        if material is not None:  # no step of its own: the outlines of stored runs have none
+        if material is not None:
             await material.record(ctx)
 
     return stamp

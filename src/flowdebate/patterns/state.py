@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, Self, TypeAlias, get_args
 
-from pydantic import AfterValidator, AliasChoices, BaseModel, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, Field, ValidationError
 from typing_extensions import TypeVar
 
 from flowdebate._text import error_text, problems_of, shown
@@ -80,8 +80,8 @@ class ProviderFailure(WireModel):
 
     round: int
     """The round in which it happened; for judge and synthesizer the last."""
-    role: Role = Field(validation_alias=AliasChoices("role", "seat"))
-    """Who failed; outputs of the first edition are read as well."""
+    role: Role
+    """Who failed."""
     name: str
     """The debater's name; the block's for other roles."""
     stance: str | None = None

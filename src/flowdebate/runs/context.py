@@ -240,8 +240,8 @@ class Context:
     async def decide(self, call: Callable[[], Awaitable[T]], *, returns: Any = None) -> T:  # noqa: ANN401 - any type form
         """Make the one decision of this place, which the application's code takes and the run depends on.
 
-        A resumed run does not ask again: the recorded decision holds. One without a record, as in runs of the first
-        edition, is taken anew. `returns` is its type, where it is no JSON data.
+        A resumed run does not ask again: the recorded decision holds. One without a record is taken anew. `returns` is
+        its type, where it is no JSON data.
         """
         journal = self.run.journal
         return await call() if journal is None else await journal.decide(f"{self.path}{DECISION}", call, returns)

@@ -123,11 +123,6 @@ class Journal:
         self._clock = max(self._clock, row.at or 0.0)
         return row
 
-    def requested(self, key: str) -> str | None:
-        """The recorded request of the finished step at `key`."""
-        row = self._done.get(key)
-        return None if row is None else row.request
-
     def read(self, row: StepRow, reader: Callable[[str], T]) -> T:
         """The body of a finished step, decoded by `reader`; JournalMismatch for an unreadable record."""
         assert row.body is not None  # noqa: S101 - it is finished
@@ -223,7 +218,7 @@ class Journal:
     async def decide(self, key: str, call: Callable[[], Awaitable[T]], returns: object) -> T:
         """Return the recorded decision `key`, or that of `call`, which has no effects: only its result is recorded.
 
-        A complete run that is only read stays as it is, also one of the first edition, which recorded no decisions.
+        A complete run that is only read stays as it is.
         """
         row = self.find(key)
         if row is not None:

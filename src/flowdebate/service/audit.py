@@ -34,7 +34,7 @@ from flowdebate.store.base import Store, StoredRun
 
 _MEGABYTES = 64
 NO_VERDICT = "has no verdict of a judge"
-_NO_BALLOTS = "has a verdict without ballots: a human's, a custom judge's, or an earlier version's"
+_NO_BALLOTS = "has a verdict without ballots: a human's, or a custom judge's"
 _UNREADABLE = "has no ballots that can be read"
 
 

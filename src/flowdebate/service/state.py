@@ -82,7 +82,7 @@ class RunSummary(WireModel):
         """A stored summary; None for what is none."""
         try:
             return cls.model_validate(data)
-        except ValidationError:  # of an older version, or of an import
+        except ValidationError:  # of another version, or of an import
             return None
 
 
@@ -133,7 +133,7 @@ class RunState(WireModel):
             created_at=header.created_at,
             updated_at=run.updated_at,
             steps=run.steps,
-            seed=int(header.seed),  # an earlier version imported 1e308 as it is
+            seed=header.seed,
             labels=dict(header.labels),
             parent=None if header.parent is None else str(header.parent.get("run")),
             models=read_models(outcome.get("models")),

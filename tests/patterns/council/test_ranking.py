@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate.patterns.council.reviews import agreement, rank_answers, review_orders
-from flowdebate.patterns.council.schemas import CouncilAgreement, CouncilRanked, CouncilReview
+from flowdebate.patterns.council.schemas import CouncilRanked, CouncilReview
 
 NAMES = st.lists(st.text("abcdefgh", min_size=1, max_size=3), min_size=2, max_size=9, unique=True)
 SCOPES = st.sampled_from(["others", "all"])
@@ -130,12 +130,11 @@ def test_concordance_of_complete_rankings_is_kendalls() -> None:
     assert found.w == pytest.approx(12 * spread / (3**2 * (4**3 - 4)))
 
 
-def test_an_agreement_claims_no_interval_and_that_of_a_stored_one_is_ignored() -> None:
+def test_an_agreement_claims_no_interval() -> None:
     """From three to nine reviewers the former 95% interval held the truth in .55 to .92 of councils."""
     found = agreement(reviews(review("x", "a", "b", "c"), review("y", "a", "c", "b"), review("z", "b", "a", "c")))
     assert found is not None
     assert set(found.model_dump()) == {"w", "reviews"}
-    assert CouncilAgreement.model_validate({**found.model_dump(), "low": 0.1, "high": 1.0}) == found
 
 
 def test_opposite_rankings_have_no_concordance() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import runpy
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -296,7 +294,7 @@ async def test_a_condition_has_its_own_steps_and_draws() -> None:
     assert list(dict.fromkeys(steps)) == undisturbed
 
 
-class FirstEdition(MemoryStore):
+class WithoutDecisions(MemoryStore):
     """A store of runs that recorded no decisions."""
 
     async def commit(self, run_id: str, key: str, kind: Any, body: str, at: float) -> None:
@@ -305,8 +303,8 @@ class FirstEdition(MemoryStore):
 
 
 async def test_a_run_without_a_record_of_decisions_is_asked() -> None:
-    """As those of the first edition: the decision is taken when the run is resumed."""
-    lives, store = Lives(), FirstEdition()
+    """Its process died before: the decision is taken when the run is resumed."""
+    lives, store = Lives(), WithoutDecisions()
 
     def act(_: Any, ctx: Context) -> None:
         if lives.life == 1 and ctx.sequencer.state.round == 2:
@@ -318,26 +316,3 @@ async def test_a_run_without_a_record_of_decisions_is_asked() -> None:
     lives.life = 2
     raw = (await built.resume("it", store=store)).raw
     assert (raw.rounds, lives.asked) == (1, [(1, 1), (2, 1)])
-
-
-@pytest.mark.parametrize("pattern", WITH_ROUNDS)
-async def test_a_complete_run_without_a_record_of_decisions_is_read(pattern: str) -> None:
-    """It makes no call, and comes to what it came to."""
-    store = FirstEdition()
-    built = make_pattern(pattern, lambda _, __: None, terminate_when=lambda ctx: ctx.sequencer.state.round == 2)
-    first = await built.run(QUESTION, store=store, run_id="it")
-    again = await built.resume("it", store=store)
-    assert (again.status, again.raw.stop_reason) == (first.status, first.raw.stop_reason)
-    assert again.raw.entries == first.raw.entries
-
-
-async def test_reading_a_complete_run_without_a_record_of_decisions_does_not_change_it() -> None:
-    """Runs of the first edition have none: any number of readers at once get the result, and nothing is written."""
-    store, before = MemoryStore(), MemoryStore()
-    built = make_pattern("debate", lambda _, __: None)
-    first = await built.run(QUESTION, store=before, run_id="it")
-    stored = await before.run("it")
-    await store.add(replace(stored, steps=0), [])
-    read = await asyncio.gather(*(built.resume("it", store=store) for _ in range(3)))
-    assert [each.raw for each in read] == [first.raw] * 3
-    assert (await store.run("it"), await store.steps("it")) == (replace(stored, steps=0), [])

@@ -95,20 +95,19 @@ class Human(Block[Any, Any]):
         if spec is None and callable(ask_for := getattr(value, "answer_schema", None)):
             spec = ask_for()  # the input itself says which answer it needs, such as a ballot
         check = _Check(self.name, None if spec is None else OutputSchema.of(spec))
-        request, named = await self._request(value, ctx, check)
+        request = await self._request(value, ctx, check)
         ctx.emit(HumanAsked(block=self.name, path=ctx.path))
-        output = await self._answer(request, named, check, ctx)
+        output = await self._answer(request, check, ctx)
         ctx.emit(BlockAnswered(block=self.name, output=output))
         return output
 
-    async def _answer(self, request: HumanRequest, named: str, check: _Check, ctx: Context) -> Any:  # noqa: ANN401 - see act
+    async def _answer(self, request: HumanRequest, check: _Check, ctx: Context) -> Any:  # noqa: ANN401 - see act
         """The checked answer; if a submitted answer proves invalid, the human is asked again."""
         journal, number = ctx.run.journal, 1
         while journal is not None:
             place = f"{ctx.path}#human" if number == 1 else f"{ctx.path}#human#{number}"
             request = replace(request, place=place)
-            before = replace(request, shown=named).text  # earlier versions showed names to all
-            row = journal.find(place, before if journal.requested(place) == before else request.text)
+            row = journal.find(place, request.text)
             if row is None or row.body is None:
                 return await self._ask_and_record(request, check, journal)
             answer, suspended = read_answer(row.body)
@@ -135,8 +134,7 @@ class Human(Block[Any, Any]):
         await journal.commit(request.place, "human", answer_text(check.dump(checked), suspended=False))
         return checked
 
-    async def _request(self, value: object, ctx: Context, check: _Check) -> tuple[HumanRequest, str]:
-        """The request, and its text as a reader of names is shown it."""
+    async def _request(self, value: object, ctx: Context, check: _Check) -> HumanRequest:
         transcript = ctx.scope.handles.get("transcript")
         schema = None if check.output is None else check.output.json_schema
         question = getattr(value, "task", None)
@@ -151,20 +149,20 @@ class Human(Block[Any, Any]):
             context=await _text(self._context, value, ctx),
             task=render_task(value),
         )
-        named = shown = render(said=None if transcript is None else render_said(transcript.state.entries))
-        if transcript is not None and self._blind is not None:
-            shown = render(said=render_said(self._blind(ctx), names=False))
-        request = HumanRequest(
+        said = None
+        if transcript is not None:
+            blind = self._blind
+            said = render_said(transcript.state.entries) if blind is None else render_said(blind(ctx), names=False)
+        return HumanRequest(
             block=self.name,
             role=ctx.role,
             place=ctx.path,
-            shown=shown,
+            shown=render(said=said),
             expects=render_expected(schema),
             schema=schema,
             sources=() if self._sources is None else self._sources(ctx),
             check=check,
         )
-        return request, named
 
     def outline(self) -> Outline:
         return Outline(text=self.name, kind="human")

@@ -23,7 +23,7 @@ from flowdebate.patterns.state import Recovery, accepted, state_of
 from flowdebate.patterns.turn import TurnTask, ask, is_provider_failure, record_loss, take_turn
 from flowdebate.prompts import Length, unescaped
 
-from .prompts import AGENTS, FORMER_CONSENSUS, ConsensusTemplate, render_agent_system, render_turn
+from .prompts import AGENTS, ConsensusTemplate, render_agent_system, render_turn
 from .schemas import (
     LONGEST_POSITION,
     AgentFailure,
@@ -87,21 +87,16 @@ def create_block(
     prompt = RolePrompt(AGENTS, options, template=template, length=length, intent=intent, where=name)
     who = {} if agent is None else {"name": agent.name, "role": agent.role, "system_prompt": agent.system_prompt}
 
-    def texts(ctx: Context) -> ConsensusTemplate:
-        # a stored run refuses a prompt that has changed since the answer was recorded, so it keeps its edition's texts
-        former = template is None and state_of(ctx, ConsensusState).former_prompts
-        return FORMER_CONSENSUS if former else prompt.template(ctx)
-
     def system(asked: Any, ctx: Context) -> str:  # noqa: ANN401 - one of the questions
         context = state_of(ctx, ConsensusState).context
-        return render_agent_system(task=asked.task, context=context, template=texts(ctx), **who)
+        return render_agent_system(task=asked.task, context=context, template=prompt.template(ctx), **who)
 
     def turn(asked: Any, ctx: Context) -> str:  # noqa: ANN401 - one of the questions
         if shuffle:  # else a place that voters favour would favour the same author in every ballot
             proposals = list(asked.proposals)
             ctx.random.shuffle(proposals)
             asked = replace(asked, proposals=proposals)
-        return render_turn(asked, length=prompt.length(ctx), template=texts(ctx))
+        return render_turn(asked, length=prompt.length(ctx), template=prompt.template(ctx))
 
     # the system message is the same in all calls of an agent, so that servers can reuse it
     block = generator(

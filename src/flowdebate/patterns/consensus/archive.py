@@ -28,17 +28,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_EDITION = 4
-"""The second asks for positions of proposals, the third has prompts by profile, the fourth weighs at the beginning."""
-_BY_PROFILE, _WEIGHS_FIRST = 3, 4
 _LONGEST_RESEARCH = 20_000
 """Characters: every call of every agent has it in its prompt."""
 
 
 async def gather_context(options: ConsensusOptions, ctx: Context) -> None:
     """Put past debates, critique patterns and research into the debate's state; each source may fail."""
-    edition = await _find_edition(ctx)
-    ctx.scope.handle.update(first_edition=edition == 1, former_prompts=edition < _BY_PROFILE)
     archive, limit, task = options.archive, options.history_limit, ctx.scope.handle.state.question
     skipped: list[SkippedContext] = []
     past: list[PastDebate] = []
@@ -62,9 +57,8 @@ async def gather_context(options: ConsensusOptions, ctx: Context) -> None:
         points = await _fetch("patterns", asked, skipped) or points
     research = await _look_up(options.research, task, skipped, ctx)
     context = ConsensusContext(past_debates=past, critique_patterns=points, research=research, skipped=skipped)
-    ctx.scope.handle.update(context=context)
-    if edition >= _WEIGHS_FIRST:  # a fork that differs later still has the ratings of its parent, not of today
-        ctx.scope.handle.update(weights=await weigh_votes(options, ctx))
+    # weighed at the beginning: a fork that differs later still has the ratings of its parent, not of today
+    ctx.scope.handle.update(context=context, weights=await _weigh_votes(options, ctx))
 
 
 async def _look_up(research: Invocation | None, task: str, skipped: list[SkippedContext], ctx: Context) -> str | None:
@@ -96,22 +90,6 @@ async def _fetch(source: ContextSource, call: Awaitable[T], skipped: list[Skippe
     if not found:
         skipped.append(SkippedContext(source=source, reason="nothing was found"))
     return found or None
-
-
-async def _find_edition(ctx: Context) -> int:
-    """The edition that started the run: the first recorded steps of this debate, but not the one recorded here."""
-    journal, key = ctx.run.journal, "edition"
-    if journal is None:
-        return _EDITION
-    # the first edition recorded no such step before its answers
-    if journal.has_steps(ctx.scope.handle.path) and not journal.has_steps(f"{ctx.path}#step:{key}"):
-        return 1
-
-    async def current() -> int:
-        return _EDITION
-
-    edition: int = await ctx.step(current, key=key, returns=int)
-    return edition
 
 
 async def _ask(
@@ -152,7 +130,7 @@ async def read_ratings(archive: Archive, names: Sequence[str], ctx: Context) -> 
     return await _ask(archive, read, ctx, "ratings", dict[str, Rating])
 
 
-async def weigh_votes(options: ConsensusOptions, ctx: Context) -> dict[str, float] | None:
+async def _weigh_votes(options: ConsensusOptions, ctx: Context) -> dict[str, float] | None:
     """The weights of the votes: those of the application, then those by the archive's ratings; None if all weigh 1."""
     if options.voting != "weighted":
         return None
@@ -233,7 +211,7 @@ async def give_feedback(options: ConsensusOptions, output: ConsensusOutput, ctx:
         ("personas", lambda: archive.personas.record(debate, records)),
     ]
     state: ConsensusState = ctx.scope.handle.state
-    valid = [] if state.first_edition else [ballot for ballot in output.ballots if ballot.choice in state.proposals]
+    valid = [ballot for ballot in output.ballots if ballot.choice in state.proposals]
     if valid:  # an outcome says nothing about a choice that was no proposal
         writes.append(("votes", lambda: archive.outcomes.add(debate, valid)))
     told: list[Callable[[], Awaitable[bool]]] = [rate, *(partial(write, what, call) for what, call in writes)]

@@ -7,7 +7,7 @@ who the agent is. The user's message has the material of one call, and the reque
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.patterns.roles import LENGTH, render_flag
@@ -119,21 +119,6 @@ CONCISE_CONSENSUS = ConsensusTemplate(
     ),
 )
 """The texts for small models."""
-FORMER_CONSENSUS = replace(
-    CONCISE_CONSENSUS,
-    propose=(
-        "Propose your answer to the task, in three or four sentences of plain text, without a list: what should be "
-        "done, why, and what speaks against it. Do not begin with a name."
-    ),
-    revise=(
-        "Round {round}. Your proposal, as it is now:\n{proposals}\n\n"
-        "What others say about it:\n{critiques}\n\n"
-        "Revise your proposal: take up what is right, and keep what is good. First the proposal as it is to read "
-        "now, whole, in three or four sentences of plain text, without a list. Then your position: your answer to "
-        "the task in at most ten words. Last, whether it is enough: true if another round would change nothing."
-    ),
-)
-"""The texts of the editions before the third, with which their unfinished runs are resumed."""
 AGENTS = Profiles(full=CONSENSUS, concise=CONCISE_CONSENSUS)
 
 
@@ -164,7 +149,7 @@ def render_agent_system(
 def render_turn(asked: Any, *, length: str = LENGTH, template: ConsensusTemplate = CONSENSUS) -> str:  # noqa: ANN401 - one of the questions
     """What an agent or a judge is asked: the proposals and critiques of `asked`, and what to do about them."""
     request = getattr(template, _PARTS[asked.kind])
-    if asked.kind == "proposal" and asked.with_position:
+    if asked.kind == "proposal":
         request = f"{request}\n\n{template.position}"
     critiques: list[str] = []
     for critique in getattr(asked, "critiques", ()):

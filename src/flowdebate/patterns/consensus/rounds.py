@@ -19,7 +19,6 @@ from flowdebate.patterns.state import Flag, RoundStarted, accepted, as_model
 from flowdebate.patterns.turn import guarded, record_failure, start_clock, text_said
 
 from .agents import CritiqueForm, Phase, RevisionForm, breakers_of, create_vote_form, find_agent, lose_answer
-from .archive import weigh_votes
 from .events import AgentMessage, ConsensusDecided, CritiqueMade, PollVoteCast, VoteCast, enter
 from .schemas import (
     LONGEST_POSITION,
@@ -62,8 +61,7 @@ class Proposing(Phase):
     def ask(self, _: object, ctx: Context) -> list[ProposalAsked]:
         start_clock(self.options.failures, ctx)
         state: ConsensusState = ctx.scope.handle.state
-        stated = not state.first_edition  # it asked for none, and its recorded answers fit its own prompts only
-        return [ProposalAsked(task=state.question, agent=name, with_position=stated) for name in self.options.names]
+        return [ProposalAsked(task=state.question, agent=name) for name in self.options.names]
 
     def read(self, answer: object, block: str, asked: ProposalAsked, ctx: Context) -> Proposal:
         said = text_said(answer, asked.agent, ctx)
@@ -419,7 +417,7 @@ async def count_poll(options: ConsensusOptions, ctx: Context) -> None:
     ballots = {ballot.voter: ballot for ballot in current_round(ctx).poll}
     if not ballots or options.confidence is None:
         return
-    counted = _count(options, ballots, await _find_weights(options, ctx), ctx)
+    counted = _count(options, ballots, ctx)
     sure = bound_confidence(counted, heard=len(ctx.scope.handle.state.proposals))
     if counted.reached and sure >= options.confidence:
         end_early(ctx, "confidence", f"the agents agree on {counted.winner!r} with a confidence of {sure:.2f}")
@@ -430,12 +428,11 @@ async def count_votes(options: ConsensusOptions, ctx: Context) -> None:
     ctx.scope.handle.deadline = None
     enter(ConsensusStage.VOTE_AGGREGATION, ctx)
     state: ConsensusState = ctx.scope.handle.state
-    weights = await _find_weights(options, ctx)
-    counted = _count(options, state.ballots, weights, ctx)
+    counted = _count(options, state.ballots, ctx)
     if counted.tied and counted.quorum_met:  # no judge makes up for votes that are missing
-        counted = _count(options, state.ballots, weights, ctx, await _break_tie(options, counted, ctx))
+        counted = _count(options, state.ballots, ctx, await _break_tie(options, counted, ctx))
     authors = [name for name in options.names if name in state.proposals]
-    for voter in () if state.first_edition else options.names:  # the first edition passed over spoiled votes in silence
+    for voter in options.names:
         ballot = state.ballots.get(voter)
         if ballot is not None and ballot.choice not in authors:
             problem = f"chose {shown(ballot.choice)}; authors: {', '.join(map(repr, authors))}"
@@ -473,7 +470,6 @@ def bound_strength(counted: Tally, *, heard: int) -> Strength:
 def _count(
     options: ConsensusOptions,
     ballots: Mapping[str, Ballot],
-    weights: Mapping[str, float] | None,
     ctx: Context,
     tie_break: str | None = None,
 ) -> Tally:
@@ -482,15 +478,10 @@ def _count(
         choices=[name for name in options.names if name in ctx.scope.handle.state.proposals],
         eligible=options.names,
         rule=options.voting,
-        weights=weights,
+        weights=ctx.scope.handle.state.weights,
         quorum=options.quorum,
         tie_break=tie_break,
     )
-
-
-async def _find_weights(options: ConsensusOptions, ctx: Context) -> Mapping[str, float] | None:
-    known: Mapping[str, float] | None = ctx.scope.handle.state.weights
-    return await weigh_votes(options, ctx) if known is None else known  # editions before the fourth weigh here
 
 
 async def _break_tie(options: ConsensusOptions, counted: Tally, ctx: Context) -> str | None:

@@ -143,8 +143,6 @@ class ProposalAsked(_Asked):
 
     kind: ClassVar[str] = "proposal"
     agent: str
-    with_position: bool = True
-    """False in a resumed run of the first edition, which asked for positions with revisions only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,7 +224,6 @@ class AgentFailure(ProviderFailure):
     On the wire it has the agent's name as `agent`, and nothing that is the same for all agents.
     """
 
-    # what is excluded is not in outputs of earlier versions either: a stored one is written as it was
     role: Role = Field("debater", exclude=True)
     name: str = Field(alias="agent")
     """The agent's."""
@@ -424,13 +421,9 @@ class ConsensusState(PatternState):
     """
 
     stages: list[StageReached] = Field(default_factory=list)
-    first_edition: bool = False
-    """Whether the first edition began the run: it asked for no positions of proposals, and recorded no decisions."""
-    former_prompts: bool = False
-    """Whether an earlier edition began the run, with other prompts: it is resumed with these."""
     context: ConsensusContext = Field(default_factory=ConsensusContext)
     weights: dict[str, float] | None = None
-    """Of votes, by voter; None where all weigh 1, and in a run of an edition that reads them at the vote."""
+    """Of votes, by voter; None where all weigh 1."""
     first: dict[str, Proposal] = Field(default_factory=dict)
     """First proposals by agent, in order of arrival."""
     proposals: dict[str, Proposal] = Field(default_factory=dict)

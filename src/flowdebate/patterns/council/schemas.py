@@ -118,13 +118,6 @@ class CouncilAgreement(WireModel):
     reviews: int
     """How many reviews it rests on."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _without_interval(cls, given: object) -> object:
-        if isinstance(given, dict):  # stored runs have the ends of an interval, which was too narrow
-            return {name: value for name, value in given.items() if name not in ("low", "high")}
-        return given
-
 
 class ChairAnswer(WireModel):
     """The answer of the default chair, and the disagreement that is left."""

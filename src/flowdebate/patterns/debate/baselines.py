@@ -453,7 +453,6 @@ def add_baselines(
     def has_verdict(_: object, ctx: Context) -> bool:
         return bool(ctx.run.raw_output.verdict)
 
-    # the names of the other functions are parts of paths, which stored runs have
     def _question(_: object, ctx: Context) -> str:
         question: str = ctx.run.raw_output.question
         return question

@@ -205,7 +205,6 @@ class _ReadOnlyJournal(Journal):
 
     def __init__(self, *given: Any, status: StoredStatus, rows: Sequence[StepRow], **options: Any) -> None:  # noqa: ANN401 - those of Journal
         super().__init__(*given, rows=rows, **options)
-        self._is_complete = status in COMPLETE
         self._asked = {row.key for row in rows if row.kind == "human" and row.body is None and status == "awaiting"}
         self.parked: list[str] = []
         """The places at which branches of the run have come to the end of the journal."""
@@ -227,7 +226,7 @@ class _ReadOnlyJournal(Journal):
         await self._park(key)
 
     async def decide(self, key: str, call: Callable[[], Awaitable[T]], returns: object) -> T:
-        if key not in self._done and not self._is_complete:  # complete runs of the first edition recorded no decisions
+        if key not in self._done:
             await self._park(key)
         return await super().decide(key, call, returns)
 

@@ -84,7 +84,7 @@ class Tokens(WireModel):
         """The counts of an outcome; None where it has none, or none that can be read."""
         try:
             return cls.model_validate({name: stored.get(name) for name in cls.model_fields})  # type: ignore[attr-defined]
-        except (AttributeError, ValidationError):  # an earlier version has imported anybody's
+        except (AttributeError, ValidationError):  # anybody may have written an imported one
             return None
 
     def lines(self) -> list[str]:
@@ -107,7 +107,7 @@ def read_models(stored: object) -> dict[str, list[str]] | None:
     """The models of a run or an outcome, by seat; None where it has none, or none that can be read."""
     try:
         return _MODELS.validate_python(stored)
-    except ValidationError:  # of an earlier version, or anybody's import
+    except ValidationError:  # anybody may have written an imported one
         return None
 
 

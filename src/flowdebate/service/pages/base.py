@@ -107,10 +107,6 @@ class PatternPage(ABC):
         """Options that were decided when the run began, for its stored plan."""
         return {}
 
-    def read_stored(self, options: dict[str, Any], number: int) -> dict[str, Any]:  # noqa: ARG002 - the format of the plan
-        """The options of a stored plan, in today's words."""
-        return options
-
     def check(self, plan: Plan) -> None:  # noqa: B027 - most patterns check everything themselves
         """ConfigurationError for invalid combinations; called once, before any model call."""
 

@@ -339,9 +339,6 @@ class ConsensusPage(PatternPage):
     def settled(self, plan: Plan) -> dict[str, Any]:
         return {} if plan.options.archive else {"archive": plan.archive is not None}
 
-    def read_stored(self, options: dict[str, Any], number: int) -> dict[str, Any]:  # noqa: ARG002 - as in the base
-        return {"archive": False, **options}  # plans did not say it where no run had an archive
-
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
         from flowdebate.patterns.consensus import CONSENSUS_FAILURES
 

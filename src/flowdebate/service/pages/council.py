@@ -31,7 +31,6 @@ class CouncilOptions(OutputOptions):
     WITHOUT: ClassVar[frozenset[str]] = frozenset({"synthesizer", "stop", "history"})
     SPEAKER: ClassVar[str] = "member"
     ROLES: ClassVar[tuple[str, ...]] = ("chair",)
-    FORMER_MODELS: ClassVar[Mapping[str, str]] = {"chair": "chair"}
 
     question: Text | None = option("The question; may be in --file instead.")
     members: list[PersonaEntry] | None = roster_option(

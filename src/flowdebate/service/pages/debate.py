@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
@@ -348,14 +347,6 @@ class DebatePage(PatternPage):
             return {}
         return {"debaters": [{"name": each.name, "stance": each.stance} for each in plan.speakers]}
 
-    def read_stored(self, options: dict[str, Any], number: int) -> dict[str, Any]:
-        """With a synthesizer only where format 1 asked for one, and with the sides that were made of the question."""
-        if number == 1 and "schema" not in options:
-            options["synthesizer"] = options.pop("synthesize", False)
-        if not options.get("debaters"):
-            options["debaters"] = former_sides(str(options.get("question")))
-        return options
-
     def fitting(self, options: PatternOptions, speakers: Sequence[Any]) -> tuple[Any, ...]:
         chosen = find_format(getattr(options, "format", None), where="options", pattern="debate")
         return tuple(speakers)[: None if chosen is None else chosen.sides]
@@ -474,28 +465,3 @@ def audience_in(options: Any) -> Sequence[str]:  # noqa: ANN401 - those of a deb
 
 
 PAGE = DebatePage()
-
-
-# Stored runs
-
-_MODAL = "should|must|can|could|will|would"
-_PRONOUN = re.compile(rf"({_MODAL}) (we|i|you|they|it) (\w.*)", re.IGNORECASE)
-_PASSIVE = re.compile(rf"({_MODAL}) (\w.*?) (be \w.*)", re.IGNORECASE)
-_ENTANGLED = re.compile(r"[.,;:?!\"()]|\b(?:or|not|never|who|whom|whose|which|that|to|what|why|how)\b", re.IGNORECASE)
-_ENTANGLED_REST = re.compile(r"[.,;:?!\"]|\b(?:or|not|never)\b|^(?:who|that|which)\b", re.IGNORECASE)
-_QUOTED = 300
-
-
-def former_sides(question: str) -> list[dict[str, str]]:
-    """The sides that a stored plan without sides means: earlier versions did not store those that they made."""
-    asked = " ".join(question.split())
-    clause = asked.removesuffix("?").rstrip()
-    found = _PRONOUN.fullmatch(clause) or _PASSIVE.fullmatch(clause)
-    plain = found is not None and not _ENTANGLED.search(found[2]) and not _ENTANGLED_REST.search(found[3])
-    if found is not None and plain and asked.endswith("?") and len(clause) <= _QUOTED:
-        modal, subject, rest = found[1].lower(), found[2][0].upper() + found[2][1:], found[3]
-        yes, no = f"{subject} {modal} {rest}", f"{subject} {modal} not {rest}"
-    else:
-        about = f'The answer to "{asked}"' if len(asked) <= _QUOTED else "The answer to the question"
-        yes, no = f"{about} is yes", f"{about} is no"
-    return [{"name": "pro", "stance": yes}, {"name": "con", "stance": no}]

@@ -70,7 +70,6 @@ class HandoffOptions(PatternOptions):
 
     SUBJECT: ClassVar[str] = "proposition"
     LENGTH: ClassVar[str] = "max_turns"
-    FORMER_MODELS: ClassVar[Mapping[str, str]] = {}
 
     proposition: Text | None = option("The proposition; may be in --file instead.")
     debaters: list[PersonaEntry] | None = roster_option(

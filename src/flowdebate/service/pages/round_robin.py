@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import AliasChoices, Field
+from pydantic import Field
 
 from flowdebate.patterns.round_robin.schemas import RefereeAudit, RefereeReported, RoundRobinOutput
 from flowdebate.patterns.state import TurnOrder
@@ -63,10 +63,7 @@ class RoundRobinDocument(RoundsDocument):
     LATE: ClassVar[tuple[str, ...]] = ("synthesizer",)
     UNIT: ClassVar[str] = "contribution"
     pattern: str = "round_robin"
-    debaters: list[Speaker] = Field(
-        default_factory=list,
-        validation_alias=AliasChoices("debaters", "panelists"),  # of earlier versions
-    )
+    debaters: list[Speaker] = Field(default_factory=list)
     raw: RoundRobinOutput
     output: Any = None
     """The synthesizer's, as plain JSON data; None without one."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import re
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from flowdebate.errors import ConfigurationError, FlowDebateWarning
+from flowdebate.errors import ConfigurationError
 from flowdebate.models.base import Effort
 from flowdebate.models.openai.endpoint import ADDRESS, address_of, check_address
 from flowdebate.patterns.seats import DEFAULT
@@ -360,13 +359,6 @@ class PatternOptions(BaseModel):
     """The role of those who speak."""
     ROLES: ClassVar[tuple[str, ...]] = ()
     """Other roles; those that are fields of the options are there where these are on."""
-    FORMER: ClassVar[Mapping[str, str]] = {
-        "synthesize": "synthesizer", "park": "suspend", "panelists": "debaters", "rounds": "max_rounds",
-        "turns": "max_turns", "schema": "output_schema",
-    }  # fmt: skip
-    """Keys of plans, by what earlier versions called them."""
-    FORMER_MODELS: ClassVar[Mapping[str, str]] = {"judge_model": "synthesize"}
-    """Whom keys of earlier versions named the model of."""
 
     model: SeatModels | None = option(
         '"local", or "provider/model" such as "openai/gpt-5-mini"; repeat with NAME= or ROLE= for the model of one who '
@@ -484,15 +476,6 @@ class PatternOptions(BaseModel):
         content = read_plan_file(file) if isinstance(file, str) else dict(file or {})
         content.pop("pattern", None)  # of a file for `flowdebate run`, which has read it
         keys = cls.names()
-        former = {key: cls.FORMER[key] for key in content if key not in keys and cls.FORMER.get(key) in keys}
-        seats = {key: seat for key, seat in cls.FORMER_MODELS.items() if key in content}
-        now = {**former, **{key: f"model.{seat}" for key, seat in seats.items()}}
-        for key, name in now.items() if isinstance(file, str) else ():
-            warnings.warn(f"{where}: `{key}` is called `{name}`", FlowDebateWarning, stacklevel=2)
-        content = {former.get(key, key): value for key, value in content.items()}
-        for key, seat in seats.items():
-            if (model := content.pop(key)) is not None:
-                content["model"] = join_models(content.get("model"), {seat: model})
         for key, value in content.items():
             if key not in keys:
                 raise unknown_key(where, key, value, keys)

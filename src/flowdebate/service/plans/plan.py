@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from flowdebate.store.base import StoredRun
 
 
-_FORMAT = 2
+_FORMAT = 1
+"""The format of stored plans."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -380,7 +381,7 @@ def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
         keys = info.load_page().options
         # Whoever exported it may have named any file here, and showing the run would tell what is in it.
         unread = keys.read({}, file=options).reached("file")
-        options = {key: value for key, value in options.items() if keys.FORMER.get(key, key) not in unread}
+        options = {key: value for key, value in options.items() if key not in unread}
     where = where or ("options" if changes else None)
     return make_plan(info, given, file=options, where=where, name=name, ask=ask, allow=allow)
 
@@ -443,23 +444,24 @@ def reached_by(run: StoredRun, given: Mapping[str, Any]) -> dict[str, list[str]]
 
 
 def pattern_of_run(run: StoredRun) -> PatternInfo | None:
-    """The pattern of a run with a plan; None if another program, or a newer version, started it."""
+    """The pattern of a run with a plan; None if another program, or another version, started it."""
     plan = run.header.plan or {}
-    # Under "pattern" workers store the name that their application gave; "verb" is of format 1.
-    name = None if "workers" in plan else plan.get("pattern", plan.get("verb"))
+    # under "pattern" workers store the name that their application gave
+    name = None if "workers" in plan else plan.get("pattern")
     return find_pattern(name) if isinstance(name, str) else None
 
 
 def _read_stored(run: StoredRun) -> tuple[PatternInfo, dict[str, Any], str]:
-    """The pattern of a stored plan, its options in today's words, and the name of its block.
-
-    Format 1 called patterns by other commands, and made a synthesizer in a debate only where it was asked for.
-    """
+    """The pattern of a stored plan, its options, and the name of its block."""
     stored: Any = run.header.plan
     info, options, number = pattern_of_run(run), stored.get("options"), stored.get("format")
-    if info is None or not isinstance(options, dict) or number not in range(1, _FORMAT + 1):
-        raise misuse("RUN", run.header.run_id, f"Run {run.header.run_id} was started by a newer version of flowdebate.")
-    return info, info.load_page().read_stored(dict(options), number), run.header.block
+    if info is None or not isinstance(options, dict) or number != _FORMAT:
+        raise misuse(
+            "RUN",
+            run.header.run_id,
+            f"Run {run.header.run_id} was started by another version of flowdebate: use that one.",
+        )
+    return info, dict(options), run.header.block
 
 
 def _of_another(run: StoredRun, verb: str) -> ConfigurationError:
