@@ -126,7 +126,7 @@ def test_a_plan_is_run_shown_resumed_forked_and_reported(tmp_path: Path) -> None
         written = command("report", run_id, "--html", str(page))
         verified = command("verify", str(page))
         assert len(on.bodies) == asked
-        forked = command("fork", run_id, "--set", "rounds=1", "--json", *where[2:])
+        forked = command("fork", run_id, "--set", "max_rounds=1", "--json", *where[2:])
     results = (live, saved, resumed, shown, written, verified, forked)
     assert [each.exit_code for each in results] == [0] * 7, [each.output for each in results]
     for each in (live.stdout, resumed.stdout, shown.stdout):

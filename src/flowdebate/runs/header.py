@@ -169,7 +169,7 @@ def name_models(model: ModelChoice) -> Any:  # noqa: ANN401 - names
 
 
 def models_of(store: Store, header: RunHeader) -> ModelResolver:
-    """Return the models a run was started with; a lone name is the environment's, or of a run of the first edition."""
+    """Return the models a run was started with; a lone name is the environment's."""
     named = header.model
     if isinstance(named, str):
         return ModelResolver(environment=named)
