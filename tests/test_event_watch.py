@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from flowdebate.chassis.state import RoleFailed, RoundStarted
 from flowdebate.models.base import Usage
-from flowdebate.patterns.state import RoleFailed, RoundStarted
 from flowdebate.runs.events import ModelCalled
 from tests import warm
 from tests.event_watch import Watch
@@ -81,7 +81,7 @@ def test_each_shape_is_validated_once(monkeypatch: pytest.MonkeyPatch) -> None:
 WRONG = """
     import pytest
     from flowdebate import handler
-    from flowdebate.patterns.state import RoundStarted
+    from flowdebate.chassis.state import RoundStarted
 
     def emitting(event):
         @handler(name="a")

@@ -15,6 +15,7 @@ from openai import BadRequestError, OpenAI
 from typer.testing import CliRunner
 
 from flowdebate import Debater, Limits, council, debate
+from flowdebate.chassis.seats import seat_models
 from flowdebate.cli.app import app
 from flowdebate.errors import (
     AuthenticationFailed,
@@ -25,12 +26,11 @@ from flowdebate.errors import (
 )
 from flowdebate.mcp import create_server
 from flowdebate.patterns import PATTERNS
-from flowdebate.patterns.seats import seat_models
 from flowdebate.service import Service
-from flowdebate.service.plans.models import models_line
-from flowdebate.service.plans.plan import make_plan, stored_plan
 from flowdebate.store import export_run, import_runs
 from flowdebate.testing import FunctionModel
+from flowdebate.ui.models import models_line
+from flowdebate.ui.plan import make_plan, stored_plan
 from tests.mcp.conftest import refused, told
 from tests.profiles import example_count
 from tests.server.stage import TOKEN, debater, staged

@@ -14,10 +14,10 @@ import pytest
 
 import flowdebate
 from flowdebate import Debater, FailurePolicy, Limits, Persona, debate, errors, generator, handler, human
+from flowdebate.chassis.state import DebateStatus
 from flowdebate.models import CircuitBreaker, ModelSettings, OpenAIModel, RecordingModel, ReplayModel
 from flowdebate.models.local.gguf import WAYS_OUT
 from flowdebate.patterns.debate.transcript import parse_entries
-from flowdebate.patterns.state import DebateStatus
 from flowdebate.service import Service
 from flowdebate.store import MemoryStore, SqliteStore, StoredStatus
 from flowdebate.testing import FunctionModel, ScriptedModel, ToolCall, check_debate, forbid_real_models

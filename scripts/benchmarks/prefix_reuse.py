@@ -10,10 +10,10 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from flowdebate import Debater, create_debate_transcript, debate, generator
+from flowdebate.chassis.state import TURN_ORDERS
 from flowdebate.errors import ModelUnavailable
 from flowdebate.models import LocalModel, ModelSettings
 from flowdebate.patterns.debate.debater import render_debater_system, render_debater_turn
-from flowdebate.patterns.state import TURN_ORDERS
 from flowdebate.runs.events import ModelCalled
 from flowdebate.testing import FunctionModel
 from report import print_table
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from flowdebate.blocks.base import Block
+    from flowdebate.chassis.state import TurnOrder
     from flowdebate.models import Model
     from flowdebate.patterns.debate.transcript import Transcript
-    from flowdebate.patterns.state import TurnOrder
     from flowdebate.runs.context import Context
     from flowdebate.runs.result import RunResult
     from flowdebate.testing import ModelRequest

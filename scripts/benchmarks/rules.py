@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flowdebate import DebateContributionEntry, generator
+from flowdebate.chassis.roles import CONCRETE
 from flowdebate.models import LocalModel, ModelSettings
 from flowdebate.patterns.debate.debater import DEBATER, render_debater_system, render_debater_turn
-from flowdebate.patterns.roles import CONCRETE
 from injection_debates import DEBATES
 from report import print_table
 

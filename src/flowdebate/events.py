@@ -20,6 +20,12 @@ from typing import Any, Literal, TypeAlias, get_args, get_type_hints
 
 from flowdebate._util.json_data import json_data, wire_names
 from flowdebate._util.wire import BaseEvent as BaseEvent
+from flowdebate.chassis.state import RoleFailed as RoleFailed
+from flowdebate.chassis.state import RoundsEnded as RoundsEnded
+from flowdebate.chassis.state import RoundStarted as RoundStarted
+from flowdebate.chassis.state import TurnFinished as TurnFinished
+from flowdebate.chassis.state import TurnsOrdered as TurnsOrdered
+from flowdebate.chassis.state import TurnStarted as TurnStarted
 from flowdebate.patterns import PATTERNS
 from flowdebate.patterns.consensus.events import AgentMessage as AgentMessage
 from flowdebate.patterns.consensus.events import ConsensusDecided as ConsensusDecided
@@ -40,12 +46,6 @@ from flowdebate.patterns.review.schemas import FindingsDecided as FindingsDecide
 from flowdebate.patterns.review.schemas import FindingsExamined as FindingsExamined
 from flowdebate.patterns.review.schemas import FindingsReported as FindingsReported
 from flowdebate.patterns.round_robin.schemas import RefereeReported as RefereeReported
-from flowdebate.patterns.state import RoleFailed as RoleFailed
-from flowdebate.patterns.state import RoundsEnded as RoundsEnded
-from flowdebate.patterns.state import RoundStarted as RoundStarted
-from flowdebate.patterns.state import TurnFinished as TurnFinished
-from flowdebate.patterns.state import TurnsOrdered as TurnsOrdered
-from flowdebate.patterns.state import TurnStarted as TurnStarted
 from flowdebate.resources.tasks import TaskChanged as TaskChanged
 from flowdebate.runs.events import BlockAnswered as BlockAnswered
 from flowdebate.runs.events import CallFellBack as CallFellBack

@@ -19,9 +19,9 @@ from flowdebate.patterns.debate.baselines import Baselines, create_baselines, re
 from flowdebate.patterns.debate.schemas import BASELINES, BaselineAnswer, Equal
 from flowdebate.runs.events import BlockAnswered, ModelCalled
 from flowdebate.runs.limits import Limits, Price
-from flowdebate.service.plans.plan import make_plan
 from flowdebate.store.memory import MemoryStore
 from flowdebate.testing import FunctionModel
+from flowdebate.ui.plan import make_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

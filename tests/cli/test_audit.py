@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from flowdebate.cli.app import app
 from flowdebate.evaluation.audit_report import LIMITS
-from flowdebate.service.readers import cast_vote
+from flowdebate.evaluation.readers import cast_vote
 
 from .stage import PATIENCE, Stage
 from .test_stored import add_like, in_store, newest

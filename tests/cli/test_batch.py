@@ -353,8 +353,8 @@ def test_a_file_that_was_torn_anywhere_is_made_whole(
 def _lines() -> list[Any]:
     from flowdebate.cli.batch_files import Line, Row
     from flowdebate.patterns import PATTERNS
-    from flowdebate.service.pages.base import document_of_plan
-    from flowdebate.service.plans.plan import make_plan
+    from flowdebate.ui.page import document_of_plan
+    from flowdebate.ui.plan import make_plan
 
     plan = make_plan(PATTERNS["debate"], {"question": "Q?", "model": "local"})
     document = document_of_plan(plan, None, None, status="no_verdict", seed=1)

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from flowdebate.cli.app import app
 from flowdebate.patterns import PATTERNS
-from flowdebate.service.plans.options import FilePath, OutputOptions, PatternOptions, Reach, Text
+from flowdebate.ui.options import FilePath, OutputOptions, PatternOptions, Reach, Text
 
 from .stage import OnTerminal, Stage
 from .test_run import SIDES

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flowdebate.service.documents.sections import FLAGS
+from flowdebate.ui.sections import FLAGS
 
 from .siblings import stage
 from .stage import Stage

@@ -9,15 +9,15 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flowdebate.chassis.state import RoleFailed, TurnFinished, TurnStarted
 from flowdebate.cli.terminal.page import Page, render
 from flowdebate.patterns import PATTERNS
-from flowdebate.patterns.state import RoleFailed, TurnFinished, TurnStarted
+from flowdebate.patterns.debate.document import DebateDocument
+from flowdebate.patterns.debate.page import DebateLive
 from flowdebate.runs.events import BlockAnswered, CallRetried, TextDelta, ToolCalled
-from flowdebate.service.documents.document import speakers_of
-from flowdebate.service.documents.text import printable
-from flowdebate.service.pages.debate import DebateLive
-from flowdebate.service.pages.debate_document import DebateDocument
-from flowdebate.service.plans.plan import make_plan
+from flowdebate.ui.document import speakers_of
+from flowdebate.ui.plan import make_plan
+from flowdebate.ui.text import printable
 
 from .test_render import DOCUMENT, HOSTILE
 

@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 from flowdebate.cli.app import app
 from flowdebate.errors import BadFile, ConfigurationError, FlowDebateError
 from flowdebate.patterns import PATTERNS
-from flowdebate.service.plans.files import read_plan_file
-from flowdebate.service.plans.options import parse_entry
-from flowdebate.service.plans.plan import make_plan
+from flowdebate.ui.files import read_plan_file
+from flowdebate.ui.options import parse_entry
+from flowdebate.ui.plan import make_plan
 
 DEBATE = PATTERNS["debate"]
 TOML = """

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flowdebate.patterns.roles import INSTRUCTIONS
+from flowdebate.chassis.roles import INSTRUCTIONS
 
 from .stage import Stage
 from .test_run import SIDES, run

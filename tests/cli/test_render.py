@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 from flowdebate.cli.app import app
 from flowdebate.cli.terminal.page import Page, render
 from flowdebate.errors import BadFile
-from flowdebate.service.documents.document import read_document
-from flowdebate.service.documents.text import as_json, printable
-from flowdebate.service.pages.debate_document import DebateDocument
+from flowdebate.patterns.debate.document import DebateDocument
+from flowdebate.ui.document import read_document
+from flowdebate.ui.text import as_json, printable
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,10 +12,10 @@ from inline_snapshot import snapshot
 from markdown_it import MarkdownIt
 
 from flowdebate import DebateContributionEntry, DebateModeratorDecision, DebateRawOutput, DebateVerdict
-from flowdebate.service.documents.document import Side, Tokens
-from flowdebate.service.documents.markdown import escaped, quoted, report
-from flowdebate.service.documents.text import printable
-from flowdebate.service.pages.debate_document import DebateDocument
+from flowdebate.patterns.debate.document import DebateDocument
+from flowdebate.ui.document import Side, Tokens
+from flowdebate.ui.markdown import escaped, quoted, report
+from flowdebate.ui.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

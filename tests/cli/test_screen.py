@@ -18,11 +18,11 @@ from flowdebate.errors import FlowDebateError
 from flowdebate.models.base import Usage
 from flowdebate.patterns import PATTERNS
 from flowdebate.runs.events import CallStarted
-from flowdebate.service.documents.document import document_of
-from flowdebate.service.documents.sections import Working
-from flowdebate.service.plans.models import models_line, prices_of
-from flowdebate.service.plans.plan import make_plan
 from flowdebate.testing import FunctionModel
+from flowdebate.ui.document import document_of
+from flowdebate.ui.models import models_line, prices_of
+from flowdebate.ui.plan import make_plan
+from flowdebate.ui.sections import Working
 
 from .emulator import screen_of
 from .siblings import saved

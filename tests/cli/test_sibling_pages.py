@@ -13,17 +13,17 @@ from hypothesis import given
 from inline_snapshot import snapshot
 from typer.testing import CliRunner
 
+from flowdebate.chassis.state import TurnFinished, TurnStarted
 from flowdebate.cli.app import app
 from flowdebate.cli.terminal.page import Page, render
 from flowdebate.patterns import find_pattern
-from flowdebate.patterns.state import TurnFinished, TurnStarted
+from flowdebate.patterns.deliberation.page import DeliberationLive
 from flowdebate.runs.events import BlockAnswered, TextDelta
-from flowdebate.service.documents.document import read_document
-from flowdebate.service.documents.markdown import report
-from flowdebate.service.documents.text import printable
-from flowdebate.service.pages.deliberation import DeliberationLive
-from flowdebate.service.plans.plan import make_plan
 from flowdebate.testing import FunctionModel
+from flowdebate.ui.document import read_document
+from flowdebate.ui.markdown import report
+from flowdebate.ui.plan import make_plan
+from flowdebate.ui.text import printable
 from tests.models.policies.helpers import warped
 
 from .siblings import ANSWERS, REPORTS, saved, stage
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from flowdebate.models.base import ModelRequest
-    from flowdebate.service.documents.document import Document
+    from flowdebate.ui.document import Document
 
 PATTERNS = ("deliberation", "handoff", "round_robin", "consensus")
 each_pattern = pytest.mark.parametrize("pattern", PATTERNS)

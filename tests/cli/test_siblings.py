@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from flowdebate.cli.app import app
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns import PATTERNS
-from flowdebate.service.pages.handoff import HandoffOptions
-from flowdebate.service.plans.plan import make_plan
+from flowdebate.patterns.handoff.page import HandoffOptions
+from flowdebate.ui.plan import make_plan
 
 from .siblings import VERBS, saved, stage
 from .stage import PATIENCE, OnTerminal, Stage, on_pipes

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.cells import get_character_cell_size
 
 from flowdebate.cli.terminal.screen import TextFlow
-from flowdebate.service.documents.text import PrintableStream, in_line, printable
+from flowdebate.ui.text import PrintableStream, in_line, printable
 
 JOINERS = "\u200c\u200d"
 ODD = st.sampled_from(

@@ -11,8 +11,8 @@ import statsmodels.api as sm
 from evidence.judge_cases import cases, found_in, judging_of
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation import ContentChoice, content_audit, content_choices
+from flowdebate.evaluation.documents import lay_out
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot
-from flowdebate.service.documents.evaluations import lay_out
 
 STRENGTHS = {"a": 0.5, "b": 0.0, "c": -0.5}
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation import AnswerCourse, courses_of, dynamics
+from flowdebate.evaluation.documents import lay_out
 from flowdebate.patterns.deliberation.schemas import DeliberationOutput
 from flowdebate.patterns.review.schemas import ReviewRawOutput
-from flowdebate.service.documents.document import document_of
-from flowdebate.service.documents.evaluations import lay_out
 from flowdebate.testing import FunctionModel
+from flowdebate.ui.document import document_of
 from tests.patterns.consensus.debates import TASK, plan
 from tests.patterns.consensus.debates import model as agents
 from tests.patterns.consensus.test_consensus_positions import stating
@@ -27,7 +27,7 @@ from tests.profiles import example_count
 from tests.runs.durable.patterns import PATTERNS, QUESTION, answer_to
 
 if TYPE_CHECKING:
-    from flowdebate.patterns.output import PatternOutput
+    from flowdebate.chassis.output import PatternOutput
 
 TRUTH, LIE = "yes", "no"
 
@@ -187,8 +187,8 @@ import importlib.util, json, sys
 real = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *more: None if name in ("numpy", "scipy") else real(name, *more)
 sys.modules["numpy"] = sys.modules["scipy"] = None
-from flowdebate.service.documents.document import document_of
-from flowdebate.service.documents.markdown import report
+from flowdebate.ui.document import document_of
+from flowdebate.ui.markdown import report
 print(report(document_of(json.loads(sys.argv[1]), where="here")))
 """
 

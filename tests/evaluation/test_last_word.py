@@ -125,7 +125,7 @@ def test_the_command_and_the_json_document_have_the_figure(capsys: pytest.Captur
     import sys
 
     from flowdebate.cli.terminal.page import Page
-    from flowdebate.service.documents.evaluations import lay_out_audit
+    from flowdebate.evaluation.documents import lay_out_audit
 
     spoken = dealt(8)
     found = full_audit([ballots(order[-1], *order) for order in spoken], spoken=spoken)

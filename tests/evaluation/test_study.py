@@ -28,12 +28,12 @@ from flowdebate.evaluation import (
     study_report,
 )
 from flowdebate.evaluation.benefit import MethodAnswer
+from flowdebate.evaluation.documents import lay_out_study
 from flowdebate.models.base import ModelResponse, Usage
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot, LetterFit, decide
 from flowdebate.patterns.debate.judging.options import JudgeOptions
-from flowdebate.service.documents.evaluations import lay_out_study
-from flowdebate.service.documents.sections import Table
 from flowdebate.testing import FunctionModel
+from flowdebate.ui.sections import Table
 from tests import warm
 from tests.profiles import example_count
 

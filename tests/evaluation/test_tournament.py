@@ -12,7 +12,7 @@ import pytest
 from flowdebate import Debater, debate
 from flowdebate.errors import ConfigurationError, ProviderFailed
 from flowdebate.evaluation import tournament
-from flowdebate.service.documents.evaluations import lay_out
+from flowdebate.evaluation.documents import lay_out
 from flowdebate.testing import FunctionModel
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from flowdebate.mcp import create_server
 from flowdebate.mcp.reports import render_result, render_said, split_said
 from flowdebate.mcp.tools import make_form
 from flowdebate.patterns import PATTERNS
-from flowdebate.service.documents.document import document_of
 from flowdebate.service.service import Service
 from flowdebate.service.state import PendingInput
 from flowdebate.testing import ATTACKS
 from flowdebate.testing.examples import Example, ExampleModel
+from flowdebate.ui.document import document_of
 from tests.cli.siblings import saved
 from tests.mcp.conftest import ERAS, connected, told, until_over
 from tests.mcp.stage import make

@@ -24,8 +24,8 @@ from flowdebate.models.openai.endpoint import NO_KEY
 from flowdebate.models.providers import PROVIDERS
 from flowdebate.models.resolve import ModelResolver, PinnedModel, check_model, environment_choice
 from flowdebate.patterns import PATTERNS
-from flowdebate.service.plans.plan import make_plan
 from flowdebate.testing import forbid_real_models
+from flowdebate.ui.plan import make_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flowdebate import Debater, Persona, consensus, council, debate, deliberation, handoff, round_robin
+from flowdebate.chassis.roster import MOST_MEMBERS, MOST_ROUNDS
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.patterns.debate.judging.views import sampled
-from flowdebate.patterns.roster import MOST_MEMBERS, MOST_ROUNDS
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
 from tests.server.stage import BRIEF, debater, staged

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import council, debate, deliberation, generator, handoff, round_robin
+from flowdebate.chassis.state import RoleFailed
 from flowdebate.errors import FlowDebateWarning
 from flowdebate.patterns.debate.transcript import parse_entries, render_entries
-from flowdebate.patterns.state import RoleFailed
 from flowdebate.testing import FunctionModel, ModelResponse, ScriptedModel
 from tests.patterns.debates import QUESTION, VERDICT, by_role, events
 

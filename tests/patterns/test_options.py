@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flowdebate import Capability, Debater, Persona, Session, Visibility, generator
+from flowdebate.chassis.state import TurnFinished
 from flowdebate.models import ModelSettings
-from flowdebate.patterns.state import TurnFinished
 from flowdebate.runs.events import BlockAnswered, ModelCalled
 from flowdebate.testing import FunctionModel, ToolCall
 from tests.patterns.debates import decision, events

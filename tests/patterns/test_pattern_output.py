@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flowdebate import Debater, debate, deliberation, handoff, round_robin
-from flowdebate.patterns.output import Entry, PatternOutput
+from flowdebate.chassis.output import Entry, PatternOutput
 from flowdebate.testing import ScriptedModel
 
 if TYPE_CHECKING:

@@ -27,13 +27,13 @@ from flowdebate import (
     review,
     round_robin,
 )
+from flowdebate.chassis.roles import INSTRUCTIONS, RoleOptions
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.consensus.prompts import ConsensusTemplate
 from flowdebate.patterns.council.prompts import ChairTemplate
 from flowdebate.patterns.debate import DebaterTemplate, JudgeTemplate, ModeratorTemplate, SynthesizerTemplate
 from flowdebate.patterns.deliberation.agents import ModeratorTemplate as DeliberationModerator
 from flowdebate.patterns.review.prompts import MergerTemplate
-from flowdebate.patterns.roles import INSTRUCTIONS, RoleOptions
 from flowdebate.patterns.round_robin.prompts import RoundRobinSynthesizerTemplate
 from flowdebate.patterns.round_robin.referee import RefereeTemplate
 from flowdebate.prompts import words_of

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowdebate import FailurePolicy, Limits, StandIn
+from flowdebate.chassis.state import RoleFailed, TurnFinished, TurnStarted
 from flowdebate.errors import (
     AuthenticationFailed,
     ConfigurationError,
@@ -27,7 +28,6 @@ from flowdebate.errors import (
     Refused,
 )
 from flowdebate.models.call import in_queue
-from flowdebate.patterns.state import RoleFailed, TurnFinished, TurnStarted
 from flowdebate.runs.events import ModelCalled, RunFinished, TextDelta
 from flowdebate.testing import FunctionModel
 from flowdebate.testing.cases import Returns, Sabotage

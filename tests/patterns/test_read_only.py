@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from flowdebate import Debater, create_debate_transcript, debate, handler, sequencer
 from flowdebate._util.wire import FrozenDict, FrozenList, freeze
+from flowdebate.chassis.turn import create_init_transcript
 from flowdebate.errors import OutputError, ReadOnly
 from flowdebate.patterns.debate.schemas import DebateModeratorDecision, DebateRawOutput, DebateState
 from flowdebate.patterns.debate.transcript import create_record_argument
-from flowdebate.patterns.turn import create_init_transcript
 from tests.patterns.every import PATTERNS, VERDICT, WITH_ROUNDS, make_pattern
 
 if TYPE_CHECKING:

@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import Debater, Session, council, debate, stop
+from flowdebate.chassis.state import RoundsEnded
 from flowdebate.errors import OutputError
 from flowdebate.measures import Jaccard
 from flowdebate.models.base import Usage
-from flowdebate.patterns.state import RoundsEnded
-from flowdebate.service.documents.document import document_of
-from flowdebate.service.documents.markdown import report
 from flowdebate.store.memory import MemoryStore
 from flowdebate.testing import FunctionModel
 from flowdebate.testing.strategies import stop_conditions
+from flowdebate.ui.document import document_of
+from flowdebate.ui.markdown import report
 from tests.patterns.every import ROUNDS, VERDICT, WITH_ROUNDS, make_pattern
 
 if TYPE_CHECKING:

@@ -28,10 +28,10 @@ from flowdebate import (
     sequencer,
     submit_answer,
 )
+from flowdebate.chassis.rounds import order_of_turns, waves_of
+from flowdebate.chassis.state import TURN_ORDERS
 from flowdebate.errors import ConfigurationError, ProviderFailed, QuorumLost, ReadOnly
 from flowdebate.events import RoleFailed, TurnFinished, TurnsOrdered, TurnStarted
-from flowdebate.patterns.rounds import order_of_turns, waves_of
-from flowdebate.patterns.state import TURN_ORDERS
 from flowdebate.store import MemoryStore
 from flowdebate.testing import FunctionModel
 from tests.patterns.debates import QUESTION, VERDICT, by_role, decision, events

@@ -28,16 +28,16 @@ from flowdebate._text import clean_text
 from flowdebate.cli.terminal.page import Page, render
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.debate.debater import render_debater_system, render_debater_turn
+from flowdebate.patterns.debate.document import DebateDocument
 from flowdebate.patterns.debate.judging.jurors import render_judge_system, render_judge_turn
 from flowdebate.patterns.debate.moderator import render_moderator_system, render_moderator_turn
 from flowdebate.patterns.debate.schemas import JudgeViewMade
 from flowdebate.patterns.debate.synthesizer import render_synthesizer_system, render_synthesizer_turn
 from flowdebate.patterns.debate.transcript import parse_entries, render_entries
 from flowdebate.prompts import quoted, unescaped, unquoted, without_control_tokens
-from flowdebate.service.documents.document import Side
-from flowdebate.service.documents.markdown import report
-from flowdebate.service.pages.debate_document import DebateDocument
 from flowdebate.testing import ATTACKS, Attack, FunctionModel
+from flowdebate.ui.document import Side
+from flowdebate.ui.markdown import report
 from tests.prompts.nasty import anything, entry, headings, lines_of, tags
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from flowdebate.models import Usage
 from flowdebate.models.prices import known_price, prices_source
 from flowdebate.patterns import PATTERNS
 from flowdebate.runs.events import ModelCalled
-from flowdebate.service.plans.plan import make_plan
 from flowdebate.testing import ScriptedModel
+from flowdebate.ui.plan import make_plan
 from tests.vendors import vendors
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from flowdebate.errors import FlowDebateWarning, ModelError
 from flowdebate.models.call import Retry
 from flowdebate.models.wrapper import Retrying, Wrapper
 from flowdebate.patterns import PATTERNS
-from flowdebate.service.plans.plan import make_plan
 from flowdebate.service.service import Service
 from flowdebate.testing.examples import ExampleModel
 from flowdebate.testing.strategies import debates, examples
+from flowdebate.ui.plan import make_plan
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn, SearchStrategy

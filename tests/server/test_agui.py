@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import debate, human
-from flowdebate.patterns.roster import Debater
+from flowdebate.chassis.roster import Debater
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
 from tests.server.agui_client import AgUiClient

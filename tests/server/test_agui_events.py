@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 
 from flowdebate import debate, generator, human
+from flowdebate.chassis.roster import Debater
 from flowdebate.models.base import ModelResponse, Usage
-from flowdebate.patterns.roster import Debater
 from flowdebate.resources.tasks import TaskChanged
 from flowdebate.runs.events import BlockAnswered, CallRetried, RunStarted, TextDelta
 from flowdebate.server.protocols.agui import AgUi

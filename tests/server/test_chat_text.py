@@ -12,8 +12,8 @@ from hypothesis import assume, given
 from markdown_it import MarkdownIt
 
 from flowdebate import Limits, debate, generator, human, round_robin
-from flowdebate.patterns.roster import Debater, Persona
-from flowdebate.patterns.state import RoundStarted
+from flowdebate.chassis.roster import Debater, Persona
+from flowdebate.chassis.state import RoundStarted
 from flowdebate.runs.events import CallRetried, TextDelta
 from flowdebate.server.protocols.chat_text import ChatText, answer_of
 from flowdebate.service import channel

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from flowdebate import Debater, debate
 from flowdebate.patterns import PATTERNS
 from flowdebate.service import Service
-from flowdebate.service.plans.plan import make_plan
 from flowdebate.testing import FunctionModel
 from flowdebate.testing.examples import Example, ExampleModel
+from flowdebate.ui.plan import make_plan
 from flowdebate.web.forms import form_of
 from flowdebate.web.written import as_curl, as_python, as_toml
 from tests.server.stage import debater, staged

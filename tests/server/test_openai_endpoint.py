@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import Limits, debate, generator, human
-from flowdebate.patterns.roster import Debater
+from flowdebate.chassis.roster import Debater
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
 from tests.server.stage import HTTP_TIMEOUT, TOKEN, Gate, Stage, staged

@@ -215,7 +215,7 @@ def test_hostile_text_is_text() -> None:
 
 def test_readers_without_an_id_do_not_vote_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run has a bound of votes, which the answer names."""
-    monkeypatch.setattr("flowdebate.service.readers._MOST", 3)
+    monkeypatch.setattr("flowdebate.evaluation.readers._MOST", 3)
     with staged(service) as stage:
         run_id = stage.finished()
         statuses = [stage.post(f"/runs/{run_id}/votes", {"winner": None}) for _ in range(4)]

@@ -18,10 +18,10 @@ from flowdebate.cli.terminal.page import Page
 from flowdebate.errors import BadFile, FlowDebateError, ProviderFailed
 from flowdebate.service.evidence import evidence_of
 from flowdebate.service.service import Service
-from flowdebate.service.steps import StepState
 from flowdebate.store.export import export_run, import_runs, read_runs
 from flowdebate.store.memory import MemoryStore
 from flowdebate.testing import FunctionModel
+from flowdebate.ui.steps import StepState
 from flowdebate.web.run.sheet import Sheet
 from tests.runs.durable.patterns import answer_to
 

@@ -8,8 +8,8 @@ import pytest
 
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns import PATTERNS
-from flowdebate.service.plans.models import models_line, with_policies
-from flowdebate.service.plans.plan import make_plan, stored_plan
+from flowdebate.ui.models import models_line, with_policies
+from flowdebate.ui.plan import make_plan, stored_plan
 from tests.vendors import vendors
 
 if TYPE_CHECKING:

@@ -10,15 +10,15 @@ from typer.testing import CliRunner
 
 from flowdebate import Debater, JudgeOptions, debate
 from flowdebate.cli.app import app
+from flowdebate.evaluation.leaderboard import leaderboard_of
 from flowdebate.models.base import ModelResponse, Usage
-from flowdebate.service.leaderboard import leaderboard_of
 from flowdebate.store import SqliteStore
 from flowdebate.testing import FunctionModel, SimJudge
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from flowdebate.service.leaderboard import Leaderboard
+    from flowdebate.evaluation.leaderboard import Leaderboard
     from flowdebate.testing import ModelRequest
 
 QUALITY = {"large": 1.2, "middle": 0.4, "small": 0.0}

@@ -8,10 +8,10 @@ import pytest
 
 from flowdebate import Debater, debate
 from flowdebate.mcp.reports import render_said, split_said
-from flowdebate.service.documents.document import document_of
-from flowdebate.service.documents.markdown import report
-from flowdebate.service.documents.sections import Fact, Group
 from flowdebate.testing import FunctionModel
+from flowdebate.ui.document import document_of
+from flowdebate.ui.markdown import report
+from flowdebate.ui.sections import Fact, Group
 from flowdebate.web.notebook import excerpt, live_html
 from flowdebate.web.report import document_html
 

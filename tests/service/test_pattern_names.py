@@ -19,14 +19,14 @@ NAMES = {name for info in PATTERNS.values() for name in (info.name, info.verb)}
 
 ALLOWED = {
     "events.py": "makes the events of the library's own patterns importable, and types their union",
-    "patterns/formats.py": "formats as data: phases of a debate, and who speaks in which pattern",
+    "patterns/debate/formats.py": "formats as data: phases of a debate, and who speaks in which pattern",
     "evaluation/": "judge audits and benefits are statistics of a debate's ballots",
     "cli/ballots.py": "the commands of these statistics, which say of other patterns that they have none",
     "cli/evaluate.py": "compares debates with baselines, which only a debate has",
     "cli/demo/__init__.py": "shows a debate that was recorded",
     "cli/study.py": "writes the plan of a study, whose pattern is a debate unless it says otherwise",
-    "service/audit.py": "reads the ballots of stored debates, for the same statistics",
-    "service/leaderboard.py": "ranks the speakers and the judges of stored debates",
+    "evaluation/stored_audit.py": "reads the ballots of stored debates, for the same statistics",
+    "evaluation/leaderboard.py": "ranks the speakers and the judges of stored debates",
     "server/pages/runs.py": "the page of a debate that is read blind",
     "mcp/tools.py": "has tools of their own for councils and reviews, which hosts ask for by these names",
     "mcp/judging.py": "the tool that has texts judged, by the judge of a debate",

@@ -19,13 +19,13 @@ from flowdebate.models.base import ModelResponse
 from flowdebate.patterns import PATTERNS as REGISTERED
 from flowdebate.runs.events import BlockAnswered, CallStarted, ModelCalled, RunFinished, TextDelta
 from flowdebate.service.channel import Channel
-from flowdebate.service.plans.plan import make_plan
 from flowdebate.service.service import Service
 from flowdebate.store import MemoryStore
 from flowdebate.store.base import StoredRun
 from flowdebate.store.export import export_run, import_runs
 from flowdebate.testing import FunctionModel
 from flowdebate.testing.store import header
+from flowdebate.ui.plan import make_plan
 from tests.runs.durable.patterns import PATTERNS, QUESTION, answer_to
 from tests.workers.conftest import until
 

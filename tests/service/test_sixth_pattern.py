@@ -20,8 +20,8 @@ from flowdebate.events import event_schema
 from flowdebate.mcp import create_server
 from flowdebate.patterns import PATTERNS
 from flowdebate.service import Service
-from flowdebate.service.documents.live import Live
 from flowdebate.testing import FunctionModel
+from flowdebate.ui.live import Live
 from flowdebate.web.notebook import live_html, markdown_of
 from tests.cli.stage import Stage as ModelServer
 from tests.mcp.conftest import told

@@ -9,10 +9,10 @@ import pytest
 
 from flowdebate import Debater, debate
 from flowdebate.cli.terminal.page import Page
-from flowdebate.service.documents.markdown import report
 from flowdebate.service.runs import document_of_run
 from flowdebate.service.state import RunState
 from flowdebate.store import MemoryStore
+from flowdebate.ui.markdown import report
 from flowdebate.web.report import document_html
 from tests.vendors import vendors
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flowdebate.patterns.material import SOURCES, render_passages, render_sources
+from flowdebate.chassis.material import SOURCES, render_passages, render_sources
 from flowdebate.sources.quotes import Passage
 from flowdebate.sources.source import Page, Source
 from flowdebate.testing.attacks import ATTACKS, Attack

@@ -17,10 +17,10 @@ from flowdebate.models import Fallback, OpenAIModel
 from flowdebate.models.base import has_eyes
 from flowdebate.models.resolve import resolve_model
 from flowdebate.patterns import PATTERNS
-from flowdebate.service.plans.plan import make_plan, stored_plan
 from flowdebate.sources.files import read_sources
 from flowdebate.sources.source import Source
 from flowdebate.testing import FunctionModel
+from flowdebate.ui.plan import make_plan, stored_plan
 from tests.server.stage import BRIEF, debater, staged
 from tests.sources.test_fronts import kept_in
 from tests.vendors import vendors

@@ -124,7 +124,7 @@ def test_a_resumed_run_is_shown_the_recorded_passages(
         def otherwise(sources: Any, _: Any, room: int) -> Any:
             return before(sources, ["museums"], room)
 
-        monkeypatch.setattr("flowdebate.patterns.material.find_passages", otherwise)
+        monkeypatch.setattr("flowdebate.chassis.material.find_passages", otherwise)
         result = await long.resume("a", model=talkers.model(), store=store)
         await store.close()
         return result

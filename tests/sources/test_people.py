@@ -26,11 +26,11 @@ from flowdebate import (
 )
 from flowdebate.blocks.human.terminal import Terminal
 from flowdebate.mcp.reports import make_report
-from flowdebate.service.documents.document import document_of
-from flowdebate.service.documents.sections import Entry
 from flowdebate.service.service import Service
 from flowdebate.store.memory import MemoryStore
 from flowdebate.testing import FunctionModel, ScriptedModel
+from flowdebate.ui.document import document_of
+from flowdebate.ui.sections import Entry
 from tests.server.stage import Stage, debater, staged
 from tests.sources.test_images import URL, png
 

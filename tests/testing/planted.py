@@ -32,6 +32,8 @@ from flowdebate import (
     round_robin,
     stop,
 )
+from flowdebate.chassis.rounds import AnotherRound
+from flowdebate.chassis.state import TurnsOrdered, accepted
 from flowdebate.models.base import Usage
 from flowdebate.patterns import rounds
 from flowdebate.patterns.debate import factory as debate_factory
@@ -42,8 +44,6 @@ from flowdebate.patterns.debate.schemas import (
     DebateVerdict,
     VerdictReached,
 )
-from flowdebate.patterns.rounds import AnotherRound
-from flowdebate.patterns.state import TurnsOrdered, accepted
 from flowdebate.runs.run import Run
 from flowdebate.testing.check import find_broken_promise
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel, model_validator
 
 from flowdebate import Debater, FailurePolicy, StandIn, consensus, council, debate, deliberation, stop
 from flowdebate.errors import ConfigurationError, PromiseBroken
-from flowdebate.patterns.formats import FORMATS
+from flowdebate.patterns.debate.formats import FORMATS
 from flowdebate.testing import Example, ScriptedModel, check_debate, check_pattern
 from flowdebate.testing.check import PROMISES, find_broken_promise
 from flowdebate.testing.examples import FAULTS, ExampleModel

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from flowdebate import DebateContributionEntry, Debater, consensus, debate, generator
+from flowdebate.chassis.roster import Persona
 from flowdebate.errors import ConfigurationError, MalformedResponse
 from flowdebate.patterns.debate.transcript import render_entries
-from flowdebate.patterns.roster import Persona
 from flowdebate.testing.simulated.debaters import SimDebater, conformist, read_positions, stubborn
 from flowdebate.testing.simulated.judge import SimJudge
 

@@ -22,11 +22,11 @@ from flowdebate import (
     debate,
 )
 from flowdebate._text import clean_text
+from flowdebate.chassis.roster import check_roster
+from flowdebate.chassis.state import RoundStarted
 from flowdebate.errors import ModelError
+from flowdebate.patterns.debate.formats import FORMATS, names_of
 from flowdebate.patterns.debate.phases import check_phases
-from flowdebate.patterns.formats import FORMATS, names_of
-from flowdebate.patterns.roster import check_roster
-from flowdebate.patterns.state import RoundStarted
 from flowdebate.testing import FunctionModel
 from flowdebate.testing.cases import Returns, Sabotage, StopWhen
 from flowdebate.testing.strategies import (

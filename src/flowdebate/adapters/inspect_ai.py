@@ -21,13 +21,13 @@ from flowdebate.adapters.translation import (
 )
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.functions import result_text
+from flowdebate.chassis.output import PatternOutput
+from flowdebate.chassis.state import TurnStarted
 from flowdebate.errors import ConfigurationError, ContentFiltered, EmptyResponse, ModelError
 from flowdebate.models.base import FinishReason, Message, ModelRequest, ModelResponse, ToolCall
 from flowdebate.models.call import Retry, check_real_calls_allowed
 from flowdebate.models.output import inline_definitions
 from flowdebate.patterns.debate.schemas import DebateRawOutput
-from flowdebate.patterns.output import PatternOutput
-from flowdebate.patterns.state import TurnStarted
 
 if TYPE_CHECKING:
     from inspect_ai.model import ChatMessage, GenerateConfig, Model

@@ -22,7 +22,7 @@ from flowdebate.cli.stored.watch import watch
 from flowdebate.cli.study import compare, study
 from flowdebate.cli.terminal.process import check_target, log_to, open_page, report_problems, write_report
 from flowdebate.errors import BadFile
-from flowdebate.service.plans.options import Option
+from flowdebate.ui.options import Option
 
 _NARROWEST = 20
 """Columns of a page: with fewer, an indented word does not fit."""
@@ -102,7 +102,7 @@ def render(
 ) -> None:
     """Show a saved JSON document as its command showed it. No model is called."""
     from flowdebate.cli.terminal.page import render as render_page
-    from flowdebate.service.documents.document import read_document
+    from flowdebate.ui.document import read_document
 
     document = read_document(file)
     check_target(markdown)

@@ -257,7 +257,7 @@ class ProgressBar(ProgressLines):
         self._bar.update(self._task, completed=counts.done, total=counts.total, about=about, refresh=True)
 
     def tell(self, message: str) -> None:
-        from flowdebate.service.documents.text import in_line
+        from flowdebate.ui.text import in_line
 
         self._bar.console.print(in_line(message))
 
@@ -273,9 +273,9 @@ def open_progress(stream: TextIO, *, calls: int | None = None) -> ProgressLines:
 def _describe(counts: Counts, left: float | None) -> list[str]:
     """Counts in words, the most important first: a narrow terminal cuts the last ones."""
     from flowdebate.cli.terminal.screen import duration
+    from flowdebate.evaluation.documents import rate_text
     from flowdebate.runs.batch import BatchSummary
-    from flowdebate.service.documents.evaluations import rate_text
-    from flowdebate.service.documents.text import cost_text
+    from flowdebate.ui.text import cost_text
 
     usage = counts.usage
     words = [

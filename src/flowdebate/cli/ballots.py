@@ -19,16 +19,16 @@ from flowdebate.cli.asking import Ending, ProgressLines, ask
 from flowdebate.cli.options import check
 from flowdebate.cli.terminal.process import ExitCode, open_page, tell, write_json
 from flowdebate.errors import ConfigurationError
-from flowdebate.service.plans.options import COMMAND, Count, FilePath, ModelName, Option, Text, allowed
+from flowdebate.ui.options import COMMAND, Count, FilePath, ModelName, Option, Text, allowed
 
 if TYPE_CHECKING:
     from flowdebate.evaluation import JudgeAudit
     from flowdebate.evaluation.audit_report import AuditItem
     from flowdebate.evaluation.rejudging import ArguedDebate, JudgeChanges
+    from flowdebate.evaluation.stored_audit import Items
     from flowdebate.patterns.debate.judging.ballots import Answer
     from flowdebate.patterns.debate.judging.options import JudgeOptions
     from flowdebate.runs.batch import BatchResult
-    from flowdebate.service.audit import Items
     from flowdebate.store.base import Store, StoredRun
 
 
@@ -76,7 +76,7 @@ def audit(  # noqa: PLR0913 - the options of the command
     The audit tests whether judges favour a slot or a label, and whether they repeat their verdicts in another order.
     The findings say which preferences were found, and for which there were too few verdicts to find any.
     """
-    from flowdebate.service.audit import audit_of, audited_runs, has_intervals, read_items
+    from flowdebate.evaluation.stored_audit import audit_of, audited_runs, has_intervals, read_items
     from flowdebate.service.runs import find_run, list_runs, opened
 
     filters: dict[str, object] = {"status": status, "pattern": pattern, "text": text, "limit": limit}
@@ -128,7 +128,7 @@ def audit(  # noqa: PLR0913 - the options of the command
 
 
 def _write(audited: JudgeAudit, items: Items, *, as_json: bool) -> None:
-    from flowdebate.service.documents.evaluations import lay_out_audit
+    from flowdebate.evaluation.documents import lay_out_audit
 
     if as_json:
         found: dict[str, Any] = {
@@ -161,7 +161,7 @@ class Rejudging:
     ) -> None:
         from flowdebate.evaluation.rejudging import judge_again_as
         from flowdebate.models.openai.endpoint import address_of
-        from flowdebate.service.plans.models import Models
+        from flowdebate.ui.models import Models
 
         at = address_of(base_url or "")
         check(base_url is None or specs, "--model", None, f"the model's name as the server at {at} has it")
@@ -190,9 +190,9 @@ class Rejudging:
         """Judge the debates of `runs` again; recorded answers cost nothing."""
         from flowdebate.evaluation.audit_report import AuditItem
         from flowdebate.evaluation.rejudging import judge_again_as, rejudge
+        from flowdebate.evaluation.stored_audit import Items, argued, judging_of
         from flowdebate.patterns.debate.mirror import speaking_order
         from flowdebate.runs.header import StoreOptions
-        from flowdebate.service.audit import Items, argued, judging_of
 
         debates: dict[str, tuple[str, ArguedDebate, JudgeOptions]] = {}
         left_out = Counter[str]()
@@ -252,8 +252,8 @@ def leaderboard(
 
     No model is called. A game is a pair of sides that different models spoke for.
     """
-    from flowdebate.service.documents.evaluations import lay_out_leaderboard
-    from flowdebate.service.leaderboard import leaderboard_of
+    from flowdebate.evaluation.documents import lay_out_leaderboard
+    from flowdebate.evaluation.leaderboard import leaderboard_of
     from flowdebate.service.runs import list_runs, opened
     from flowdebate.web.notebook import summary_markdown
 

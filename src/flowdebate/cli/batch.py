@@ -19,16 +19,16 @@ from flowdebate.cli.patterns import select_options
 from flowdebate.cli.terminal.process import open_page, tell
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns import DEFAULT, PATTERNS, find_pattern
-from flowdebate.service.plans.options import FilePath, Option, misuse
+from flowdebate.ui.options import FilePath, Option, misuse
 
 if TYPE_CHECKING:
     from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.chassis.roster import Debater
     from flowdebate.cli.batch_files import Row
     from flowdebate.cli.terminal.page import Page
-    from flowdebate.patterns.roster import Debater
     from flowdebate.runs.batch import BatchSummary
-    from flowdebate.service.plans.plan import Plan
     from flowdebate.store.base import Store
+    from flowdebate.ui.plan import Plan
 
 
 @opt.command(
@@ -184,9 +184,9 @@ class Plans:
     def __init__(
         self, pattern: str, options: Mapping[str, Any], file: str | None, *, first: str, store: Store | None = None
     ) -> None:
-        from flowdebate.service.plans.models import models_line, sources_lines, with_policies
-        from flowdebate.service.plans.plan import make_plan, stored_plan, with_sides
         from flowdebate.service.runs import archive_of
+        from flowdebate.ui.models import models_line, sources_lines, with_policies
+        from flowdebate.ui.plan import make_plan, stored_plan, with_sides
 
         info = find_pattern(pattern)
         if info is None:
@@ -231,7 +231,7 @@ class Plans:
 
     def of(self, row: Row) -> Plan:
         """The plan of a row; all rows share their models."""
-        from flowdebate.service.plans.plan import with_sides
+        from flowdebate.ui.plan import with_sides
 
         plan = self._plan_for(row)
         return plan if plan.speakers else with_sides(plan, self._proposed[row.question])
@@ -273,7 +273,7 @@ class Plans:
         return plan.pattern(), {**self.stored, "options": options}
 
     def _plan_for(self, row: Row) -> Plan:
-        from flowdebate.service.plans.plan import make_plan, with_shared_models
+        from flowdebate.ui.plan import make_plan, with_shared_models
 
         where = f"the row of {shown(row.question)}"
         return with_shared_models(make_plan(self._info, {}, file=self.options_of(row), where=where), self.base)
@@ -293,8 +293,8 @@ def hash_name(kind: str, about: object) -> str:
 
 def show_summary(page: Page, name: str, summary: BatchSummary, *, models: str = "", out: str | None = None) -> None:
     """Write the summary of the batch."""
-    from flowdebate.service.documents.evaluations import batch_facts
-    from flowdebate.service.documents.sections import Fact
+    from flowdebate.evaluation.documents import batch_facts
+    from flowdebate.ui.sections import Fact
 
     model, _, models = models.partition(": ")
     facts = [

@@ -19,15 +19,15 @@ from flowdebate._util.files import open_private
 from flowdebate.cli.terminal.process import WriteFailed, check_target, write_json, write_whole
 from flowdebate.errors import BadFile
 from flowdebate.models.base import Usage
-from flowdebate.service.documents.document import Document, Tokens, read_models
-from flowdebate.service.documents.text import seen_json
-from flowdebate.service.plans.files import parse_json, read_text
-from flowdebate.service.plans.options import is_text
 from flowdebate.store.base import COMPLETE
+from flowdebate.ui.document import Document, Tokens, read_models
+from flowdebate.ui.files import parse_json, read_text
+from flowdebate.ui.options import is_text
+from flowdebate.ui.text import seen_json
 
 if TYPE_CHECKING:
     from flowdebate.runs.batch import BatchItem
-    from flowdebate.service.plans.plan import Plan
+    from flowdebate.ui.plan import Plan
 
     _Found: TypeAlias = list[tuple[int, str, str, str]]
     """Of each whole line of a file: its index, run id, status and text."""
@@ -228,7 +228,7 @@ class Line:
     def of(cls, plan: Plan, item: BatchItem[Any]) -> Self:
         """The line of an item, with the error or the limit that ended its run."""
         from flowdebate.runs.events import RunFinished
-        from flowdebate.service.pages.base import document_of_plan
+        from flowdebate.ui.page import document_of_plan
 
         error = None if item.error is None else error_text(item.error)
         if item.error is None and item.run is not None and item.status == "limit":

@@ -21,7 +21,7 @@ from flowdebate.cli.batch_files import Row, read_rows
 from flowdebate.cli.terminal.process import open_page, tell, write_json
 from flowdebate.errors import BadFile
 from flowdebate.patterns.debate.schemas import BASELINES, BUDGETED, BaselineName, Equal
-from flowdebate.service.plans.options import COMMAND, FilePath, ModelName, Option, Text, allowed, misuse
+from flowdebate.ui.options import COMMAND, FilePath, ModelName, Option, Text, allowed, misuse
 
 if TYPE_CHECKING:
     from flowdebate.evaluation import BenefitItem, BenefitReport
@@ -104,8 +104,8 @@ def evaluate(  # noqa: PLR0913 - the options of the command
     --max-calls holds for each question.
     """
     from flowdebate.evaluation.benefit import benefit_report
+    from flowdebate.evaluation.documents import lay_out_benefit
     from flowdebate.patterns.debate.baselines import read_baselines
-    from flowdebate.service.documents.evaluations import lay_out_benefit
 
     opt.check(out != "-", "--out", "-", "the path of a file: the report is written on stdout")
     compared = read_baselines(list(dict.fromkeys(baselines)), where=COMMAND) if baselines else None
@@ -188,7 +188,7 @@ async def _read_outcome(
     from flowdebate.models.base import Usage
     from flowdebate.patterns.debate.schemas import DebateRawOutput
     from flowdebate.service.runs import state_of
-    from flowdebate.service.statuses import status_text
+    from flowdebate.ui.statuses import status_text
 
     # from the store, not from the batch: runs that an interrupt caught are no items of that, and are to be counted
     items: list[BenefitItem] = []

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
     from flowdebate.runs.result import RunHandle
     from flowdebate.service.channel import Update
-    from flowdebate.service.documents.document import Document
-    from flowdebate.service.plans.plan import Plan
     from flowdebate.service.runs import Place
     from flowdebate.service.service import Service
     from flowdebate.service.state import RunState
     from flowdebate.store.base import StoredRun
+    from flowdebate.ui.document import Document
+    from flowdebate.ui.plan import Plan
 
 
 _STARTS_WITHIN = 2.0
@@ -108,8 +108,8 @@ async def begin_named(
     service: Service, run_id: str, begin: Callable[[], Awaitable[RunState]], plan: Plan, *, resume: bool
 ) -> RunState:
     """Begin the run `run_id`; with `resume`, go on with the one that there is, after the process that executes it."""
-    from flowdebate.service.plans.options import misuse
     from flowdebate.store.base import COMPLETE
+    from flowdebate.ui.options import misuse
 
     try:
         known = None if resume else await service.store.run(run_id)
@@ -224,9 +224,9 @@ async def follow_run(
 async def _end_of_handle(plan: Plan, handle: RunHandle[Any], place: Place | None) -> Ended:
     """The end of a run that was executed here; `place` is where it is stored."""
     from flowdebate.runs.events import RunFinished
-    from flowdebate.service.documents.document import Tokens, read_models
-    from flowdebate.service.pages.base import document_of_plan
-    from flowdebate.service.steps import Fork
+    from flowdebate.ui.document import Tokens, read_models
+    from flowdebate.ui.page import document_of_plan
+    from flowdebate.ui.steps import Fork
 
     failure: FlowDebateError | None = None
     output: Any = None
@@ -334,7 +334,7 @@ _WHY = {
 def _advice(status: str, run_id: str | None, *, place: Place | None, limit: str | None = None) -> str:
     """How to resume a run; "" where there is nothing to resume."""
     from flowdebate.service.runs import short_id
-    from flowdebate.service.statuses import RESUMABLE
+    from flowdebate.ui.statuses import RESUMABLE
 
     if run_id is None or place is None:
         return ""
@@ -347,8 +347,8 @@ def _advice(status: str, run_id: str | None, *, place: Place | None, limit: str 
 
 def advice_on(run: StoredRun, place: Place) -> str:
     """How to resume a stored run, and what became of its process; "" where there is nothing to resume."""
-    from flowdebate.service.plans.plan import pattern_of_run
     from flowdebate.service.runs import state_of
+    from flowdebate.ui.plan import pattern_of_run
 
     state, run_id = state_of(run), run.header.run_id
     how = _advice(state, run_id, place=place, limit="dead_letter" if state == "dead_letter" else None)

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, get_args
 from typer.core import TyperCommand, TyperGroup
 
 from flowdebate.patterns import find_pattern
-from flowdebate.service.plans.options import Panel
+from flowdebate.ui.options import Panel
 
 _Click: TypeAlias = Any
 """Class of click, which typer has as a dependency or as a copy of its own, depending on its version."""

@@ -12,7 +12,7 @@ import typer
 
 from flowdebate.cli import options as opt
 from flowdebate.cli.terminal.process import ExitCode, open_page, write_json
-from flowdebate.service.plans.options import COMMAND, ModelName, Option
+from flowdebate.ui.options import COMMAND, ModelName, Option
 
 _ROLES = "debaters, moderator, judge, synthesizer"
 _OPENAI = "https://api.openai.com/v1"
@@ -73,8 +73,8 @@ def _seats() -> dict[str, dict[str, str]]:
     """The model that each seat of each pattern would get with --model each."""
     from flowdebate.models.resolve import EACH
     from flowdebate.patterns import PATTERNS
-    from flowdebate.service.plans.models import seat_titles
-    from flowdebate.service.plans.plan import make_plan
+    from flowdebate.ui.models import seat_titles
+    from flowdebate.ui.plan import make_plan
 
     subjects = {info: {info.subject: info.load_page().example, "model": EACH} for info in PATTERNS.values()}
     return {info.verb: seat_titles(make_plan(info, given)) for info, given in subjects.items()}
@@ -99,7 +99,7 @@ async def _ask_once(spec: str) -> dict[str, Any]:
 
 def _show(data: dict[str, Any], asked: Sequence[str]) -> None:
     from flowdebate.models.resolve import nothing_found
-    from flowdebate.service.documents.text import ONE_MODEL, models_text
+    from flowdebate.ui.text import ONE_MODEL, models_text
 
     page = open_page()
     if data["default"] is None:

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from flowdebate.cli.terminal.process import report_problems, report_warnings
 from flowdebate.errors import ConfigurationError
-from flowdebate.service.plans.options import (
+from flowdebate.ui.options import (
     COMMAND,
     Count,
     FilePath,
@@ -28,7 +28,7 @@ from flowdebate.service.plans.options import (
     misuse,
     option_of,
 )
-from flowdebate.service.statuses import State
+from flowdebate.ui.statuses import State
 
 File: TypeAlias = Annotated[
     FilePath | None,
@@ -269,8 +269,8 @@ def _completer_of(metavar: str | None, values: Sequence[str]) -> Callable[..., o
             offered = ((name, info.help.partition(". ")[0]) for name, info in PATTERNS.items())
         elif metavar == "RUN":
             from flowdebate.errors import FlowDebateError
-            from flowdebate.service.documents.text import in_line
             from flowdebate.service.runs import list_runs, opened, short_id
+            from flowdebate.ui.text import in_line
 
             # a message would end up within the line that is typed
             with suppress(FlowDebateError, OSError), opened(ctx.params.get("store")) as place:

@@ -19,8 +19,8 @@ from flowdebate.cli.help import Command
 from flowdebate.cli.terminal.process import check_target, report_problems, report_warnings, tell
 from flowdebate.errors import ConfigurationError, StoreError
 from flowdebate.patterns import PATTERNS
-from flowdebate.service.plans.files import MEGABYTES, read_text
-from flowdebate.service.plans.options import (
+from flowdebate.ui.files import MEGABYTES, read_text
+from flowdebate.ui.options import (
     COMMAND,
     Option,
     OutputOptions,
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from flowdebate.blocks.human.human import Ask
+    from flowdebate.chassis.roster import Debater
     from flowdebate.patterns import PatternInfo
-    from flowdebate.patterns.roster import Debater
-    from flowdebate.service.plans.plan import Plan
     from flowdebate.service.runs import Place
     from flowdebate.service.service import Service
     from flowdebate.service.state import RunState
+    from flowdebate.ui.plan import Plan
 
 
 _HERE = {
@@ -111,7 +111,7 @@ def _run_command() -> Callable[..., None]:
         here = {name: given.pop(name) for name in _HERE if name != "file"}
         path = given.pop("plan")
         with report_problems():
-            from flowdebate.service.plans.plan import pattern_of_file
+            from flowdebate.ui.plan import pattern_of_file
 
             if not Path(path).is_file():
                 raise misuse(
@@ -174,9 +174,9 @@ def _run(  # noqa: PLR0913 - the options of this front end
     form: str | None = None,
 ) -> None:
     with report_problems(), report_warnings():
-        from flowdebate.service.plans.models import models_line, sources_lines, with_policies
-        from flowdebate.service.plans.plan import make_plan
         from flowdebate.service.runs import opened
+        from flowdebate.ui.models import models_line, sources_lines, with_policies
+        from flowdebate.ui.plan import make_plan
 
         if given.get(info.subject) == "-":
             if "-" in (given.get("sources") or ()):
@@ -261,7 +261,7 @@ def _propose_sides(plan: Plan, *, yes: bool, place: Place | None, run_id: str | 
     In a terminal the user is asked, unless `yes`, and may edit them. For a run with an id the proposal is stored beside
     it, so that the same command does not pay for it twice.
     """
-    from flowdebate.service.plans.plan import with_sides
+    from flowdebate.ui.plan import with_sides
 
     # refuses invalid options before a model is called
     with_sides(plan, plan.info.load_page().any_speakers(plan.subject)).pattern()
@@ -294,7 +294,7 @@ def _propose_sides(plan: Plan, *, yes: bool, place: Place | None, run_id: str | 
 
 def _type_sides(sides: Sequence[Debater]) -> Sequence[Debater]:
     """The sides that the user types; those that there are where they do not make a debate, with the reason."""
-    from flowdebate.patterns.roster import Debater, check_roster
+    from flowdebate.chassis.roster import Debater, check_roster
 
     tell("Type one side on each line, as NAME = POSITION; an empty line ends.")
     lines: list[str] = []

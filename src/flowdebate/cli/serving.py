@@ -22,9 +22,9 @@ from flowdebate._util.validation import check_library
 from flowdebate.cli import options as opt
 from flowdebate.cli.terminal.process import open_page, tell, write_json
 from flowdebate.errors import BadFile, ConfigurationError
-from flowdebate.service.plans.files import read_text, reason_of
-from flowdebate.service.plans.options import COMMAND, Amount, Count, FilePath, Option, Text, misuse, read_models
 from flowdebate.store.open import default_store_path
+from flowdebate.ui.files import read_text, reason_of
+from flowdebate.ui.options import COMMAND, Amount, Count, FilePath, Option, Text, misuse, read_models
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -303,8 +303,8 @@ def _make_service(
 ) -> Service:
     """The Service that `app` names, or one of the options; ConfigurationError for a name that is none."""
     from flowdebate.runs.limits import Limits
-    from flowdebate.service.plans.models import prices_of
     from flowdebate.service.service import Service
+    from flowdebate.ui.models import prices_of
 
     if app is not None:
         sys.path.insert(0, str(Path.cwd()))  # as `python -m` does

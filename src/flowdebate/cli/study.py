@@ -27,13 +27,13 @@ from flowdebate.cli.terminal.process import (
     write_whole,
 )
 from flowdebate.errors import BadFile, ConfigurationError, RunChanged
-from flowdebate.service.plans.files import parse_toml, problem_of, read_text
-from flowdebate.service.plans.options import COMMAND, Count, Criterion, FilePath, ModelName, Option, Text, misuse
+from flowdebate.ui.files import parse_toml, problem_of, read_text
+from flowdebate.ui.options import COMMAND, Count, Criterion, FilePath, ModelName, Option, Text, misuse
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
     from flowdebate.evaluation import ComparisonTable, Registration, Study
-    from flowdebate.service.plans.plan import Plan
+    from flowdebate.ui.plan import Plan
 
 _ROWS = (".csv", ".tsv", ".jsonl", ".ndjson")
 _FLAGS = {"judges": "--judge", "sides": "--side", "criteria": "--criterion", "texts": "FILE"}
@@ -77,9 +77,9 @@ def compare(  # noqa: PLR0913 - the options of the command
     interrupted, and pays for nothing twice.
     """
     from flowdebate.evaluation import compare_all
-    from flowdebate.service.documents.evaluations import lay_out
-    from flowdebate.service.pages.debate import weights_of
-    from flowdebate.service.plans.models import Models
+    from flowdebate.evaluation.documents import lay_out
+    from flowdebate.patterns.debate.page import weights_of
+    from flowdebate.ui.models import Models
     from flowdebate.web.notebook import summary_markdown
 
     many = len(files) == 1 and Path(files[0]).suffix.lower() in _ROWS
@@ -232,8 +232,8 @@ def study(  # noqa: PLR0913 - the options of the command
         raise misuse("STUDY", file, "Give one file: flowdebate study STUDY.toml, or register or report before it.")
     from flowdebate.evaluation import AnswersFile, ask_study, study_report
     from flowdebate.evaluation import frame as frame_of
+    from flowdebate.evaluation.documents import lay_out_study
     from flowdebate.evaluation.study import Registration
-    from flowdebate.service.documents.evaluations import lay_out_study
 
     outputs = [None if target is None else Path(target) for target in (html, latex, frame)]
     for target in outputs:
@@ -309,8 +309,8 @@ def read_study(path: str, given: Mapping[str, Any]) -> tuple[Study, Plan, str]:
 
     def planned(design: str, row: Mapping[str, Any], positions: Sequence[str]) -> Plan:
         from flowdebate.patterns import PATTERNS
-        from flowdebate.service.plans.models import with_policies
-        from flowdebate.service.plans.plan import make_plan
+        from flowdebate.ui.models import with_policies
+        from flowdebate.ui.plan import make_plan
 
         sides = [{"name": letter, "stance": stance} for letter, stance in zip(_LETTERS, positions, strict=False)]
         own = Row(question=row["question"], others=row).options

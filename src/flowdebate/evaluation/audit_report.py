@@ -17,7 +17,7 @@ from flowdebate.evaluation.statistics import ALPHA, share_interval
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot
 
 if TYPE_CHECKING:
-    from flowdebate.patterns.anonymity.aliases import LeakReport
+    from flowdebate.chassis.anonymity.aliases import LeakReport
 
 
 # The last sentence of every audit.

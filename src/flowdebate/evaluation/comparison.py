@@ -13,6 +13,7 @@ from flowdebate._util.importing import InNotebooks
 from flowdebate._util.wire import WireModel
 from flowdebate.blocks.functions import handler
 from flowdebate.blocks.sequencer import Sequencer, sequencer
+from flowdebate.chassis.output import publish
 from flowdebate.errors import ConfigurationError, FlowDebateError
 from flowdebate.evaluation.agreement import fleiss_kappa, krippendorff_alpha
 from flowdebate.evaluation.rejudging import ArguedDebate
@@ -29,7 +30,6 @@ from flowdebate.patterns.debate.schemas import (
     DebateTranscriptState,
 )
 from flowdebate.patterns.debate.transcript import create_debate_transcript
-from flowdebate.patterns.output import publish
 
 if TYPE_CHECKING:
     from flowdebate.patterns.debate.judging.views import ScheduleLike

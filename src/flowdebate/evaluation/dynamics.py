@@ -16,7 +16,7 @@ from flowdebate.evaluation.statistics import effective_size, share_interval
 from flowdebate.measures import same_answer
 
 if TYPE_CHECKING:
-    from flowdebate.patterns.output import PatternOutput
+    from flowdebate.chassis.output import PatternOutput
 
     _Same = Callable[[str | None, str | None], bool]
 

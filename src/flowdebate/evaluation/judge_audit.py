@@ -17,6 +17,8 @@ from itertools import combinations
 from typing import Any, Literal, TypeAlias
 
 from flowdebate._util.validation import check_count
+from flowdebate.chassis.anonymity.names import kin_among
+from flowdebate.chassis.state import TurnStarted
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.audit_report import (
     SATURATED,
@@ -31,11 +33,9 @@ from flowdebate.evaluation.audit_report import (
 )
 from flowdebate.evaluation.statistics import ALPHA, Resampling, check_scipy, holm, place_test, sign_flip_test
 from flowdebate.measures.votes import leaders
-from flowdebate.patterns.anonymity.names import kin_among
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot, effective_n, leader_of
 from flowdebate.patterns.debate.mirror import speaking_order
 from flowdebate.patterns.debate.schemas import JudgeViewMade
-from flowdebate.patterns.state import TurnStarted
 from flowdebate.runs.events import ModelCalled
 from flowdebate.runs.result import RunView
 

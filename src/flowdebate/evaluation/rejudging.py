@@ -12,11 +12,12 @@ from typing import Any, Literal, TypedDict, Unpack
 from flowdebate._util.validation import check_count
 from flowdebate.blocks.functions import handler
 from flowdebate.blocks.sequencer import Sequencer, sequencer
+from flowdebate.chassis.anonymity.aliases import Anonymity
+from flowdebate.chassis.roles import BlockOptions
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.audit_report import AuditItem
 from flowdebate.models.base import Model
 from flowdebate.models.resolve import ModelChoice
-from flowdebate.patterns.anonymity.aliases import Anonymity
 from flowdebate.patterns.debate.judging.ballots import Answer, DecidedBy, Judging
 from flowdebate.patterns.debate.judging.judge import Judge
 from flowdebate.patterns.debate.judging.options import JudgeOptions
@@ -29,7 +30,6 @@ from flowdebate.patterns.debate.schemas import (
     DebateVerdict,
 )
 from flowdebate.patterns.debate.transcript import create_debate_transcript
-from flowdebate.patterns.roles import BlockOptions
 from flowdebate.runs.batch import Batch, BatchResult, BatchSummary, seed_of_item
 from flowdebate.runs.context import Context
 from flowdebate.runs.header import StoreOptions

@@ -18,6 +18,7 @@ from pydantic import Field, ValidationError
 from flowdebate._text import problems_of
 from flowdebate._util.validation import check_count
 from flowdebate._util.wire import WireModel, new_dict, new_list
+from flowdebate.chassis.anonymity.aliases import Anonymity
 from flowdebate.errors import (
     BadFile,
     ConfigurationError,
@@ -32,7 +33,6 @@ from flowdebate.evaluation.benefit import MethodAnswer, benefit_item
 from flowdebate.evaluation.rejudging import ArguedDebate, create_rejudge, judge_again_as
 from flowdebate.evaluation.study import NOISE, Case, Study, digest
 from flowdebate.models.base import Usage
-from flowdebate.patterns.anonymity.aliases import Anonymity
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot, decide
 from flowdebate.patterns.debate.judging.options import JudgeOptions
 from flowdebate.patterns.debate.schemas import DebateRawOutput

@@ -139,9 +139,9 @@ def _check(systems: Mapping[str, Any], rows: Sequence[Any], positions: Callable[
 
 
 def _debate(seats: Sequence[Seat], judge: Model | str | None) -> Block[Any, Any]:
+    from flowdebate.chassis.roster import Debater
     from flowdebate.patterns.debate.factory import debate
     from flowdebate.patterns.debate.judging.options import JudgeOptions
-    from flowdebate.patterns.roster import Debater
 
     # the judge is not to know which system speaks
     sides = [Debater(name, seat.position, model=seat.system) for name, seat in zip("ab", seats, strict=True)]

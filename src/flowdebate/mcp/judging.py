@@ -21,7 +21,7 @@ from flowdebate.patterns.debate.judging.options import HEAVIEST, MOST_CRITERIA
 from flowdebate.patterns.debate.schemas import DebateRawOutput, DebateVerdict
 from flowdebate.service.service import Service
 from flowdebate.service.state import RunDetails, RunState
-from flowdebate.service.statuses import RESUMABLE, State
+from flowdebate.ui.statuses import RESUMABLE, State
 
 NAME = "judge_texts"
 """The pattern under which verdicts on texts are stored."""

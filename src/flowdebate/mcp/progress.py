@@ -6,17 +6,17 @@ import asyncio
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.patterns.state import RoundStarted, TurnStarted
+from flowdebate.chassis.state import RoundStarted, TurnStarted
 from flowdebate.prompts import tag_name
 from flowdebate.runs.events import CallStarted, HumanAsked, ModelCalled
-from flowdebate.service.documents.live import Live
+from flowdebate.ui.live import Live
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import Context
 
-    from flowdebate.service.documents.document import Document
     from flowdebate.service.service import Service
     from flowdebate.service.state import RunDetails
+    from flowdebate.ui.document import Document
 
 
 async def wait_with_progress(service: Service, run_id: str, seconds: float, ctx: Context[Any, Any]) -> RunDetails:
@@ -94,7 +94,7 @@ class Progress:
     def message(self) -> str:
         """Who is at work, and in which round.
 
-        >>> from flowdebate.patterns.state import RoundStarted
+        >>> from flowdebate.chassis.state import RoundStarted
         >>> progress = Progress(5)
         >>> _ = progress.follow(RoundStarted(round=2, max_rounds=2))
         >>> _ = progress.follow(TurnStarted(block="debate-debater-ben", round=2, agent_name="ben"))

@@ -28,9 +28,9 @@ from flowdebate.mcp.judging import NAME as JUDGE
 from flowdebate.mcp.judging import add_compare_tool, judge_texts
 from flowdebate.mcp.reports import HOW_TO_READ, render_said, sentence_of, split_said
 from flowdebate.mcp.tools import ServiceOf, add_prompts, add_run_tools, add_turn_tools
-from flowdebate.service.documents.markdown import report
 from flowdebate.service.lifetime import bind_socket, keep_warm
 from flowdebate.sources.files import allowed_folders
+from flowdebate.ui.markdown import report
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from flowdebate.service.documents.document import Document
     from flowdebate.service.service import Service
+    from flowdebate.ui.document import Document
 
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")

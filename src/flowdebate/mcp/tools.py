@@ -22,12 +22,12 @@ from flowdebate.mcp.reports import HOW_TO_READ, RunList, RunReport, make_list, m
 from flowdebate.patterns import DEFAULT, PATTERNS, find_pattern
 from flowdebate.prompts import filled, quoted
 from flowdebate.runs.durable.fork import LONGEST, MOST
-from flowdebate.service.pages.base import Confidence
-from flowdebate.service.plans.plan import going_on
 from flowdebate.service.service import Service
 from flowdebate.service.state import PendingInput, RunDetails
-from flowdebate.service.statuses import State
 from flowdebate.sources.files import outside_of
+from flowdebate.ui.page import Confidence
+from flowdebate.ui.plan import going_on
+from flowdebate.ui.statuses import State
 
 ServiceOf: TypeAlias = Callable[[Context[Any, Any]], Service]
 """Gives the service for a call of a tool: where there are several users, that of the one who called."""

@@ -5,7 +5,7 @@
     "cli/claude"           an installed agent CLI, and a model of it behind a slash
     "intent/chat"          the run's model for debaters
     "intent/synthesize"    the run's model for moderators, judges and synthesizers
-    "each"                 of a pattern: those that are set up, dealt to its seats (`patterns/seats.py`)
+    "each"                 of a pattern: those that are set up, dealt to its seats (`chassis/seats.py`)
     a Model object         itself
 
 Order of precedence: the `model` of the run (a single model replaces all models of its blocks, except a `StandIn`'s; a

@@ -16,9 +16,9 @@ from flowdebate.errors import ConfigurationError, FlowDebateError, NotAwaited, O
 from flowdebate.runs.result import RunHandle, RunView
 from flowdebate.runs.suspend import HumanRequest
 from flowdebate.service.state import PendingInput
-from flowdebate.service.statuses import status_text
 from flowdebate.store.base import Store
 from flowdebate.store.open import StoreChoice, open_store
+from flowdebate.ui.statuses import status_text
 from flowdebate.web.forms import Asked, answer_fields
 from flowdebate.web.templates import asset, render, style_of
 

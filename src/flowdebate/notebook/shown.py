@@ -12,8 +12,8 @@ from typing import Any, Generic, TypeVar
 from flowdebate._util.validation import check_library, is_number
 from flowdebate.errors import ConfigurationError
 from flowdebate.runs.result import RunHandle, RunResult
-from flowdebate.service.documents.live import Live
 from flowdebate.service.lifetime import import_ahead
+from flowdebate.ui.live import Live
 from flowdebate.web.notebook import html_of, live_html, markdown_of
 
 OutT = TypeVar("OutT")

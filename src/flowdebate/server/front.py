@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from flowdebate.server.requests import LimitsBody
     from flowdebate.server.sse import Readers
-    from flowdebate.service.plans.options import PatternOptions
     from flowdebate.store.base import StoredRun
+    from flowdebate.ui.options import PatternOptions
 
 
 API = "/api/v1"

@@ -14,12 +14,12 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request  # noqa: TC002 - FastAPI reads it
 
 from flowdebate.errors import ConfigurationError, NotAwaited, RunNotFound
+from flowdebate.evaluation.readers import Share, Shown, Votes, shares_of, votes_in
 from flowdebate.server.front import API, Front, FrontOf, ServiceOf, data, stored_run
 from flowdebate.server.guard import Link, shared_root_of
 from flowdebate.server.problems import JSONData, responses
 from flowdebate.server.requests import LinkAnswerBody, LinkBody, VoteBody
 from flowdebate.service.owned import OwnedService
-from flowdebate.service.readers import Share, Shown, Votes, shares_of, votes_in
 from flowdebate.service.service import Service
 from flowdebate.service.state import PendingInput
 from flowdebate.store.base import StoredRun

@@ -9,9 +9,9 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from flowdebate.evaluation.readers import Shown
 from flowdebate.runs.queue_state import LOWEST
-from flowdebate.service.readers import Shown
-from flowdebate.service.statuses import State
+from flowdebate.ui.statuses import State
 
 LONGEST_QUESTION = 20_000
 """Characters of a question; of one that is no text, those of its JSON."""

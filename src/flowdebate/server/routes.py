@@ -21,6 +21,7 @@ from starlette.responses import Response
 from flowdebate import __version__
 from flowdebate.blocks.base import outline
 from flowdebate.errors import RunNotFound
+from flowdebate.evaluation.readers import Votes
 from flowdebate.models.local.gguf import local_model_state
 from flowdebate.models.providers import PROVIDERS
 from flowdebate.models.resolve import environment_choice
@@ -41,10 +42,9 @@ from flowdebate.server.requests import (
     RunsQuery,
     VoteBody,
 )
-from flowdebate.service.plans.options import option_of
-from flowdebate.service.readers import Votes
 from flowdebate.service.state import BudgetState, Changed, RunDetails, RunPage, RunState
 from flowdebate.store.archive import ArchivedDebate
+from flowdebate.ui.options import option_of
 from flowdebate.web.written import as_curl, as_python, as_toml
 
 _READY_WITHIN = 1.0

@@ -20,12 +20,12 @@ from flowdebate.events import TaskChanged, event_schema
 from flowdebate.server.front import FrontOf, ServiceOf, data, root_of, stored_run
 from flowdebate.server.problems import JSONData, responses
 from flowdebate.server.sse import split_marks
-from flowdebate.service.documents.document import Document
-from flowdebate.service.documents.markdown import report
 from flowdebate.service.state import PendingInput, RunDetails
-from flowdebate.service.steps import CallDetails, StepState
 from flowdebate.sources.source import IMAGES
 from flowdebate.store.export import export_run
+from flowdebate.ui.document import Document
+from flowdebate.ui.markdown import report
+from flowdebate.ui.steps import CallDetails, StepState
 from flowdebate.web.report import report_html, report_policy
 
 _MOST_RUNS = 20

@@ -9,18 +9,18 @@ from typing import Any, Literal, TypeAlias, cast
 from flowdebate._text import shown
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import BadFile, FlowDebateError
+from flowdebate.evaluation.readers import Votes, sides_of, votes_of
 from flowdebate.models.codec import digest_of
 from flowdebate.models.resolve import ModelChoice
 from flowdebate.prompts import Profile
 from flowdebate.runs.durable.replay import Replay, replay
 from flowdebate.runs.execute import Runnable
 from flowdebate.runs.header import result_of
-from flowdebate.service.documents.document import Document
-from flowdebate.service.plans.plan import pattern_of_run, plan_of
-from flowdebate.service.readers import Votes, sides_of, votes_of
 from flowdebate.service.runs import SoFar, document_of_run, outcome_of, replayed
 from flowdebate.store.base import StepRow, Store, StoredRun
 from flowdebate.store.export import export_run, read_runs
+from flowdebate.ui.document import Document
+from flowdebate.ui.plan import pattern_of_run, plan_of
 
 Outcome: TypeAlias = Literal["verified", "differs", "unknown"]
 """Whether what is shown of a run follows from its journal; "unknown" where that could not be checked."""

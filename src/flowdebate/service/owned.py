@@ -9,16 +9,16 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from flowdebate.blocks.base import Block
 from flowdebate.errors import ConfigurationError, RunExists, RunNotFound
+from flowdebate.evaluation.readers import Vote, Votes
+from flowdebate.evaluation.stored_audit import Items
 from flowdebate.runs.limits import OWNER
-from flowdebate.service.audit import Items
 from flowdebate.service.channel import Update
-from flowdebate.service.plans.plan import Plan
-from flowdebate.service.readers import Vote, Votes
 from flowdebate.service.runs import archive_of
 from flowdebate.service.service import Service
 from flowdebate.service.state import BudgetState, Changed, RunPage, RunState
 from flowdebate.store.archive import StoredArchive
 from flowdebate.store.base import StoredRun
+from flowdebate.ui.plan import Plan
 
 P = ParamSpec("P")
 T = TypeVar("T")

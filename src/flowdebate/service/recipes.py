@@ -13,10 +13,10 @@ from flowdebate.models.resolve import EACH, ModelChoice
 from flowdebate.patterns import PATTERNS, PatternInfo, find_pattern
 from flowdebate.runs.durable.fork import GoesOn, asked_to_go_on
 from flowdebate.runs.limits import Limits
-from flowdebate.service.plans.models import AllowedModels, Policies, with_policies
-from flowdebate.service.plans.plan import Plan, make_plan, pattern_of_run, plan_of, plan_of_fork, stored_plan
 from flowdebate.service.runs import archive_of
 from flowdebate.store.base import Store, StoredRun
+from flowdebate.ui.models import AllowedModels, Policies, with_policies
+from flowdebate.ui.plan import Plan, make_plan, pattern_of_run, plan_of, plan_of_fork, stored_plan
 
 CheckOptions: TypeAlias = "Callable[[Any], None]"
 """Called with the options of a plan; raises ConfigurationError for those that the caller may not use."""

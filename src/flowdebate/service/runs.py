@@ -15,22 +15,22 @@ from typing import Any, Self, get_args
 
 from flowdebate.blocks.human.answers import open_requests_in
 from flowdebate.errors import BadFile, ConfigurationError, FlowDebateError, RunConflict, RunNotFound
+from flowdebate.evaluation.readers import end_shares
 from flowdebate.prompts import Profile
 from flowdebate.runs.durable.replay import Replay
 from flowdebate.runs.header import result_of
 from flowdebate.runs.limits import OWNER
 from flowdebate.runs.result import RunView
 from flowdebate.runs.suspend import HumanRequest
-from flowdebate.service.documents.document import Document, Tokens, document_of, read_models
-from flowdebate.service.pages.base import document_of_plan
-from flowdebate.service.plans.options import COMMAND, is_text, misuse
-from flowdebate.service.plans.plan import Plan, pattern_of_run, plan_of
-from flowdebate.service.readers import end_shares
-from flowdebate.service.statuses import RESUMABLE
-from flowdebate.service.steps import Fork
 from flowdebate.store.archive import StoredArchive, stored_archive
 from flowdebate.store.base import StepRow, Store, StoredRun, StoredStatus, documents_of
 from flowdebate.store.export import GONE
+from flowdebate.ui.document import Document, Tokens, document_of, read_models
+from flowdebate.ui.options import COMMAND, is_text, misuse
+from flowdebate.ui.page import document_of_plan
+from flowdebate.ui.plan import Plan, pattern_of_run, plan_of
+from flowdebate.ui.statuses import RESUMABLE
+from flowdebate.ui.steps import Fork
 
 
 def archive_of(store: Store, labels: Mapping[str, str]) -> StoredArchive:

@@ -22,6 +22,8 @@ from flowdebate.errors import (
     StoreError,
     TooManyRuns,
 )
+from flowdebate.evaluation.readers import Readership
+from flowdebate.evaluation.stored_audit import Items, audited_runs
 from flowdebate.runs.durable.replay import Replay, replay
 from flowdebate.runs.durable.resume import load_fork, load_run, prepare_fork
 from flowdebate.runs.execute import make_run, start_block
@@ -30,19 +32,17 @@ from flowdebate.runs.journal import OnUncertain
 from flowdebate.runs.limits import OWNER, Accounts, Limits
 from flowdebate.runs.queue_state import LOWEST, priority_of
 from flowdebate.service.active import ActiveRuns
-from flowdebate.service.audit import Items, audited_runs
 from flowdebate.service.evidence import Evidence, evidence_in
 from flowdebate.service.lifetime import Recovery
-from flowdebate.service.plans.models import AllowedModels
-from flowdebate.service.readers import Readership
 from flowdebate.service.recipes import CheckOptions, Recipe, Recipes
 from flowdebate.service.runs import SoFar, archive_of, delete_run, document_of_run, list_runs, outcome_of, state_of
 from flowdebate.service.state import BudgetState, Changed, RunDetails, RunPage, RunState, change_all, pending_in
-from flowdebate.service.statuses import RESUMABLE
-from flowdebate.service.steps import CallDetails, Fork, check_edits
 from flowdebate.store.base import COMPLETE, GIVEN_UP, RunHeader, StepRow, Store, StoredRun, StoredStatus
 from flowdebate.store.draining import Draining
 from flowdebate.store.open import StoreChoice, close_store, default_store_path, open_store
+from flowdebate.ui.models import AllowedModels
+from flowdebate.ui.statuses import RESUMABLE
+from flowdebate.ui.steps import CallDetails, Fork, check_edits
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from flowdebate.runs.result import RunHandle
     from flowdebate.runs.run import Run
     from flowdebate.service.channel import Update
-    from flowdebate.service.documents.document import Document
-    from flowdebate.service.plans.plan import Plan
     from flowdebate.store.archive import StoredArchive
+    from flowdebate.ui.document import Document
+    from flowdebate.ui.plan import Plan
     from flowdebate.workers.deployment import Workers
 
 

@@ -12,11 +12,11 @@ from flowdebate._util.validation import check_count
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import BudgetReached, ConfigurationError, FlowDebateError, TooManyRuns
 from flowdebate.runs.suspend import HumanRequest
-from flowdebate.service.documents.document import Document, Tokens, read_models
 from flowdebate.service.runs import requests_in, state_of
-from flowdebate.service.steps import Fork
 from flowdebate.sources.source import Source, SourceInfo, listed
 from flowdebate.store.base import StepRow, StoredRun
+from flowdebate.ui.document import Document, Tokens, read_models
+from flowdebate.ui.steps import Fork
 
 
 class PendingInput(WireModel):

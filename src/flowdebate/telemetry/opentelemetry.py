@@ -16,6 +16,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from pydantic_core import to_json
 
 from flowdebate import __version__
+from flowdebate.chassis.state import RoleFailed, RoundsEnded, TurnStarted
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.base import (
     Attempt,
@@ -29,7 +30,6 @@ from flowdebate.models.base import (
     without_images,
 )
 from flowdebate.patterns.debate.schemas import VerdictReached
-from flowdebate.patterns.state import RoleFailed, RoundsEnded, TurnStarted
 from flowdebate.runs.events import CallStarted, ModelCalled, RunFinished
 from flowdebate.runs.observer import Observer, is_new
 from flowdebate.runs.result import RunView

@@ -11,12 +11,12 @@ from typing import Any, ClassVar, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 from flowdebate.blocks.generator import generator
 from flowdebate.blocks.sequencer import sequencer
+from flowdebate.chassis.roster import Debater
 from flowdebate.errors import ConfigurationError, LimitReached, ModelError, ModelTimeout, SchemaViolation
 from flowdebate.models import call
 from flowdebate.models.base import Model, ModelRequest, ModelSettings, ToolSpec
 from flowdebate.models.output import OutputSchema
 from flowdebate.patterns.debate.factory import debate
-from flowdebate.patterns.roster import Debater
 from flowdebate.runs.limits import Limits
 from flowdebate.store.memory import MemoryStore
 

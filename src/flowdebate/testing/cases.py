@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from flowdebate.blocks.sequencer import Sequencer
+from flowdebate.chassis.roster import Debater, check_roster
 from flowdebate.models.base import ModelRequest
 from flowdebate.patterns.debate import debate
+from flowdebate.patterns.debate.formats import find_format
 from flowdebate.patterns.debate.phases import check_phases
-from flowdebate.patterns.formats import find_format
-from flowdebate.patterns.roster import Debater, check_roster
 from flowdebate.runs.context import Context
 from flowdebate.runs.result import RunResult
 from flowdebate.runs.session import SessionLike

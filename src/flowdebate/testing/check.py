@@ -24,11 +24,11 @@ from flowdebate._util.validation import check_count, check_library
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.human.answers import submit_answer
 from flowdebate.blocks.steps import LoopBack, Step
+from flowdebate.chassis.rounds import AnotherRound
+from flowdebate.chassis.turn import Turn
 from flowdebate.errors import ConfigurationError, FlowDebateWarning, PromiseBroken
 from flowdebate.models.call import forbid_real_models
 from flowdebate.patterns.debate.schemas import DebateRawOutput
-from flowdebate.patterns.rounds import AnotherRound
-from flowdebate.patterns.turn import Turn
 from flowdebate.runs.execute import run_sync
 from flowdebate.stop import as_condition
 from flowdebate.store.memory import MemoryStore

@@ -12,12 +12,12 @@ from typing import Any, TypeAlias, TypeVar
 from pydantic_core import to_jsonable_python
 
 from flowdebate._text import clean_text, error_text, is_blank, shown
+from flowdebate.chassis.state import RoleFailed, RoundsEnded, RoundStarted, TurnFinished, TurnsOrdered, TurnStarted
 from flowdebate.errors import FlowDebateError
 from flowdebate.models.base import Usage
 from flowdebate.patterns.debate.schemas import DebateRawOutput, ModeratorDecided, VerdictReached
 from flowdebate.patterns.deliberation.schemas import ModeratorReported
 from flowdebate.patterns.round_robin.schemas import RefereeReported
-from flowdebate.patterns.state import RoleFailed, RoundsEnded, RoundStarted, TurnFinished, TurnsOrdered, TurnStarted
 from flowdebate.prompts import quoted
 from flowdebate.runs.events import ModelCalled, RunFinished, RunStarted
 from flowdebate.runs.result import RunView

@@ -25,9 +25,13 @@ from pydantic.alias_generators import to_camel
 from flowdebate import stop
 from flowdebate._text import is_blank
 from flowdebate.blocks.base import Block
+from flowdebate.chassis.roster import Debater, Persona, check_roster
+from flowdebate.chassis.state import TURN_ORDERS
+from flowdebate.chassis.turn import FailurePolicy
 from flowdebate.errors import ConnectionLost, ProviderFailed, Refused
 from flowdebate.measures import Jaccard
 from flowdebate.models.base import ModelResponse, ToolCall
+from flowdebate.patterns.debate.formats import find_format
 from flowdebate.patterns.debate.moderator import create_moderator
 from flowdebate.patterns.debate.phases import Phase
 from flowdebate.patterns.debate.schemas import (
@@ -37,10 +41,6 @@ from flowdebate.patterns.debate.schemas import (
     DebateVerdict,
 )
 from flowdebate.patterns.debate.transcript import create_debate_transcript
-from flowdebate.patterns.formats import find_format
-from flowdebate.patterns.roster import Debater, Persona, check_roster
-from flowdebate.patterns.state import TURN_ORDERS
-from flowdebate.patterns.turn import FailurePolicy
 from flowdebate.prompts import as_seen
 from flowdebate.testing.cases import Answers, DebateCase, Returns, Sabotage, StopWhen, Unprintable, Unreadable
 from flowdebate.testing.examples import FAULTS, Example

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 from flowdebate.blocks.human.prompt import RequestParts, Said, kind_of, parse_request
 from flowdebate.runs.context import place_of
 from flowdebate.runs.suspend import role_in_name
-from flowdebate.service.documents.sections import Entry
-from flowdebate.service.plans.options import Panel, PatternOptions, option_of
+from flowdebate.ui.options import Panel, PatternOptions, option_of
+from flowdebate.ui.sections import Entry
 from flowdebate.web.run.sheet import Turn, parties_of
 
 if TYPE_CHECKING:
     from flowdebate.patterns import PatternInfo
-    from flowdebate.service.documents.document import Document
     from flowdebate.service.state import PendingInput
+    from flowdebate.ui.document import Document
 
 
 Kind: TypeAlias = Literal["text", "long", "number", "mixed", "flag", "choice", "choices", "lines", "json", "group"]

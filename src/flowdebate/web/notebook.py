@@ -13,14 +13,14 @@ from typing import Any, assert_never, cast
 
 from flowdebate._text import counted
 from flowdebate.errors import BadFile
+from flowdebate.evaluation.documents import Summary, lay_out
 from flowdebate.runs.events import RunFinished
 from flowdebate.runs.header import result_of
 from flowdebate.runs.result import RunHandle, RunResult, RunView
-from flowdebate.service.documents.document import Document, Tokens, document_of, read_models
-from flowdebate.service.documents.evaluations import Summary, lay_out
-from flowdebate.service.documents.live import Live, tokens_text
-from flowdebate.service.documents.markdown import escaped, report
-from flowdebate.service.documents.sections import (
+from flowdebate.ui.document import Document, Tokens, document_of, read_models
+from flowdebate.ui.live import Live, tokens_text
+from flowdebate.ui.markdown import escaped, report
+from flowdebate.ui.sections import (
     Card,
     Entry,
     Fact,
@@ -33,8 +33,8 @@ from flowdebate.service.documents.sections import (
     Section,
     Table,
 )
-from flowdebate.service.documents.text import as_json, cost_text
-from flowdebate.service.statuses import status_text
+from flowdebate.ui.statuses import status_text
+from flowdebate.ui.text import as_json, cost_text
 from flowdebate.web.report import document_html
 from flowdebate.web.run.sheet import Party, Sheet
 from flowdebate.web.templates import render, style_of

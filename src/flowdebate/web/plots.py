@@ -10,7 +10,7 @@ from string import ascii_lowercase
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from flowdebate.service.audit import FigureRow
+    from flowdebate.evaluation.stored_audit import FigureRow
 
     Ticks = tuple[tuple[float, str], ...]
 

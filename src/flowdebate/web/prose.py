@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
-from flowdebate.service.documents.text import printable
+from flowdebate.ui.text import printable
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

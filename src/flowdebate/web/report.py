@@ -15,18 +15,18 @@ from itertools import zip_longest
 from typing import Any
 
 from flowdebate.errors import BadFile, FlowDebateError
+from flowdebate.evaluation.documents import lay_out_study
+from flowdebate.evaluation.stored_audit import FigureRow
 from flowdebate.evaluation.study_report import StudyReport
 from flowdebate.models.resolve import ModelChoice
 from flowdebate.runs.execute import Runnable
-from flowdebate.service.audit import FigureRow
-from flowdebate.service.documents.document import Document
-from flowdebate.service.documents.evaluations import lay_out_study
-from flowdebate.service.documents.sections import Section, Table
 from flowdebate.service.evidence import UNCHECKED, Evidence, Finding, evidence_of, excerpts
-from flowdebate.service.plans.files import read_text
 from flowdebate.service.state import RunState
-from flowdebate.service.steps import StepState
 from flowdebate.store.export import read_runs
+from flowdebate.ui.document import Document
+from flowdebate.ui.files import read_text
+from flowdebate.ui.sections import Section, Table
+from flowdebate.ui.steps import StepState
 from flowdebate.web.plots import Point, plot_of, scatter_of_costs, scatter_of_shares
 from flowdebate.web.run.sheet import Sheet
 from flowdebate.web.templates import render, style_of

@@ -10,10 +10,10 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.service.documents.sections import FLAGS
-from flowdebate.service.documents.text import as_json, cost_text, printable
 from flowdebate.service.runs import ago, moment, short_id
-from flowdebate.service.statuses import RESUMABLE, STATUSES, status_mark
+from flowdebate.ui.sections import FLAGS
+from flowdebate.ui.statuses import RESUMABLE, STATUSES, status_mark
+from flowdebate.ui.text import as_json, cost_text, printable
 from flowdebate.web.forms import role_in_words
 from flowdebate.web.prose import inline, prose
 from flowdebate.web.run.sheet import duration

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import DebateContributionEntry
-from flowdebate.patterns.anonymity.aliases import Aliases, LeakReport, leak_report, make_aliases
+from flowdebate.chassis.anonymity.aliases import Aliases, LeakReport, leak_report, make_aliases
 from tests.patterns.anonymity.naming_corpus import FALSE_ALARMS, FURTHER, NAMING, NOT_CAUGHT, ROSTERS, SILENT
 from tests.prompts.nasty import anything, texts
 

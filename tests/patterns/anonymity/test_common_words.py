@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from flowdebate.patterns.anonymity.aliases import make_aliases
+from flowdebate.chassis.anonymity.aliases import make_aliases
 
 ALIASES = make_aliases(["Bull", "Bear", "Advocate"], random=Random(1))
 

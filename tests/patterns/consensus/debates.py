@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.chassis.turn import FailurePolicy
     from flowdebate.models.base import ModelRequest
     from flowdebate.patterns.consensus.schemas import ConsensusOutput
-    from flowdebate.patterns.turn import FailurePolicy
     from flowdebate.runs.result import RunView
 
 TASK = "How can rents be affordable?"

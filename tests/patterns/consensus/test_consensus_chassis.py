@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
+from flowdebate.chassis.output import Entry, PatternOutput
+from flowdebate.chassis.state import ProviderFailure, RoleFailed, RoundsEnded, RoundStarted, TurnFinished, TurnStarted
 from flowdebate.errors import NoProposals, ProviderFailed
 from flowdebate.patterns.consensus.agents import create_conclusive_judge
 from flowdebate.patterns.consensus.events import wire_events
 from flowdebate.patterns.consensus.schemas import ConsensusOutput
-from flowdebate.patterns.output import Entry, PatternOutput
-from flowdebate.patterns.state import ProviderFailure, RoleFailed, RoundsEnded, RoundStarted, TurnFinished, TurnStarted
 from flowdebate.runs.events import ModelCalled
 from tests.patterns.debates import events
 

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import DebaterOptions, FailurePolicy, Persona, StandIn
+from flowdebate.chassis.state import TurnFinished, TurnStarted
 from flowdebate.errors import AuthenticationFailed, CircuitOpen, ConnectionLost
 from flowdebate.models.circuit_breaker import Breakers
 from flowdebate.patterns.consensus import CONSENSUS_FAILURES
 from flowdebate.patterns.consensus.events import wire_events
 from flowdebate.patterns.consensus.prompts import ConsensusTemplate
 from flowdebate.patterns.consensus.schemas import ConsensusOutput
-from flowdebate.patterns.state import TurnFinished, TurnStarted
 from flowdebate.store.memory import MemoryStore
 from flowdebate.testing import FunctionModel
 from tests.patterns.debates import events

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from flowdebate import Limits
+from flowdebate.chassis.state import RoundStarted
 from flowdebate.errors import ConfigurationError, ProviderFailed
 from flowdebate.patterns.consensus.agents import create_conclusive_judge, create_tie_judge
 from flowdebate.patterns.consensus.events import (
@@ -24,7 +25,6 @@ from flowdebate.patterns.consensus.events import (
     wire_events,
 )
 from flowdebate.patterns.consensus.schemas import ConsensusOutput, ConsensusStage, StageReached
-from flowdebate.patterns.state import RoundStarted
 from tests.patterns.debates import events
 
 from .debates import (

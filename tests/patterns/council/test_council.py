@@ -19,9 +19,9 @@ from flowdebate import (
 )
 from flowdebate.errors import ConfigurationError, FlowDebateError, OutputError, ProviderFailed
 from flowdebate.patterns.council import ReviewAsked
-from flowdebate.service.documents.sections import Group
-from flowdebate.service.pages.council import CouncilDocument
+from flowdebate.patterns.council.page import CouncilDocument
 from flowdebate.testing import FunctionModel, ScriptedModel
+from flowdebate.ui.sections import Group
 
 from .councils import NAMES, QUESTION, by_text, held, letters_in, reply
 

@@ -16,8 +16,8 @@ from flowdebate import (
     handler,
     sequencer,
 )
+from flowdebate.chassis.state import TurnFinished, TurnStarted
 from flowdebate.errors import ConfigurationError, ResourceConflict
-from flowdebate.patterns.state import TurnFinished, TurnStarted
 from flowdebate.resources.tasks import TaskChanged
 from flowdebate.testing import ScriptedModel
 from tests.patterns.debates import QUESTION, SIDES, VERDICT, by_role, decision, events, script

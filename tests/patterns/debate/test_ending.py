@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flowdebate import Session, debate
+from flowdebate.chassis.state import RoundsEnded
 from flowdebate.errors import ModelError, ReadOnly
 from flowdebate.patterns.debate.factory import stop_reason
 from flowdebate.patterns.debate.schemas import DebateModeratorDecision, DebateState
-from flowdebate.patterns.state import RoundsEnded
 from tests.patterns.debates import QUESTION, SIDES, by_role, decision, events, moderated, script
 
 if TYPE_CHECKING:

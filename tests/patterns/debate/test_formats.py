@@ -11,10 +11,10 @@ from flowdebate import AudienceVote, Debater, Format, Persona, Phase, add_format
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns import PATTERNS
 from flowdebate.patterns.debate.audience import verdict_of
-from flowdebate.patterns.formats import FORMATS, names_of
-from flowdebate.service.plans.plan import make_plan
+from flowdebate.patterns.debate.formats import FORMATS, names_of
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
+from flowdebate.ui.plan import make_plan
 
 SIDES = [Debater("pro", "Trams are better"), Debater("con", "Buses are better")]
 

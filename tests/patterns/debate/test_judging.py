@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import Debater, JudgeOptions, create_debate_transcript, create_judge_panel, debate
+from flowdebate.chassis.state import RoleFailed
 from flowdebate.errors import ConfigurationError, ModelUnavailable, SchemaViolation
 from flowdebate.patterns.debate.schemas import JudgeViewMade
 from flowdebate.patterns.debate.transcript import parse_entries
-from flowdebate.patterns.state import RoleFailed
 from flowdebate.runs.events import BlockAnswered
 from flowdebate.testing import FunctionModel, ScriptedModel
 from tests.patterns.debates import QUESTION, SIDES, events

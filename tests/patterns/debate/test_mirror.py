@@ -27,8 +27,8 @@ from flowdebate import (
 from flowdebate.errors import ConfigurationError, ProviderFailed
 from flowdebate.evaluation.judge_audit import full_audit
 from flowdebate.events import MirrorStarted, ModelCalled, RoundStarted, TurnsOrdered, VerdictReached
+from flowdebate.patterns.debate.document import DebateDocument
 from flowdebate.patterns.debate.schemas import DebateRawOutput
-from flowdebate.service.pages.debate_document import DebateDocument
 from flowdebate.store import MemoryStore
 from flowdebate.testing import FunctionModel
 from tests.patterns.debates import QUESTION, decision, events

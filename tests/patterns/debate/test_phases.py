@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import CrossQuestion, Debater, DebateTurn, FailurePolicy, Phase, debate, human, stop, submit_answer
+from flowdebate.chassis.state import TURN_ORDERS, RoundStarted, TurnStarted
 from flowdebate.errors import ConfigurationError, FlowDebateError, ProviderFailed
 from flowdebate.patterns.debate.judging.views import format_transcript_for_judge
 from flowdebate.patterns.debate.transcript import parse_entries, render_entries
-from flowdebate.patterns.state import TURN_ORDERS, RoundStarted, TurnStarted
 from flowdebate.runs.events import ModelCalled
 from flowdebate.store import MemoryStore
 from flowdebate.testing import FunctionModel, ScriptedModel

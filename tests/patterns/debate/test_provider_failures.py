@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flowdebate import Debater, debate
+from flowdebate.chassis.state import RoleFailed
 from flowdebate.errors import (
     ProviderFailed,
     QuorumLost,
     Refused,
 )
-from flowdebate.patterns.state import RoleFailed
 from flowdebate.testing import ScriptedModel
 from tests.patterns.debates import QUESTION, SIDES, VERDICT, asked, decision, events, moderated, script
 from tests.patterns.policies import with_policy

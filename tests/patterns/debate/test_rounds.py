@@ -15,8 +15,8 @@ from flowdebate import (
     create_debate_transcript,
     debate,
 )
+from flowdebate.chassis.state import RoundsEnded, RoundStarted, TurnFinished, TurnStarted
 from flowdebate.patterns.debate.schemas import VerdictReached
-from flowdebate.patterns.state import RoundsEnded, RoundStarted, TurnFinished, TurnStarted
 from flowdebate.runs.events import ModelCalled
 from tests.patterns.debates import QUESTION, SIDES, VERDICT, asked, events, script, system_of, turn_of
 

@@ -10,9 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flowdebate import Debater, create_side_proposer, debate, default_sides, propose_sides
+from flowdebate.chassis.roster import check_roster
 from flowdebate.errors import SchemaViolation
 from flowdebate.patterns.debate.sides import yes_no_sides
-from flowdebate.patterns.roster import check_roster
 from flowdebate.prompts import as_seen
 from flowdebate.testing import ScriptedModel
 

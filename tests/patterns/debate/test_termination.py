@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 
 from flowdebate import FlowDebateWarning
+from flowdebate.chassis.state import RoundsEnded, RoundStarted, TurnStarted
 from flowdebate.errors import FlowDebateError
-from flowdebate.patterns.state import RoundsEnded, RoundStarted, TurnStarted
 from flowdebate.runs.events import RunFinished
 from flowdebate.testing.cases import Sabotage
 from flowdebate.testing.strategies import debates

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flowdebate.chassis.state import RoundsEnded
 from flowdebate.errors import FlowDebateError, OutputError
 from flowdebate.patterns.deliberation.schemas import DeliberationOutput, ModeratorReport
-from flowdebate.patterns.state import RoundsEnded
 from flowdebate.testing import FunctionModel, ScriptedModel
 from flowdebate.testing.cases import Sabotage
 from flowdebate.testing.strategies import hostile_replies, hostile_values

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from flowdebate import Persona
+from flowdebate.chassis.roles import INSTRUCTIONS
 from flowdebate.errors import ConfigurationError, ResourceConflict
 from flowdebate.patterns.deliberation import create_deliberation_transcript, create_moderator, create_persona_debater
-from flowdebate.patterns.roles import INSTRUCTIONS
 from flowdebate.testing import ScriptedModel
 from tests.patterns.debates import system_of
 

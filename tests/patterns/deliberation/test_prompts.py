@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from flowdebate import Persona, deliberation
+from flowdebate.chassis.roles import Identity
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.deliberation.agents import (
     MODERATOR,
@@ -26,7 +27,6 @@ from flowdebate.patterns.deliberation.agents import (
     render_said,
 )
 from flowdebate.patterns.deliberation.schemas import DeliberationEntry, ModeratorReport
-from flowdebate.patterns.roles import Identity
 from flowdebate.testing import ScriptedModel
 from tests.patterns.debates import system_of, turn_of
 from tests.prompts.nasty import headings, lines_of, tags, texts

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import Persona
+from flowdebate.chassis.state import RoleFailed
 from flowdebate.errors import ProviderFailed
-from flowdebate.patterns.state import RoleFailed
 from flowdebate.testing import FunctionModel, ScriptedModel
 from tests.patterns.debates import events
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import Persona
+from flowdebate.chassis.state import RoundStarted, TurnFinished, TurnStarted
 from flowdebate.patterns.deliberation import create_deliberation_transcript
-from flowdebate.patterns.state import RoundStarted, TurnFinished, TurnStarted
 from flowdebate.testing import FunctionModel, ScriptedModel
 from tests.patterns.debates import asked, events
 

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
+from flowdebate.chassis.roles import Identity
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.handoff import HandoffEntry
 from flowdebate.patterns.handoff.factory import (
@@ -23,7 +24,6 @@ from flowdebate.patterns.handoff.factory import (
     render_turns,
     tell_proposition,
 )
-from flowdebate.patterns.roles import Identity
 from flowdebate.prompts import tag_name
 from flowdebate.testing import ScriptedModel
 from flowdebate.testing.strategies import arguments, names, questions

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import StandIn
+from flowdebate.chassis.state import RoleFailed
 from flowdebate.errors import FlowDebateError, ProviderFailed, Refused
 from flowdebate.patterns.handoff import HandoffMade
-from flowdebate.patterns.state import RoleFailed
 from flowdebate.testing import FunctionModel, ScriptedModel
 from flowdebate.testing.cases import Sabotage
 from flowdebate.testing.strategies import hostile_replies, termination_predicates

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from flowdebate import HandoffOutput, Persona, outline
+from flowdebate.chassis.state import RoundsEnded, RoundStarted, TurnFinished, TurnStarted
 from flowdebate.patterns.handoff import HandoffEntry, HandoffMade
-from flowdebate.patterns.state import RoundsEnded, RoundStarted, TurnFinished, TurnStarted
 from flowdebate.runs.events import ModelCalled
 from flowdebate.testing import ScriptedModel
 from tests.patterns.debates import events

@@ -9,8 +9,8 @@ import pytest
 from pydantic import BaseModel
 
 from flowdebate import RoundRobinOutput, generator
+from flowdebate.chassis.state import TranscriptState
 from flowdebate.errors import OutputError, SchemaViolation
-from flowdebate.patterns.state import TranscriptState
 from flowdebate.testing import ScriptedModel
 from tests.patterns.debates import system_of, turn_of
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
+from flowdebate.chassis.roles import Identity
 from flowdebate.errors import ConfigurationError
-from flowdebate.patterns.roles import Identity
 from flowdebate.patterns.round_robin.prompts import (
     SYNTHESIZER,
     RoundRobinDebaterTemplate,

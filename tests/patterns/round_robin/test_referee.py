@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import Persona, handler, round_robin
+from flowdebate.chassis.state import RoundStarted, TurnStarted
 from flowdebate.errors import (
     ConfigurationError,
     ConnectionLost,
@@ -26,7 +27,6 @@ from flowdebate.patterns.round_robin import (
 )
 from flowdebate.patterns.round_robin.referee import audit_of
 from flowdebate.patterns.round_robin.schemas import Assessment
-from flowdebate.patterns.state import RoundStarted, TurnStarted
 from flowdebate.runs.events import RunFinished
 from flowdebate.testing import FunctionModel, ScriptedModel
 from flowdebate.testing.cases import Sabotage

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import Debater, FailurePolicy, FlowDebateWarning, Persona, StandIn, debate, round_robin
+from flowdebate.chassis.state import RoleFailed, RoundsEnded, RoundStarted, TurnFinished, TurnStarted
 from flowdebate.errors import FlowDebateError, ProviderFailed
-from flowdebate.patterns.state import RoleFailed, RoundsEnded, RoundStarted, TurnFinished, TurnStarted
 from flowdebate.prompts import as_seen
 from flowdebate.resources.tasks import TaskChanged
 from flowdebate.testing import FunctionModel, ScriptedModel

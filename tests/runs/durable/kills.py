@@ -24,9 +24,9 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from flowdebate import Debater, debate, human, submit_answer
+from flowdebate.chassis.state import RoundStarted
 from flowdebate.errors import RunConflict, RunNotFound
 from flowdebate.models.codec import digest_of
-from flowdebate.patterns.state import RoundStarted
 from flowdebate.runs.records import Records
 from flowdebate.store.memory import MemoryStore
 from flowdebate.store.postgres.store import PostgresStore

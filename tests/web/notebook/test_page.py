@@ -17,9 +17,9 @@ from flowdebate.errors import ConfigurationError, FlowDebateError
 from flowdebate.evaluation import BenefitReport, Evaluation, ReaderAgreement, audit, audit_run
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot
 from flowdebate.runs.events import CallStarted
-from flowdebate.service.documents.live import Live
-from flowdebate.service.documents.sections import Entry, Group, Heading, Remark
 from flowdebate.testing import FunctionModel, ScriptedModel
+from flowdebate.ui.live import Live
+from flowdebate.ui.sections import Entry, Group, Heading, Remark
 from flowdebate.web.notebook import document_of_view, excerpt, html_of, live_html, markdown_of
 from tests.runs.durable.patterns import PATTERNS, QUESTION, answer_to
 

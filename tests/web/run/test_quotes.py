@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate.patterns.debate.transcript import verify_quotes
-from flowdebate.service.documents.sections import Entry, Quoted
-from flowdebate.service.documents.text import printable
 from flowdebate.service.service import Service
 from flowdebate.store import MemoryStore
 from flowdebate.testing import FunctionModel
+from flowdebate.ui.sections import Entry, Quoted
+from flowdebate.ui.text import printable
 from flowdebate.web.report import report_html, verify_report
 from flowdebate.web.run.sheet import Turn, citations_in
 

@@ -9,8 +9,8 @@ import pytest
 
 from flowdebate.patterns import PATTERNS
 from flowdebate.service import Service
-from flowdebate.service.steps import StepState
 from flowdebate.testing import FunctionModel
+from flowdebate.ui.steps import StepState
 from flowdebate.web.run.sheet import Sheet, Turn
 from flowdebate.web.run.travel import fork_line, moment_at
 from tests.browser.answers import answer_of

@@ -16,11 +16,11 @@ from flowdebate._util.validation import check_library
 from flowdebate.cli import options as opt
 from flowdebate.cli.execute import Show, execute
 from flowdebate.cli.terminal.process import report_problems, tell
-from flowdebate.service.plans.options import Option
+from flowdebate.ui.options import Option
 
 if TYPE_CHECKING:
-    from flowdebate.service.plans.plan import Plan
     from flowdebate.service.service import Service
+    from flowdebate.ui.plan import Plan
 
 _FOLDER = Path(__file__).parent
 RECORDING = _FOLDER / "recording.jsonl"
@@ -59,7 +59,7 @@ def recorded_plan(speed: float) -> Plan:
     """The plan of the recorded debate, whose model plays the recording."""
     from flowdebate.models.recording import PlayedModel
     from flowdebate.patterns import PATTERNS
-    from flowdebate.service.plans.plan import make_plan
+    from flowdebate.ui.plan import make_plan
 
     model = PlayedModel(RECORDING, words=_WORDS * speed)
     plan = make_plan(PATTERNS["debate"], {}, file=str(_FOLDER / "demo.toml"))

@@ -18,7 +18,7 @@ from flowdebate.cli.execute import Show, begin_named, execute
 from flowdebate.cli.patterns import ask_here, select_options
 from flowdebate.cli.terminal.process import check_target, tell
 from flowdebate.errors import ConfigurationError, NotAwaited, RunExists
-from flowdebate.service.plans.options import COMMAND, Count, FilePath, Option, Text, misuse
+from flowdebate.ui.options import COMMAND, Count, FilePath, Option, Text, misuse
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,9 +88,9 @@ def _resume(
     **options: Any,  # noqa: ANN401 - those of the service
 ) -> NoReturn:
     """Resume a run (None: the last one) with what is `given` over its plan; ends in Exit."""
-    from flowdebate.service.plans.models import models_line
-    from flowdebate.service.plans.plan import plan_of
     from flowdebate.service.runs import find_run, last_resumable, opened
+    from flowdebate.ui.models import models_line
+    from flowdebate.ui.plan import plan_of
 
     check_target(markdown)
     with opened(store) as place:
@@ -114,7 +114,7 @@ def _environment(stored: StoredRun) -> str | None:
 
 def _confirm(run: StoredRun, given: Mapping[str, Any]) -> bool:
     """Whether the user, asked in the terminal, trusts the addresses and paths of an imported plan."""
-    from flowdebate.service.plans.plan import reached_by
+    from flowdebate.ui.plan import reached_by
 
     reached = reached_by(run, given)
     if not reached or not sys.stdin.isatty():
@@ -258,9 +258,9 @@ def fork(  # noqa: PLR0913 - the options of the command
     PLACE is the place of an answer as `flowdebate show RUN` prints it, or the ends of its parts, if they name one
     answer: judge, round[2]/ann. The run that is forked stays as it is.
     """
-    from flowdebate.service.plans.models import models_line
-    from flowdebate.service.plans.plan import going_on, pattern_of_run, plan_of_fork
     from flowdebate.service.runs import chosen_run, opened, short_id
+    from flowdebate.ui.models import models_line
+    from flowdebate.ui.plan import going_on, pattern_of_run, plan_of_fork
 
     check_target(markdown)
     if say is not None and at is None:
@@ -330,7 +330,7 @@ def _find_changes(
     places: Sequence[str], at: str | None, say: str | None, edit: Sequence[str]
 ) -> tuple[str | None, dict[str, str]]:
     """The place to ask anew from, and the edited answers by their places."""
-    from flowdebate.service.plans.files import read_text
+    from flowdebate.ui.files import read_text
 
     found = None if at is None else _find_place(at, places, option="--at")
     edits: dict[str, str] = {}

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate.errors import BadFile
 from flowdebate.runs.batch import BATCH_LABEL
-from flowdebate.service.documents.sections import Output
-from flowdebate.service.documents.text import in_line
-from flowdebate.service.plans.plan import pattern_of_run
 from flowdebate.service.runs import ago, document_of_run, moment, short_id, state_of
-from flowdebate.service.statuses import status_text
-from flowdebate.service.steps import Fork, StepState, call_body
+from flowdebate.ui.plan import pattern_of_run
+from flowdebate.ui.sections import Output
+from flowdebate.ui.statuses import status_text
+from flowdebate.ui.steps import Fork, StepState, call_body
+from flowdebate.ui.text import in_line
 
 if TYPE_CHECKING:
     from flowdebate.cli.terminal.page import Page
-    from flowdebate.service.documents.document import Document
     from flowdebate.store.base import StepRow, StoredRun
+    from flowdebate.ui.document import Document
 
 
 _ORIGINS: dict[str | None, str] = {"reused": "taken from the parent run", "edited": "edited"}

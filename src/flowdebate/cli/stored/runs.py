@@ -28,7 +28,7 @@ from flowdebate.cli.terminal.process import (
 )
 from flowdebate.errors import BadFile, FlowDebateError, RunConflict
 from flowdebate.runs.batch import BATCH_LABEL
-from flowdebate.service.plans.options import Count, FilePath, Option, Text, misuse
+from flowdebate.ui.options import Count, FilePath, Option, Text, misuse
 
 if TYPE_CHECKING:
     from flowdebate.store.archive import ArchivedDebate
@@ -315,9 +315,9 @@ def export(
     store: opt.StoreName = None,
 ) -> None:
     """Export runs to a file. Each run and each step is one line of JSON."""
-    from flowdebate.service.documents.text import seen_json
     from flowdebate.service.runs import each_run, find_run, opened
     from flowdebate.store.export import export_run, write_export
+    from flowdebate.ui.text import seen_json
 
     if everything == bool(runs):
         say = "Name the runs, or give --all, not both." if runs else "Say which runs to export: their ids, or --all."
@@ -439,8 +439,8 @@ def share(  # noqa: PLR0913 - the options of the command
 ) -> None:
     """Make a public, read-only link of a stored run, which `flowdebate serve` shows to anybody who has it."""
     check_library("flowdebate share", "fastapi", library="FastAPI", extra="server")
+    from flowdebate.evaluation.readers import end_shares, make_share, shares_of
     from flowdebate.server.guard import Link, Links
-    from flowdebate.service.readers import end_shares, make_share, shares_of
     from flowdebate.service.runs import chosen_run, opened
 
     opt.check(0 < days <= 365, "--days", days, "an int from 1 to 365")  # noqa: PLR2004 - a year

@@ -16,15 +16,15 @@ from flowdebate.cli.execute import POLL, Followed, advice_on, end_of_stored, fin
 from flowdebate.cli.terminal.process import ExitCode, check_target, exit_code_of_signal, tell, write_json, write_report
 from flowdebate.cli.terminal.screen import View
 from flowdebate.errors import ConfigurationError
-from flowdebate.service.plans.options import Option
+from flowdebate.ui.options import Option
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from flowdebate.service.channel import Update
-    from flowdebate.service.plans.plan import Plan
     from flowdebate.service.runs import Place
     from flowdebate.store.base import StoredRun
+    from flowdebate.ui.plan import Plan
 
 
 @opt.command()
@@ -91,7 +91,7 @@ def _watch(stored: StoredRun, place: Place, *, as_json: bool, quiet: bool, markd
 
 def _plan_of(stored: StoredRun) -> tuple[Plan | None, str]:
     """The plan of a stored run; or None, and why there is none."""
-    from flowdebate.service.plans.plan import pattern_of_run, plan_of
+    from flowdebate.ui.plan import pattern_of_run, plan_of
 
     if pattern_of_run(stored) is None:
         return None, f"Run {stored.header.run_id} was started by a program, whose patterns this command does not know"
@@ -104,9 +104,9 @@ def _plan_of(stored: StoredRun) -> tuple[Plan | None, str]:
 def _page(stored: StoredRun, plan: Plan, quiet: bool) -> View:  # noqa: FBT001 - of this module
     """The page of the run's own command, with the run and its status in the first line."""
     from flowdebate.cli.terminal.page import LivePage
-    from flowdebate.service.plans.models import models_line
     from flowdebate.service.runs import ago, moment, short_id, state_of
-    from flowdebate.service.statuses import status_text
+    from flowdebate.ui.models import models_line
+    from flowdebate.ui.statuses import status_text
 
     environment, created = stored.header.model, stored.header.created_at
     when = ago(time.time() - created) or f"{moment(created):%Y-%m-%d}"
@@ -133,7 +133,7 @@ class _Lines(View):
                 self.write({"kind": "reset"})
 
     def write(self, data: object) -> None:
-        from flowdebate.service.documents.text import seen_json
+        from flowdebate.ui.text import seen_json
 
         write_json(seen_json(json.dumps(data, ensure_ascii=False)))  # one line, where `as_json` is indented
 

@@ -11,8 +11,9 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, TextIO, assert_never
 
 from flowdebate.cli.terminal.screen import AskOnScreen, Screen, TextFlow, View
-from flowdebate.service.documents.document import Document, Speaker, speakers_of
-from flowdebate.service.documents.sections import (
+from flowdebate.service.runs import short_id
+from flowdebate.ui.document import Document, Speaker, speakers_of
+from flowdebate.ui.sections import (
     FLAGS,
     Card,
     Ending,
@@ -31,16 +32,15 @@ from flowdebate.service.documents.sections import (
     Table,
     Working,
 )
-from flowdebate.service.documents.text import as_json, in_line, printable
-from flowdebate.service.runs import short_id
-from flowdebate.service.statuses import STATUSES
+from flowdebate.ui.statuses import STATUSES
+from flowdebate.ui.text import as_json, in_line, printable
 
 if TYPE_CHECKING:
+    from flowdebate.evaluation.documents import Summary
     from flowdebate.service.channel import Update
-    from flowdebate.service.documents.evaluations import Summary
-    from flowdebate.service.documents.live import Live
-    from flowdebate.service.plans.plan import Plan
-    from flowdebate.service.steps import Fork
+    from flowdebate.ui.live import Live
+    from flowdebate.ui.plan import Plan
+    from flowdebate.ui.steps import Fork
 
 
 _PARTS = re.compile(r"(?P<mark>(?m:^)#{1,6} |\*{1,2}|`+)|\n|[^*`\n]+")

@@ -32,13 +32,13 @@ from flowdebate.errors import (
     RunNotFound,
     RunUncertain,
 )
-from flowdebate.service.documents.text import printable
-from flowdebate.service.plans.files import reason_of
-from flowdebate.service.plans.options import COMMAND
+from flowdebate.ui.files import reason_of
+from flowdebate.ui.options import COMMAND
+from flowdebate.ui.text import printable
 
 if TYPE_CHECKING:
     from flowdebate.cli.terminal.page import Page
-    from flowdebate.service.documents.document import Document, Speaker
+    from flowdebate.ui.document import Document, Speaker
 
 
 class ExitCode(IntEnum):
@@ -276,7 +276,7 @@ def open_page(speakers: Sequence[Speaker] = ()) -> Page:
 
 def write_json(value: object) -> None:
     """Write JSON on stdout: data, or text that is JSON already."""
-    from flowdebate.service.documents.text import as_json
+    from flowdebate.ui.text import as_json
 
     text = value if isinstance(value, str) else as_json(value)
     with writing():
@@ -289,7 +289,7 @@ def write_json(value: object) -> None:
 def write_report(document: Document, path: Path | None) -> None:
     """Write the report of `document` as Markdown to `path`, if there is one."""
     if path is not None:
-        from flowdebate.service.documents.markdown import report
+        from flowdebate.ui.markdown import report
 
         write_whole(path, report(document))
 

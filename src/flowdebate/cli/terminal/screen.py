@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from flowdebate.cli.terminal.process import CheckedStream, WriteFailed
-from flowdebate.service.documents.text import PrintableStream, in_line
+from flowdebate.ui.text import PrintableStream, in_line
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from flowdebate.blocks.human.human import Ask
     from flowdebate.runs.suspend import HumanRequest
     from flowdebate.service.channel import Update
-    from flowdebate.service.documents.document import Document
-    from flowdebate.service.documents.sections import Working
+    from flowdebate.ui.document import Document
+    from flowdebate.ui.sections import Working
 
 
 WIDEST = 100

@@ -14,13 +14,13 @@ from flowdebate.blocks.base import Block, Outline, merge_resources
 from flowdebate.blocks.functions import as_block
 from flowdebate.blocks.generator import Generator, generator
 from flowdebate.blocks.human.prompt import render_who
+from flowdebate.chassis.roles import NOT_KEPT, BlockOptions, RolePrompt, generator_options, whole_sentences
+from flowdebate.chassis.roster import Persona, is_own, merge_options, with_answer_schema
+from flowdebate.chassis.state import Recovery, accepted, state_of
+from flowdebate.chassis.turn import TurnTask, ask, is_provider_failure, record_loss, take_turn
 from flowdebate.errors import CircuitOpen
 from flowdebate.measures import match_choice
 from flowdebate.models.base import CircuitChanged, Model, ModelResponse
-from flowdebate.patterns.roles import NOT_KEPT, BlockOptions, RolePrompt, generator_options, whole_sentences
-from flowdebate.patterns.roster import Persona, is_own, merge_options, with_answer_schema
-from flowdebate.patterns.state import Recovery, accepted, state_of
-from flowdebate.patterns.turn import TurnTask, ask, is_provider_failure, record_loss, take_turn
 from flowdebate.prompts import Length, unescaped
 
 from .prompts import AGENTS, ConsensusTemplate, render_agent_system, render_turn

@@ -11,8 +11,8 @@ from itertools import count
 from typing import Any, ClassVar, Literal
 
 from flowdebate._util.wire import BaseEvent
+from flowdebate.chassis.state import RoleFailed
 from flowdebate.measures import Ballot, Strength, Tally
-from flowdebate.patterns.state import RoleFailed
 from flowdebate.runs.context import Context
 
 from .schemas import AgentFailure, ConsensusStage, Critique, Outcome, StageReached

@@ -28,15 +28,10 @@ from flowdebate.blocks.functions import (
 )
 from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility, as_visibility
 from flowdebate.blocks.sequencer import Sequencer, sequencer
-from flowdebate.errors import ConfigurationError
-from flowdebate.measures import Similarity, VotingRule, best_similarity
-from flowdebate.measures.topologies import Topology, edges
-from flowdebate.models.circuit_breaker import Breakers
-from flowdebate.models.resolve import ModelChoice, check_model
-from flowdebate.patterns.material import Material, make_material
-from flowdebate.patterns.output import publish, stamp_subject
-from flowdebate.patterns.roles import NOT_KEPT, RoleOptions
-from flowdebate.patterns.roster import (
+from flowdebate.chassis.material import Material, make_material
+from flowdebate.chassis.output import publish, stamp_subject
+from flowdebate.chassis.roles import NOT_KEPT, RoleOptions
+from flowdebate.chassis.roster import (
     MOST_ROUNDS,
     Persona,
     check_choice,
@@ -50,9 +45,14 @@ from flowdebate.patterns.roster import (
     own_options,
     with_answer_schema,
 )
-from flowdebate.patterns.rounds import AnotherRound, input_validator, note_of_ends
-from flowdebate.patterns.seats import seat_models
-from flowdebate.patterns.turn import AUDIT, FailurePolicy
+from flowdebate.chassis.rounds import AnotherRound, input_validator, note_of_ends
+from flowdebate.chassis.seats import seat_models
+from flowdebate.chassis.turn import AUDIT, FailurePolicy
+from flowdebate.errors import ConfigurationError
+from flowdebate.measures import Similarity, VotingRule, best_similarity
+from flowdebate.measures.topologies import Topology, edges
+from flowdebate.models.circuit_breaker import Breakers
+from flowdebate.models.resolve import ModelChoice, check_model
 from flowdebate.resources.archive import Archive
 from flowdebate.resources.resource import HeldResource
 from flowdebate.resources.tasks import create_task_collection
@@ -94,7 +94,7 @@ from .schemas import (
 if TYPE_CHECKING:
     from flowdebate.measures import Edge
     from flowdebate.models.base import ModelSettings
-    from flowdebate.patterns.formats import Format
+    from flowdebate.patterns.debate.formats import Format
     from flowdebate.prompts import Length, Profile
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
@@ -213,7 +213,7 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     check_name(name, where="consensus", field="name")
     where = f"consensus {name!r}"
     if format is not None:
-        from flowdebate.patterns.formats import apply_format
+        from flowdebate.patterns.debate.formats import apply_format
 
         given = apply_format(given, pattern="consensus", where=where, roster="agents", kind=Persona)
         agents = given["agents"]

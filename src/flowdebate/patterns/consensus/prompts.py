@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.patterns.roles import LENGTH, render_flag
+from flowdebate.chassis.roles import LENGTH, render_flag
 from flowdebate.prompts import Profiles, Template, filled, listed, part, quoted, tag_name, tag_text, uses
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from flowdebate._text import CutOff, clean_data, clean_text, is_blank, shown
 from flowdebate._util.wire import WireModel, freeze
+from flowdebate.chassis.roster import is_own
+from flowdebate.chassis.rounds import check_quorum
+from flowdebate.chassis.state import Flag, RoundStarted, accepted, as_model
+from flowdebate.chassis.turn import guarded, record_failure, start_clock, text_said
 from flowdebate.errors import NoProposals, OutputError, OutputTruncated
 from flowdebate.measures import Ballot, Convergence, Jaccard, Strength, Tally, convergence, strength, tally
 from flowdebate.measures.topologies import Edge, edges
-from flowdebate.patterns.roster import is_own
-from flowdebate.patterns.rounds import check_quorum
-from flowdebate.patterns.state import Flag, RoundStarted, accepted, as_model
-from flowdebate.patterns.turn import guarded, record_failure, start_clock, text_said
 
 from .agents import CritiqueForm, Phase, RevisionForm, breakers_of, create_vote_form, find_agent, lose_answer
 from .events import AgentMessage, ConsensusDecided, CritiqueMade, PollVoteCast, VoteCast, enter

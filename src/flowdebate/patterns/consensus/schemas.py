@@ -9,9 +9,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, create_model
 
 from flowdebate._util.wire import WireModel, one_of
-from flowdebate.measures import Ballot, Convergence, Flip, Position, Strength, Tally
-from flowdebate.patterns.output import Entry, PatternOutput
-from flowdebate.patterns.state import (
+from flowdebate.chassis.output import Entry, PatternOutput
+from flowdebate.chassis.state import (
     Contribution,
     DebateStatus,
     PatternInput,
@@ -20,6 +19,7 @@ from flowdebate.patterns.state import (
     Recovery,
     Role,
 )
+from flowdebate.measures import Ballot, Convergence, Flip, Position, Strength, Tally
 from flowdebate.resources.archive import CritiquePattern, PastDebate
 from flowdebate.runs.context import Context
 

@@ -11,19 +11,19 @@ from flowdebate.blocks.base import Block
 from flowdebate.blocks.functions import BlockLike, Capability, Handler, ToolLike, handler
 from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
 from flowdebate.blocks.sequencer import Sequencer, sequencer
+from flowdebate.chassis.anonymity.aliases import Anonymity, named_models
+from flowdebate.chassis.material import Material
+from flowdebate.chassis.output import ending_of, publish, status_of
+from flowdebate.chassis.roles import NOT_KEPT, CommonKeywords, RoleOptions
+from flowdebate.chassis.roster import Persona, Role, merge_options, own_options
+from flowdebate.chassis.rounds import check_quorum
+from flowdebate.chassis.seats import each_by_default
+from flowdebate.chassis.spec import Loop, PatternSpec, check_options
+from flowdebate.chassis.state import as_model, state_of
+from flowdebate.chassis.turn import MISSING, FailurePolicy, record_turn
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.base import Model, ModelSettings
 from flowdebate.models.resolve import ModelChoice
-from flowdebate.patterns.anonymity.aliases import Anonymity, named_models
-from flowdebate.patterns.material import Material
-from flowdebate.patterns.output import ending_of, publish, status_of
-from flowdebate.patterns.roles import NOT_KEPT, CommonKeywords, RoleOptions
-from flowdebate.patterns.roster import Persona, Role, merge_options, own_options
-from flowdebate.patterns.rounds import check_quorum
-from flowdebate.patterns.seats import each_by_default
-from flowdebate.patterns.spec import Loop, PatternSpec, check_options
-from flowdebate.patterns.state import as_model, state_of
-from flowdebate.patterns.turn import MISSING, FailurePolicy, record_turn
 from flowdebate.prompts import Length, Profile
 from flowdebate.runs.context import Context
 from flowdebate.runs.events import RunStatus

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Unpack
 
 from flowdebate.blocks.generator import Generator
-from flowdebate.patterns.roles import NOT_KEPT, BlockOptions, Wording, deciding_block, persona_block, speaker_tag
-from flowdebate.patterns.roster import bindable
-from flowdebate.patterns.state import question_of
+from flowdebate.chassis.roles import NOT_KEPT, BlockOptions, Wording, deciding_block, persona_block, speaker_tag
+from flowdebate.chassis.roster import bindable
+from flowdebate.chassis.state import question_of
 from flowdebate.prompts import Length, Profiles, Template, filled, part, quoted, uses
 from flowdebate.runs.context import Context
 

@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 from flowdebate._text import clean_text
 from flowdebate.blocks.base import Block, Outline, merge_resources
 from flowdebate.blocks.functions import Handler, handler
-from flowdebate.patterns.spec import Loop
-from flowdebate.patterns.state import Recovery, RoundsEnded, as_model, state_of
-from flowdebate.patterns.turn import FailurePolicy, TurnTask, ask, record_failure, take_turn
+from flowdebate.chassis.spec import Loop
+from flowdebate.chassis.state import Recovery, RoundsEnded, as_model, state_of
+from flowdebate.chassis.turn import FailurePolicy, TurnTask, ask, record_failure, take_turn
 from flowdebate.runs.context import Context
 
 from .schemas import (

@@ -9,8 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 from pydantic import Field, create_model, model_validator
 
 from flowdebate._util.wire import BaseEvent, WireModel, one_of
-from flowdebate.patterns.output import Entry, PatternOutput
-from flowdebate.patterns.state import (
+from flowdebate.chassis.output import Entry, PatternOutput
+from flowdebate.chassis.state import (
     Contribution,
     DebateStatus,
     PatternInput,

@@ -13,12 +13,12 @@ from flowdebate._text import is_blank
 from flowdebate.blocks.base import Block, Outline, merge_resources
 from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.generator import generator
+from flowdebate.chassis.anonymity.aliases import Anonymity
+from flowdebate.chassis.roles import SHOWN, BlockOptions, generator_options
+from flowdebate.chassis.spec import Loop
+from flowdebate.chassis.state import question_of, recent_entries, state_of
+from flowdebate.chassis.turn import ask, record_failure
 from flowdebate.errors import ConfigurationError
-from flowdebate.patterns.anonymity.aliases import Anonymity
-from flowdebate.patterns.roles import SHOWN, BlockOptions, generator_options
-from flowdebate.patterns.spec import Loop
-from flowdebate.patterns.state import question_of, recent_entries, state_of
-from flowdebate.patterns.turn import ask, record_failure
 from flowdebate.prompts import listed, quoted, tag_text
 from flowdebate.runs.context import Context
 

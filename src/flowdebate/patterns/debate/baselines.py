@@ -18,16 +18,16 @@ from flowdebate.blocks.base import Block, Outline, merge_resources
 from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.generator import Generator, Visibility, generator
 from flowdebate.blocks.sequencer import Sequencer, sequencer
+from flowdebate.chassis.output import publish
+from flowdebate.chassis.roles import BlockOptions, generator_options
+from flowdebate.chassis.roster import Debater, check_roster
+from flowdebate.chassis.state import question_of
+from flowdebate.chassis.turn import in_time, is_provider_failure
 from flowdebate.errors import BadAnswer, ConfigurationError, LimitReached
 from flowdebate.measures import Ballot
 from flowdebate.measures.votes import tally
 from flowdebate.models.base import Model, ModelResponse, Usage
 from flowdebate.models.resolve import ModelChoice
-from flowdebate.patterns.output import publish
-from flowdebate.patterns.roles import BlockOptions, generator_options
-from flowdebate.patterns.roster import Debater, check_roster
-from flowdebate.patterns.state import question_of
-from flowdebate.patterns.turn import in_time, is_provider_failure
 from flowdebate.prompts import Template, filled, listed, part, quoted, tag_text, uses
 from flowdebate.runs.context import Context
 from flowdebate.runs.events import ModelCalled

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from flowdebate._text import fold, is_blank
 from flowdebate.blocks.generator import AnswerForm, Generator, SecondTry
-from flowdebate.patterns.material import Material, make_material, render_sources
-from flowdebate.patterns.roles import CONCRETE, LENGTH, BlockOptions, RolePrompt, Wording, debater_block
-from flowdebate.patterns.roster import Debater as Debater
-from flowdebate.patterns.roster import bindable
-from flowdebate.patterns.state import entries_of, question_of, recent_entries, state_of
+from flowdebate.chassis.material import Material, make_material, render_sources
+from flowdebate.chassis.roles import CONCRETE, LENGTH, BlockOptions, RolePrompt, Wording, debater_block
+from flowdebate.chassis.roster import Debater as Debater
+from flowdebate.chassis.roster import bindable
+from flowdebate.chassis.state import entries_of, question_of, recent_entries, state_of
 from flowdebate.prompts import Length, Profiles, Template, filled, listed, part, quoted, tag_text, uses
 from flowdebate.sources.source import Source
 
@@ -27,7 +27,7 @@ from .schemas import DebateContributionEntry, DebateState, DebateTurn
 from .transcript import HOW_TO_READ, HOW_TO_READ_CROSS, Transcript, labels_of, render_entries, render_transcript
 
 if TYPE_CHECKING:
-    from flowdebate.patterns.anonymity.aliases import Anonymity
+    from flowdebate.chassis.anonymity.aliases import Anonymity
     from flowdebate.runs.context import Context
 
     from .phases import Phase

@@ -14,6 +14,13 @@ from flowdebate._util.validation import suggesting
 from flowdebate.blocks.functions import BlockLike, Capability, Handler, ToolLike, handler
 from flowdebate.blocks.router import router
 from flowdebate.blocks.sequencer import Sequencer, beside, sequencer
+from flowdebate.chassis.anonymity.aliases import Anonymity, named_models
+from flowdebate.chassis.output import ending_of, publish, status_of, with_synthesizer
+from flowdebate.chassis.roles import NOT_KEPT, ModeratorOptions, PatternKeywords, SynthesizerOptions
+from flowdebate.chassis.roster import Debater, Role, is_own, merge_options, options_for_all, own_options
+from flowdebate.chassis.spec import MANY_ROUNDS, Loop, PatternSpec, check_options
+from flowdebate.chassis.state import TurnOrder, accepted, as_model, entries_of, state_of
+from flowdebate.chassis.turn import MISSING, FailurePolicy, WithFallback, record_failure, record_turn
 from flowdebate.errors import (
     BadAnswer,
     ConfigurationError,
@@ -23,16 +30,9 @@ from flowdebate.errors import (
     RosterError,
 )
 from flowdebate.models.resolve import ModelChoice, of_intent
-from flowdebate.patterns.anonymity.aliases import Anonymity, named_models
 from flowdebate.patterns.debate.judging.judge import Judge, create_judge, create_judge_panel, read_blind
 from flowdebate.patterns.debate.judging.jurors import verdict_among
 from flowdebate.patterns.debate.judging.options import JudgeOptions, as_judge_options
-from flowdebate.patterns.output import ending_of, publish, status_of, with_synthesizer
-from flowdebate.patterns.roles import NOT_KEPT, ModeratorOptions, PatternKeywords, SynthesizerOptions
-from flowdebate.patterns.roster import Debater, Role, is_own, merge_options, options_for_all, own_options
-from flowdebate.patterns.spec import MANY_ROUNDS, Loop, PatternSpec, check_options
-from flowdebate.patterns.state import TurnOrder, accepted, as_model, entries_of, state_of
-from flowdebate.patterns.turn import MISSING, FailurePolicy, WithFallback, record_failure, record_turn
 from flowdebate.prompts import Length, Profile, as_seen
 
 from .audience import Audience, check_audience
@@ -60,11 +60,11 @@ from .transcript import Transcript, create_debate_transcript
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
+    from flowdebate.chassis.material import History, Material
     from flowdebate.models.base import Model, ModelSettings
+    from flowdebate.patterns.debate.formats import Format
     from flowdebate.patterns.debate.judging.ballots import OnFlip
     from flowdebate.patterns.debate.judging.views import ScheduleLike
-    from flowdebate.patterns.formats import Format
-    from flowdebate.patterns.material import History, Material
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
     from flowdebate.sources.source import SourcesLike
@@ -473,7 +473,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     """
     given, where = locals(), f"debate {name!r}"
     if format is not None:
-        from flowdebate.patterns.formats import apply_format
+        from flowdebate.patterns.debate.formats import apply_format
 
         given = apply_format(given, pattern="debate", where=where, roster="debaters", kind=Debater)
         debaters, phases, audience = given["debaters"], given["phases"], given["audience"]
@@ -545,7 +545,7 @@ def check_mirror(mirror: object, turn_order: object, *, where: str) -> None:
 
 def warn_of_kin(where: str, judges: Sequence[Model | str], roster: Sequence[Debater], *, model: ModelChoice) -> None:
     """Warn of judges that were chosen, and are of the family of a debater."""
-    from flowdebate.patterns.anonymity.names import kin_among
+    from flowdebate.chassis.anonymity.names import kin_among
 
     default = of_intent(model, "chat")
     argued = [debater.model or default for debater in roster if debater.block is None]

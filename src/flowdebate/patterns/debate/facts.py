@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.generator import Visibility, generator
+from flowdebate.chassis.state import question_of, state_of
+from flowdebate.chassis.turn import discard, is_provider_failure
 from flowdebate.errors import BadAnswer, ModelError
 from flowdebate.patterns.debate.judging.ballots import centred
 from flowdebate.patterns.debate.judging.jurors import letters_for, listed_letters
 from flowdebate.patterns.debate.judging.verdicts import sentences_of
-from flowdebate.patterns.state import question_of, state_of
-from flowdebate.patterns.turn import discard, is_provider_failure
 from flowdebate.prompts import filled, quoted, tag_text
 
 from .schemas import DebateState, SortedFacts, SourceFact
 
 if TYPE_CHECKING:
-    from flowdebate.patterns.roles import RolePrompt
+    from flowdebate.chassis.roles import RolePrompt
     from flowdebate.runs.context import Context
     from flowdebate.sources.source import Source
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from flowdebate.blocks.base import Block, Outline, merge_resources
 from flowdebate.blocks.sequencer import Sequencer
+from flowdebate.chassis.spec import Loop
+from flowdebate.chassis.state import entries_of
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot, OnFlip, decide
 from flowdebate.patterns.debate.judging.verdicts import HINT, conclude
-from flowdebate.patterns.spec import Loop
-from flowdebate.patterns.state import entries_of
 from flowdebate.runs.context import Context
 
 from .schemas import DebateContributionEntry, DebateRawOutput, DebateVerdict, MirrorStarted

@@ -13,12 +13,12 @@ from flowdebate._text import is_blank, shown
 from flowdebate._util.wire import extend_frozen
 from flowdebate.blocks.functions import Handler, handler
 from flowdebate.blocks.generator import AnswerForm, Generator, generator
+from flowdebate.chassis.roles import SHOWN, BlockOptions, RolePrompt, RosterBlock, generator_options
+from flowdebate.chassis.roster import bindable
+from flowdebate.chassis.state import accepted, as_model, entries_of, question_of, recent_entries, state_of
+from flowdebate.chassis.turn import record_failure
 from flowdebate.errors import ConfigurationError, OutputError, RosterError
 from flowdebate.models.base import ModelResponse
-from flowdebate.patterns.roles import SHOWN, BlockOptions, RolePrompt, RosterBlock, generator_options
-from flowdebate.patterns.roster import bindable
-from flowdebate.patterns.state import accepted, as_model, entries_of, question_of, recent_entries, state_of
-from flowdebate.patterns.turn import record_failure
 from flowdebate.prompts import Profiles, Template, filled, listed, part, quoted, tag_name, tag_text, uses
 from flowdebate.runs.context import Context
 

@@ -9,12 +9,12 @@ from typing import Any, Literal, TypeAlias
 
 from flowdebate._util.validation import check_count
 from flowdebate.blocks.base import Outline
+from flowdebate.chassis.roster import check_choice
+from flowdebate.chassis.rounds import RoundOfTurns, Wave, waves_of
+from flowdebate.chassis.spec import Loop
+from flowdebate.chassis.state import TurnOrder, entries_of, state_of
+from flowdebate.chassis.turn import Turn
 from flowdebate.errors import ConfigurationError
-from flowdebate.patterns.roster import check_choice
-from flowdebate.patterns.rounds import RoundOfTurns, Wave, waves_of
-from flowdebate.patterns.spec import Loop
-from flowdebate.patterns.state import TurnOrder, entries_of, state_of
-from flowdebate.patterns.turn import Turn
 from flowdebate.prompts import Length, check_length
 from flowdebate.runs.context import Context
 

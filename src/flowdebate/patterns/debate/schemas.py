@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 from pydantic import BeforeValidator, Field, model_validator
 
 from flowdebate._util.wire import BaseEvent, WireModel, as_list, new_dict, new_list
-from flowdebate.patterns.anonymity.aliases import LeakReport
-from flowdebate.patterns.debate.judging.ballots import Judging
-from flowdebate.patterns.output import PatternOutput
-from flowdebate.patterns.state import (
+from flowdebate.chassis.anonymity.aliases import LeakReport
+from flowdebate.chassis.output import PatternOutput
+from flowdebate.chassis.state import (
     Contribution,
     DebateStatus,
     NamedStop,
@@ -27,6 +26,7 @@ from flowdebate.patterns.state import (
     TurnOrder,
     is_declared,
 )
+from flowdebate.patterns.debate.judging.ballots import Judging
 from flowdebate.prompts import quoted, tag_name, tag_text
 
 if TYPE_CHECKING:

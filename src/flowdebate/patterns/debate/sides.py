@@ -10,10 +10,10 @@ from pydantic import AfterValidator, BaseModel, Field, field_validator
 
 from flowdebate._text import clean_text, fold, is_blank
 from flowdebate.blocks.generator import Generator, generator
+from flowdebate.chassis.roles import NOT_KEPT, BlockOptions, generator_options
+from flowdebate.chassis.roster import Debater
+from flowdebate.chassis.state import question_of
 from flowdebate.models.base import Model
-from flowdebate.patterns.roles import NOT_KEPT, BlockOptions, generator_options
-from flowdebate.patterns.roster import Debater
-from flowdebate.patterns.state import question_of
 from flowdebate.prompts import Template, as_seen, filled, part, quoted, uses
 from flowdebate.runs.context import Context
 

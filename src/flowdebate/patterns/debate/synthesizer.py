@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Unpack
 
 from flowdebate.blocks.generator import Generator, generator
-from flowdebate.patterns.roles import SHOWN, BlockOptions, RolePrompt, generator_options
-from flowdebate.patterns.roster import bindable
-from flowdebate.patterns.state import as_model
+from flowdebate.chassis.roles import SHOWN, BlockOptions, RolePrompt, generator_options
+from flowdebate.chassis.roster import bindable
+from flowdebate.chassis.state import as_model
 from flowdebate.prompts import Profiles, Template, filled, listed, part, quoted, tag_text, uses
 from flowdebate.runs.context import Context
 

@@ -20,11 +20,11 @@ from string import ascii_uppercase
 from typing import Any, TypeAlias
 
 from flowdebate.blocks.functions import Handler
+from flowdebate.chassis.anonymity.aliases import Anonymity
+from flowdebate.chassis.roles import FLAGGED, render_flag
+from flowdebate.chassis.state import derived
+from flowdebate.chassis.turn import record_turn
 from flowdebate.errors import ViewError
-from flowdebate.patterns.anonymity.aliases import Anonymity
-from flowdebate.patterns.roles import FLAGGED, render_flag
-from flowdebate.patterns.state import derived
-from flowdebate.patterns.turn import record_turn
 from flowdebate.prompts import BAR, NEXT_TEXT, quoted, tag_name, tag_text, unescaped
 from flowdebate.resources.resource import StateResource
 from flowdebate.runs.context import Context

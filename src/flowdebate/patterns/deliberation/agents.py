@@ -17,8 +17,7 @@ from flowdebate._text import clean_text
 from flowdebate._util.wire import WireModel
 from flowdebate.blocks.functions import Handler, handler
 from flowdebate.blocks.generator import Generator
-from flowdebate.models.base import ModelResponse
-from flowdebate.patterns.roles import (
+from flowdebate.chassis.roles import (
     CONCRETE,
     HOW_TO_READ_SAID,
     BlockOptions,
@@ -31,9 +30,10 @@ from flowdebate.patterns.roles import (
     render_rounds,
     speaker_tag,
 )
-from flowdebate.patterns.roster import bindable, check_choice
-from flowdebate.patterns.state import accepted, as_model, question_of, recent_entries, round_of, state_of
-from flowdebate.patterns.turn import MISSING
+from flowdebate.chassis.roster import bindable, check_choice
+from flowdebate.chassis.state import accepted, as_model, question_of, recent_entries, round_of, state_of
+from flowdebate.chassis.turn import MISSING
+from flowdebate.models.base import ModelResponse
 from flowdebate.prompts import Length, Profiles, Template, filled, part, quoted, tag_name, uses
 from flowdebate.runs.context import Context
 

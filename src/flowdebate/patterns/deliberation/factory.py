@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from flowdebate._util.validation import suggesting
 from flowdebate.blocks.functions import BlockLike, Capability, Handler, ToolLike, handler
 from flowdebate.blocks.sequencer import Sequencer, sequencer
-from flowdebate.patterns.output import build_output, ending_of
-from flowdebate.patterns.roles import NOT_KEPT, ModeratorOptions
-from flowdebate.patterns.roster import Persona, Role, is_own
-from flowdebate.patterns.spec import Loop, PatternSpec, check_options
-from flowdebate.patterns.state import entries_of, state_of
-from flowdebate.patterns.turn import FailurePolicy, record_turn
+from flowdebate.chassis.output import build_output, ending_of
+from flowdebate.chassis.roles import NOT_KEPT, ModeratorOptions
+from flowdebate.chassis.roster import Persona, Role, is_own
+from flowdebate.chassis.spec import Loop, PatternSpec, check_options
+from flowdebate.chassis.state import entries_of, state_of
+from flowdebate.chassis.turn import FailurePolicy, record_turn
 
 from .agents import PersonaTemplate, ReportForm, create_moderator, create_persona_debater, stash_report
 from .schemas import (
@@ -30,9 +30,9 @@ from .schemas import (
 
 if TYPE_CHECKING:
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
+    from flowdebate.chassis.material import History, Material
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.patterns.material import History, Material
     from flowdebate.prompts import Length, Profile
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus

@@ -1,105 +1,142 @@
-"""Text page of a deliberation, for people.
-
-Lines of the page itself (rules, headings, speakers, labels) differ from what others said in the first column of a
-line, or in their form; a line of somebody's text that has the form is set behind a bar. Characters that a terminal
-would obey are written as `⟦U+001B⟧`.
-"""
+"""Page of a deliberation: options, the contributions of each round, the moderator's reports, the decision."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from textwrap import wrap
-from typing import TYPE_CHECKING
-from unicodedata import category, normalize
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from flowdebate.prompts import BAR, quoted
+from pydantic import Field
+
+from flowdebate.ui.document import RoundsDocument, Speaker
+from flowdebate.ui.live import OwnSections, Together
+from flowdebate.ui.options import Count, PatternOptions, PersonaEntry, Text, option, roster_option
+from flowdebate.ui.page import PatternPage
+from flowdebate.ui.sections import Card, Entry, Fact, Group, Section
+
+from .schemas import (
+    DeliberationOutput,
+    ModeratorReport,
+    ModeratorReported,
+    ReportStatus,
+)
 
 if TYPE_CHECKING:
-    from .schemas import DeliberationOutput
+    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.ui.plan import Plan
 
 
-_WIDTH = 60
-_DOTS = 40
-_INDENT = "  "
-_BEHIND = f"{_INDENT}| "
-_ROOM = _WIDTH - len(_BEHIND)
-_NOTHING = "(none)"
-
-_FORM = re.compile(
-    r"\["
-    r"|(?:[-=._*~#—–―─━═⋯]\s?){3}"  # noqa: RUF001 - also what only looks like a rule
-    r"|(?:summary|status|decision|settled by consensus|it ended)\s*:"
-    r"|(?:final decision|moderator summary|round [0-9]+)\s*$"
-    r"|debate concluded after"
+_DEBATERS = (
+    {
+        "name": "Optimist",
+        "role": "wants the bold answer",
+        "system_prompt": "You are an optimist. You want the bold answer, because you see what can be won by it.",
+    },
+    {
+        "name": "Skeptic",
+        "role": "wants the careful answer",
+        "system_prompt": "You are a skeptic. You want the careful answer, because you see what can go wrong.",
+    },
 )
-"""Beginnings of the page's own lines, and of those that look like them."""
+"""Two who differ about any topic."""
 
 
-def render_deliberation(output: DeliberationOutput, *, title: str | None = None) -> str:
-    """`output` as a page: title, rounds with what each said, the moderator's reports, the final decision, the end.
-
-    `title` is the first line; None is "DELIBERATION — " and the topic. Nothing that was said can pass for a line of the
-    page, or act on a terminal.
-
-    >>> from flowdebate.patterns.deliberation.schemas import DeliberationOutput
-    >>> page = render_deliberation(
-    ...     DeliberationOutput(
-    ...         topic="Ship?", rounds=0, history=[], summaries=[], final_decision="Wait.", is_settled=False
-    ...     ),
-    ...     title="SHIPPING",
-    ... )
-    >>> print(page[:69])
-    ============================================================
-    SHIPPING
-    """
-    lines = [
-        "=" * _WIDTH,
-        *_text(f"DELIBERATION — {output.topic}" if title is None else title, indent=""),
-        "=" * _WIDTH,
-    ]
-    for number in range(1, output.rounds + 1):
-        lines += ["", *_heading(f"ROUND {number}", "-")]
-        for entry in output.history:
-            if entry.round == number:
-                # a name is on a line that ends with a square bracket: it can have neither a line's end nor a bracket
-                shown = (" ".join(quoted(part or "").replace(BAR, " ").split()) for part in (entry.name, entry.role))
-                speaker = "  —  ".join(filter(None, shown)).replace("[", "(").replace("]", ")")
-                lines += ["", f"{_INDENT}[{speaker}]", f"{_INDENT}{'.' * _DOTS}", "", *_text(entry.text)]
-        if number <= len(output.reports):
-            lines += ["", *_heading("MODERATOR SUMMARY", "="), ""]
-            report = output.reports[number - 1]
-            if report is None:
-                lines.append(f"{_INDENT}(no report)")
-            else:
-                lines += [*_text(report.summary, label="SUMMARY: "), "", f"{_INDENT}STATUS: {report.status}"]
-                lines += [] if report.decision is None else _text(report.decision, label="DECISION: ")
-    decision = _NOTHING if output.final_decision is None else output.final_decision
-    lines += ["", *_heading("FINAL DECISION", "="), "", *_text(decision), "", "=" * _WIDTH]
-    lines.append(f"{_INDENT}Debate concluded after {output.rounds} round(s)")
-    lines.append(f"{_INDENT}Settled by consensus: {output.is_settled}")
-    if output.status != "complete":
-        lines.append(f"{_INDENT}It ended: {output.status}")
-    return "\n".join([*lines, "=" * _WIDTH])
+_STATUSES: Mapping[ReportStatus, str] = {"SETTLED": "the matter is settled", "CONTINUE": "not settled yet"}
+"""A moderator's finding in words."""
 
 
-def _heading(text: str, rule: str) -> list[str]:
-    return [rule * _WIDTH, f"{_INDENT}{text}", rule * _WIDTH]
+class DeliberationOptions(PatternOptions):
+    """Options of a deliberation."""
+
+    SUBJECT: ClassVar[str] = "topic"
+    ROLES: ClassVar[tuple[str, ...]] = ("moderator",)
+
+    topic: Text | None = option("The topic; may be in --file instead.")
+    debaters: list[PersonaEntry] | None = roster_option(
+        "--debater", "A participant and its role; repeat for each. Default: an optimist and a skeptic."
+    )
+    max_rounds: Count | None = option("Maximum number of rounds. Default: 3.", panel="Rounds")
+    report: Literal["structured", "text"] | None = option(
+        "Ask the moderator's model by a JSON Schema, or for lines of text. Default: structured.", panel="Rounds"
+    )
 
 
-def _text(text: str, *, label: str = "", indent: str = _INDENT) -> Iterator[str]:
-    """Somebody's text, behind `label`, wrapped: its own line breaks stay, several blank lines become one."""
-    lines = [line.rstrip() for line in quoted(text.replace("\r\n", "\n")).replace(BAR, "\n").strip().split("\n")]
-    first, *others = [line for number, line in enumerate(lines) if line or not number or lines[number - 1]]
-    for number, line in enumerate(wrap(label + first, _ROOM)):
-        yield (indent if label and not number else _indent(line, indent)) + line
-    for line in others:
-        yield from [_indent(part, indent) + part for part in wrap(line, _ROOM)] or [""]
+class DeliberationDocument(RoundsDocument):
+    """A saved deliberation."""
+
+    STOP_REASONS: ClassVar[Mapping[str, str]] = {"settled": "the matter is settled"}
+    CHANGING: ClassVar[str | None] = "decisions"
+    pattern: str = "deliberation"
+    debaters: list[Speaker] = Field(default_factory=list)
+    raw: DeliberationOutput
+
+    def entries(self) -> Iterator[tuple[int, Entry]]:
+        for entry in self.raw.history:
+            yield entry.round, Entry(name=entry.name, about=entry.role or "", text=entry.text, flag=entry.flag)
+
+    @property
+    def has_result(self) -> bool:
+        return self.raw.final_decision is not None
+
+    @property
+    def contributions(self) -> int:
+        return sum(entry.flag is None for entry in self.raw.history)
+
+    def closing(self, number: int) -> Iterator[Section]:
+        for report in self.raw.reports[number - 1 : number]:  # none as yet where the run ended in the round
+            yield from report_groups(report)
+
+    def result(self) -> Iterator[Section]:
+        raw = self.raw
+        if raw.stop_reason is not None or raw.final_decision is not None:
+            settled = Fact(label="Settled", text="yes" if raw.is_settled else "no", tone="good", short=True)
+            decision = "none" if raw.final_decision is None else raw.final_decision
+            yield Card(title="Decision", facts=(settled, Fact(label="Decision", text=decision)), lead="Decision")
 
 
-def _indent(line: str, indent: str) -> str:
-    """`indent`, or a bar before a line that a reader could take for one of the page itself."""
-    # the beginning is enough of a line that may be as long as an argument; invisible characters and other forms of
-    # the same letters would hide the resemblance from the pattern alone
-    seen = "".join(c for c in normalize("NFKC", line.lstrip()[:200]) if category(c) not in {"Cf", "Mn", "Me"})
-    return indent if _FORM.match(seen.lstrip().casefold()) is None else _BEHIND
+class DeliberationLive(Together):
+    """A deliberation as it goes on."""
+
+    roles: ClassVar[Mapping[str, str]] = {"moderator": "summing up the round"}
+
+    own: ClassVar[OwnSections] = {ModeratorReported: lambda event: report_groups(event.report)}
+
+
+def report_groups(report: ModeratorReport | None) -> Iterator[Section]:
+    """A moderator's report on a round; nothing without one."""
+    if report is not None:
+        parts = (("Summary", report.summary), ("Decision", report.decision))
+        facts = tuple(Fact(label=label, text=text, tone="dim") for label, text in parts if text is not None)
+        yield Group(label="Moderator", text=_STATUSES[report.status], facts=facts)
+
+
+class DeliberationPage(PatternPage):
+    """What a deliberation adds to the service."""
+
+    options: ClassVar[type[DeliberationOptions]] = DeliberationOptions
+    document: ClassVar[type[DeliberationDocument]] = DeliberationDocument
+    live: ClassVar[type[DeliberationLive]] = DeliberationLive
+    default_speakers: ClassVar[tuple[dict[str, str], ...]] = _DEBATERS
+    default_length = 3
+    example = "Should we move to the cloud?"
+    sample: ClassVar[Mapping[str, Any]] = {"topic": "Should our library open on Sundays?"}
+    examples: ClassVar[tuple[str, ...]] = (
+        'flowdebate deliberation "Should we invest $1M at a $50M valuation?"',
+        'flowdebate deliberation "Move to the cloud?" --debater Ida="runs the servers" --debater Otto="pays the bills"',
+    )
+    docs = "docs/deliberation.md"
+    diagram = (
+        '<circle cx="14" cy="16" r="6"/><circle cx="14" cy="40" r="6"/><circle cx="74" cy="16" r="6"/>'
+        '<circle cx="74" cy="40" r="6"/><path d="M22 18l13 6M22 38l13-6M66 18l-13 6M66 38l-13-6"/>'
+        '<rect class="settles" x="37" y="21" width="14" height="14"/>'
+    )
+
+    def build(self, plan: Plan) -> Sequencer[Any, Any]:
+        return plan.create(
+            debaters=plan.speakers,
+            max_rounds=plan.length,
+            report=plan.options.report or "structured",
+            failures=plan.failures,
+        )
+
+
+PAGE = DeliberationPage()

@@ -21,12 +21,10 @@ from flowdebate._text import CutOff, clean_text, is_blank, shown
 from flowdebate._util.wire import WireModel, one_of
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.functions import Handler, Tool, function_schema, handler
-from flowdebate.errors import OutputError, RosterError
-from flowdebate.models.base import ModelResponse, ToolSpec
-from flowdebate.patterns.roles import trim_to_sentence
-from flowdebate.patterns.roster import check_choice
-from flowdebate.patterns.state import Flag, accepted, round_of, state_of
-from flowdebate.patterns.turn import (
+from flowdebate.chassis.roles import trim_to_sentence
+from flowdebate.chassis.roster import check_choice
+from flowdebate.chassis.state import Flag, accepted, round_of, state_of
+from flowdebate.chassis.turn import (
     audit_resources,
     complete_turn,
     record_failure,
@@ -34,6 +32,8 @@ from flowdebate.patterns.turn import (
     text_said,
     warn_of_nothing,
 )
+from flowdebate.errors import OutputError, RosterError
+from flowdebate.models.base import ModelResponse, ToolSpec
 from flowdebate.prompts import AROUND, DECORATION, PAIRS, name_among, tag_name
 from flowdebate.runs.context import Context
 

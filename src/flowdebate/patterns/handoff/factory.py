@@ -19,13 +19,13 @@ from flowdebate.blocks.base import Block, Outline
 from flowdebate.blocks.generator import Generator, MessagesSlot, TextSlot, Visibility, generator
 from flowdebate.blocks.router import router
 from flowdebate.blocks.sequencer import Sequencer, sequencer
+from flowdebate.chassis.output import build_output, ending_of
+from flowdebate.chassis.roles import CONCRETE, EMPTY, NOT_KEPT, BlockOptions, Identity, RolePrompt, generator_options
+from flowdebate.chassis.roster import Persona, Role, bindable
+from flowdebate.chassis.spec import Loop, PatternSpec, check_options
+from flowdebate.chassis.state import entries_of, question_of, recent_entries, round_of, state_of
+from flowdebate.chassis.turn import FailurePolicy, guarded
 from flowdebate.errors import ConfigurationError, SchemaViolation
-from flowdebate.patterns.output import build_output, ending_of
-from flowdebate.patterns.roles import CONCRETE, EMPTY, NOT_KEPT, BlockOptions, Identity, RolePrompt, generator_options
-from flowdebate.patterns.roster import Persona, Role, bindable
-from flowdebate.patterns.spec import Loop, PatternSpec, check_options
-from flowdebate.patterns.state import entries_of, question_of, recent_entries, round_of, state_of
-from flowdebate.patterns.turn import FailurePolicy, guarded
 from flowdebate.prompts import Length, Profile, Profiles, Template, filled, part, quoted, tag_name, uses
 
 from .answers import (
@@ -55,9 +55,9 @@ from .schemas import (
 
 if TYPE_CHECKING:
     from flowdebate.blocks.functions import Capability, ToolLike
+    from flowdebate.chassis.material import History, Material
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.patterns.material import History, Material
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
     from flowdebate.sources.source import SourcesLike

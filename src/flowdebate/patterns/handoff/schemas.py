@@ -8,8 +8,8 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 from pydantic import Field
 
 from flowdebate._util.wire import BaseEvent, WireModel
-from flowdebate.patterns.output import PatternOutput
-from flowdebate.patterns.state import (
+from flowdebate.chassis.output import PatternOutput
+from flowdebate.chassis.state import (
     Contribution,
     DebateStatus,
     NamedStop,

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from flowdebate._text import is_blank
 from flowdebate._util.validation import check_count, suggesting
 from flowdebate.blocks.sequencer import Sequencer, sequencer
+from flowdebate.chassis.anonymity.aliases import Anonymity, named_models
+from flowdebate.chassis.output import ending_of
+from flowdebate.chassis.roles import NOT_KEPT, RoleOptions
+from flowdebate.chassis.roster import Persona, Role, is_own, merge_options, own_options
+from flowdebate.chassis.seats import DEFAULT, each_by_default
+from flowdebate.chassis.spec import Loop, PatternSpec, check_options
+from flowdebate.chassis.state import state_of
 from flowdebate.errors import ConfigurationError
-from flowdebate.patterns.anonymity.aliases import Anonymity, named_models
-from flowdebate.patterns.output import ending_of
-from flowdebate.patterns.roles import NOT_KEPT, RoleOptions
-from flowdebate.patterns.roster import Persona, Role, is_own, merge_options, own_options
-from flowdebate.patterns.seats import DEFAULT, each_by_default
-from flowdebate.patterns.spec import Loop, PatternSpec, check_options
-from flowdebate.patterns.state import state_of
 
 from .findings import hold_gate, parse_gate
 from .prompts import ReviewerTemplate, create_examiner, create_merger, create_reviewer
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.functions import BlockLike, Capability, ToolLike
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
+    from flowdebate.chassis.material import Material
+    from flowdebate.chassis.turn import FailurePolicy
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.patterns.material import Material
-    from flowdebate.patterns.turn import FailurePolicy
     from flowdebate.prompts import Length, Profile
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus

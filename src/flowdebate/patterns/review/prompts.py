@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
-from flowdebate.patterns.roles import NOT_KEPT, BlockOptions, deciding_block, speaker_tag
-from flowdebate.patterns.roster import bindable
-from flowdebate.patterns.state import question_of
+from flowdebate.chassis.roles import NOT_KEPT, BlockOptions, deciding_block, speaker_tag
+from flowdebate.chassis.roster import bindable
+from flowdebate.chassis.state import question_of
 from flowdebate.prompts import Length, Profiles, Template, filled, length_text, part, quoted, tag_text, uses
 
 from .schemas import Comparison, Finding, Findings, FindingsAsked, ReviewTranscript

@@ -9,8 +9,8 @@ from pydantic import AfterValidator, Field
 
 from flowdebate._text import is_blank
 from flowdebate._util.wire import BaseEvent, WireModel, new_dict, new_list
-from flowdebate.patterns.output import PatternOutput
-from flowdebate.patterns.state import (
+from flowdebate.chassis.output import PatternOutput
+from flowdebate.chassis.state import (
     Contribution,
     DebateStatus,
     PatternInput,

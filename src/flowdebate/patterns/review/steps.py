@@ -10,10 +10,10 @@ from flowdebate._text import clean_text
 from flowdebate.blocks.base import Block, Outline, Wrapped, merge_resources
 from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.functions import Handler, handler
-from flowdebate.patterns.output import publish, status_of
-from flowdebate.patterns.rounds import check_quorum
-from flowdebate.patterns.state import Recovery, RoundsEnded, accepted, as_model, state_of
-from flowdebate.patterns.turn import MISSING, TurnTask, ask, record_failure, take_turn
+from flowdebate.chassis.output import publish, status_of
+from flowdebate.chassis.rounds import check_quorum
+from flowdebate.chassis.state import Recovery, RoundsEnded, accepted, as_model, state_of
+from flowdebate.chassis.turn import MISSING, TurnTask, ask, record_failure, take_turn
 
 from .findings import MOST_PAIRS, decide, group, join, locate, pairs_to_compare
 from .prompts import render_finding
@@ -34,7 +34,7 @@ from .schemas import (
 )
 
 if TYPE_CHECKING:
-    from flowdebate.patterns.spec import Loop
+    from flowdebate.chassis.spec import Loop
     from flowdebate.runs.context import Context
 
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, Required, TypeVar, Unpack, overl
 
 from flowdebate._util.validation import suggesting
 from flowdebate.blocks.sequencer import Sequencer, sequencer
-from flowdebate.patterns.output import build_output, ending_of, with_synthesizer
-from flowdebate.patterns.roles import NOT_KEPT, PatternKeywords, RefereeOptions, SynthesizerOptions
-from flowdebate.patterns.roster import Persona, Role, is_own
-from flowdebate.patterns.spec import MANY_ROUNDS, Loop, PatternSpec, check_options
-from flowdebate.patterns.state import TurnOrder, entries_of, state_of
-from flowdebate.patterns.turn import FailurePolicy, record_turn
+from flowdebate.chassis.output import build_output, ending_of, with_synthesizer
+from flowdebate.chassis.roles import NOT_KEPT, PatternKeywords, RefereeOptions, SynthesizerOptions
+from flowdebate.chassis.roster import Persona, Role, is_own
+from flowdebate.chassis.spec import MANY_ROUNDS, Loop, PatternSpec, check_options
+from flowdebate.chassis.state import TurnOrder, entries_of, state_of
+from flowdebate.chassis.turn import FailurePolicy, record_turn
 
 from .prompts import RoundRobinDebaterTemplate, create_round_robin_debater, create_round_robin_synthesizer
 from .referee import create_referee, stash_audit
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.functions import BlockLike, Capability, ToolLike
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
+    from flowdebate.chassis.material import History, Material
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.patterns.material import History, Material
     from flowdebate.prompts import Length, Profile
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus

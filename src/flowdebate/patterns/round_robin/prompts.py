@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Unpack
 
 from flowdebate.blocks.generator import Generator
-from flowdebate.patterns.roles import (
+from flowdebate.chassis.roles import (
     CONCRETE,
     HOW_TO_READ_SAID,
     LENGTH,
@@ -32,8 +32,8 @@ from flowdebate.patterns.roles import (
     render_rounds,
     speaker_tag,
 )
-from flowdebate.patterns.roster import bindable
-from flowdebate.patterns.state import as_model, question_of, recent_entries, round_of, state_of
+from flowdebate.chassis.roster import bindable
+from flowdebate.chassis.state import as_model, question_of, recent_entries, round_of, state_of
 from flowdebate.prompts import Length, Profiles, Template, filled, part, quoted, tag_name, tag_text, uses
 from flowdebate.runs.context import Context
 

@@ -12,12 +12,12 @@ from pydantic import AfterValidator, Field, create_model
 from flowdebate._text import clean_data, clean_text, is_blank
 from flowdebate._util.wire import WireModel
 from flowdebate.blocks.functions import Handler, handler
+from flowdebate.chassis.roles import HOW_TO_READ_SAID, BlockOptions, RosterBlock, deciding_block
+from flowdebate.chassis.roster import bindable
+from flowdebate.chassis.state import accepted, as_model, entries_of, question_of, recent_entries, round_of, state_of
+from flowdebate.chassis.turn import MISSING
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.base import ModelResponse
-from flowdebate.patterns.roles import HOW_TO_READ_SAID, BlockOptions, RosterBlock, deciding_block
-from flowdebate.patterns.roster import bindable
-from flowdebate.patterns.state import accepted, as_model, entries_of, question_of, recent_entries, round_of, state_of
-from flowdebate.patterns.turn import MISSING
 from flowdebate.prompts import Profiles, Template, filled, listed, name_among, part, quoted, tag_name, uses
 from flowdebate.runs.context import Context
 

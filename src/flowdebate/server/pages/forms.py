@@ -20,11 +20,11 @@ from flowdebate.server import routes
 from flowdebate.server.front import Front, FrontOf, ServiceOf, root_of
 from flowdebate.server.links import link_of, request_for
 from flowdebate.server.pages.runs import page
-from flowdebate.service.pages.base import PatternPage
-from flowdebate.service.plans.models import models_line
-from flowdebate.service.plans.plan import make_plan
 from flowdebate.service.state import PendingInput, RunDetails
-from flowdebate.service.statuses import OVER
+from flowdebate.ui.models import models_line
+from flowdebate.ui.page import PatternPage
+from flowdebate.ui.plan import make_plan
+from flowdebate.ui.statuses import OVER
 from flowdebate.web.forms import Asked, Form, answer_fields, form_of, role_in_words, said_since
 
 _Question = Annotated[str | None, Query(max_length=20_000)]

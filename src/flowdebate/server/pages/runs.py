@@ -16,6 +16,8 @@ from starlette.requests import Request  # noqa: TC002 - FastAPI reads it
 from starlette.responses import HTMLResponse, RedirectResponse
 
 from flowdebate.errors import ConfigurationError, FlowDebateError
+from flowdebate.evaluation.readers import Share, sides_of
+from flowdebate.evaluation.stored_audit import audit_of, has_intervals, rows_of
 from flowdebate.patterns import PATTERNS
 from flowdebate.patterns.debate.judging.views import BlindReading, blind_views
 from flowdebate.server.front import API, Front, FrontOf, ServiceOf, root_of
@@ -25,14 +27,12 @@ from flowdebate.server.requests import (
     AuditQuery,
     RunsQuery,
 )
-from flowdebate.service.audit import audit_of, has_intervals, rows_of
-from flowdebate.service.documents.sections import Fact, Group, Section
 from flowdebate.service.owned import OwnedService
-from flowdebate.service.readers import Share, sides_of
 from flowdebate.service.service import Service
 from flowdebate.service.state import RunDetails, RunState
-from flowdebate.service.statuses import OVER, State
-from flowdebate.service.steps import StepState
+from flowdebate.ui.sections import Fact, Group, Section
+from flowdebate.ui.statuses import OVER, State
+from flowdebate.ui.steps import StepState
 from flowdebate.web.plots import plot_of
 from flowdebate.web.run.record import Call
 from flowdebate.web.run.sheet import Sheet

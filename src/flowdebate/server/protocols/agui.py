@@ -19,11 +19,11 @@ from starlette.responses import Response  # noqa: TC002 - FastAPI reads it
 
 from flowdebate import _text, errors
 from flowdebate._text import problems_of
+from flowdebate.chassis.state import RoundsEnded, RoundStarted, TurnFinished
 from flowdebate.errors import ConfigurationError, FlowDebateError, OutputError
 from flowdebate.events import changes, wire_of
 from flowdebate.models.base import Usage
 from flowdebate.patterns import find_pattern
-from flowdebate.patterns.state import RoundsEnded, RoundStarted, TurnFinished
 from flowdebate.resources.tasks import TaskChanged
 from flowdebate.runs.events import BlockAnswered, ModelCalled, RunFinished, RunStarted, TextDelta, ToolCalled
 from flowdebate.server.front import FrontOf, ServiceOf
@@ -33,10 +33,10 @@ from flowdebate.server.protocols.streams import PING, Reader, data_frame
 from flowdebate.server.requests import check_data
 from flowdebate.server.sse import EventStream
 from flowdebate.service.channel import Update
-from flowdebate.service.documents.speech import Closed, Opened, Piece, Speech, Spoken
 from flowdebate.service.owned import OwnedService
 from flowdebate.service.service import Service
 from flowdebate.service.state import RunDetails, RunState
+from flowdebate.ui.speech import Closed, Opened, Piece, Speech, Spoken
 
 OWN = "flowdebate"
 """Prefix of names; key in metadata and in the state, where applications have keys of their own."""

@@ -13,8 +13,8 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.patterns import PATTERNS
 from flowdebate.prompts import quoted, tag_name
 from flowdebate.server.requests import LONGEST_QUESTION, check_data
-from flowdebate.service.plans.options import OutputOptions
-from flowdebate.service.plans.plan import make_plan
+from flowdebate.ui.options import OutputOptions
+from flowdebate.ui.plan import make_plan
 
 if TYPE_CHECKING:
     from flowdebate.patterns import PatternInfo

@@ -6,17 +6,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from flowdebate.patterns.state import RoleFailed, RoundStarted, TurnFinished, TurnStarted
-from flowdebate.service.documents.live import sections_of
-from flowdebate.service.documents.markdown import bold, sections_text
-from flowdebate.service.documents.sections import Group, Output, Remark, Section, role_failed, round_heading
-from flowdebate.service.documents.speech import Closed, Opened, Piece, Speech, Spoken
-from flowdebate.service.documents.text import PrintableStream, as_json, printable
+from flowdebate.chassis.state import RoleFailed, RoundStarted, TurnFinished, TurnStarted
+from flowdebate.ui.live import sections_of
+from flowdebate.ui.markdown import bold, sections_text
+from flowdebate.ui.sections import Group, Output, Remark, Section, role_failed, round_heading
+from flowdebate.ui.speech import Closed, Opened, Piece, Speech, Spoken
+from flowdebate.ui.text import PrintableStream, as_json, printable
 
 if TYPE_CHECKING:
     from flowdebate.service.channel import Update
-    from flowdebate.service.documents.document import Document
     from flowdebate.service.state import RunDetails
+    from flowdebate.ui.document import Document
 
 
 class ChatText:

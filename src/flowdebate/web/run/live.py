@@ -11,9 +11,9 @@ from flowdebate._text import clean_text
 from flowdebate.events import TaskChanged, TurnStarted
 from flowdebate.patterns import PATTERNS
 from flowdebate.runs.events import BlockAnswered, HumanAsked, ModelCalled
-from flowdebate.service.documents.document import Document
-from flowdebate.service.documents.live import Live
-from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Output, Remark, Section
+from flowdebate.ui.document import Document
+from flowdebate.ui.live import Live
+from flowdebate.ui.sections import Card, Entry, Fact, Group, Heading, Output, Remark, Section
 from flowdebate.web.prose import GrowingProse
 from flowdebate.web.run.record import Board, Call, Sums, call_of, draw, models_of
 from flowdebate.web.run.sheet import Party, Round, Turn, parties_of

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from flowdebate.events import HumanAsked, ModelCalled, TaskChanged, TurnStarted
-from flowdebate.service.documents.text import models_text
+from flowdebate.ui.text import models_text
 
 if TYPE_CHECKING:
     from flowdebate.resources.tasks import Task
-    from flowdebate.service.steps import StepState
+    from flowdebate.ui.steps import StepState
     from flowdebate.web.run.sheet import Party
 
 

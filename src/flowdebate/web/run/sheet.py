@@ -9,12 +9,12 @@ from unicodedata import category
 
 from markupsafe import Markup
 
-from flowdebate.service.documents.document import Document
-from flowdebate.service.documents.sections import Card, Entry, Fact, Group, Heading, Output, Remark, Section
-from flowdebate.service.readers import Votes
+from flowdebate.evaluation.readers import Votes
 from flowdebate.service.runs import moment
 from flowdebate.service.state import RunState
-from flowdebate.service.steps import StepState
+from flowdebate.ui.document import Document
+from flowdebate.ui.sections import Card, Entry, Fact, Group, Heading, Output, Remark, Section
+from flowdebate.ui.steps import StepState
 from flowdebate.web.prose import Span, is_marked, prose
 from flowdebate.web.run.record import Board, Call, Trace, board_of, trace_of
 

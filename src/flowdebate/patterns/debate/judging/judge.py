@@ -12,15 +12,15 @@ from flowdebate._text import error_text, one_line
 from flowdebate.blocks.base import Block, Outline, merge_resources
 from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.generator import Visibility
+from flowdebate.chassis.material import Material, make_material
+from flowdebate.chassis.roles import SHOWN, BlockOptions, generator_options
+from flowdebate.chassis.roster import bindable, with_answer_schema
+from flowdebate.chassis.state import TurnOrder, question_of, recent_entries
+from flowdebate.chassis.turn import discard, is_provider_failure, record_failure, recorded_failure
 from flowdebate.errors import BadAnswer, ConfigurationError, ModelError
 from flowdebate.models.base import Model, profile_of
 from flowdebate.patterns.debate.schemas import JudgedVerdict, JudgeViewMade
 from flowdebate.patterns.debate.transcript import Transcript, render_quotes
-from flowdebate.patterns.material import Material, make_material
-from flowdebate.patterns.roles import SHOWN, BlockOptions, generator_options
-from flowdebate.patterns.roster import bindable, with_answer_schema
-from flowdebate.patterns.state import TurnOrder, question_of, recent_entries
-from flowdebate.patterns.turn import discard, is_provider_failure, record_failure, recorded_failure
 from flowdebate.runs.events import BlockAnswered
 from flowdebate.sources.quotes import look_up
 
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from flowdebate.blocks.human.human import Ask
-    from flowdebate.patterns.anonymity.aliases import Anonymity
+    from flowdebate.chassis.anonymity.aliases import Anonymity
     from flowdebate.runs.context import Context
     from flowdebate.sources.source import SourcesLike
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from flowdebate.blocks.functions import Capability, ToolLike
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
     from flowdebate.blocks.human.human import Ask
+    from flowdebate.chassis.roles import BlockOptions
     from flowdebate.models.base import Model, ModelSettings
-    from flowdebate.patterns.roles import BlockOptions
 
     from .jurors import JudgeTemplate
 

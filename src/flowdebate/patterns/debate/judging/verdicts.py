@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from flowdebate.chassis.state import TurnOrder
 from flowdebate.patterns.debate.schemas import DebateContributionEntry, JudgedVerdict
-from flowdebate.patterns.state import TurnOrder
 from flowdebate.prompts import quoted, tag_text
 from flowdebate.sources.quotes import look_up
 from flowdebate.sources.source import Source

@@ -15,11 +15,11 @@ from random import Random
 from typing import Any, Literal, TypeAlias, get_args
 
 from flowdebate._util.validation import check_count
+from flowdebate.chassis.anonymity.aliases import Aliases, make_aliases
+from flowdebate.chassis.state import Flag
 from flowdebate.errors import ConfigurationError
-from flowdebate.patterns.anonymity.aliases import Aliases, make_aliases
 from flowdebate.patterns.debate.schemas import DebateContributionEntry, DebateRawOutput
 from flowdebate.patterns.debate.transcript import render_entries
-from flowdebate.patterns.state import Flag
 
 ScheduleKind = Literal["single", "swap", "cyclic", "full", "sampled"]
 ScheduleLike: TypeAlias = "Schedule | str"

@@ -1,0 +1,330 @@
+"""Aliases for the names of debaters and models, one map for each run; and where names are left in arguments (leaks)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property, lru_cache
+from random import Random
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol
+from unicodedata import normalize
+
+from pydantic import Field
+
+from flowdebate._util.wire import WireModel, new_list
+from flowdebate.chassis.state import derived, entries_of, pattern_state
+
+if TYPE_CHECKING:
+    from flowdebate.models.resolve import ModelChoice
+    from flowdebate.runs.context import Context
+
+    from .names import Meant, Names
+
+LeakKind = Literal["name", "model", "family"]
+"""A debater, a model of the roster, or a model family or maker that authors call their own."""
+# words for anybody who speaks: none of them says what somebody stands for, or is a role of a debate (judge, moderator)
+_NOUNS = ("Speaker", "Participant", "Discussant", "Voice", "Contributor", "Panelist")
+_MODEL_NOUNS = ("Model", "System", "Machine")
+_MAKER_NOUNS = ("Maker", "Company", "Vendor")
+_LETTERS = ("bdfgklmnprstvz", "aeiou")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leak:
+    """A name in a text."""
+
+    kind: LeakKind
+    text: str
+    """The name as written, with its `@` or its article."""
+    start: int
+    end: int
+    meant: str
+    """The name or model as the roster writes it, or the family or maker."""
+    alias: str
+
+
+class Hidden(NamedTuple):
+    """A text with aliases in place of names, and the leaks in the original."""
+
+    text: str
+    leaks: tuple[Leak, ...]
+
+
+class Aliases:
+    """One alias for each name of a debate; made by `make_aliases`, and drawn when the first is needed."""
+
+    def __init__(self, known: Names, draw: Callable[[], Mapping[Meant, str]]) -> None:
+        self._known = known
+        self._draw = draw
+        self.hide: Callable[[str], Hidden] = cache(self._hide)  # the aliases end with the debate
+        """Replaces each name in a text by its alias; a text without names stays the same object.
+
+        Runs in time linear in the length of the text. Nothing outside the leaks changes, and what is hidden has no
+        leaks: `hide(hide(text).text) == (hide(text).text, ())`.
+        """
+
+    @cached_property
+    def _aliases(self) -> Mapping[Meant, str]:
+        return self._draw()
+
+    @cached_property
+    def names(self) -> Mapping[str, str]:
+        """The aliases by model and by debater's name."""
+        drawn = self._aliases
+        # a debater who is called like a model comes last, and so is the one that is meant
+        return {name: drawn[kind, name] for want in ("model", "name") for kind, name in drawn if kind == want}
+
+    def of(self, name: str) -> str:
+        """The alias of a debater or a model; LookupError for unknown names."""
+        alias = self.names.get(name)
+        if alias is None:
+            message = f"no alias was drawn for {name!r}; there is one for: {', '.join(map(repr, self.names))}"
+            raise LookupError(message)
+        return alias
+
+    def _hide(self, text: str) -> Hidden:
+        leaks = self._find_leaks(text)
+        shown, again = text, leaks
+        while again:  # a name may have hidden another one that overlapped it; each pass leaves fewer words of the text
+            pieces, done = [], 0
+            for leak in again:
+                pieces += [shown[done : leak.start], leak.alias]
+                done = leak.end
+            shown = "".join(pieces) + shown[done:]
+            again = self._find_leaks(shown)
+        return Hidden(shown, leaks)
+
+    def _find_leaks(self, text: str) -> tuple[Leak, ...]:
+        return tuple(
+            Leak(kind=kind, text=text[start:end], start=start, end=end, meant=meant, alias=self._aliases[whose])
+            for start, end, kind, meant, whose in self._known.find(text)
+        )
+
+
+def make_aliases(
+    names: Iterable[str],
+    *,
+    models: Iterable[str] = (),
+    question: str = "",
+    stances: Iterable[str] = (),
+    taken: Iterable[str] = (),
+    random: Random,
+) -> Aliases:
+    """Aliases for `names` and `models`, in whatever order; they are drawn from `random` when the first is needed.
+
+    An alias shares no word with a name, a model, the question, a stance, or a text in `taken`. A name that occurs in
+    the question or in a stance is hidden only at a sign that it refers to a person.
+
+    >>> from random import Random
+    >>> aliases = make_aliases(["Alice", "skeptic"], random=Random(7))
+    >>> aliases.hide("As Alice, I ask: would any skeptic?").text
+    'As Speaker 93, I ask: would any skeptic?'
+    """
+    people, machines = tuple(sorted(set(names))), tuple(sorted(set(models)))
+    known, words = _compile(people, machines, question, tuple(stances))
+    avoid = words.union(*map(_words_of, taken))
+    return Aliases(known, lambda: _draw_aliases(people, machines, avoid, random))
+
+
+@lru_cache(maxsize=64)  # the same in all runs of a debate
+def _compile(
+    people: tuple[str, ...], machines: tuple[str, ...], question: str, stances: tuple[str, ...]
+) -> tuple[Names, frozenset[str]]:
+    """The compiled names, and the words that aliases must avoid."""
+    from .names import Names  # its patterns are compiled with it
+
+    words = frozenset().union(*map(_words_of, (*people, *machines, question, *stances)))
+    return Names(people, machines, question=question, stances=stances), words
+
+
+def _words_of(text: str) -> set[str]:
+    """The words of `text`, also those that readers see in it: a raised digit stands apart, or is a part of its word."""
+    from .names import plain_words
+
+    return {*plain_words(text), *plain_words(normalize("NFKC", text))}
+
+
+def _draw_aliases(
+    people: Sequence[str], machines: Sequence[str], avoid: frozenset[str], random: Random
+) -> Mapping[Meant, str]:
+    """A noun and a number for each name, and for families and makers; none of them is a word to `avoid`."""
+    count, low = len(people) + len(machines) + 2, 10  # a single digit is a turn, a round or a side in many arguments
+    free: Sequence[int] = ()
+    while len(free) < count:
+        free, low = range(low, low * 10), low * 10
+        if not avoid.isdisjoint(map(str, free)):
+            free = [number for number in free if str(number) not in avoid]
+    # the numbers are drawn before the nouns, always: an order that changed would give a seed other aliases
+    numbers, nouns = random.sample(free, count), []
+    for words in (_NOUNS, _MODEL_NOUNS, _MAKER_NOUNS):
+        noun = next((word for word in words if word.lower() not in avoid), None)
+        while noun is None:
+            made = "".join(random.choice(letters) for letters in _LETTERS * 3)
+            noun = None if made in avoid else made.capitalize()
+        nouns.append(noun)
+    speaker, model, maker = nouns
+    drawn: dict[Meant, str] = {("name", name): f"{speaker} {numbers.pop()}" for name in people}
+    drawn |= {("model", name): f"{model} {numbers.pop()}" for name in machines}
+    return drawn | {("family", ""): f"{model} {numbers.pop()}", ("maker", ""): f"{maker} {numbers.pop()}"}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Anonymity:
+    """Whose names are hidden in a debate. The aliases follow from these, the run's seed and the debate's path."""
+
+    names: tuple[str, ...]
+    models: tuple[str, ...] = ()
+    """Models by name, as far as they are known before a run."""
+    stances: tuple[str, ...] = ()
+    question: str | None = None
+    """The question, for blocks that no debate surrounds."""
+
+    def aliases(self, ctx: Context) -> Aliases:
+        """The aliases of the run and the debate that `ctx` belongs to."""
+        handle = ctx.scope.sequencer
+        known: dict[object, Aliases] = {} if handle is None else handle.derived
+        aliases = known.get(self)
+        if aliases is None:
+            key = f"{ctx.seed}:aliases:{'' if handle is None else handle.path}"
+            aliases = known[self] = make_aliases(
+                self.names,
+                models=self.models,
+                question=pattern_state(ctx).question if self.question is None else self.question,
+                stances=self.stances,
+                random=Random(key),  # noqa: S311 - repeatable on purpose, and not the judge's
+            )
+        return aliases
+
+    def entries(self, ctx: Context) -> Sequence[Any]:
+        """The transcript so far with aliases for names; an entry without names is the same object.
+
+        Each argument is looked through once in a debate: `derived` keeps what earlier turns were shown. The entries are
+        of the pattern's own type, as those of `entries_of`.
+        """
+        hide = self.aliases(ctx).hide
+
+        def extend(shown: Sequence[Any], entries: Sequence[Any], count: int) -> Sequence[Any]:
+            further = [
+                entry if (text := hide(entry.text).text) is entry.text else entry.model_copy(update={"text": text})
+                for entry in entries[count:]
+            ]
+            return [*shown, *further]
+
+        return derived(ctx, (self, "entries"), (), extend)
+
+    def hide(self, text: str | None, ctx: Context) -> str | None:
+        """Replace the names in `text` by aliases."""
+        return text if text is None else self.aliases(ctx).hide(text).text
+
+    def leaks(self, ctx: Context) -> LeakReport | None:
+        """Report the names in the transcript so far; None if it has none."""
+        report = leak_report(entries_of(ctx), self.aliases(ctx))
+        return report if report.leaks else None
+
+
+def named_models(model: ModelChoice, roster: Iterable[Any], *others: object) -> tuple[str, ...]:
+    """The models that a pattern knows by name: its own, those of its `roster`, and `others`."""
+    given = model.values() if isinstance(model, Mapping) else (model,)
+    known = [*given, *(member.model for member in roster), *others]
+    named = [name for name in known if isinstance(name, str) and "/" in name and not name.startswith("intent/")]
+    return tuple(dict.fromkeys(named))
+
+
+_EXCERPT = 30
+"""The number of characters around a leak in its excerpt: a few words, which show whether it is a name there."""
+
+
+class Entry(Protocol):
+    """An argument in a transcript, of whatever pattern."""
+
+    # properties, for entries are frozen: a protocol's plain attribute would have to be writable
+    @property
+    def round(self) -> int:
+        """The round in which it was made."""
+
+    @property
+    def agent_name(self) -> str:
+        """Who made it."""
+
+    @property
+    def text(self) -> str:
+        """The argument, as it was made."""
+
+
+class LeakAt(WireModel):
+    """One name in one argument."""
+
+    entry: Annotated[int, Field(ge=0)]
+    """The index of the entry in the transcript."""
+    round: Annotated[int, Field(ge=1)]
+    author: str
+    """Whose argument it is."""
+    kind: LeakKind
+    whose: Literal["own", "other", "model"]
+    """The author's own name, another debater's, or that of a model or its maker."""
+    meant: str
+    """The name or model as the roster writes it, or the family or maker."""
+    text: str
+    """The name as written."""
+    start: Annotated[int, Field(ge=0)]
+    """The offset in the argument, in characters."""
+    end: Annotated[int, Field(ge=0)]
+    excerpt: str
+    """The name with a few words around it, on one line."""
+
+
+class LeakReport(WireModel):
+    """All names in a transcript's arguments."""
+
+    entries: Annotated[int, Field(ge=0)]
+    """The number of arguments."""
+    leaks: list[LeakAt] = Field(default_factory=new_list)
+    """In the order of the transcript."""
+
+    @property
+    def count(self) -> int:
+        return len(self.leaks)
+
+    @property
+    def own(self) -> int:
+        """The number of times that authors name themselves."""
+        return sum(leak.whose == "own" for leak in self.leaks)
+
+    @property
+    def others(self) -> int:
+        """The number of times that they name another debater."""
+        return sum(leak.whose == "other" for leak in self.leaks)
+
+    @property
+    def models(self) -> int:
+        """The number of times that they name a model or its maker."""
+        return sum(leak.whose == "model" for leak in self.leaks)
+
+    @property
+    def share(self) -> float:
+        """The share of arguments that contain a name, 0.0 to 1.0; 0.0 for no arguments."""
+        return len({leak.entry for leak in self.leaks}) / self.entries if self.entries else 0.0
+
+
+def leak_report(entries: Sequence[Entry], aliases: Aliases) -> LeakReport:
+    """Report the names in the arguments of `entries`, each with its place."""
+    leaks: list[LeakAt] = []
+    for place, entry in enumerate(entries):
+        for leak in aliases.hide(entry.text).leaks:
+            first, last = max(0, leak.start - _EXCERPT), leak.end + _EXCERPT
+            shown = " ".join(entry.text[first:last].split())
+            leaks.append(
+                LeakAt.model_construct(  # validation would take most of the time of an argument full of names
+                    entry=place,
+                    round=entry.round,
+                    author=entry.agent_name,
+                    kind=leak.kind,
+                    whose="model" if leak.kind != "name" else "own" if leak.meant == entry.agent_name else "other",
+                    meant=leak.meant,
+                    text=leak.text,
+                    start=leak.start,
+                    end=leak.end,
+                    excerpt=f"{'…' if first else ''}{shown}{'…' if last < len(entry.text) else ''}",
+                )
+            )
+    return LeakReport(entries=len(entries), leaks=leaks)

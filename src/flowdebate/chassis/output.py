@@ -1,0 +1,232 @@
+"""Outputs: the common base of raw outputs, the one way by which they leave a pattern, and the synthesizer's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from pydantic import Field
+
+from flowdebate._util.wire import WireModel, freeze
+from flowdebate.blocks.base import Block, Wrapped
+from flowdebate.blocks.functions import Handler, handler
+from flowdebate.chassis.material import Material, Shown
+from flowdebate.chassis.roster import Role, own_options
+from flowdebate.chassis.state import DebateStatus, Older, PatternInput, ProviderFailure, anything_heard, pattern_state
+from flowdebate.chassis.turn import guarded, record_failure
+from flowdebate.errors import OutputError, SchemaViolation
+from flowdebate.sources.quotes import VerifiedQuote
+from flowdebate.sources.source import SourceInfo, is_none
+
+if TYPE_CHECKING:
+    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.chassis.spec import Loop
+    from flowdebate.models.output import OutputSchema
+    from flowdebate.runs.context import Context
+    from flowdebate.runs.events import RunStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One contribution, whatever the pattern calls its parts."""
+
+    round: int
+    """The round, or the turn of a handoff, from 1; 0 for a consensus debate's first proposals."""
+    speaker: str
+    """The name of the debater or agent."""
+    text: str
+
+
+class PatternOutput(WireModel):
+    """The raw output of a pattern, in the terms that all patterns share.
+
+    Each pattern adds fields of its own, under the names that its wire form has.
+    """
+
+    subject_field: ClassVar[str] = "question"
+    """The field that holds the question, the topic, the proposition or the task."""
+    early_reasons: ClassVar[frozenset[str]] = frozenset()
+    """Stop reasons of its own that it looks for before the maximum, so that a last round may end with one as well."""
+    transcript_field: ClassVar[str] = "transcript"
+    """The field that holds the transcript."""
+
+    sources: list[SourceInfo] | None = Field(default=None, exclude_if=is_none)
+    """The sources that it was given, and the files that were left out; None (and not written) without any."""
+    quotes: list[list[VerifiedQuote]] | None = Field(default=None, exclude_if=is_none)
+    """The quotes of each of the `entries`, looked up in the sources; None (and not written) without sources."""
+    passages: list[Shown] | None = Field(default=None, exclude_if=is_none)
+    """The passages that turns were shown of sources that are too long to be shown whole; None (and not written) if they
+    were shown whole."""
+    older: Older | None = Field(default=None, exclude_if=is_none)
+    """The summary that prompts had in the place of the first rounds; None (and not written) without a window."""
+
+    # Declared for type checkers only: the outputs declare them as fields, in the order of their wire forms.
+    if TYPE_CHECKING:
+
+        @property
+        def answer(self) -> str | None:
+            """The pattern's own answer in words; None for a pattern that makes none, or if it made none."""
+
+        @property
+        def stop_reason(self) -> str | None:
+            """Why there was no further round; None if the rounds were cut short."""
+
+        @property
+        def status(self) -> DebateStatus:
+            """How it ended."""
+
+        @property
+        def losses(self) -> Sequence[ProviderFailure]:
+            """The provider failures that the pattern went on without."""
+
+        @property
+        def seed(self) -> int | None:
+            """The seed of the run."""
+
+    @property
+    def subject(self) -> str:
+        """The question, the topic, the proposition or the task."""
+        return str(getattr(self, self.subject_field))
+
+    @property
+    def entries(self) -> list[Entry]:
+        """All contributions, in the order of the transcript."""
+        said: Sequence[Any] = getattr(self, self.transcript_field)
+        return [Entry(round=each.round, speaker=each.speaker, text=each.text) for each in said]
+
+    @property
+    def decision_word(self) -> str | None:
+        """The decision in a word or a name, by which batches count runs; None for a pattern that decides nothing."""
+        return None
+
+    def answer_courses(self) -> list[tuple[dict[str, list[str | None]], str | None]]:
+        """For each thing that was decided: by voice its answers, the first one first, and what came out.
+
+        Empty for a pattern whose speakers give no answers in a few words. `flowdebate.evaluation.dynamics` measures it.
+        """
+        return []
+
+    def in_short(self) -> dict[str, Any]:
+        """What a list of runs says of it: who spoke, and the decision in a word."""
+        speakers = list(dict.fromkeys(entry.speaker for entry in self.entries))
+        return {"speakers": speakers, "decision": self.decision_word}
+
+    def to_wire(self) -> dict[str, Any]:
+        """This output as plain data with camelCase keys."""
+        return self.model_dump(mode="json", by_alias=True)
+
+
+OutputT = TypeVar("OutputT", bound=PatternOutput)
+
+
+def stamp_subject(
+    name: str, make_output: Callable[[Context, RunStatus], PatternOutput], material: Material | None = None
+) -> Handler[Any, None]:
+    """A tap that puts the subject into the pattern's state, and registers `make_output` for a run that ends early.
+
+    It also records the `material`, which may change before the run is resumed.
+    """
+
+    @handler(name=f"{name}-stamp-question")
+    async def stamp(value: PatternInput, ctx: Context) -> None:
+        # first of all, so that a run that ends in its first turn has an output that says what was asked
+        ctx.scope.handle.update(question=value.subject)
+        ctx.run.register_partial_output(ctx.sequencer.path, lambda status: make_output(ctx, status))
+        if material is not None:
+            await material.record(ctx)
+
+    return stamp
+
+
+def build_output(loop: Loop) -> Handler[object, PatternOutput]:
+    """A block that builds the raw output from the pattern's state and publishes it."""
+
+    @handler(name=f"{loop.name}-build-output")
+    def build(_: object, ctx: Context) -> PatternOutput:
+        return publish(loop.make_output(ctx, status_of(ctx)), ctx)
+
+    return build
+
+
+def publish(output: OutputT, ctx: Context, *, path: str | None = None) -> OutputT:
+    """Make `output` the raw output of the pattern at `path` (None: the one around the block): `result.raw`.
+
+    Every raw output leaves here. One that changes afterwards, because the synthesizer failed or baselines were added,
+    is built again and published again.
+    """
+    ctx.run.set_raw_output(ctx.sequencer.path if path is None else path, output)
+    return output
+
+
+def ending_of(ctx: Context, status: RunStatus) -> dict[str, Any]:
+    """The fields that every raw output takes from the state and the run: how it ended, and what it went on without."""
+    state = pattern_state(ctx)
+    return {"stop_reason": state.stop_reason, "status": status, "losses": list(state.losses), "seed": ctx.seed}
+
+
+def status_of(ctx: Context) -> RunStatus:
+    """The status of a pattern that completed: "no_verdict" if nothing was said, "degraded" with any loss."""
+    if not anything_heard(ctx):
+        ctx.run.degrade("no_verdict")
+        return "no_verdict"
+    return "degraded" if pattern_state(ctx).losses else "complete"
+
+
+def with_synthesizer(pipeline: Sequencer[Any, Any], loop: Loop, role: Role) -> Sequencer[Any, Any]:
+    """`pipeline` with its last step, the synthesizer in `role`, unless it is left out.
+
+    An output of the application's own synthesizer is validated against the pattern's schema; the default one's model is
+    asked for it. If the synthesizer's provider fails and failures are tolerated, the output is None, and the raw output
+    is published again with that failure. Without a verdict the synthesizer is not asked, and the output is None.
+    """
+    if not loop.has(role):
+        return pipeline
+    schema, own = loop.schema, own_options(loop.given[role.name])
+    block = loop.role(role, answer=lambda: schema, output_schema=schema)
+
+    def recover(error: Exception, _: object, ctx: Context) -> None:
+        record_failure(error, ctx, block=ctx.block, role=role.name, name=ctx.block, instead=role.instead)
+        publish(loop.make_output(ctx, status_of(ctx)), ctx)
+
+    pipeline = pipeline.then(Synthesis(guarded(block, loop.failures, recover), read_only=own is None))
+    if schema is None or (own is not None and "output_schema" not in own):
+        return pipeline
+    validate = _validate_output(loop.name, block.name, schema)
+    if not loop.failures.goes_on:
+        return pipeline.then(validate)
+    # None stands for a synthesizer whose provider failed, which no schema has to allow
+    return pipeline.then_if(lambda value: value is not None, validate)
+
+
+def _validate_output(name: str, synthesizer: str, schema: OutputSchema) -> Handler[Any, Any]:
+    """A block that validates what the application's own synthesizer returned."""
+
+    @handler(name=f"{name}-validate-output")
+    def validate(value: object, ctx: Context) -> object:
+        if value is None and status_of(ctx) == "no_verdict":
+            return None
+        try:
+            return schema.validate(value)
+        except SchemaViolation as violation:
+            raise OutputError(synthesizer, schema.name, violation.problems) from None
+
+    return validate
+
+
+class Synthesis(Wrapped):
+    """`inner` for raw outputs with a verdict; None for those without, which leave nothing to write about."""
+
+    def __init__(self, inner: Block[Any, Any], *, read_only: bool) -> None:
+        super().__init__(inner)
+        self._read_only = read_only
+
+    async def act(self, value: PatternOutput, ctx: Context, /) -> Any:  # noqa: ANN401 - what the synthesizer gives
+        if value.status == "no_verdict":
+            return None
+        if value.older is not None:  # the summary is in the prompt
+            entries: Sequence[Any] = getattr(value, value.transcript_field)
+            kept = [entry for entry in entries if entry.round > value.older.rounds]
+            value = value.model_copy(update={value.transcript_field: kept})
+        # a synthesizer of the application's could change what is the run's raw output already
+        return await self._inner(freeze(value) if self._read_only else value, ctx)

@@ -1,0 +1,448 @@
+"""Roster: who takes part, the roles that a pattern declares, and the default blocks that are made for both.
+
+The options of a default block come in layers, of which the last that says something wins: what its pattern knows
+(name, roster, transcript), the pattern's options for all roles, those of the role, and the member's or role's own.
+`merge_options` is the one place where that is decided.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, replace
+from enum import Enum
+from functools import update_wrapper
+from inspect import Parameter, signature
+from itertools import product
+from types import NoneType
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, get_args, overload
+
+from flowdebate._text import clean_text, is_blank
+from flowdebate._util.validation import check_count, check_seconds, unknown_option
+from flowdebate.blocks.base import Block, Outline
+from flowdebate.blocks.functions import Handler
+from flowdebate.blocks.generator import Visibility
+from flowdebate.blocks.router import Router
+from flowdebate.blocks.sequencer import Sequencer
+from flowdebate.chassis.material import Material
+from flowdebate.chassis.roles import SHOWN, BlockOptions, RoleOptions
+from flowdebate.chassis.state import Recovery
+from flowdebate.chassis.turn import FailurePolicy, StandIn
+from flowdebate.errors import ConfigurationError, FlowDebateWarning
+from flowdebate.models.base import Model
+from flowdebate.models.resolve import check_model
+from flowdebate.prompts import Template, as_seen, check_length, check_profile
+from flowdebate.resources.resource import StateResource
+from flowdebate.runs.context import Context
+
+
+@dataclass(frozen=True, slots=True)
+class Debater:
+    """One side of a debate.
+
+    >>> Debater("advocate", "ship now").stance
+    'ship now'
+    """
+
+    name: str
+    """Stable identifier; the assignee of its tasks in the audit trail."""
+    stance: str
+    """The position that it argues."""
+    role: str | None = None
+    """A persona, in a few words; for the default block only."""
+    block: Any = None
+    """Replaces the default debater: a block, or a sync or async function of `(input, ctx)` or `(input)`. It returns
+    `str`, `{"text": str}`, or a model with a `text`."""
+    model: Model | str | None = None
+    """Its own model; None for that of the debate. For the default block only."""
+    options: RoleOptions | None = None
+    """`DebaterOptions` of its own, over the debate's. For the default block only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Persona:
+    """Somebody who speaks for itself, without an assigned position: in a deliberation, a panel, and so on.
+
+    >>> Persona("Bear", "cautious risk analyst", "You look for what can go wrong.").role
+    'cautious risk analyst'
+    """
+
+    name: str
+    """Stable identifier; the assignee of its tasks in the audit trail."""
+    role: str | None = None
+    """What it is, in a few words; others see it beside the name."""
+    system_prompt: str | None = None
+    """Who it is and what it cares for; its own model alone sees it. For the default block only."""
+    block: Any = None
+    """Replaces the default block: a block, or a sync or async function of `(input, ctx)` or `(input)`."""
+    model: Model | str | None = None
+    """Its own model; None for that of the pattern. For the default block only."""
+    options: RoleOptions | None = None
+    """`DebaterOptions` of its own, over the pattern's. For the default block only."""
+
+
+MOST_MEMBERS = 100
+"""Members of a roster: building a pattern takes the square of their number, before any limit counts."""
+MOST_ROUNDS = 10_000
+"""Rounds, or turns: each prompt has the whole transcript, so the window of every model is full long before."""
+_LONGEST = {"name": 200, "stance": 10_000, "role": 10_000}
+"""Characters: every prompt has all names and stances, and every argument is searched for names."""
+MANY_MEMBERS = 10
+"""More debaters, personas, agents or members than this are warned of."""
+
+MemberT = TypeVar("MemberT", Debater, Persona)
+
+
+def check_roster(
+    members: Sequence[MemberT | Mapping[str, Any]],
+    *,
+    where: str,
+    kind: type[MemberT] = Debater,  # type: ignore[assignment]  # the default of a type variable
+    field: str = "debaters",
+    least: int = 2,
+    most: int | None = MANY_MEMBERS,
+    stacklevel: int = 4,
+) -> tuple[MemberT, ...]:
+    """`members` as they were declared, each a `kind`; ConfigurationError that names the entry and the field.
+
+    A warning about too many points at the caller of the pattern's function, `stacklevel` frames up.
+    """
+    if isinstance(members, (str, bytes, Mapping)) or not isinstance(members, Sequence):
+        raise ConfigurationError(where, field, members, f"a list of {kind.__name__} or dicts")
+    if len(members) > MOST_MEMBERS:
+        raise ConfigurationError(where, field, f"{len(members):,} of them", f"at most {MOST_MEMBERS} {field}")
+    roster = tuple(_member(entry, kind, where, f"{field}[{index}]") for index, entry in enumerate(members))
+    for (index, member), (name, longest) in product(enumerate(roster), _LONGEST.items()):
+        if (characters := len(getattr(member, name, None) or "")) > longest:
+            allowed = f"at most {longest:,} characters"
+            raise ConfigurationError(where, f"{field}[{index}].{name}", f"{characters:,} characters", allowed)
+    if len(roster) < least:
+        count = {1: "one", 2: "two"}.get(least, str(least))
+        raise ConfigurationError(where, field, list(members), f"at least {count} {field}")
+    names = [member.name for member in roster]
+    for index, same in _alike(names):
+        unseen = "" if names[index] == names[same] else _NOT_UNSEEN
+        raise ConfigurationError(
+            where, f"{field}[{index}].name", names[index], f"different from that of {field}[{same}]{unseen}"
+        )
+    if most is not None and len(roster) > most:
+        warnings.warn(
+            f"{where}: {len(roster)} {field}: each prompt shows what all of them said, so tokens grow with the square "
+            f"of their number; use at most {most}",
+            FlowDebateWarning,
+            stacklevel=stacklevel,
+        )
+    _check_stances([member.stance for member in roster if hasattr(member, "stance")], where, field)
+    return roster
+
+
+_NOT_UNSEEN = ", and not by case or unseen characters alone"
+
+
+def _alike(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """The indices of texts that read like an earlier one, each with that one's."""
+    # models and readers would take them for the same, whatever `==` says
+    first: dict[str, int] = {}
+    for index, text in enumerate(texts):
+        same = first.setdefault(as_seen(text), index)
+        if same != index:
+            yield index, same
+
+
+def _check_stances(stances: Sequence[str], where: str, field: str) -> None:
+    """Debaters may share a stance, as a team; but there are two stances at least, and none that only looks the same."""
+    for index, same in _alike(stances):
+        if stances[index] != stances[same]:
+            allowed = f"that of {field}[{same}], or different from it{_NOT_UNSEEN}"
+            raise ConfigurationError(where, f"{field}[{index}].stance", stances[index], allowed)
+    if len(stances) > 1 and len(set(stances)) == 1:
+        allowed = f"different from that of {field}[0]: a debate needs two stances"
+        raise ConfigurationError(where, f"{field}[1].stance", stances[1], allowed)
+
+
+def _member(entry: object, kind: type[MemberT], where: str, place: str) -> MemberT:
+    known = [field.name for field in fields(kind)]
+    needed = [field.name for field in fields(kind) if field.default is MISSING]
+    if isinstance(entry, Mapping):
+        if not set(needed) <= set(entry) <= set(known):
+            optional = ", ".join(name for name in known if name not in needed)
+            allowed = f"a dict with {', '.join(needed)}, and optionally {optional}"
+            raise ConfigurationError(where, place, dict(entry), allowed)
+        entry = kind(**entry)
+    if not isinstance(entry, kind):
+        raise ConfigurationError(where, place, entry, f"a {kind.__name__}, or a dict with {' and '.join(needed)}")
+    if isinstance(entry.name, Enum):  # a member's str() is another text than its value, which models would be shown
+        entry = replace(entry, name=entry.name.value)
+    for name in needed:
+        value = getattr(entry, name)
+        check_name(value, where=where, field=f"{place}.{name}")
+        if clean_text(value) != value:
+            raise ConfigurationError(where, f"{place}.{name}", value, "valid Unicode without NUL")
+    for name in ("role", "system_prompt"):
+        value = getattr(entry, name, None)
+        if value is not None and not isinstance(value, str):
+            raise ConfigurationError(where, f"{place}.{name}", value, "a string or None")
+    if entry.block is not None and not (isinstance(entry.block, Block) or callable(entry.block)):
+        raise ConfigurationError(where, f"{place}.block", entry.block, "a block or a function of (input, ctx)")
+    return entry
+
+
+# Checks of options that patterns share, made before anything is built
+
+
+def check_name(value: object, *, where: str, field: str) -> None:
+    """A name is a string that is not blank."""
+    if not isinstance(value, str) or is_blank(value):
+        raise ConfigurationError(where, field, value, "a string that is not blank")
+
+
+def check_choice(value: object, kind: Any, *, where: str, field: str) -> None:  # noqa: ANN401 - a Literal
+    """An option of a few words is one of the words of its type."""
+    if not isinstance(value, str) or value not in get_args(kind):
+        raise ConfigurationError(where, field, value, f"one of {', '.join(map(repr, get_args(kind)))}")
+
+
+def check_predicate(value: object, *, where: str) -> None:
+    """`terminate_when` is a condition, or a function that can be called with the context alone and is no block."""
+    if value is None:
+        return
+    from flowdebate.stop import is_predicate  # most patterns have none
+
+    if not is_predicate(value):
+        allowed = "a sync or async function of (ctx), a condition of flowdebate.stop, or None"
+        raise ConfigurationError(where, "terminate_when", value, allowed)
+
+
+def check_transcript(value: object, maker: Callable[[], StateResource[Any]], *, where: str) -> None:
+    """A transcript comes from `maker`: those of other patterns have other entries."""
+    if value is None:
+        return
+    kind = type(maker().initial())
+    if not (isinstance(value, StateResource) and value.key == "transcript" and isinstance(value.initial(), kind)):
+        raise ConfigurationError(where, "transcript", value, f"what {maker.__name__}() makes, or None")
+
+
+def check_prompt_options(given: Mapping[str, Any], kind: type[Template], *, where: str) -> None:
+    """The options that choose the texts of prompts: a profile, a length, and a template of the speakers' `kind`."""
+    check_profile(where, given["profile"])
+    check_length(where, given["length"])
+    if not isinstance(given["template"], (kind, NoneType)):
+        raise ConfigurationError(where, "template", given["template"], f"a {kind.__name__}, or None")
+
+
+def check_failure_policy(policy: Any, *, where: str) -> None:  # noqa: ANN401 - to be checked
+    """ConfigurationError for what a failure policy cannot be."""
+    if not isinstance(policy, FailurePolicy):
+        raise ConfigurationError(where, "failures", policy, "FailurePolicy(…), or None")
+    on_failure = policy.on_failure
+    if isinstance(on_failure, StandIn):
+        check_model(on_failure.model, where=where, field="on_failure")
+    elif on_failure not in ("fail", "skip"):
+        raise ConfigurationError(where, "on_failure", on_failure, "'fail', 'skip' or StandIn(model)")
+    check_count(where, quorum=policy.quorum)
+    given = {"turn_timeout": policy.turn_timeout, "round_timeout": policy.round_timeout}
+    check_seconds(where, **{name: value for name, value in given.items() if value is not None})
+
+
+# Blocks that a pattern fills in
+
+
+P = ParamSpec("P")
+BlockT = TypeVar("BlockT", bound="Block[Any, Any]")
+
+
+class UnboundRole(Block[Any, Any]):
+    """A role's block that lacks what its pattern knows, such as the debaters' names; patterns make the block of it.
+
+    Used anywhere else it is a ConfigurationError, which says what is missing.
+    """
+
+    def __init__(self, maker: Bindable[Any, Any], given: dict[str, Any], missing: tuple[str, ...]) -> None:
+        self.name: str = f"{maker.name}()"
+        self.place: str = maker.name
+        self.maker = maker
+        self.given = given
+        self._missing = missing
+
+    @property
+    def resources(self) -> Any:  # type: ignore[override]  # noqa: ANN401 - it is never given
+        """Refused: whoever asks for them is about to use the block as it is."""
+        raise self._refusal()
+
+    hidden = resources
+
+    async def act(self, _: object, __: Context, /) -> Any:  # noqa: ANN401 - it never acts
+        raise self._refusal()
+
+    def outline(self) -> Outline:
+        return Outline(text=self.name, kind="generator")
+
+    def _refusal(self) -> ConfigurationError:
+        return ConfigurationError(
+            self.name,
+            ", ".join(self._missing),
+            None,
+            f"given, or filled in by the pattern: {self.maker.pattern}({self.maker.option}={self.name})",
+        )
+
+
+class Bindable(Generic[P, BlockT]):
+    """A `create_…` function of which a pattern fills in what it is called without."""
+
+    def __init__(
+        self, create: Callable[P, BlockT], needs: tuple[str, ...], pattern: str, role: str, template: type[Template]
+    ) -> None:
+        update_wrapper(self, create)
+        self.template = template
+        self.name: str = create.__name__
+        self.pattern = pattern
+        self.option: str = "block" if role == "debater" else role
+        """The option of `pattern` that takes such a block."""
+        self._create = create
+        self._role = role
+        self._needs = needs
+        parameters = signature(create).parameters.values()
+        own = [each.name for each in parameters if each.kind is Parameter.KEYWORD_ONLY]
+        self._known = dict.fromkeys([*own, *BlockOptions.__annotations__])
+
+    @overload
+    def __call__(self, *args: P.args, **given: P.kwargs) -> BlockT: ...
+    @overload
+    def __call__(self, **given: Any) -> UnboundRole: ...  # noqa: ANN401 - checked when it is called
+    def __call__(self, *args: Any, **given: Any) -> BlockT | UnboundRole:
+        """The block, or where something of `needs` is missing, what a pattern makes it of."""
+        missing = tuple(need for need in self._needs if isinstance(given.get(need), NoneType))
+        for option in given:  # now, for a pattern may make the block later, far from the call that is wrong
+            if option not in self._known:
+                raise unknown_option(self.name, option, self._known)
+        if args or not missing:
+            return self.create(*args, **given)
+        return UnboundRole(self, {key: value for key, value in given.items() if value is not None}, missing)
+
+    def create(self, *args: P.args, **given: P.kwargs) -> BlockT:
+        """The block, which knows its role."""
+        block = self._create(*args, **given)
+        block.role = self._role
+        return block
+
+
+def bindable(
+    *needs: str, pattern: str, role: str, template: type[Template]
+) -> Callable[[Callable[P, BlockT]], Bindable[P, BlockT]]:
+    """Let the `role` of `pattern`, whose texts are a `template`, be made without `needs`."""
+    return lambda create: Bindable(create, needs, pattern, role, template)
+
+
+def own_options(value: object) -> dict[str, Any] | None:
+    """The options of a role over the pattern's; None for a block or a function of the application's own."""
+    if value is None or isinstance(value, bool):
+        return {}  # the default block, as the pattern's options say
+    if isinstance(value, RoleOptions):
+        return dict(value.for_block())
+    return value.given if isinstance(value, UnboundRole) else None
+
+
+def is_own(value: object) -> bool:
+    """Whether a role is taken by code of the application; models' and people's answers are recorded as such."""
+    coded = (Handler, Router, Sequencer)
+    return isinstance(value, coded) or (callable(value) and not isinstance(value, Block))
+
+
+def merge_options(*layers: Mapping[str, Any] | RoleOptions | None) -> dict[str, Any]:
+    """The options of a default block: what a layer leaves open, by None, is left to the layers before it.
+
+    >>> merge_options({"model": "a", "tools": ()}, RoleOptions(model="b"), {"model": None})
+    {'model': 'b', 'tools': ()}
+    """
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        given = layer.for_block() if isinstance(layer, RoleOptions) else layer or {}
+        for option, value in given.items():
+            if value is not None:
+                merged[option] = value  # noqa: PERF403 - a comprehension costs a call for each layer
+    return merged
+
+
+_FOR_ALL = ("tools", "uses", "context", "instructions", "settings", "profile")
+
+
+def options_for_all(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of a pattern's options `given` that reach the default blocks of all roles."""
+    return merge_options({option: given[option] for option in _FOR_ALL})
+
+
+def make_default(
+    value: object, makers: Sequence[Bindable[Any, BlockT]], options: Mapping[str, Any], *, where: str, field: str
+) -> BlockT | None:
+    """The default block, made of `options` and what `value` says; None for one of the application's own.
+
+    `value` is None, a bool, options, or the unbound block of one of `makers`, of which the first makes the default.
+    """
+    own = own_options(value)
+    if own is None:
+        return None
+    maker = makers[0]
+    if isinstance(value, UnboundRole):
+        if value.maker not in makers:
+            raise ConfigurationError(where, field, value, f"made by {' or '.join(each.name for each in makers)}()")
+        maker = value.maker
+    given = merge_options(options, own)
+    template = given.get("template")
+    if not isinstance(template, (maker.template, NoneType)):  # of another role: it would lack parts in mid-run
+        raise ConfigurationError(where, f"template of {field}", template, f"a {maker.template.__name__}")
+    return maker.create(**given)
+
+
+_ABSENT = {
+    "never": "None, which is the default block,",
+    "if False": "None, which is the default block, False, which leaves it out,",
+    "by default": "None or False, which leave it out, True, the default one,",
+}
+"""What else than a block or a function fills a role, by when it is absent."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Role:
+    """A role as its pattern declares it: its default blocks, who sees them, and what its failure means."""
+
+    name: str
+    """The pattern's option for it; `{pattern}-{name}` is the name of its block."""
+    create: Sequence[Bindable[Any, Any]]
+    """Makers of default blocks; the first makes the one that None stands for."""
+    instead: Recovery = "skipped"
+    """What happens in place of its answer if its provider fails, and the failure policy goes on."""
+    absent: Literal["never", "if False", "by default"] = "never"
+    """When a pattern is built without it."""
+    visibility: Visibility = SHOWN
+    """That of its default blocks; the option `{name}_visibility`, where a pattern has it, replaces it."""
+    word: str = ""
+    """Its word in the names of blocks, where it is another than `name`: stored runs know blocks by their names."""
+
+    def check(self, value: object, *, where: str) -> None:
+        """ConfigurationError for what cannot fill the role."""
+        if isinstance(value, bool) and self.absent != "never":
+            return
+        if value is not None and not isinstance(value, (Block, RoleOptions)) and not callable(value):
+            allowed = f"{_ABSENT[self.absent]} a block, or a function of (input, ctx)"
+            raise ConfigurationError(where, self.name, value, allowed)
+
+    def is_filled(self, value: object) -> bool:
+        """Whether a pattern that was given `value` has the role."""
+        return value is not False and (value is not None or self.absent != "by default")
+
+
+def with_answer_schema(
+    block: Block[Any, Any],
+    schema: Callable[[], object] | None = None,
+    *,
+    who: str | None = None,
+    material: Material | None = None,
+) -> Block[Any, Any]:
+    """`block` in a role whose answers have `schema()`: a human without an output schema is asked for that one.
+
+    `who` tells the human about the role, who is shown the `material`. Blocks of other kinds are returned as they are.
+    """
+    fitted: Callable[..., Block[Any, Any]] | None = getattr(block, "with_answer_schema", None)
+    if fitted is None:
+        return block
+    return fitted(None if schema is None else schema(), who, None if material is None else material.of_run)

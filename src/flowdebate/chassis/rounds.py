@@ -1,0 +1,266 @@
+"""Rounds of a pattern: its input, the order of its turns, and the reason for which its rounds end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from random import Random
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from flowdebate._text import clean_text, is_blank, shown
+from flowdebate.blocks.base import Block, Outline, merge_resources
+from flowdebate.blocks.concurrency import in_order
+from flowdebate.blocks.functions import Handler, handler
+from flowdebate.chassis.state import (
+    PatternInput,
+    PatternState,
+    RoundsEnded,
+    TurnOrder,
+    TurnsOrdered,
+    entries_of,
+    pattern_state,
+    round_of,
+)
+from flowdebate.errors import ConfigurationError, OutputError, QuorumLost
+from flowdebate.runs.context import Context, Scope
+
+if TYPE_CHECKING:
+    from flowdebate.chassis.turn import Turn
+    from flowdebate.stop import StopWhen
+
+
+InputT = TypeVar("InputT", bound=PatternInput)
+Wave: TypeAlias = Mapping[str, Any]
+"""Those who speak at once by name, each with what its turn is for, where the pattern says that."""
+
+
+def input_validator(where: str, model: type[InputT]) -> Callable[[object], InputT]:
+    """A function that makes a pattern's input of a str, a dict of its one field or a `model`, none of them blank.
+
+    Else ConfigurationError. The input of another pattern will do as well, so that a pattern can take a role in another.
+    """
+    (field,) = model.model_fields
+
+    def check(value: object) -> InputT:
+        checked = read(value)
+        if is_blank(checked.subject):
+            raise ConfigurationError(where, field, checked.subject, "text that is not blank")
+        return checked
+
+    def read(value: object) -> InputT:
+        if isinstance(value, model):
+            return value
+        if isinstance(value, PatternInput):
+            return model(**{field: value.subject})
+        subject = value.get(field) if isinstance(value, Mapping) and set(value) == {field} else value
+        if not isinstance(subject, str):
+            article = "an" if field[0] in "aeiou" else "a"
+            allowed = f'{article} {field}: a str, {{"{field}": str}} or a {model.__name__}'
+            raise ConfigurationError(where, "input", value, allowed)
+        return model(**{field: clean_text(subject)})
+
+    return check
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AnotherRound:
+    """The condition of a pattern's loop: whether there is a further round. A stop reason is put into the state.
+
+    `terminate_when` is asked only if the pattern itself has no reason to stop.
+    """
+
+    stop_reason: Callable[[Any], str | None]
+    terminate_when: StopWhen | None
+    quorum: int = 1
+    voice_of: Callable[[Any], str] | None = None
+    held: int = 0
+    """Rounds of a run that goes on: none of them is its last."""
+
+    async def __call__(self, _: object, ctx: Context) -> bool:
+        end_turns(ctx, self.quorum, self.voice_of)
+        state = pattern_state(ctx)
+        if state.round <= self.held:
+            return True
+        reason: str | None = self.stop_reason(state)
+        if reason is None and self._asked is not None:
+            # a place of its own in each round, by which a resumed run finds what was answered there
+            inside = ctx.child(self._asked.name, f"{ctx.path}/{self._asked.place}[{state.round}]")
+            answer = await inside.decide(partial(self._asked, None, inside))
+            reason = "predicate" if answer is True else answer or None
+        if reason is None:
+            return True
+        ctx.scope.handle.update(stop_reason=reason)
+        ctx.emit(RoundsEnded(rounds=state.round, reason=reason, path=ctx.path))
+        return False
+
+    @cached_property
+    def _asked(self) -> Handler[Any, bool | str] | None:
+        """`terminate_when` as a block; a function without a name answers with True or False."""
+        if self.terminate_when is None:
+            return None
+        from flowdebate.stop import PATTERNS_OWN, as_condition
+
+        condition = as_condition(self.terminate_when)
+        plain = condition is not self.terminate_when
+
+        @handler(name="terminate_when")
+        async def ask(_: object, ctx: Context) -> bool | str:
+            reason = await condition.reason(ctx)
+            if reason in PATTERNS_OWN:  # of a class of the application's: functions are refused by their names
+                raise OutputError("terminate_when", "no reason of a pattern's own", [("", f"got {shown(reason)}")])
+            return reason is not None if plain else reason or False
+
+        return ask
+
+
+def note_of_ends(*ends: str, terminate_when: StopWhen | None) -> str:
+    """What ends the rounds early, for the outline; empty for nothing.
+
+    >>> from flowdebate import stop
+    >>> note_of_ends("done", terminate_when=stop.rounds(2) & stop.flag("enough"))
+    'unless done or terminate_when (rounds(2) & flag("enough"))'
+    """
+    if terminate_when is not None:
+        from flowdebate.stop import name_of
+
+        ends = (*ends, f"terminate_when ({name_of(terminate_when)})")
+    return f"unless {' or '.join(ends)}" if ends else ""
+
+
+def end_turns(ctx: Context, quorum: int, voice_of: Callable[[Any], str] | None) -> None:
+    """End the time that the turns of a round have together, and require their quorum."""
+    ctx.scope.handle.deadline = None
+    state = pattern_state(ctx)
+    if state.losses and voice_of is not None:
+        heard = [entry for entry in entries_of(ctx) if entry.round == state.round and entry.flag != "empty"]
+        voices = [voice_of(entry) for entry in heard]
+        check_quorum(state, voices, quorum=quorum, block=ctx.block)
+
+
+def check_quorum(state: PatternState, heard: Sequence[str], *, quorum: int, block: str) -> None:
+    """QuorumLost if turns of this round were skipped and fewer voices than `quorum` were `heard` in it.
+
+    Voices are stances, or names in a pattern without stances. A round with fewer speakers needs all of them.
+    """
+    skipped = [loss for loss in state.losses if loss.round == state.round and loss.instead == "skipped"]
+    lost = {loss.name if loss.stance is None else loss.stance for loss in skipped}  # a team has one voice
+    if len(set(heard)) < min(quorum, len(lost.union(heard))):
+        raise QuorumLost(block, round=state.round, heard=list(dict.fromkeys(heard)), quorum=quorum)
+
+
+def order_of_turns(speakers: Sequence[str], turn_order: TurnOrder, *, round: int, random: Random) -> list[str]:  # noqa: A002 - the field's word for it
+    """`speakers`, in the order in which they have their turns in `round`.
+
+    >>> from random import Random
+    >>> [order_of_turns(["a", "b", "c"], "rotated", round=number, random=Random(0)) for number in (1, 2)]
+    [['a', 'b', 'c'], ['b', 'c', 'a']]
+    """
+    match turn_order:
+        case "rotated" if speakers:
+            first = (round - 1) % len(speakers)
+            return [*speakers[first:], *speakers[:first]]
+        case "shuffled":
+            return random.sample(speakers, len(speakers))
+        case _:
+            return list(speakers)
+
+
+def waves_of(speakers: Sequence[str]) -> list[list[str]]:
+    """`speakers` by those who speak at once: who is named twice speaks again when all of the first wave have spoken.
+
+    >>> waves_of(["a", "b", "a", "c"])
+    [['a', 'b', 'c'], ['a']]
+    """
+    waves: list[list[str]] = []
+    for name in speakers:
+        wave = next((wave for wave in waves if name not in wave), None)
+        if wave is None:
+            waves.append(wave := [])
+        wave.append(name)
+    return waves
+
+
+class RoundOfTurns(Block[Any, None]):
+    """The turns of a round, in `turn_order`.
+
+    Those who speak at once see the transcript as it was when the round began. All of them finish before a failure of
+    one is raised: the answers of the others are paid for, and a stored run records them.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        turns: Mapping[str, Turn],
+        *,
+        turn_order: TurnOrder,
+        speakers: Callable[[Context], Sequence[str]] | None = None,
+        reverse: bool = False,
+    ) -> None:
+        shared, hidden = merge_resources(f"turns {name!r}", turns.values())
+        super().__init__(name, resources=shared, hidden=hidden)
+        self.turns = turns
+        self.turn_order = turn_order
+        self._speakers = speakers
+        self._reverse = reverse
+
+    async def act(self, _: object, ctx: Context, /) -> None:
+        names = list(self.turns) if self._speakers is None else self._speakers(ctx)
+        turn_order, waves = self.plan(names, ctx)
+        speakers = tuple(name for wave in waves for name in wave)
+        ctx.emit(TurnsOrdered(round=round_of(ctx), turn_order=turn_order, speakers=speakers))
+        first = 0
+        for wave in waves:
+            self.open(wave, ctx)
+            places = {
+                name: ctx.child(self.turns[name].name, f"{ctx.path}[{index}]/{self.turns[name].place}")
+                for index, name in enumerate(wave, start=first)  # a wave has no name twice
+            }
+            await self._at_once(places, ctx)
+            first += len(wave)
+
+    def plan(self, names: Sequence[str], ctx: Context) -> tuple[TurnOrder, list[Wave]]:
+        """The order of the round's turns, and who speaks in it, by those who speak at once."""
+        order = self.in_order(names, self.turn_order, ctx)
+        waves = waves_of(order) if self.turn_order == "simultaneous" else [[name] for name in order]
+        return self.turn_order, [dict.fromkeys(wave) for wave in waves]
+
+    def open(self, wave: Wave, ctx: Context) -> None:
+        """Prepare the turns of `wave`."""
+
+    def in_order(self, names: Sequence[str], turn_order: TurnOrder, ctx: Context) -> list[str]:
+        number = round_of(ctx)
+        # the mirror of a debate draws the same lot as the debate around it, or it would be no mirror
+        pattern = ctx.sequencer.path.rpartition("/")[0] if self._reverse else ctx.sequencer.path
+        lot = Random(f"{ctx.seed}:{pattern}#turns[{number}]")  # noqa: S311 - repeatable on purpose
+        order = order_of_turns(names, turn_order, round=number, random=lot)
+        if self._reverse:
+            order.reverse()
+        return order
+
+    async def _at_once(self, places: Mapping[str, Context], ctx: Context) -> None:
+        """The turns of those who speak at once, each at its place; they are recorded in this order."""
+        transcript, heard = ctx.scope.handles["transcript"], len(entries_of(ctx))
+        losses = len(pattern_state(ctx).losses)
+        seen: Scope | None = None
+        if len(places) > 1:  # the transcript as it is now, which no longer changes
+            now, scope = transcript.snapshot(), ctx.scope
+            opened = {resource: now if handle is transcript else handle for resource, handle in scope.opened.items()}
+            seen = Scope({**scope.handles, "transcript": now}, opened, scope.sequencer, scope.models)
+        try:
+            await in_order([partial(self.turns[name], seen, place) for name, place in places.items()], finish=True)
+        finally:  # also where some were cut short: what the others said counts
+            rank = {name: number for number, name in enumerate(places)}
+            entries = transcript.state.entries
+            said = sorted(entries[heard:], key=lambda entry: rank[entry.speaker])
+            if said != list(entries[heard:]):
+                transcript.set(transcript.state.with_entries([*entries[:heard], *said]))
+            lost = pattern_state(ctx).losses
+            if len(lost) > losses + 1:
+                ordered = sorted(lost[losses:], key=lambda loss: rank.get(loss.name, len(rank)))
+                ctx.scope.handle.update(losses=[*lost[:losses], *ordered])
+
+    def outline(self) -> Outline:
+        text = f"{self.name} ({'reversed, ' if self._reverse else ''}{self.turn_order})"
+        kind = "parallel" if self.turn_order == "simultaneous" else "for_each"
+        return Outline(text=text, kind=kind, children=[turn.outline() for turn in self.turns.values()])

@@ -1,0 +1,479 @@
+"""Patterns as declarations: what a pattern says of itself, and the checks, blocks and steps that are made of it.
+
+A pattern declares its roles and its data in a `PatternSpec`. Its function hands over what it was called with, and
+assembles the steps from top to bottom:
+
+    loop = check_options(SPEC, locals())
+    pipeline = loop.opening()                          # clears the transcript, opens the first round
+    pipeline = loop.with_turns(pipeline, turns)        # what a round consists of
+    pipeline = loop.until_stopped(pipeline)            # back to the next round, or on
+    pipeline = pipeline.then(build_output(loop))
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from flowdebate._util.validation import check_count
+from flowdebate._util.wire import freeze
+from flowdebate.blocks.functions import Handler, as_block, handler
+from flowdebate.blocks.generator import Visibility, as_visibility
+from flowdebate.blocks.sequencer import Sequencer, sequencer
+from flowdebate.chassis.material import (
+    Material,
+    SumUp,
+    Window,
+    check_history,
+    create_summary,
+    make_material,
+    show_older,
+)
+from flowdebate.chassis.output import PatternOutput, stamp_subject
+from flowdebate.chassis.roles import Members, RoleOptions, RosterBlock
+from flowdebate.chassis.roster import (
+    MOST_ROUNDS,
+    Debater,
+    Persona,
+    Role,
+    check_choice,
+    check_failure_policy,
+    check_name,
+    check_predicate,
+    check_prompt_options,
+    check_roster,
+    check_transcript,
+    is_own,
+    make_default,
+    merge_options,
+    options_for_all,
+    own_options,
+    with_answer_schema,
+)
+from flowdebate.chassis.rounds import AnotherRound, RoundOfTurns, end_turns, input_validator, note_of_ends
+from flowdebate.chassis.seats import seat_models
+from flowdebate.chassis.state import (
+    FLAGS,
+    Contribution,
+    PatternInput,
+    PatternState,
+    RoundStarted,
+    TurnOrder,
+    anything_heard,
+    pattern_state,
+)
+from flowdebate.chassis.turn import (
+    MISSING,
+    FailurePolicy,
+    IfHeard,
+    Turn,
+    audit_resources,
+    create_init_transcript,
+    guarded,
+    record_failure,
+    start_clock,
+)
+from flowdebate.errors import ConfigurationError, FlowDebateWarning
+from flowdebate.models.output import OutputSchema
+
+if TYPE_CHECKING:
+    from flowdebate.blocks.base import Block
+    from flowdebate.models.base import Model
+    from flowdebate.resources.resource import StateResource
+    from flowdebate.runs.context import Context
+    from flowdebate.runs.durable.fork import GoesOn
+    from flowdebate.runs.events import RunStatus
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PatternSpec:
+    """A pattern as it is declared: its roles, its data and its end; checks, blocks and steps are made of it."""
+
+    name: str
+    """The function that builds it."""
+    speaker: Role
+    """The role of those on the roster."""
+    roles: Sequence[Role] = ()
+    """The other roles, in the order in which their options are checked."""
+    choices: Mapping[str, Any] = field(default_factory=dict)
+    """Options that are one of a few words, with the type that lists them."""
+    input_type: type[PatternInput]
+    """The pattern's input; each speaker is given one as well."""
+    new_state: Callable[[Loop], PatternState]
+    """Makes the state with which the pattern's sequencer begins."""
+    make_output: Callable[[Loop, Context, RunStatus], PatternOutput]
+    """Builds the raw output from the state, finished or cut short."""
+    create_transcript: Callable[[], StateResource[Any]]
+    stop_reason: Callable[[Any, int], str | None] | None = None
+    """The pattern's own reason to end the rounds, by the state and the most rounds; None for the number alone."""
+    voice_of: Callable[[Any], str] | None = None
+    """The voice that an entry of the transcript counts as for the quorum; None for a pattern without a quorum."""
+    roster: str = "debaters"
+    member: type[Debater | Persona] = Persona
+    least: int = 2
+    """The fewest on it."""
+    cap: str = "max_rounds"
+    """The option that has the most rounds, and the stop reason for it."""
+    round: str = "round"
+    """The word for a pass of the loop in the paths of blocks."""
+    many_rounds: int | None = None
+    """More rounds than this are warned of."""
+
+
+EntryT = TypeVar("EntryT", bound=Contribution)
+
+MANY_ROUNDS = 4
+"""The measured bound of `many_rounds`: the debaters of a debate tend to agree after it."""
+
+
+def check_options(spec: PatternSpec, given: Mapping[str, Any], *, max_rounds: int | None = None) -> Loop:
+    """The loop of a pattern that was called with the options `given`; ConfigurationError for one that cannot be.
+
+    `given` are the arguments of the pattern's function by name: `check_options(SPEC, locals())`. `max_rounds` is for a
+    pattern that has no option for it.
+    """
+    name = given["name"]
+    check_name(name, where=spec.name, field="name")
+    where = f"{spec.name} {name!r}"
+    # five frames up is the caller of the pattern's function: that one, its wrapper and this one are between
+    roster = check_roster(
+        given[spec.roster], where=where, kind=spec.member, field=spec.roster, least=spec.least, stacklevel=5
+    )
+    for role in spec.roles:
+        role.check(given[role.name], where=where)
+    for option, kind in spec.choices.items():
+        check_choice(given[option], kind, where=where, field=option)
+    schema = given.get("output_schema")
+    if schema is not None and given.get("synthesizer") is False:
+        allowed = "None with synthesizer=False: there is nothing to apply it to"
+        raise ConfigurationError(where, "output_schema", schema, allowed)
+    if max_rounds is None:  # a council has no rounds to choose
+        max_rounds = given[spec.cap]
+        check_count(where, most=MOST_ROUNDS, **{spec.cap: max_rounds})
+    transcript, collection_id = given["transcript"], given["collection_id"]
+    check_transcript(transcript, spec.create_transcript, where=where)
+    check_predicate(given.get("terminate_when"), where=where)
+    seats = seat_models(
+        given["model"],
+        {member.name: member.model for member in roster if own_options(member.block) is not None},
+        [
+            role.name
+            for role in spec.roles
+            if role.is_filled(value := given[role.name]) and own_options(value) is not None
+        ],
+        speaker=spec.speaker.name,
+        where=where,
+    )
+    failures = FailurePolicy() if given["failures"] is None else given["failures"]
+    check_failure_policy(failures, where=where)
+    if collection_id is not None:
+        check_name(collection_id, where=where, field="collection_id")
+    check_prompt_options(given, spec.speaker.create[0].template, where=where)
+    if spec.many_rounds is not None and max_rounds > spec.many_rounds and not given.get("phases"):
+        warnings.warn(
+            f"{where}: max_rounds={max_rounds}: debaters tend to agree after {spec.many_rounds} rounds, and each turn "
+            f"sends the whole transcript; use max_rounds <= {spec.many_rounds}",
+            FlowDebateWarning,
+            stacklevel=4,
+        )
+    return Loop(
+        spec=spec,
+        name=name,
+        where=where,
+        given={**given, "model": seats.rest},
+        roster=tuple(replace(each, model=seats.members.get(each.name, each.model)) for each in roster),
+        models=seats.roles,
+        max_rounds=max_rounds,
+        transcript=spec.create_transcript() if transcript is None else transcript,
+        owns_transcript=transcript is None,
+        collection_id=name if collection_id is None else collection_id,
+        failures=failures,
+        material=make_material(given.get("sources"), where=where, tokens=given.get("source_tokens")),
+        window=check_history(given.get("history", "all"), where=where),
+        schema=None if schema is None else OutputSchema.of(schema, where=where),
+        visibilities={
+            role.name: as_visibility(
+                given.get(f"{role.name}_visibility"), role.visibility, where=where, field=f"{role.name}_visibility"
+            )
+            for role in (spec.speaker, *spec.roles)
+        },
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Loop:
+    """The checked options of a pattern, and the blocks and steps that are made of them."""
+
+    spec: PatternSpec
+    name: str
+    where: str
+    given: Mapping[str, Any]
+    """All options, as the application gave them; `model` for those without one of their own."""
+    roster: tuple[Any, ...]
+    """The `Debater`s or `Persona`s, each with its own model, if it has one."""
+    models: Mapping[str, Model | str]
+    """Models of roles that have their own."""
+    max_rounds: int
+    transcript: StateResource[Any]
+    owns_transcript: bool
+    collection_id: str
+    failures: FailurePolicy
+    material: Material | None
+    """The sources; None without any."""
+    window: Window | None
+    """What of the transcript prompts show; None for all."""
+    schema: OutputSchema | None
+    visibilities: Mapping[str, Visibility]
+    """Those of default blocks, by role."""
+    reverse: bool = False
+    """Whether the speakers of each round have their turns in the reverse order."""
+    goes_on: GoesOn | None = None
+    """The rounds of a finished run that it goes on with; None for a new run."""
+
+    @property
+    def names(self) -> list[str]:
+        """The names on the roster, in declared order."""
+        return [member.name for member in self.roster]
+
+    @property
+    def members(self) -> Members:
+        """The roles of all on the roster, by name, in declared order."""
+        return {member.name: member.role for member in self.roster}
+
+    @property
+    def turn_order(self) -> TurnOrder:
+        order: TurnOrder = self.given.get("turn_order", "declared")
+        return order
+
+    def with_given(self, **options: Any) -> Loop:  # noqa: ANN401 - any option's value
+        """This loop with other values of options, or with what a pattern derives from them."""
+        return replace(self, given={**self.given, **options})
+
+    def has(self, role: Role) -> bool:
+        """Whether the pattern is built with `role`."""
+        return role.is_filled(self.given[role.name])
+
+    def make_output(self, ctx: Context, status: RunStatus) -> PatternOutput:
+        """The raw output of the pattern around a step, so far."""
+        output = self.spec.make_output(self, ctx, status)
+        if (older := pattern_state(ctx).older) is not None:
+            output = output.model_copy(update={"older": older})
+        return output if self.material is None else self.material.told(output, ctx)
+
+    def opening(self, before: Block[Any, Any] | None = None) -> Sequencer[Any, Any]:
+        """The pattern's sequencer up to the first turn of a round; `before` comes before the first round."""
+        resources = audit_resources(self.transcript, self.collection_id)
+        owned = [resource for key, resource in resources.items() if key != "transcript" or self.owns_transcript]
+        start = freeze(self.spec.new_state(self))  # validated once, and shared by all runs
+
+        @handler(name=f"{self.name}-increment-round")
+        def increment(_: object, ctx: Context) -> None:
+            self.open_round(ctx, pattern_state(ctx).round + 1)
+
+        pipeline: Sequencer[Any, Any] = (
+            sequencer(
+                name=self.name,
+                state=lambda: start,
+                owns=owned,
+                # one that the application gave is as new in each run too, so that runs at once never mix in it
+                isolates=() if self.owns_transcript else (self.transcript,),
+                accepts=input_validator(self.where, self.spec.input_type),
+                model=self.given["model"],
+                protected=True,  # blocks inside read the transcript and the audit trail; only turns write them
+            )
+            .tap(create_init_transcript(name=self.name, transcript=self.transcript, collection_id=self.collection_id))
+            .tap(stamp_subject(self.name, self.make_output, self.material))
+        )
+        pipeline = (pipeline if before is None else pipeline.tap(before)).tap(increment)
+        if self.window is not None:
+            pipeline = pipeline.tap(SumUp(create_summary(self.name, options_for_all(self.given)), self.window))
+        return pipeline
+
+    def open_round(self, ctx: Context, number: int) -> None:
+        """Begin round `number`, and the time that its turns have."""
+        ctx.scope.handle.update(round=number)
+        start_clock(self.failures, ctx)
+        phase = pattern_state(ctx).phase_name
+        ctx.emit(RoundStarted(round=number, max_rounds=self.max_rounds, phase=phase, path=ctx.path))
+
+    def with_turns(
+        self,
+        pipeline: Sequencer[Any, Any],
+        turns: Mapping[str, Turn],
+        *,
+        speakers: Callable[[Context], Sequence[str]] | None = None,
+    ) -> Sequencer[Any, Any]:
+        """`pipeline` with the `turns` of a round: of all (None), or of those whom `speakers(ctx)` names."""
+        if speakers is None and self.turn_order == "declared":  # a step for each turn: stored runs know these paths
+            for turn in reversed([*turns.values()]) if self.reverse else turns.values():
+                pipeline = pipeline.tap(turn)
+            return pipeline
+        name = f"{self.name}-turns"
+        order, reverse = self.turn_order, self.reverse
+        return pipeline.tap(RoundOfTurns(name, turns, turn_order=order, speakers=speakers, reverse=reverse))
+
+    def until_stopped(self, pipeline: Sequencer[Any, Any], *ends: str) -> Sequencer[Any, Any]:
+        """`pipeline`, which goes back to the next round until there is a reason to stop.
+
+        `ends` says what else than the number of rounds and `terminate_when` ends them, for the outline.
+        """
+        terminate_when, own_reason = self.given["terminate_when"], self.spec.stop_reason
+
+        def stop_reason(state: PatternState) -> str | None:
+            if own_reason is not None:
+                return own_reason(state, self.max_rounds)
+            return self.spec.cap if state.round >= self.max_rounds else None
+
+        return pipeline.loop_back(
+            f"{self.name}-increment-round",
+            when=AnotherRound(
+                stop_reason=stop_reason,
+                terminate_when=terminate_when,
+                quorum=self.failures.quorum,
+                voice_of=self.spec.voice_of,
+                held=0 if self.goes_on is None else self.goes_on.held,
+            ),
+            max_iterations=self.max_rounds,
+            label=self.spec.round,
+            note=note_of_ends(*ends, terminate_when=terminate_when),
+        )
+
+    def end_of_turns(self) -> Handler[Any, None]:
+        """A tap between a round's turns and what is made of them, which has its own time and needs the quorum."""
+
+        @handler(name=f"{self.name}-end-of-turns")
+        def check(_: object, ctx: Context) -> None:
+            end_turns(ctx, self.failures.quorum, self.spec.voice_of)
+
+        return check
+
+    def collect_spoken(self, ctx: Context, *, round: int, make: Callable[..., EntryT]) -> list[EntryT]:  # noqa: A002 - the field's word for it
+        """What was said in a `round` in which all speak at once, in declared order: `make(name, role=, text=, flag=)`.
+
+        The order of arrival would differ from run to run; a resumed run has to show the same transcript.
+        """
+        state: Any = pattern_state(ctx)
+        flags = {loss.name: loss.instead for loss in state.losses if loss.round == round and loss.instead in FLAGS}
+        return [
+            make(name, role=role, text=state.spoken[name], flag=flags.get(name))
+            for name, role in self.members.items()
+            if name in state.spoken
+        ]
+
+    def turn(
+        self,
+        member: Debater | Persona,
+        record: Callable[..., Block[Any, Any]],
+        *,
+        answer: Callable[[], object] | None = None,
+        **facts: Any,  # noqa: ANN401 - what the default block takes
+    ) -> Turn:
+        """A turn of `member`: its block speaks (or a stand-in, where its model fails), and `record(…)` records it.
+
+        `facts` are what its default block is told; `answer` is the schema of what a human says in its place.
+        """
+        block, stand_in = self.speakers(member, answer=answer, **facts)
+        return Turn(
+            f"{self.name}-turn-{member.name}",
+            agent_name=member.name,
+            stance=getattr(member, "stance", None),
+            input_type=self.spec.input_type,
+            debater=block,
+            record=record(
+                name=self.name,
+                agent_name=member.name,
+                transcript=self.transcript,
+                collection_id=self.collection_id,
+                own=is_own(member.block),
+            ),
+            stand_in=stand_in,
+            failures=self.failures,
+        )
+
+    def speakers(
+        self,
+        member: Debater | Persona,
+        *,
+        answer: Callable[[], object] | None = None,
+        **facts: Any,  # noqa: ANN401 - what the default block takes
+    ) -> tuple[Block[Any, Any], Block[Any, Any] | None]:
+        """The block of `member`, its own or the default one, and that of its stand-in."""
+        makers = self.spec.speaker.create
+        known = {"name": self.name, "agent_name": member.name, "transcript": self.transcript, **facts}
+        options = merge_options(known, self.options_of(self.spec.speaker, member))
+        # a stand-in takes the member's options, but for the model; a block of the application's own has none
+        field, model = f"block of {member.name!r}", self.failures.stand_in
+        block = make_default(member.block, makers, options, where=self.where, field=field)
+        stand_in: Block[Any, Any] | None = None
+        if model is not None:
+            last = {"model": model, "name": f"{self.name}-stand-in"}
+            stand_in = makers[0].create(**merge_options(options, own_options(member.block), last))
+        return block or self.own_speaker(member, answer), stand_in
+
+    def own_speaker(self, member: Debater | Persona, answer: Callable[[], object] | None = None) -> Block[Any, Any]:
+        """The block that the application gave for `member`."""
+        from flowdebate.blocks.human.prompt import render_who  # most speakers are models
+
+        name = f"{self.name}-{self.spec.speaker.word or self.spec.speaker.name}-{member.name}"
+        block = as_block(member.block, name=name, where=self.where, field=f"block of {member.name!r}")
+        who = render_who(member.name, stance=getattr(member, "stance", None), role=member.role)
+        return with_answer_schema(block, answer, who=who, material=self.material).in_role("debater")
+
+    def options_of(self, role: Role, member: Debater | Persona | None = None) -> dict[str, Any]:
+        """The options of the default blocks of `role`, and of one `member` in it, without those left open."""
+        given = self.given
+        layers: list[Mapping[str, Any] | RoleOptions | None] = [
+            options_for_all(given),
+            {"visibility": self.visibilities[role.name]},
+        ]
+        if role is self.spec.speaker:
+            layers.append({"length": given["length"], "template": given["template"], "sources": self.material})
+        layers.append({"model": self.models.get(role.name)})
+        if member is not None:
+            layers += [{"model": member.model}, member.options]
+        merged = merge_options(*layers)
+        if self.window is not None:
+            anonymity = given.get("anonymity")
+            older = show_older() if anonymity is None else show_older(anonymity.hide)
+            merged["uses"] = [*merged.get("uses", ()), older]
+        return merged
+
+    def role(
+        self,
+        role: Role,
+        *,
+        answer: Callable[[], object],
+        **facts: Any,  # noqa: ANN401 - what the default block takes
+    ) -> Block[Any, Any]:
+        """The block of `role`: the default one, which is told `facts`, or the application's own.
+
+        A human in the role is asked for `answer()`.
+        """
+        value = self.given[role.name]
+        options = merge_options({"name": self.name, **facts}, self.options_of(role))
+        block: Block[Any, Any] | None = make_default(value, role.create, options, where=self.where, field=role.name)
+        if block is None:
+            own = as_block(value, name=f"{self.name}-{role.name}", where=self.where, field=role.name)
+            block = with_answer_schema(own, answer, material=self.material)
+        # one that was made with other names would decide about people who are not here
+        names = facts.get("roster_names")
+        if isinstance(block, RosterBlock) and names is not None and sorted(block.roster_names) != sorted(names):
+            allowed = f"made with the debaters' names, roster_names={names}"
+            raise ConfigurationError(self.where, role.name, list(block.roster_names), allowed)
+        return block.in_role(role.name)
+
+    def guard(
+        self, role: Role, block: Block[Any, Any], heard: Callable[[Context], bool] = anything_heard
+    ) -> Block[Any, Any]:
+        """`block`, which decides about what was `heard`, within its time.
+
+        Its answer is `MISSING` if there is nothing to decide about, or if its provider fails and that is tolerated.
+        """
+
+        def recover(error: Exception, _: object, ctx: Context) -> object:
+            record_failure(error, ctx, block=ctx.block, role=role.name, name=ctx.block, instead=role.instead)
+            return MISSING
+
+        return IfHeard(guarded(block, self.failures, recover), role=role.name, instead=role.instead, heard=heard)

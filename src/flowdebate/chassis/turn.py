@@ -1,0 +1,576 @@
+"""Turns: somebody speaks, the transcript and the audit trail record it, and a provider may fail for good."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, Literal, Self, TypeAlias, TypeVar
+
+from flowdebate._text import LONGEST_ARGUMENT, CutOff, clean_text, error_text, is_blank, one_line
+from flowdebate.blocks.base import Block, Outline, Wrapped, merge_resources
+from flowdebate.blocks.functions import Handler, handler
+from flowdebate.chassis.state import (
+    Flag,
+    PatternInput,
+    ProviderFailure,
+    Recovery,
+    Role,
+    RoleFailed,
+    TurnFinished,
+    TurnStarted,
+    accepted,
+    anything_heard,
+    pattern_state,
+    round_of,
+)
+from flowdebate.errors import (
+    FlowDebateError,
+    LimitReached,
+    ModelError,
+    ModelTimeout,
+    OutputError,
+    OutputTruncated,
+    ReadOnly,
+)
+from flowdebate.models.base import Model
+from flowdebate.models.call import within
+from flowdebate.models.resolve import PinnedModel
+from flowdebate.resources.resource import Resource, StateResource
+from flowdebate.resources.tasks import TaskCollection, create_task_collection
+from flowdebate.runs.context import Context, Scope, place_of
+from flowdebate.runs.observer import log_failure
+from flowdebate.runs.suspend import Suspended, resume_task, suspend_task
+
+
+@dataclass(frozen=True, slots=True)
+class StandIn:
+    """Another model that speaks if a debater's own model fails: `on_failure=StandIn("openai/gpt-5-mini")`.
+
+    The contribution counts as the debater's, and `losses` names the stand-in. If it fails too, the turn is skipped.
+    """
+
+    model: Model | str
+
+
+OnFailure: TypeAlias = Literal["fail", "skip"] | StandIn
+"""Policy for a failed turn: the run fails, the turn is skipped, another model speaks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailurePolicy:
+    """Reaction to a provider that fails for good, and deadlines."""
+
+    on_failure: OnFailure = "fail"
+    """"fail", "skip" or `StandIn(model)`."""
+    quorum: int = 2
+    """Minimum number of voices heard in a round if turns are skipped."""
+    turn_timeout: float | None = None
+    """Seconds for each call to a role, tools and retries included; None for no limit."""
+    round_timeout: float | None = None
+    """Seconds for all turns of a round together; None for no limit."""
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the pattern goes on after a provider failure."""
+        return self.on_failure != "fail"
+
+    def tolerates(self, error: BaseException) -> bool:
+        """Whether the pattern goes on after `error`."""
+        return self.goes_on and is_provider_failure(error)
+
+    @property
+    def stand_in(self) -> Model | None:
+        """The fallback model for turns; None for none."""
+        return PinnedModel(self.on_failure.model) if isinstance(self.on_failure, StandIn) else None
+
+
+class _Missing(Enum):
+    ANSWER = "missing"
+
+
+MISSING: Final = _Missing.ANSWER
+"""Stands for the answer of a role whose provider failed."""
+
+
+def is_provider_failure(error: BaseException) -> bool:
+    """Whether the provider is at fault; failures of the application's own code are never skipped."""
+    return isinstance(error, ModelError) and error.providers_fault
+
+
+def record_failure(
+    error: Exception, ctx: Context, *, block: str, role: Role, name: str, instead: Recovery, stance: str | None = None
+) -> None:
+    """Put a provider failure into the pattern's state and the run's status, and emit it."""
+    round_, said = pattern_state(ctx).round, one_line(error_text(error))
+    loss = ProviderFailure(round=round_, role=role, name=name, stance=stance, error=said, instead=instead)
+    record_loss(loss, error, ctx, block=block)
+
+
+def record_loss(
+    loss: ProviderFailure,
+    error: Exception,
+    ctx: Context,
+    *,
+    block: str,
+    phase: str | None = None,
+    target: str | None = None,
+) -> None:
+    """Put `loss` into the pattern's state and the run's status, and emit it (with `phase` and `target`)."""
+    if ctx.scope.sequencer is not None:  # a block that is used without its pattern has no state to put it into
+        ctx.scope.handle.update(losses=[*pattern_state(ctx).losses, loss])
+    log_failure(
+        ctx.run,
+        ctx.path,
+        block=block,
+        role=loss.role,
+        round=loss.round,
+        error=type(error).__name__,
+        recovery=loss.instead,
+    )
+    ctx.run.degrade("no_verdict" if loss.instead == "no_verdict" else "degraded")
+    ctx.emit(
+        RoleFailed(
+            block=block,
+            role=loss.role,
+            round=loss.round,
+            name=loss.name,
+            error=type(error).__name__,
+            message=loss.error,
+            instead=loss.instead,
+            phase=phase,
+            target=target,
+        )
+    )
+
+
+def start_clock(failures: FailurePolicy, ctx: Context) -> None:
+    """Begin the time that the turns of a round have together, if it is limited."""
+    if failures.round_timeout is not None:
+        ctx.scope.handle.deadline = asyncio.get_running_loop().time() + failures.round_timeout
+
+
+async def ask(block: Block[Any, Any], value: object, ctx: Context, failures: FailurePolicy) -> Any:  # noqa: ANN401
+    """The answer of `block` to `value` below the place of `ctx`, within the time of a turn."""
+    return await in_time(
+        block(value, ctx.below(block)), ctx, block=block.name, timeout=failures.turn_timeout, losses=failures.tolerates
+    )
+
+
+async def in_time(
+    call: Coroutine[Any, Any, Any],
+    ctx: Context,
+    *,
+    block: str,
+    timeout: float | None,  # noqa: ASYNC109 - the shorter of two deadlines
+    losses: Callable[[BaseException], bool],
+) -> Any:  # noqa: ANN401 - the call's value
+    """Await `call` for `timeout` seconds at most, and until the deadline of the round; ModelTimeout then.
+
+    A failure that `losses` says yes to, so that the caller goes on without the answer, is recorded where the run is
+    stored: when it is resumed, the call is not repeated, and fails as it did.
+    """
+    lost = recorded_failure(ctx, block=block)
+    if lost is not None:
+        call.close()  # a coroutine that nobody awaits would warn
+        raise lost
+    try:
+        return await _within(call, ctx, block=block, timeout=timeout)
+    except Exception as error:
+        if losses(error):
+            await discard(ctx, error, block=block)
+        raise
+
+
+def recorded_failure(ctx: Context, *, block: str) -> Exception | None:
+    """The failure for which the answer of `block` was given up when the run was at this place before."""
+    journal = ctx.run.journal
+    lost = None if journal is None else journal.recorded_failure(_lost_key(ctx, block))
+    if lost is not None:
+        ctx.run.count_failed(ctx.path)
+    return lost
+
+
+async def discard(ctx: Context, error: Exception, *, block: str) -> None:
+    """Record in the journal, if there is one, that the run goes on without the answer of `block`."""
+    if ctx.run.journal is not None:
+        await ctx.run.journal.record_failure(_lost_key(ctx, block), error)
+
+
+def _lost_key(ctx: Context, block: str) -> str:
+    return f"{ctx.path}#lost:{place_of(block)}"
+
+
+async def _within(call: Coroutine[Any, Any, Any], ctx: Context, *, block: str, timeout: float | None) -> Any:  # noqa: ANN401, ASYNC109 - see in_time
+    handle = ctx.scope.sequencer
+    seconds, latest = timeout, None if handle is None else handle.deadline
+    if latest is not None:
+        left = max(latest - asyncio.get_running_loop().time(), 0.0)
+        seconds = left if seconds is None else min(left, seconds)
+    if seconds is None:
+        return await call
+    if seconds <= 0:  # a timer of zero seconds would let the call begin, and its request be paid for
+        call.close()
+        raise ModelTimeout(seconds, block=block)
+    try:
+        return await within(seconds, call, latest=latest)
+    except ModelTimeout as error:
+        error.block = error.block or block  # a timeout of the model itself names the block already
+        raise
+
+
+class WithFallback(Wrapped):
+    """`inner`, in time, whose losses are made good by `recover(error, value, ctx)` where `losses(error)` says so."""
+
+    def __init__(
+        self,
+        inner: Block[Any, Any],
+        *,
+        recover: Callable[[Exception, Any, Context], Any],
+        losses: Callable[[BaseException], bool] = is_provider_failure,
+        timeout: float | None = None,
+    ) -> None:
+        super().__init__(inner)
+        self._recover = recover
+        self._losses = losses
+        self._timeout = timeout
+
+    async def act(self, value: Any, ctx: Context, /) -> Any:  # noqa: ANN401 - what the inner block takes and gives
+        try:
+            return await in_time(
+                self._inner(value, ctx), ctx, block=self.name, timeout=self._timeout, losses=self._losses
+            )
+        except Exception as error:
+            if not self._losses(error):
+                raise
+            return self._recover(error, value, ctx)
+
+
+class IfHeard(Wrapped):
+    """`inner`, a role that decides about what was said; if nothing was `heard`, it is not asked: a loss, `MISSING`."""
+
+    def __init__(
+        self,
+        inner: Block[Any, Any],
+        *,
+        role: Role,
+        instead: Recovery,
+        heard: Callable[[Context], bool] = anything_heard,
+    ) -> None:
+        super().__init__(inner)
+        self._role = role
+        self._instead = instead
+        self._heard = heard
+
+    async def act(self, value: Any, ctx: Context, /) -> Any:  # noqa: ANN401 - what the inner block takes and gives
+        if self._heard(ctx):
+            return await self._inner(value, ctx)
+        error = FlowDebateError("nothing was said, so that there is nothing to decide about")
+        record_failure(error, ctx, block=self.name, role=self._role, name=self.name, instead=self._instead)
+        return MISSING
+
+
+def guarded(
+    role: Block[Any, Any], failures: FailurePolicy, recover: Callable[[Exception, Any, Context], object]
+) -> Block[Any, Any]:
+    """`role` with its deadline; `recover` replaces its answer if its provider fails and failures are tolerated."""
+    if not failures.goes_on and failures.turn_timeout is None:
+        return role
+    return WithFallback(role, recover=recover, losses=failures.tolerates, timeout=failures.turn_timeout)
+
+
+T = TypeVar("T")
+
+AUDIT = "audit"
+"""The key of a pattern's audit trail: `ctx.resources.audit` is its `TaskCollection`."""
+
+
+class TurnTask:
+    """The task of a turn in the audit trail: a context in which the turn is taken, and that ends the task as the turn.
+
+    Errored by an exception, cancelled by a limit of the run or with the turn, under review while a human has to answer.
+    Completing it is up to the turn.
+    """
+
+    __slots__ = ("_ctx", "_id", "_tasks")
+
+    def __init__(self, ctx: Context, goal: str, *, agent_name: str, metadata: Mapping[str, Any]) -> None:
+        self._ctx = ctx
+        self._tasks: TaskCollection = ctx.scope.handles[AUDIT]
+        self._id = self._tasks.start_task(goal, by=agent_name, metadata=metadata).id
+
+    def heard(self) -> None:
+        """Record the review that a human's answer has ended, if there was one."""
+        if self._ctx.run.was_suspended(self._ctx.path):
+            resume_task(self._tasks, self._id)
+
+    def complete(self, output: object) -> None:
+        self._tasks.complete(self._id, output=output)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if error is None or self._tasks.get(self._id).finished:  # a speaker may have ended it itself
+            return
+        match error:
+            case LimitReached():  # nobody failed: the run has to end here
+                self._tasks.cancel(self._id, error_text(error))
+            case Exception():
+                self._tasks.fail(self._id, error_text(error))
+            case Suspended():
+                suspend_task(self._tasks, self._id, error)
+            case _:  # cancelled, or the process is told to end
+                self._tasks.cancel(self._id, type(error).__name__)
+
+
+async def take_turn(
+    ctx: Context,
+    speakers: Sequence[Block[Any, Any]],
+    speak: Callable[[Block[Any, Any], TurnTask], Awaitable[T]],
+    *,
+    goal: str,
+    metadata: Mapping[str, Any],
+    failures: FailurePolicy,
+    lose: Callable[[Exception, Recovery], None],
+    **about: Any,  # noqa: ANN401 - fields of `TurnStarted` and `TurnFinished`
+) -> T | None:
+    """Take a turn under its task: `speak(block, task)` for the first of `speakers`, then for its stand-in if it fails.
+
+    `lose` records each tolerated provider failure. None if no speaker is left and the turn is skipped.
+    """
+    facts: dict[str, Any] = {"block": speakers[0].name, "role": speakers[0].role, "path": ctx.path, **about}
+    try:
+        with TurnTask(ctx, goal, agent_name=facts["agent_name"], metadata=metadata) as task:
+            ctx.emit(TurnStarted(**facts))
+            for block in speakers[:-1]:
+                try:
+                    said = await speak(block, task)
+                    break
+                except Exception as error:
+                    if not failures.tolerates(error):
+                        raise
+                    lose(error, "stand_in")
+            else:  # for the last one nobody stands in: its failure skips the turn
+                said = await speak(speakers[-1], task)
+    except Exception as error:
+        if not failures.tolerates(error):
+            raise
+        lose(error, "skipped")
+        return None
+    ctx.emit(TurnFinished(**facts))
+    return said
+
+
+class Turn(Block[Any, Any]):
+    """Runs `debater`, then `record`, under a task that ends as they do: completed, errored, or cancelled.
+
+    While a human has to answer, it is under review. If the debater's provider fails, `stand_in` argues, if there is
+    one; else the turn is skipped (None) if `failures` allows it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        agent_name: str,
+        stance: str | None = None,
+        input_type: type[PatternInput],
+        debater: Block[Any, Any],
+        record: Block[Any, Any],
+        stand_in: Block[Any, Any] | None = None,
+        failures: FailurePolicy,
+    ) -> None:
+        self.speakers: list[Block[Any, Any]] = [debater] if stand_in is None else [debater, stand_in]
+        shared, hidden = merge_resources(f"turn {name!r}", [*self.speakers, record], closed=self.speakers)
+        super().__init__(name, resources=shared, hidden=hidden)
+        self.agent_name = agent_name
+        self.stance = stance
+        self._input_type = input_type
+        self._record = record
+        self._failures = failures
+
+    async def act(self, value: object, ctx: Context, /) -> Any:  # noqa: ANN401 - what is recorded
+        """The turn; where others speak at the same time, the `Scope` that the debater sees is `value`."""
+        seen = value if isinstance(value, Scope) else ctx.scope
+        state, stance = pattern_state(ctx), self.stance
+        number, turn = state.round, state.turn_of(self.agent_name)
+
+        async def argue(debater: Block[Any, Any], task: TurnTask) -> object:
+            transcript = seen.handles["transcript"]
+            before = transcript.state
+            reading = ctx if seen is ctx.scope else ctx.child(ctx.block, ctx.path, seen)  # the same place in the run
+            about = self._input_type.about(state.question) if turn is None else turn
+            said = await ask(debater, about, reading, self._failures)
+            if transcript.state is not before:  # by a block that records, inside of the debater's
+                raise ReadOnly("the transcript of its pattern", "debaters add to it by answering", block=debater.name)
+            task.heard()
+            return await self._record(said, ctx.below(self._record))
+
+        def lose(error: Exception, instead: Recovery) -> None:
+            block, name = self.speakers[0].name, self.agent_name
+            record_failure(error, ctx, block=block, role="debater", name=name, stance=stance, instead=instead)
+
+        return await take_turn(
+            ctx,
+            self.speakers,
+            argue,
+            goal=f"Speak in round {number}" if stance is None else f"Argue {stance!r} in round {number}",
+            metadata={"round": number} if stance is None else {"round": number, "stance": stance},
+            failures=self._failures,
+            lose=lose,
+            round=number,
+            agent_name=self.agent_name,
+            stance=stance,
+            phase=getattr(turn, "kind", None),
+            target=getattr(turn, "to", None),
+        )
+
+    def outline(self) -> Outline:
+        children = (self.speakers[0].outline(), self._record.outline())
+        return Outline(text=self.name, kind="sequencer", children=children)
+
+
+# The blocks that record
+
+
+def audit_resources(transcript: StateResource[Any], collection_id: str) -> dict[str, Resource]:
+    """Resources of the blocks that record turns: the transcript and the audit trail."""
+    return {"transcript": transcript, AUDIT: create_task_collection(collection_id, key=AUDIT)}
+
+
+def create_init_transcript(*, name: str, transcript: StateResource[Any], collection_id: str) -> Handler[Any, Any]:
+    """A tap that clears the transcript and opens the audit trail `collection_id`."""
+
+    @handler(name=f"{name}-init-transcript", resources=audit_resources(transcript, collection_id))
+    def init_transcript(value: object, ctx: Context) -> object:
+        ctx.scope.handles["transcript"].set(transcript.initial())
+        return value
+
+    return init_transcript
+
+
+def record_turn(
+    *,
+    name: str,
+    agent_name: str,
+    transcript: StateResource[Any],
+    collection_id: str,
+    entry: Callable[..., object] | None,
+    stance: str | None = None,
+    own: bool = False,
+) -> Handler[Any, str]:
+    """A block that records what `agent_name` said: `entry(round=…, text=…, flag=…)` makes what the transcript gets.
+
+    Without `entry` it goes into the state (`spoken`), where nobody sees it before all have spoken. `own`: a block of
+    the application's speaks, so that a resumed run holds to what it said before.
+    """
+    kind = "hear" if entry is None else "record"
+
+    @handler(name=f"{name}-{kind}-{agent_name}", resources=audit_resources(transcript, collection_id))
+    async def record(value: object, ctx: Context) -> str:
+        heard = value
+        if own:
+
+            def read() -> tuple[str, bool]:
+                said = text_said(value, agent_name, ctx)
+                return str(said), isinstance(said, CutOff)
+
+            text, cut_off = await accepted(read, ctx, returns=tuple[str, bool], own=True)
+            heard = CutOff(text) if cut_off else text
+        text, flag = contribution_of(heard, agent_name, ctx, stance=stance)
+        state: Any = pattern_state(ctx)
+        if entry is None:
+            ctx.scope.handle.update(spoken={**state.spoken, agent_name: text})
+        else:
+            turn = state.turn_of(agent_name)
+            said = entry(
+                round=max(state.round, 1), text=text, flag=flag, **({} if turn is None else turn.entry_facts())
+            )
+            transcript = ctx.scope.handles["transcript"]
+            transcript.set(transcript.state.with_entry(said))
+        complete_turn(agent_name, text, ctx)
+        return text
+
+    return record
+
+
+def complete_turn(agent_name: str, output: object, ctx: Context) -> None:
+    """Complete the turn of `agent_name` in the audit trail; one that has no task there gets it."""
+    audit: TaskCollection = ctx.scope.handles[AUDIT]
+    turns = audit.list(status="in_progress", assignee=agent_name)
+    if audit.protected:  # a block may have started a task of its own for the same debater
+        turns = [task for task in turns if task.id in audit.reserved]
+    if not turns:  # `create_record_argument` in a pattern without the library's turns
+        number = round_of(ctx)
+        turns = [audit.start_task(f"Speak in round {number}", by=agent_name, metadata={"round": number})]
+    for task in turns:
+        audit.complete(task.id, output=output)
+
+
+def contribution_of(
+    value: object, agent_name: str, ctx: Context, *, stance: str | None = None
+) -> tuple[str, Flag | None]:
+    """The text that `agent_name`'s block returned, and its flag: a text that is cut off or empty is also a loss."""
+    text = text_said(value, agent_name, ctx)
+    flag: Flag | None = "empty" if is_blank(text) else "cut_off" if isinstance(text, CutOff) else None
+    if flag is not None:
+        record_flag(flag, agent_name, ctx, stance=stance)
+    if flag == "empty":
+        warn_of_nothing(agent_name, ctx)
+    return "" if flag == "empty" else str(text), flag
+
+
+def record_flag(flag: Flag, agent_name: str, ctx: Context, *, stance: str | None = None) -> None:
+    """Record that what `agent_name` said is cut off or empty."""
+    error: FlowDebateError = OutputError(ctx.block, "an argument", [("text", "is empty")])
+    if flag == "cut_off":
+        error = OutputTruncated("the answer was cut off before its end: give it more room (max_tokens)")
+    record_failure(error, ctx, block=ctx.block, role="debater", name=agent_name, stance=stance, instead=flag)
+
+
+def warn_of_nothing(agent_name: str, ctx: Context) -> None:
+    """Warn once of a block of the application that returned an empty text."""
+    ctx.run.warn_once(
+        f"{ctx.block}: empty",
+        f"debater {agent_name!r} returned no text: the transcript has an empty argument, and flags it. Return a str "
+        'that is not blank, or {"text": str}',
+    )
+
+
+def text_said(value: object, agent_name: str, ctx: Context) -> str:
+    """The output of a debater's block as text.
+
+    It takes `str`, `{"text": str}` or a model with a `text`; None is an empty text, and anything else is turned into
+    `str()`, with one `FlowDebateWarning` per debater. OutputError if not even `str()` works, and for more than
+    `LONGEST_ARGUMENT` characters.
+    """
+    text = _text_of(value, agent_name, ctx)
+    if len(text) > LONGEST_ARGUMENT:
+        problem = f"has {len(text):,} characters, and may have {LONGEST_ARGUMENT:,}"
+        raise OutputError(ctx.block, "an argument", [("text", problem)])
+    return clean_text(text)
+
+
+def _text_of(value: Any, agent_name: str, ctx: Context) -> str:  # noqa: ANN401 - whatever a block returned
+    if value is None:
+        return ""
+    text = value
+    if not isinstance(value, str):
+        text = value.get("text", value) if isinstance(value, Mapping) else getattr(value, "text", value)
+    if text is None:
+        return ""
+    if isinstance(text, str):
+        return text if type(text) is CutOff else str(text)  # another subclass may have any methods
+    try:
+        coerced = str(value)
+    except Exception as error:
+        problem = f"got a {type(value).__name__} whose str() raises {error_text(error)}"
+        raise OutputError(ctx.block, "text", [("", problem)]) from error
+    ctx.run.warn_once(
+        f"{ctx.block}: not text",
+        f"debater {agent_name!r} returned a {type(value).__name__}; its str() stands in the transcript. "
+        'Return a str or {"text": str}',
+    )
+    return coerced

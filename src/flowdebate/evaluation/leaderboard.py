@@ -1,0 +1,183 @@
+"""Leaderboard of stored runs: models by the debates that they won, judges by what counts besides the arguments."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Any
+
+from pydantic import Field
+
+from flowdebate._util.importing import InNotebooks
+from flowdebate._util.wire import WireModel
+from flowdebate.evaluation.audit_report import Figure, Places
+from flowdebate.evaluation.ranking import Game, Ranking, rank_games
+from flowdebate.evaluation.statistics import share_interval
+from flowdebate.evaluation.stored_audit import NO_VERDICT, argued, audit_of, items_of
+from flowdebate.patterns.debate.mirror import speaking_order
+from flowdebate.store.base import StoredRun
+from flowdebate.ui.document import read_models
+
+
+class RankedModel(WireModel):
+    """What one model made of its debates against others."""
+
+    model: str
+    games: int
+    wins: int
+    ties: int
+    strength: float | None
+    """In log-odds, 0 in the mean; None where there is no ranking."""
+    low: float | None
+    high: float | None
+    """The ends of the 95% interval."""
+
+
+class RankedJudge(WireModel):
+    """What counts for one judge besides the arguments."""
+
+    judge: str
+    debates: int
+    ballots: int
+    first_read: Figure | None
+    """The share of its verdicts for the side that it reads first; None where all debates have three sides or more."""
+    first_speaker: Figure | None
+    """The same for the side that speaks first."""
+    consistency: Figure | None
+    """The share of debates with the same verdict in all orders; None for single orders."""
+
+
+class Leaderboard(InNotebooks, WireModel):
+    """Models and judges over stored runs."""
+
+    runs: int
+    models: list[RankedModel]
+    """The strongest first."""
+    ranking: Ranking | None
+    """Of the models, with what the first speaker is ahead by; None where no model met another one."""
+    judges: list[RankedJudge]
+    """The most consistent first."""
+    left_out: dict[str, int] = Field(default_factory=dict)
+    """The runs that say nothing about models, by reason."""
+    findings: list[str]
+
+
+def leaderboard_of(runs: Sequence[StoredRun]) -> Leaderboard:
+    """Rank models by the debates of `runs` that one of them won against another, and judges by their ballots.
+
+    Each pair of sides that different models spoke for is a game, and games of one question are a cluster. Needs numpy.
+    """
+    games, left_out = _games(runs)
+    ranking = rank_games(games) if games else None
+    if ranking is not None and ranking.problem is not None and not rank_games(games, order=False).problem:
+        ranking = rank_games(games, order=False)  # nothing can be said about the first place
+    judged = audit_of(items_of(runs))
+    # a single model's figures are those of all ballots
+    alone = {ballot.model or "(unknown)" for item in items_of(runs).items for ballot in item.ballots}
+    figures = judged.models or dict.fromkeys(alone, judged)
+    judges = [
+        RankedJudge(
+            judge=name or "(unknown)",
+            debates=found.items,
+            ballots=found.ballots,
+            first_read=_first(found.slots),
+            first_speaker=_first(found.turns),
+            consistency=found.position_consistency,
+        )
+        for name, found in figures.items()
+        if found.ballots
+    ]
+    board = Leaderboard(
+        runs=len(runs),
+        models=_models(games, ranking),
+        ranking=ranking,
+        judges=sorted(judges, key=lambda each: -1 if each.consistency is None else -each.consistency.value),
+        left_out=dict(sorted(left_out.items())),
+        findings=[],
+    )
+    return board.model_copy(update={"findings": list(_findings(board))})
+
+
+def _games(runs: Sequence[StoredRun]) -> tuple[list[Game], Counter[str]]:
+    games: list[Game] = []
+    left_out = Counter[str]()
+    for run in runs:
+        raw: Any = (run.outcome or {}).get("raw")
+        debate, models = argued(run), read_models((run.outcome or {}).get("models")) or {}
+        verdict = raw.get("verdict") if isinstance(raw, dict) else None
+        if debate is None or not isinstance(verdict, dict):
+            left_out[NO_VERDICT] += 1
+            continue
+        speakers: dict[str, set[str]] = {}
+        for entry in debate.transcript:
+            speakers.setdefault(entry.stance, set()).update(models.get(entry.agent_name, ()))
+        # a side for which several models spoke is nobody's
+        sides = {side: own.pop() for side in speaking_order(debate.transcript) if len(own := speakers[side]) == 1}
+        found = [
+            Game(
+                sides[one],
+                sides[other],
+                1 if winner == one else 0 if winner == other else 0.5,
+                run.header.question,
+                placed=raw.get("turnOrder") != "simultaneous",
+            )
+            for winner in [verdict.get("winner")]
+            for one, other in combinations(sides, 2)
+            if sides[one] != sides[other]
+            if winner is None or winner in (one, other)
+        ]
+        games += found
+        if not found:
+            left_out["has no two sides of different models"] += 1
+    return games, left_out
+
+
+def _models(games: Sequence[Game], ranking: Ranking | None) -> list[RankedModel]:
+    strengths = {} if ranking is None else {each.name: each for each in ranking.systems}
+    won = Counter[str]()
+    for game in games:
+        won[game.one if game.won == 1 else game.other] += game.won in (0, 1)
+    found = []
+    for name in dict.fromkeys(name for game in games for name in (game.one, game.other)):
+        own, strength = [game for game in games if name in (game.one, game.other)], strengths.get(name)
+        found.append(
+            RankedModel(
+                model=name,
+                games=len(own),
+                wins=won[name],
+                ties=sum(game.won not in (0, 1) for game in own),
+                strength=None if strength is None else strength.strength,
+                low=None if strength is None else strength.low,
+                high=None if strength is None else strength.high,
+            )
+        )
+    return sorted(found, key=lambda each: (-(each.strength or 0), -each.wins / each.games))
+
+
+def _first(places: Sequence[Places]) -> Figure | None:
+    """Of two places, how often the first one won; for the interval a debate is one observation."""
+    found = next((each for each in places if len(each.places) == 2 and each.n), None)  # noqa: PLR2004 - two sides
+    if found is None:
+        return None
+    share = next(each.rate for each in found.places if each.place == "1")
+    low, high = share_interval(share, found.items)
+    return Figure(value=share, n=found.items, low=low, high=high)
+
+
+def _findings(board: Leaderboard) -> list[str]:
+    found = []
+    if board.ranking is not None and board.ranking.problem is not None:
+        found.append(board.ranking.problem)
+    order = None if board.ranking is None else board.ranking.order
+    if order is not None and (order.low or 0) * (order.high or 0) > 0:
+        which = "first" if order.value > 0 else "last"
+        found.append(f"between two equal models, whoever speaks {which} is ahead: {abs(order.value):.2f} log-odds")
+    for judge in board.judges:
+        for figure, does in ((judge.first_read, "it reads"), (judge.first_speaker, "speaks")):
+            if figure is not None and not (figure.low or 0) <= 1 / 2 <= (figure.high or 1):
+                place, share = ("first", figure.value) if figure.value > 1 / 2 else ("last", 1 - figure.value)
+                what = f"what {does} {place}" if does == "it reads" else f"whoever {does} {place}"
+                verdicts = f"{share:.0%} of its verdicts on {figure.n:,} debates"
+                found.append(f"the judge {judge.judge} picks {what} in {verdicts}")
+    return found

@@ -1,0 +1,242 @@
+"""Judge audits of stored runs and of data files: their ballots as items, the votes of readers, and the figures."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
+from typing import Any
+
+from pydantic import ValidationError
+
+from flowdebate._text import counted, shown
+from flowdebate.errors import BadFile
+from flowdebate.evaluation.audit_report import (
+    AuditItem,
+    Figure,
+    JudgeAudit,
+    JudgeFigures,
+    LastWord,
+    PlaceRate,
+    ReaderAgreement,
+)
+from flowdebate.evaluation.judge_audit import audit, full_audit
+from flowdebate.evaluation.readers import sides_of, votes_in
+from flowdebate.evaluation.rejudging import NAME as REJUDGE
+from flowdebate.evaluation.rejudging import ArguedDebate
+from flowdebate.models.codec import json_text
+from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging
+from flowdebate.patterns.debate.mirror import speaking_order
+from flowdebate.store.base import Store, StoredRun
+from flowdebate.ui.files import parse_json, problem_of, read_text
+from flowdebate.ui.text import in_line
+
+_MEGABYTES = 64
+NO_VERDICT = "has no verdict of a judge"
+_NO_BALLOTS = "has a verdict without ballots: a human's, or a custom judge's"
+_UNREADABLE = "has no ballots that can be read"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Items:
+    """Transcripts with their ballots."""
+
+    items: list[AuditItem]
+    left_out: Counter[str] = field(default_factory=Counter)
+    """The number of runs without ballots, by reason."""
+    readers: ReaderAgreement | None = None
+    """What readers who voted blind think of the verdicts; None without votes."""
+
+
+async def audited_runs(store: Store, runs: Sequence[StoredRun]) -> Items:
+    """`items_of` the runs, with the votes of their readers."""
+    read = [
+        (verdict.get("winner"), [vote.winner for vote in (await votes_in(store, run)).values()])
+        for run in runs
+        if isinstance(verdict := _verdict_of(run), dict)
+        and (sides := sides_of(run))
+        and verdict.get("winner") in (None, *sides)  # an import may have anything there
+    ]
+    return replace(items_of(runs), readers=ReaderAgreement.of(read))
+
+
+def _verdict_of(run: StoredRun) -> Any:  # noqa: ANN401 - JSON data
+    raw = (run.outcome or {}).get("raw")
+    return raw.get("verdict") if isinstance(raw, dict) else None
+
+
+def audit_of(items: Items, *, seed: int = 0) -> JudgeAudit:
+    """The audit of all items: with p-values and intervals where scipy is installed (`has_intervals`)."""
+    ballots, truth = [item.ballots for item in items.items], [item.truth for item in items.items]
+    spoken = [item.spoken for item in items.items]
+    if has_intervals():
+        return full_audit(ballots, truth=truth, spoken=spoken, seed=seed)
+    return audit(ballots, truth=truth, spoken=spoken)
+
+
+def has_intervals() -> bool:
+    """Whether audits have p-values and intervals here."""
+    return find_spec("scipy") is not None  # without importing it, which takes longer than a small audit
+
+
+@dataclass(frozen=True, kw_only=True)
+class FigureRow:
+    """A figure of one judge, for a table or a plot."""
+
+    judge: str
+    """A model; "all" for all together."""
+    name: str
+    value: float
+    low: float | None = None
+    """The ends of its 95% interval; None without one."""
+    high: float | None = None
+    form: str
+    """How the numbers are written: ".0%" or ".2f"."""
+    n: int
+    """The number of observations."""
+    of: str
+    """That number in words."""
+    even: float | None = None
+    """The value of a fair judge; None where there is no such one."""
+
+    @property
+    def shown(self) -> str:
+        return format(self.value, self.form)
+
+    @property
+    def interval(self) -> str:
+        """The interval as it is written; "" without one."""
+        return "" if self.low is None or self.high is None else f"{self.low:{self.form}} to {self.high:{self.form}}"
+
+
+def rows_of(audited: JudgeAudit, readers: ReaderAgreement | None = None) -> list[FigureRow]:
+    """The figures of an audit: of all ballots, of each model, and the agreement with readers."""
+    models = [row for name, figures in audited.models.items() for row in _rows(name or "(unknown)", figures)]
+    found = None if readers is None else readers.agreement
+    agreement = [] if found is None else [_figure_row("all", "agreement with readers", found, "debate")]
+    return [*_rows("all", audited), *agreement, *models]
+
+
+def _rows(judge: str, figures: JudgeFigures) -> Iterator[FigureRow]:
+    for places in (*figures.slots, *figures.labels, *figures.turns):
+        for place in places.places:
+            called = f"{'speaker' if places.kind == 'turn' else 'slot'} {place.place} of {places.sides}"
+            if places.kind == "label":
+                called = f"label {in_line(place.place)}"
+            yield _rate_row(judge, called, place, n=places.n, even=1 / places.sides)
+    if (last := figures.last_word) is not None:
+        yield _rate_row(judge, "last word", last, n=last.n, even=last.even)
+    for name, (called, over) in _FIGURES.items():
+        figure: Figure | None = getattr(figures, name)
+        if figure is not None:
+            yield _figure_row(judge, called, figure, over)
+    if figures.ballots:
+        share, of = figures.unparsed_share, f"{figures.unparsed:,} of {figures.ballots:,}"
+        yield FigureRow(judge=judge, name="unparsed answers", value=share, form=".0%", n=figures.ballots, of=of)
+
+
+_FIGURES = {
+    "position_consistency": ("position consistency (PC)", "time"),
+    "preference_fairness": ("preference fairness (PF)", "time"),
+    "repetition_stability": ("repetition stability (RS)", "view"),
+    "flip_probability": ("flip probability", "time"),
+    "saturation": ("saturation of scores", "ballot"),
+    "slot_log_odds": ("first slot ahead, log-odds", "ballot"),
+}
+"""The fields of single figures: their names, and what they are counted over."""
+
+
+def _figure_row(judge: str, name: str, figure: Figure, over: str) -> FigureRow:
+    low, high, of = figure.low, figure.high, counted(figure.n, over)
+    return FigureRow(judge=judge, name=name, value=figure.value, low=low, high=high, form=".2f", n=figure.n, of=of)
+
+
+def _rate_row(judge: str, name: str, rate: PlaceRate | LastWord, *, n: int, even: float) -> FigureRow:
+    low, high, of = rate.low, rate.high, f"{rate.wins:,} of {n:,}"
+    return FigureRow(judge=judge, name=name, value=rate.rate, low=low, high=high, form=".0%", n=n, of=of, even=even)
+
+
+def items_of(runs: Iterable[StoredRun]) -> Items:
+    """The items of all `runs` with ballots; ballots of several runs on one transcript are one item.
+
+    A ballot that a fork has taken from its parent counts once.
+    """
+    items: dict[str, AuditItem] = {}
+    left_out = Counter[str]()
+    forks = set[str]()
+    for run in runs:
+        if run.header.parent is not None:
+            forks.add(run.header.run_id)
+        ballots = ballots_of_run(run)
+        if isinstance(ballots, str):
+            left_out[ballots] += 1
+            continue
+        debate = argued(run)
+        key = run.header.run_id if debate is None else json_text(debate.model_dump())
+        before, raw = items.get(key), (run.outcome or {}).get("raw")
+        at_once = isinstance(raw, dict) and raw.get("turnOrder") == "simultaneous"
+        if before is None:
+            # Where all speak at once, nobody has the last word.
+            spoken = None if debate is None or at_once else speaking_order(debate.transcript)
+            items[key] = AuditItem(id=run.header.run_id, ballots=ballots, spoken=spoken)
+        else:
+            spoken = None if at_once else before.spoken
+            if run.header.parent is not None or before.id in forks:
+                ballots = [each for each in ballots if each not in before.ballots]
+            items[key] = before.model_copy(update={"ballots": [*before.ballots, *ballots], "spoken": spoken})
+    return Items(items=list(items.values()), left_out=left_out)
+
+
+def argued(run: StoredRun) -> ArguedDebate | None:
+    """The transcript of `run`, or of the debate that it judged again; None for a run without one."""
+    raw: Any = run.header.input if run.header.block == REJUDGE else (run.outcome or {}).get("raw")
+    try:
+        return ArguedDebate.model_validate({"question": raw["question"], "transcript": raw["transcript"]})
+    except (KeyError, TypeError, ValidationError):  # an application's block, or an import of anybody's
+        return None
+
+
+def judging_of(run: StoredRun) -> Judging | None:
+    """How the transcript of `run` was judged; None for a run that does not say."""
+    raw: Any = (run.outcome or {}).get("raw")
+    try:
+        return Judging.model_validate((raw.get("firstVerdict") or raw["verdict"])["judging"])
+    except (AttributeError, KeyError, TypeError, ValidationError):
+        return None
+
+
+def ballots_of_run(run: StoredRun) -> list[JudgeBallot] | str:
+    """The ballots of `run`, or the reason why it has none."""
+    if run.outcome is None:
+        return "has not ended"
+    if run.header.block == REJUDGE:
+        return _validated(AuditItem, run.outcome.get("output"))
+    verdict = _verdict_of(run)
+    if not isinstance(verdict, dict):
+        return NO_VERDICT
+    return _NO_BALLOTS if verdict.get("judging") is None else _validated(Judging, verdict["judging"])
+
+
+def _validated(model: type[AuditItem | Judging], value: object) -> list[JudgeBallot] | str:
+    try:
+        return model.model_validate(value).ballots
+    except ValidationError:
+        return _UNREADABLE
+
+
+def read_items(path: str) -> Items:
+    """Read the items in the JSON Lines at `path` ("-": stdin); BadFile with line and field, or where there is none."""
+    items: list[AuditItem] = []
+    for number, line in enumerate(read_text(path, megabytes=_MEGABYTES).split("\n"), 1):
+        if line.strip():
+            value = parse_json(line, path=path, number=number)
+            if not isinstance(value, dict):
+                raise BadFile(path, f"line {number}: must hold an object with `ballots`, got {shown(value)}")
+            try:
+                items.append(AuditItem.model_validate(value))
+            except ValidationError as error:
+                raise BadFile(path, f"line {number}: {problem_of(error)}") from None
+    if not items:
+        raise BadFile(path, "holds no item")
+    return Items(items=items)

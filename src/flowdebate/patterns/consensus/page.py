@@ -1,0 +1,370 @@
+"""Page of a consensus debate: options, proposals, rounds of critique and revision, votes, outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import count
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from flowdebate._text import counted
+from flowdebate.chassis.state import RoleFailed
+from flowdebate.patterns.debate.formats import format_of, names_of, purposes, with_roles
+from flowdebate.resources.archive import Archive
+from flowdebate.runs.events import CallFellBack, CallRetried
+from flowdebate.ui.document import Document, Speaker
+from flowdebate.ui.live import Live, OwnSections
+from flowdebate.ui.options import (
+    Count,
+    Flag,
+    PatternOptions,
+    PersonaEntry,
+    SecondsOrOff,
+    Share,
+    ShareOrOff,
+    Table,
+    Text,
+    allowed,
+    option,
+    or_off,
+    roster_option,
+)
+from flowdebate.ui.page import PatternPage
+from flowdebate.ui.sections import Card, Entry, Fact, Heading, Section, failures, round_heading
+
+from .events import AgentMessage, CritiqueMade, PollVoteCast, StageEntered, VoteCast
+from .schemas import ConsensusOutput, ConsensusStage, Critique, Proposal, Relationship
+
+if TYPE_CHECKING:
+    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.measures import Ballot
+    from flowdebate.ui.models import Models
+    from flowdebate.ui.plan import Plan
+
+
+_AGENTS = (
+    {
+        "name": "Planner",
+        "role": "wants what works in the long run",
+        "system_prompt": "You are a planner. You look for the answer that still holds in ten years.",
+    },
+    {
+        "name": "Maker",
+        "role": "wants what can be done now",
+        "system_prompt": "You are a maker. You look for the simplest answer that can be started tomorrow.",
+    },
+    {
+        "name": "Guardian",
+        "role": "wants what is safe and fair",
+        "system_prompt": "You are a guardian. You look for the answer that harms nobody and that all can live with.",
+    },
+)
+"""Three who look for different things in any answer."""
+_HEADINGS: Mapping[ConsensusStage, str] = {
+    ConsensusStage.GENERATING_PROPOSALS: "Proposals",
+    ConsensusStage.VOTING: "Vote",
+}
+_SHOWN = 10
+"""Lines about relationships, and about moments."""
+_CONVERGENCE, _DIVERGING = 0.85, 0.40
+_AS_GIVEN = ("topology", "hub", "sparsity", "confidence", "voting", "weights", "quorum")
+"""Options of the pattern under the same names."""
+
+
+class ConsensusOptions(PatternOptions):
+    """Options of a consensus debate."""
+
+    SUBJECT: ClassVar[str] = "task"
+    ROSTER: ClassVar[str] = "agents"
+    SPEAKER: ClassVar[str] = "agent"
+    WITHOUT: ClassVar[frozenset[str]] = frozenset({"history"})
+    ROLES: ClassVar[tuple[str, ...]] = ("judge", "tie_break")
+
+    task: Text | None = option("The task; may be in --file instead.")
+    agents: list[PersonaEntry] | None = roster_option(
+        "--agent", "An agent and its role; repeat for each. Default: a planner, a maker and a guardian."
+    )
+    max_rounds: Count | None = option("Maximum number of rounds of critique. Default: 3.", panel="Rounds")
+    format: Annotated[Text, Field(json_schema_extra={"enum": names_of("consensus")})] | None = option(
+        f"Hold it in a format.\n{purposes('consensus')}", panel="Rounds", metavar="NAME"
+    )
+    topology: Literal["all-to-all", "round-robin", "ring", "star", "sparse", "random-graph"] | None = option(
+        "Who criticises whom: all-to-all (default), round-robin, ring, star, sparse or random-graph.",
+        panel="Rounds",
+        metavar="NAME",
+    )
+    hub: Text | None = option(
+        "Agent at the centre of the star. Default: the first by name.", panel="Rounds", metavar="NAME"
+    )
+    sparsity: Share | None = option(
+        "Share of the others that review a proposal, for sparse and random-graph.", panel="Rounds", metavar="SHARE"
+    )
+    convergence: ShareOrOff | None = option(
+        "Similarity at which the rounds end early. Default: 0.85.", panel="Rounds", metavar="SHARE|off", read=or_off
+    )
+    confidence: Share | None = option(
+        "Poll the agents after each round; end the rounds at a consensus this confident.",
+        panel="Rounds",
+        metavar="SHARE",
+    )
+    voting: Literal["majority", "supermajority", "unanimous", "weighted"] | None = option(
+        "majority (default), supermajority, unanimous or weighted (see --file).", panel="Judge", metavar="RULE"
+    )
+    weights: Annotated[Table, allowed("a table of numbers by agent")] | None = option("", flag="")
+    quorum: Count | None = option(
+        "Minimum number of valid votes. Default: half of the agents.", panel="Judge", metavar="N"
+    )
+    judge: Flag | None = option("A judge may end the rounds when everything has been said.", panel="Judge")
+    tie_break: Flag | None = option("A judge chooses among tied proposals.", panel="Judge")
+    archive: Flag | None = option(
+        "Show the agents what earlier debates found, and remember this one. Default: on; off in a batch and with "
+        "--record or --replay.",
+        panel="Storage",
+        on=True,
+    )
+    turn_timeout: SecondsOrOff | None = option(
+        "Maximum time for one answer, waiting included. Default: 90.", panel="Limits", metavar="S|off", read=or_off
+    )
+    on_failure: Literal["fail", "skip"] | None = option(
+        "Fail the run if a model fails for good, or go on without its answer. Default: skip.", panel="Model"
+    )
+
+
+class ConsensusDocument(Document):
+    """A saved consensus debate."""
+
+    SPEAKERS: ClassVar[str] = "Agents"
+    ROSTER: ClassVar[str] = "agents"
+    UNIT: ClassVar[str] = "answer"
+    MEASURED: ClassVar[tuple[str, ...]] = ("analytics.seconds",)
+    CHANGING: ClassVar[str | None] = "positions"
+    pattern: str = "consensus"
+    agents: list[Speaker] = Field(default_factory=list)
+    max_rounds: int | None = None
+    raw: ConsensusOutput
+
+    def raw_speakers(self) -> list[Speaker]:
+        names = [proposal.agent for proposal in self.raw.proposals] + [ballot.voter for ballot in self.raw.ballots]
+        return [Speaker(name=name) for name in dict.fromkeys(names)]
+
+    @property
+    def has_result(self) -> bool:
+        return self.raw.consensus_reached
+
+    @property
+    def contributions(self) -> int:
+        rounds = sum(len(one.critiques) + len(one.revisions) + len(one.poll) for one in self.raw.rounds)
+        return len(self.raw.proposals) + rounds + len(self.raw.ballots)
+
+    @property
+    def ending(self) -> str | None:
+        early, rounds = self.raw.early_end, len(self.raw.rounds)
+        if early is not None:
+            by = "the application" if early.source == "predicate" else early.source
+            return f"Rounds: {rounds}, ended by {by}: {early.reason}"
+        return None if self.raw.outcome is None else f"Rounds: {rounds}, the maximum"
+
+    def sections(self) -> Iterator[Section]:
+        raw, places = self.raw, count()  # of `raw.entries`: proposals, then critiques and revisions of each round
+        yield Heading(title="Proposals")
+        yield from (self._entry(each, next(places)) for each in raw.proposals)
+        yield from self._failed("proposal")
+        for one in raw.rounds:
+            yield round_heading(one.round, self.max_rounds)
+            yield from (critique_fact(each) for each, _ in zip(one.critiques, places, strict=False))
+            yield from self._failed("critique", one.round)
+            yield from (self._entry(each, next(places)) for each in one.revisions)
+            yield from self._failed("revision", one.round)
+            yield from map(poll_fact, one.poll)
+            yield from self._failed("poll", one.round)
+        failed = list(self._failed("vote"))
+        if raw.ballots or failed:
+            yield Heading(title="Vote")
+        yield from map(ballot_fact, raw.ballots)
+        yield from failed
+        yield from failures(raw.judge_losses)
+        yield from self.result()
+
+    def result(self) -> Iterator[Section]:
+        """The result; nothing where the votes were not counted."""
+        raw, counted = self.raw, self.raw.tally
+        if counted is None:
+            return
+        votes = ", ".join(f"{name} {count}" for name, count in counted.counts.items())
+        failed = ((counted.spoiled, "invalid"), (counted.failed, "missing"))
+        lost = [f"{number} {what}" for number, what in failed if number]
+        of = ", ".join([f"of {counted.eligible}", *lost])
+        measured = [(one.round, one.convergence) for one in raw.rounds if one.convergence is not None]
+        similar = ", ".join(f"round {number}: {found.similarity:.2f} ({found.status})" for number, found in measured)
+        early, found = raw.early_end, raw.analytics
+        parts = [
+            ("Outcome", f"{'consensus' if raw.consensus_reached else 'no consensus'}: {counted.reason}"),
+            ("Votes", f"{votes or 'none'} ({of})"),
+            ("Strength", f"{raw.strength}, confidence {raw.confidence:.2f}"),
+            ("Similarity", similar),
+            ("Rounds ended early", "" if early is None else f"{early.source}, {early.reason}"),
+            ("Winner", raw.winner or "none"),
+            ("Answer", raw.answer or ""),
+        ]
+        if found is not None:
+            parts += [
+                ("Dissent", f"{each.agent} for {each.choice or 'nobody'}: {each.reasoning}") for each in found.dissent
+            ]
+            parts += [("Risk", each) for each in found.risk_areas]
+            parts += [("Insight", each) for each in found.insights]
+            relationships = filter(None, map(_relationship, found.relationships))
+            parts += [("Between agents", text) for text in relationships][:_SHOWN]
+        if raw.feedback is not None:
+            parts += [("Moment", each.text) for each in raw.feedback.moments][:_SHOWN]
+        facts = (
+            Fact(label=label, text=text, tone="good" if label == "Winner" else "plain", short=label != "Answer")
+            for label, text in parts
+            if text
+        )
+        yield Card(title="Outcome", facts=tuple(facts), lead="Answer" if raw.answer else "Outcome", winner=raw.winner)
+
+    def _entry(self, said: Proposal, place: int) -> Entry:
+        return Entry(name=said.agent, about="", text=said.text, quotes=self.quoted(place))
+
+    def _failed(self, phase: str, number: int | None = None) -> Iterator[Fact]:
+        """What failed in a phase, of one round or of all."""
+        failed = (each for each in self.raw.failures if each.phase == phase and number in (None, each.round))
+        return (_failed(each.agent, each.phase, each.target, each.error, each.instead) for each in failed)
+
+
+class ConsensusLive(Live):
+    """A consensus debate as it goes on."""
+
+    roles: ClassVar[Mapping[str, str]] = {"judge": "asking whether all is said"}
+    phases: ClassVar[Mapping[str, str]] = {
+        "proposal": "proposing",
+        "critique": "criticising",
+        "revision": "revising",
+        "poll": "polled",
+        "vote": "voting",
+    }
+    own: ClassVar[OwnSections] = {
+        CritiqueMade: lambda event: (critique_fact(event.critique),),
+        PollVoteCast: lambda event: (poll_fact(event.ballot),),
+        VoteCast: lambda event: (ballot_fact(event.ballot),),
+    }
+
+    def whole(self, event: object) -> Iterator[Section]:
+        return self.sections(event)  # every answer has an event of its own, which the base would leave to its turn
+
+    def sections(self, event: object) -> Iterator[Section]:
+        match event:
+            case StageEntered() if event.stage.stage in _HEADINGS:
+                yield Heading(title=_HEADINGS[event.stage.stage])
+            case AgentMessage():
+                yield Entry(name=event.agent, about="", text=event.text)
+            case RoleFailed(phase=str(phase)):
+                yield _failed(event.name, phase, event.target, event.message, event.instead)
+            case CallRetried() | CallFellBack():
+                yield from Live.trouble(self, event, who=self.name_of(event))
+            case _:
+                yield from self._sections(event)
+
+
+def critique_fact(critique: Critique) -> Fact:
+    """A critique of a proposal."""
+    issues = "; ".join(critique.issues).replace(".;", ";") or critique.reasoning or "nothing"
+    label = f"{critique.critic} on {critique.target}"
+    return Fact(label=label, text=f"severity {critique.severity:.1f}: {issues}", speaker=critique.critic, short=True)
+
+
+def poll_fact(ballot: Ballot) -> Fact:
+    """A vote of the poll after a round."""
+    return replace(ballot_fact(ballot), label=f"{ballot.voter} would vote for")
+
+
+def ballot_fact(ballot: Ballot) -> Fact:
+    """A vote."""
+    choice = "nobody" if ballot.choice is None else ballot.choice
+    text = f"{choice}, confidence {ballot.confidence:.1f}{f': {ballot.reasoning}' if ballot.reasoning else ''}"
+    return Fact(label=f"{ballot.voter} votes for", text=text, speaker=ballot.voter)
+
+
+_LOST = {"cut_off": "was cut off in its", "not_counted": "cast an invalid"}
+
+
+def _failed(agent: str, phase: str, target: str | None, error: str, instead: str) -> Fact:
+    of = "" if target is None else f" of {target}"
+    return Fact(label=f"{agent} {_LOST.get(instead, 'gave no')} {phase}{of}", text=error, tone="warning")
+
+
+def _relationship(found: Relationship) -> str:
+    """What one agent did to another; nothing where they only voted."""
+    done = [f"voted for {found.other}"] if found.endorsed else []
+    if found.critiques:
+        made = counted(found.critiques, "critique")
+        severity = "unknown" if found.severity is None else f"{found.severity:.1f}"  # an import may have none
+        done.insert(0, f"{made} of {found.other} (severity {severity}, revised after {found.revised})")
+    return f"{found.agent}: {', '.join(done)}" if done else ""
+
+
+class ConsensusPage(PatternPage):
+    """What a consensus debate adds to the service."""
+
+    options: ClassVar[type[ConsensusOptions]] = ConsensusOptions
+    document: ClassVar[type[ConsensusDocument]] = ConsensusDocument
+    live: ClassVar[type[ConsensusLive]] = ConsensusLive
+    default_speakers: ClassVar[tuple[dict[str, str], ...]] = _AGENTS
+    least = 1
+    default_length = 3
+
+    def speakers(self, options: ConsensusOptions, made: Models) -> tuple[Any, ...]:
+        """The agents as the format has them: nobody knows the name of another in an anonymous one."""
+        chosen = format_of(options, "consensus")
+        if chosen is None:
+            return super().speakers(options, made)
+        known = chosen.members if chosen.members and not options.agents else super().speakers(options, made)
+        where, field = options.place("agents")
+        return with_roles(known, chosen, where=where, field=field)
+
+    example = "Name the product"
+    sample: ClassVar[Mapping[str, Any]] = {"task": "Choose a name for a small boat that carries mail between islands"}
+    examples: ClassVar[tuple[str, ...]] = (
+        'flowdebate consensus "How should we make rents affordable?"',
+        'flowdebate consensus "Name the product" --topology ring --voting supermajority --tie-break',
+    )
+    docs = "docs/consensus.md"
+    diagram = (
+        '<circle cx="14" cy="10" r="5"/><circle cx="14" cy="28" r="5"/><circle cx="14" cy="46" r="5"/>'
+        '<path d="M20 10l18 15M20 28h18M20 46l18-15M51 28h14m-4-4 4 4-4 4"/><circle cx="45" cy="28" r="5"/>'
+        '<circle class="first" cx="74" cy="28" r="6"/>'
+    )
+
+    def settled(self, plan: Plan) -> dict[str, Any]:
+        return {} if plan.options.archive else {"archive": plan.archive is not None}
+
+    def build(self, plan: Plan) -> Sequencer[Any, Any]:
+        from flowdebate.patterns.consensus import CONSENSUS_FAILURES
+
+        options: ConsensusOptions = plan.options
+        bound = _CONVERGENCE if options.convergence is None else options.convergence
+        failures = CONSENSUS_FAILURES
+        if options.on_failure is not None:
+            failures = replace(failures, on_failure=options.on_failure)
+        if options.turn_timeout is not None:
+            failures = replace(failures, turn_timeout=options.turn_timeout or None)
+        with options.placing({key: key for key in ConsensusOptions.model_fields}):
+            return plan.create(
+                agents=plan.speakers,
+                format=options.format,
+                max_rounds=plan.length,
+                **{name: value for name in _AS_GIVEN if (value := getattr(options, name)) is not None},
+                convergence=None if bound is False else bound,
+                # the pattern refuses a bound of diverging above that of convergence
+                diverging=_DIVERGING if bound is False else min(_DIVERGING, bound),
+                failures=failures,
+                # where a run is only replayed, what it has read is in its journal
+                archive=plan.archive or (Archive() if options.archive else None),
+                judge=options.judge or None,  # switched off in a file is as good as not given
+                tie_break=options.tie_break or None,
+            )
+
+
+PAGE = ConsensusPage()

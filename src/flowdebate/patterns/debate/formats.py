@@ -1,0 +1,257 @@
+"""Formats of debates as data: phases, who speaks, and who decides. A new one is one declaration.
+
+>>> from flowdebate import Format, Phase
+>>> mock_trial = Format(
+...     name="mock_trial",
+...     purpose="Two sides try a case, with a cross-examination.",
+...     phases=[Phase("opening"), Phase("cross-examination", asks="pairs"), Phase("closing")],
+... )
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from flowdebate.chassis.roster import Debater, Persona, check_roster
+from flowdebate.errors import ConfigurationError
+
+from .phases import Phase, PhaseLike
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """A format: `debate(format=Format(…))`, or by its name after `add_format`."""
+
+    name: str
+    purpose: str
+    """What it is for, in one line."""
+    pattern: Literal["debate", "consensus"] = "debate"
+    phases: Sequence[PhaseLike] = ()
+    """Those of a debate."""
+    sides: int | None = None
+    """How many debaters it takes; None for any number."""
+    members: Sequence[Debater | Persona] = ()
+    """Who speaks, in front ends, where nobody is named."""
+    roles: Sequence[str] = ()
+    """The role of each member without one of its own, by its place."""
+    audience: Sequence[str] = ()
+    """Listeners who vote before and after a debate, and so decide it."""
+    anonymous: str = ""
+    """What members are called, with a number, in the place of their names; empty for their names."""
+    instructions: str | None = None
+    """For all default blocks, where the application gives none."""
+
+
+_AUDIENCE = ("a student", "a nurse", "an engineer", "a shopkeeper", "a retired teacher")
+oxford: Format = Format(
+    name="oxford",
+    purpose="Persuading an audience: it votes before and after, and the side that moved more of it wins.",
+    sides=2,
+    phases=[
+        Phase("opening"),
+        Phase("cross-examination", asks="pairs"),
+        Phase("rebuttal"),
+        Phase("closing", length="short"),
+    ],
+    audience=_AUDIENCE,
+)
+lincoln_douglas: Format = Format(
+    name="lincoln_douglas",
+    purpose="Questions of value, one against one: which value weighs more, and which side serves it.",
+    sides=2,
+    phases=[
+        Phase(
+            "affirmative case",
+            speakers=[1],
+            aim="Name the value that should decide the question, a criterion to measure it by, and two reasons.",
+        ),
+        Phase("cross-examination by the negative", asks="pairs", speakers=[2]),
+        Phase(
+            "negative case",
+            speakers=[2],
+            aim="Name your own value and criterion, or win on the other side's, and answer both of its reasons.",
+        ),
+        Phase("cross-examination by the affirmative", asks="pairs", speakers=[1]),
+        Phase("affirmative rebuttal", speakers=[1]),
+        Phase(
+            "negative rebuttal",
+            speakers=[2],
+            aim="Answer the last speech, and say why your value decides the question. Bring up nothing new.",
+        ),
+        Phase(
+            "affirmative close",
+            speakers=[1],
+            length="short",
+            aim="Say why your value decides the question after all that was said. Bring up nothing new.",
+        ),
+    ],
+)
+parliamentary: Format = Format(
+    name="parliamentary",
+    purpose="A motion of policy: the government has to prove that it works, the opposition that it does harm.",
+    sides=2,
+    roles=("the government, which moves that this be done", "the opposition, which votes against it"),
+    phases=[
+        Phase(
+            "first speeches",
+            aim="Government: define the motion, and say what would be done and what it would bring. "
+            "Opposition: accept or correct the definition, and name the harm.",
+        ),
+        Phase("points of information", asks="pairs", speakers=[2, 1]),
+        Phase("second speeches"),
+        Phase(
+            "reply speeches",
+            speakers=[2, 1],
+            length="short",
+            aim="Weigh the debate for those who vote: what clashed, and why your side has it. Bring up nothing new.",
+        ),
+    ],
+)
+socratic: Format = Format(
+    name="socratic",
+    purpose="Examining one claim by questions alone, until its premises are on the table.",
+    sides=2,
+    roles=("whoever holds the claim, and answers plainly", "a Socratic questioner, who asserts nothing and asks"),
+    phases=[
+        Phase("claim", speakers=[1], length="short", aim="State your claim, and the one reason that carries it."),
+        Phase(
+            "questions",
+            asks="pairs",
+            rounds=4,
+            speakers=[2],
+            aim="Each question goes one step further: what a word means, what is presupposed, a case in which it "
+            "would not hold, what follows from the last answer.",
+        ),
+        Phase(
+            "what stands",
+            aim="Say which premises have turned up, which of them holds, and what is left of the claim.",
+        ),
+    ],
+)
+devils_advocate: Format = Format(
+    name="devils_advocate",
+    purpose="Testing a plan that everybody likes: somebody is asked to argue against it as well as it can be done.",
+    sides=2,
+    roles=("the proposer", "the devil's advocate, who argues against the plan by duty, and as well as it can be done"),
+    phases=[
+        Phase("proposal", speakers=[1]),
+        Phase(
+            "objections",
+            speakers=[2],
+            aim="Name the three strongest objections: a false assumption, a cost that nobody counts, a better use of "
+            "the same means.",
+        ),
+        Phase("cross-examination", asks="pairs", speakers=[2]),
+        Phase("answer", speakers=[1], aim="Answer each objection: refute it, change the plan, or accept the cost."),
+        Phase("what remains", speakers=[2], length="short", aim="Say which objections remain, the worst first."),
+    ],
+)
+premortem: Format = Format(
+    name="premortem",
+    purpose="Before a decision: it is a year later and it has failed; what was the cause, and what would prevent it?",
+    instructions=(
+        "This is a premortem: a year has passed, and what the question asks for has failed. The winner is the "
+        "likeliest cause, not the best speech."
+    ),
+    members=(
+        Debater("People", "It failed because of people: skills, habits, incentives, who had to agree"),
+        Debater("Facts", "It failed because something that was taken for granted was not true"),
+        Debater("World", "It failed because of what came from outside: rivals, rules, prices, time"),
+    ),
+    phases=[
+        Phase(
+            "how it failed",
+            turn_order="simultaneous",
+            aim="Tell from your position how it went: concrete events, in their order.",
+        ),
+        Phase("how likely", asks="pairs"),
+        Phase(
+            "prevention",
+            length="short",
+            aim="Name the earliest sign of this failure, and the one measure that costs least and prevents most.",
+        ),
+    ],
+)
+delphi: Format = Format(
+    name="delphi",
+    purpose="Estimates: experts whom nobody knows by name give numbers and reasons, and revise them in rounds.",
+    pattern="consensus",
+    anonymous="Expert",
+    members=tuple(Persona(f"Expert {number}") for number in range(1, 6)),
+    instructions=(
+        "This is a Delphi study. A proposal is an estimate: a number or a date, the range in which it lies with "
+        "90 percent certainty, and the two reasons that move it most. Those far from the others say what the others "
+        "may not know. Revise an estimate for a reason, never because others are of another opinion."
+    ),
+)
+
+FORMATS: dict[str, Format] = {
+    each.name: each for each in (oxford, lincoln_douglas, parliamentary, socratic, devils_advocate, premortem, delphi)
+}
+"""The formats by name."""
+
+
+def add_format(format: Format) -> Format:  # noqa: A002 - what it is
+    """Make a format known by its name, to front ends too; it takes the place of one of the same name."""
+    if not format.name.isidentifier():  # it is a word on the command line
+        raise ConfigurationError("add_format()", "name", format.name, "letters, digits and underscores")
+    FORMATS[format.name] = format
+    return format
+
+
+def find_format(given: object, *, where: str, pattern: str, field: str = "format") -> Format | None:
+    """The format of that name, or the one that was given; None for None, ConfigurationError for any other."""
+    if given is None:
+        return None
+    found = FORMATS.get(given.replace("-", "_")) if isinstance(given, str) else given
+    if not isinstance(found, Format) or found.pattern != pattern:
+        raise ConfigurationError(
+            where, field, given, f"one of {', '.join(names_of(pattern))}, or a Format of {pattern}"
+        )
+    return found
+
+
+def names_of(pattern: str) -> list[str]:
+    """The names of the formats of a pattern."""
+    return [each.name for each in FORMATS.values() if each.pattern == pattern]
+
+
+def purposes(pattern: str) -> str:
+    """The formats of a pattern, a line each with what it is for."""
+    return "\n".join(f"{each.name}: {each.purpose}" for each in FORMATS.values() if each.pattern == pattern)
+
+
+def apply_format(
+    given: Mapping[str, Any], *, pattern: str, where: str, roster: str, kind: type[Debater | Persona]
+) -> dict[str, Any]:
+    """The options of a pattern with what its `format` says; ConfigurationError where the two do not go together."""
+    chosen = find_format(given["format"], where=where, pattern=pattern)
+    made = dict(given)
+    if chosen is None:
+        return made
+    members = check_roster(given[roster], where=where, kind=kind, field=roster, least=1)
+    made[roster] = with_roles(members, chosen, where=where, field=roster)
+    for option in ("phases", "audience", "instructions"):
+        if option in made and made[option] is None and (value := getattr(chosen, option)):
+            made[option] = value
+    return made
+
+
+def with_roles(members: Sequence[Any], chosen: Format, *, where: str, field: str) -> tuple[Any, ...]:
+    """`members` as the format has them; ConfigurationError for more or fewer than it takes."""
+    if chosen.sides is not None and len(members) != chosen.sides:
+        allowed = f"{chosen.sides} in the format {chosen.name}"
+        raise ConfigurationError(where, field, f"{len(members)} of them", allowed)
+    roles = [*chosen.roles, *[None] * len(members)]
+    made = [replace(each, role=each.role or role) for each, role in zip(members, roles, strict=False)]
+    if chosen.anonymous:
+        made = [replace(each, name=f"{chosen.anonymous} {number}") for number, each in enumerate(made, start=1)]
+    return tuple(made)
+
+
+def format_of(options: Any, pattern: str) -> Format | None:  # noqa: ANN401 - the options of a plan
+    """The format that a plan names; ConfigurationError, at its place, for an unknown one."""
+    where, field = options.place("format")
+    return find_format(options.format, where=where, field=field, pattern=pattern)

@@ -1,0 +1,470 @@
+"""Page of a debate: its options, its live view, and how its pattern is built."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
+
+from pydantic import Field
+
+from flowdebate.chassis.roster import MOST_MEMBERS
+from flowdebate.chassis.state import (
+    RoundStarted,
+    TurnFinished,
+    TurnOrder,
+    TurnStarted,
+)
+from flowdebate.errors import ConfigurationError
+from flowdebate.runs.durable.fork import ASKED, LONGEST, MOST, GoesOn, asked_to_go_on
+from flowdebate.ui.live import Live, OneByOne, OwnSections
+from flowdebate.ui.options import (
+    COMMAND,
+    Count,
+    Criterion,
+    Flag,
+    Lead,
+    ModelName,
+    ModelNames,
+    OutputOptions,
+    PatternOptions,
+    RosterEntry,
+    Text,
+    TurnLength,
+    allowed,
+    misuse,
+    option,
+    roster_option,
+)
+from flowdebate.ui.page import Confidence, PatternPage, roster
+from flowdebate.ui.sections import Section, doing
+
+from .document import (
+    DebateDocument,
+    decision_group,
+    mirror_heading,
+    reader_asks,
+    verdict_card,
+)
+from .factory import DEFAULT_ROUNDS
+from .formats import find_format, format_of, names_of, purposes, with_roles
+from .judging.ballots import Answer, DecidedBy, OnFlip
+from .phases import Phase, check_phases
+from .schemas import (
+    BUDGETED,
+    PHASE_NAME,
+    BaselineName,
+    Equal,
+    MirrorStarted,
+    ModeratorDecided,
+    VerdictReached,
+)
+
+if TYPE_CHECKING:
+    from flowdebate.blocks.base import Block
+    from flowdebate.blocks.human.human import Human
+    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.store.base import StoredRun
+    from flowdebate.ui.models import Models
+    from flowdebate.ui.plan import Plan
+
+    from .judging.options import JudgeOptions
+
+
+_JUDGING = {
+    "answer": "judge_answer",
+    "schedule": "schedule",
+    "models": "panel",
+    "decided_by": "decided_by",
+    "min_log_odds": "min_log_odds",
+    "quotes": "judge_quotes",
+    "on_flip": "on_flip",
+    "labels": "labels",
+    "criteria": "criteria",
+    "curtail": "curtail",
+}
+"""Options of a judging model, by what `JudgeOptions` calls them."""
+
+
+def weights_of(
+    criteria: Sequence[str] | None, where: str = COMMAND, field: str = "--criterion"
+) -> dict[str, float] | None:
+    """A rubric as `JudgeOptions` has it, from criteria as plans and the command line have them; None for none.
+
+    >>> weights_of(["evidence=2", "clarity"])
+    {'evidence': 2.0, 'clarity': 1.0}
+    """
+    parts = [each.partition("=") for each in criteria or ()]
+    weights = {name.strip(): float(weight or 1) for name, _, weight in parts}
+    if len(weights) < len(parts):
+        raise ConfigurationError(where, field, list(criteria or ()), "different criteria")
+    return weights or None
+
+
+_Baselines = Annotated[
+    bool | list[BaselineName], allowed("true, false, or a list of some of single, drafts, self_consistency, revision")
+]
+
+
+class SideEntry(RosterEntry):
+    """A debater, as a file has it."""
+
+    name: Text
+    stance: Text
+    role: Text | None = None
+    model: ModelName | None = None
+
+
+class PhaseEntry(RosterEntry):
+    """A phase, as a file has it."""
+
+    name: Annotated[Text, Field(pattern=PHASE_NAME), allowed("1 to 60 letters, digits, spaces, hyphens")]
+    rounds: Count | None = None
+    asks: Literal["pairs"] | None = None
+    speakers: list[Count] | None = None
+    aim: Text | None = None
+    length: TurnLength | None = None
+    turn_order: TurnOrder | None = None
+
+
+class AskedEntry(RosterEntry):
+    """A reader's question, with the round that answers it."""
+
+    round: Count
+    text: Text
+
+
+class GoesOnEntry(RosterEntry):
+    """How a fork goes on with a finished debate; the fork itself adds what was `held` and `asked` before."""
+
+    rounds: Annotated[int, Field(ge=1, le=MOST), allowed(f"an int from 1 to {MOST:,}")] | None = None
+    ask: Annotated[Text, Field(max_length=LONGEST), allowed(ASKED)] | None = None
+    held: Count | None = None
+    asked: list[AskedEntry] | None = None
+
+
+class DebateOptions(OutputOptions):
+    """Options of a debate."""
+
+    SUBJECT: ClassVar[str] = "question"
+    PEOPLE: ClassVar[tuple[str, ...]] = ("judge", "moderator")
+    ROLES: ClassVar[tuple[str, ...]] = ("moderator", "judge", "synthesizer")
+
+    question: Text | None = option("The question; may be in --file instead.")
+    debaters: list[SideEntry] | None = roster_option(
+        "--debater",
+        "A side and the position it argues; repeat for each. Default: the sides of the question, "
+        "which a model proposes if it is not a plain one.",
+        key="stance",
+        needed=True,
+    )
+    max_rounds: Count | None = option("Maximum number of rounds. Default: 2.", panel="Rounds")
+    turn_order: TurnOrder | None = option(
+        "Order of the turns in each round; with simultaneous, all speak at once. Default: declared.", panel="Rounds"
+    )
+    phases: Annotated[list[PhaseEntry], Field(min_length=1)] | None = option(
+        "What the rounds are for: a list of phases, each a table with a name.", panel="Rounds", flag=""
+    )
+    goes_on: GoesOnEntry | None = option(
+        "Of a fork: go on with the finished debate, for some `rounds` more (1), with a question to `ask`.",
+        panel="Rounds",
+        flag="",
+    )
+    format: Annotated[Text, Field(json_schema_extra={"enum": names_of("debate")})] | None = option(
+        f"Hold it in a format.\n{purposes('debate')}", panel="Rounds", metavar="NAME"
+    )
+    audience: list[Text] | None = option(
+        "A listener, such as 'a nurse', who votes before and after; repeat for each. The side that gains most wins.",
+        panel="Judge",
+        metavar="WHO",
+    )
+    mirror: Flag | None = option(
+        "Hold the debate again with the order of speakers reversed; the verdict is on both. Costs double.",
+        panel="Rounds",
+    )
+    moderator: Flag | None = option(
+        "A moderator opens each round, picks its speakers and may end the debate.", panel="Rounds"
+    )
+    humans: Annotated[list[Text], allowed("a list of names of debaters, judge, moderator")] | None = option(
+        "A role that a human plays: a side's name, judge or moderator; repeat for each.",
+        panel="Sides",
+        flag="--human",
+        metavar="ROLE",
+    )
+    suspend: Flag | None = option(
+        "Let humans answer later, with flowdebate answer. Default without a terminal.", panel="Sides"
+    )
+    baselines: _Baselines | None = option("Also ask without a debate: once, and by votes.", panel="Output")
+    equal: Equal | None = option(
+        "With baselines: what self-consistency may use as much of as the debate. Default: tokens.", panel="Output"
+    )
+    judge_answer: Answer | None = option(
+        "Form of the judge's answers; by letter, their probabilities decide, which takes a model that gives "
+        "them. Default: by letter with concise prompts, else as the other options need.",
+        panel="Judge",
+    )
+    schedule: Text | None = option(
+        "Orders in which the judge sees the sides: single, swap, cyclic, full, sampled(N). Default: cyclic "
+        "by letter, else single.",
+        panel="Judge",
+        metavar="NAME",
+    )
+    panel: ModelNames | None = option(
+        "Model of a panel of judges; repeat for each. Each casts its own ballots.", panel="Judge", metavar="SPEC"
+    )
+    decided_by: DecidedBy | None = option(
+        "Average the scores of all ballots, count each ballot for one side, or take the median model's log-odds of "
+        "letters. Default: log_odds by letter, else mean.",
+        panel="Judge",
+    )
+    min_log_odds: Lead | None = option(
+        "By letter: how far ahead a winner has to be; with 0 any lead decides. Default: as fitted, else 0.1.",
+        panel="Judge",
+    )
+    judge_quotes: Flag | None = option(
+        "By letter: quote each side's most concrete statement, a call for each. Default: on.", panel="Judge"
+    )
+    on_flip: OnFlip | None = option(
+        "What to do if a judge decides otherwise in another order. Default: average.", panel="Judge"
+    )
+    labels: Flag | None = option("Call the sides A, B, … before the judge, not by their stances.", panel="Judge")
+    criteria: Annotated[list[Criterion], allowed("a list of NAME or NAME=WEIGHT")] | None = option(
+        "A rubric: a criterion by which each side is scored, with its weight, as in evidence=3; repeat for each.",
+        panel="Judge",
+        flag="--criterion",
+        metavar="NAME[=WEIGHT]",
+    )
+    crossed_labels: Flag | None = option(
+        "Ask about each order of the sides with each assignment of A, B, …: many more calls.", panel="Judge"
+    )
+    curtail: Flag | None = option("Skip ballots that could not change the winner.", panel="Judge")
+
+
+class DebateLive(OneByOne):
+    """A debate as it goes on."""
+
+    roles: ClassVar[Mapping[str, str]] = {"moderator": "opening the round", "judge": "weighing the arguments"}
+    own: ClassVar[OwnSections] = {
+        MirrorStarted: lambda _: (mirror_heading(),),
+        ModeratorDecided: lambda event: (decision_group(event.decision),),
+    }
+
+    def heading(self, event: RoundStarted) -> Iterator[Section]:
+        yield from super().heading(event)
+        more = None if self.plan is None else self.plan.options.goes_on
+        asked = None if more is None else more.asked
+        yield from (reader_asks(each.text) for each in asked or () if each.round == event.round)
+
+    def about_turn(self, turn: TurnStarted | TurnFinished) -> str:
+        return doing(turn.phase, turn.target) or super().about_turn(turn)
+
+    def result(self, event: object) -> Iterator[Section]:
+        if isinstance(event, VerdictReached) and "-mirrored/" not in event.path:  # which is shown with that on both
+            yield verdict_card(event.verdict, self.speakers)
+
+    def progress(self) -> str:
+        """The round, where a moderator decides who speaks in it."""
+        moderated = self.plan is not None and self.plan.options.moderator
+        return Live.progress(self) if moderated else super().progress()
+
+
+class DebatePage(PatternPage):
+    """What a debate adds to the service."""
+
+    proposes = True
+    speaks_for: ClassVar[Literal["role", "stance"]] = "stance"
+    options: ClassVar[type[DebateOptions]] = DebateOptions
+    document: ClassVar[type[DebateDocument]] = DebateDocument
+    live: ClassVar[type[DebateLive]] = DebateLive
+    default_length = 2
+    confidence: ClassVar[Mapping[Confidence, Mapping[str, Any]]] = {
+        "balanced": {"schedule": "swap"},
+        "high": {"schedule": "swap", "mirror": True},
+    }
+    example = "Should we cap rents?"
+    sample: ClassVar[Mapping[str, Any]] = {
+        "question": "Is it better to work from home or in an office?",
+        "debaters": [
+            {"name": "Remy", "stance": "Working from home is better"},
+            {"name": "Olga", "stance": "Working in an office is better"},
+        ],
+    }
+    examples: ClassVar[tuple[str, ...]] = (
+        'flowdebate debate "Should private cars be banned from city centres?"',
+        'flowdebate debate "Which database?" --debater anna="Postgres is enough" --debater ben="We need Cassandra"',
+        'flowdebate debate "Should we cap rents?" --moderator --max-rounds 3 --schedule swap --markdown rents.md',
+    )
+    docs = "docs/debate.md"
+    diagram = (
+        '<circle cx="20" cy="12" r="6"/><circle cx="20" cy="44" r="6"/>'
+        '<path d="M20 21v14m-3-4 3 4 3-4m-6-6 3-4 3 4M30 14l28 9M30 42l28-9"/>'
+        '<rect class="settles" x="62" y="20" width="16" height="16"/>'
+    )
+
+    def speakers(self, options: DebateOptions, made: Models) -> tuple[Any, ...]:
+        """The sides; none where the question does not say what they are, and a model has to propose them."""
+        from flowdebate.chassis.roster import Debater
+
+        from .sides import default_sides
+
+        chosen = format_of(options, "debate")
+        if options.debaters:
+            return roster(options, made, kind=Debater, default=())
+        if chosen is not None and chosen.members:
+            return tuple(chosen.members)
+        return tuple(default_sides(str(options.question)) or ())
+
+    def length(self, options: PatternOptions) -> int:
+        if (more := getattr(options, "goes_on", None)) is not None and more.held:
+            return int(more.held + (more.rounds or 1))
+        return sum(phase.rounds for phase in phases_in(options)) or super().length(options)
+
+    def goes_on(self, run: StoredRun, options: dict[str, Any]) -> dict[str, Any]:
+        more = options.get("goes_on")
+        return options if more is None else {**options, "goes_on": asked_to_go_on(run, more).to_plan()}
+
+    def turns(self, plan: Plan) -> int:
+        each = ((phase, len(phase.speakers) or len(plan.speakers)) for phase in phases_in(plan.options))
+        turns = sum(phase.rounds * phase.turns * speakers for phase, speakers in each) or super().turns(plan)
+        return turns + 2 * len(audience_in(plan.options))
+
+    def speakers_in(self, subject: str) -> list[dict[str, str]] | None:
+        from .sides import default_sides
+
+        found = default_sides(subject)
+        return None if found is None else [{"name": side.name, "stance": side.stance} for side in found]
+
+    def create_proposer(self, instructions: str | None = None) -> Block[Any, Sequence[Any]]:
+        from .sides import create_side_proposer
+
+        return create_side_proposer(instructions=instructions)
+
+    def any_speakers(self, subject: str) -> Sequence[Any]:
+        from .sides import yes_no_sides
+
+        return yes_no_sides(subject)
+
+    def settled(self, plan: Plan) -> dict[str, Any]:
+        """The sides that the plan does not name: a resumed run has them without asking again."""
+        if plan.options.debaters:
+            return {}
+        return {"debaters": [{"name": each.name, "stance": each.stance} for each in plan.speakers]}
+
+    def fitting(self, options: PatternOptions, speakers: Sequence[Any]) -> tuple[Any, ...]:
+        chosen = find_format(getattr(options, "format", None), where="options", pattern="debate")
+        return tuple(speakers)[: None if chosen is None else chosen.sides]
+
+    def check(self, plan: Plan) -> None:
+        options: DebateOptions = plan.options
+        if options.goes_on is not None and not options.goes_on.held:
+            allowed = "left out of a new run: a fork of a finished one goes on"
+            raise ConfigurationError(*options.place("goes_on"), options.goes_on.model_dump(exclude_none=True), allowed)
+        chosen = format_of(options, "debate")
+        if chosen is not None and plan.speakers:
+            where, field = options.place("debaters")
+            with_roles(plan.speakers, chosen, where=where, field=field)
+        if options.mirror and options.turn_order == "simultaneous":
+            allowed = "left out where all speak at once: there is no order to reverse"
+            raise ConfigurationError(*options.place("mirror"), True, allowed)  # noqa: FBT003
+        total = sum(phase.rounds for phase in phases_in(options))
+        if total and options.max_rounds not in (None, total):
+            allowed = f"left out with phases, which have {total} rounds"
+            raise ConfigurationError(*options.place("max_rounds"), options.max_rounds, allowed)
+        asked = options.baselines or ()
+        if options.equal and asked is not True and not BUDGETED.intersection(asked):
+            allowed = f"left out without {' or '.join(sorted(BUDGETED))} among the baselines"
+            raise ConfigurationError(*options.place("equal"), options.equal, allowed)
+        roles = [*(debater.name for debater in plan.speakers), *options.PEOPLE]
+        humans = set(options.humans or ())
+        if not plan.speakers and not humans.issubset(roles):
+            name = "name them (--debater NAME=STANCE) for a human to play one."
+            raise misuse("--human", sorted(humans), f"The question does not say what the sides are: {name}")
+        if not humans.issubset(roles):
+            allowed = f"among {', '.join(roles)}"
+            raise ConfigurationError(*options.place("humans"), sorted(humans.difference(roles)), allowed)
+        if audience_in(options) and (self._judging(plan) is not None or "judge" in humans):
+            where, field = options.place("audience" if options.audience else "format")
+            allowed = "an audience, which decides, without options of a judge and without a person who judges"
+            raise ConfigurationError(where, field, options.audience or options.format, allowed)
+        if self._judging(plan) is not None and "judge" in humans:
+            allowed = "left out where options of a judging model are given"
+            raise ConfigurationError(*options.place("humans"), "judge", allowed)
+
+    def build(self, plan: Plan) -> Sequencer[Any, Any]:
+        options: DebateOptions = plan.options
+        humans = set(options.humans or ())
+        pattern = plan.create(
+            debaters=[
+                replace(each, block=_human(plan, f"debater-{each.name}")) if each.name in humans else each
+                for each in plan.speakers
+            ],
+            max_rounds=plan.length if options.goes_on is None or not phases_in(options) else DEFAULT_ROUNDS,
+            turn_order=options.turn_order or "declared",
+            phases=None if options.phases is None else phases_in(options),
+            format=options.format,
+            audience=options.audience,
+            mirror=bool(options.mirror),
+            moderator=_human(plan, "moderator") if "moderator" in humans else options.moderator,
+            judge=_human(plan, "judge") if "judge" in humans else self._judging(plan),
+            baselines=options.baselines or False,
+            equal=options.equal or "tokens",
+            synthesizer=None if options.synthesizes else False,
+            output_schema=plan.schema,
+            failures=plan.failures,
+        )
+        if options.goes_on is None or pattern.lengthen is None:
+            return pattern
+        more = GoesOn.of_plan(options.goes_on.model_dump())
+        return cast("Sequencer[Any, Any]", pattern.lengthen(cast("GoesOn", more)))
+
+    def _judging(self, plan: Plan) -> JudgeOptions | None:
+        from .judging.options import CROSSED, JudgeOptions
+
+        options: DebateOptions = plan.options
+        labels: bool | Literal["crossed"] = CROSSED if options.crossed_labels else bool(options.labels)
+        if labels is False and all(getattr(options, key) is None for key in _JUDGING.values()):
+            return None
+        where, field = options.place("panel")
+        on_flip: OnFlip = options.on_flip or "average"
+        if options.curtail and on_flip != "average":
+            allowed = "left out with another --on-flip than average"
+            raise ConfigurationError(*options.place("curtail"), True, allowed)  # noqa: FBT003
+        with options.placing(_JUDGING):
+            return JudgeOptions(
+                answer=options.judge_answer,
+                schedule=options.schedule,
+                models=[plan.made(spec, where, f"{field}[{index}]") for index, spec in enumerate(options.panel or ())],
+                decided_by=options.decided_by,
+                min_log_odds=options.min_log_odds,
+                quotes=options.judge_quotes is not False,
+                on_flip=on_flip,
+                labels=labels,
+                criteria=weights_of(options.criteria, *options.place("criteria")),
+                curtail=bool(options.curtail),
+                ask=plan.ask if on_flip == "human" else None,  # which is refused with any other
+            )
+
+
+def _human(plan: Plan, role: str) -> Human:
+    """A human who is asked here and now, or answers later."""
+    from flowdebate.blocks.human.human import human
+
+    return human(name=f"{plan.name}-{role}", ask=None if plan.options.suspend else plan.ask)
+
+
+def phases_in(options: Any) -> tuple[Phase, ...]:  # noqa: ANN401 - those of a debate
+    """The phases of a plan: its own, or those of its format."""
+    chosen = format_of(options, "debate")
+    given: Any = None if chosen is None else chosen.phases or None
+    if options.phases is not None:
+        given = [each.model_dump(exclude_none=True) for each in options.phases]
+    return check_phases(given, where="options", members=MOST_MEMBERS)
+
+
+def audience_in(options: Any) -> Sequence[str]:  # noqa: ANN401 - those of a debate
+    """The listeners of a plan: its own, or those of its format."""
+    chosen = format_of(options, "debate")
+    return options.audience or (() if chosen is None else chosen.audience)
+
+
+PAGE = DebatePage()

@@ -1,0 +1,105 @@
+"""Text page of a deliberation, for people.
+
+Lines of the page itself (rules, headings, speakers, labels) differ from what others said in the first column of a
+line, or in their form; a line of somebody's text that has the form is set behind a bar. Characters that a terminal
+would obey are written as `⟦U+001B⟧`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from textwrap import wrap
+from typing import TYPE_CHECKING
+from unicodedata import category, normalize
+
+from flowdebate.prompts import BAR, quoted
+
+if TYPE_CHECKING:
+    from .schemas import DeliberationOutput
+
+
+_WIDTH = 60
+_DOTS = 40
+_INDENT = "  "
+_BEHIND = f"{_INDENT}| "
+_ROOM = _WIDTH - len(_BEHIND)
+_NOTHING = "(none)"
+
+_FORM = re.compile(
+    r"\["
+    r"|(?:[-=._*~#—–―─━═⋯]\s?){3}"  # noqa: RUF001 - also what only looks like a rule
+    r"|(?:summary|status|decision|settled by consensus|it ended)\s*:"
+    r"|(?:final decision|moderator summary|round [0-9]+)\s*$"
+    r"|debate concluded after"
+)
+"""Beginnings of the page's own lines, and of those that look like them."""
+
+
+def render_deliberation(output: DeliberationOutput, *, title: str | None = None) -> str:
+    """`output` as a page: title, rounds with what each said, the moderator's reports, the final decision, the end.
+
+    `title` is the first line; None is "DELIBERATION — " and the topic. Nothing that was said can pass for a line of the
+    page, or act on a terminal.
+
+    >>> from flowdebate.patterns.deliberation.schemas import DeliberationOutput
+    >>> page = render_deliberation(
+    ...     DeliberationOutput(
+    ...         topic="Ship?", rounds=0, history=[], summaries=[], final_decision="Wait.", is_settled=False
+    ...     ),
+    ...     title="SHIPPING",
+    ... )
+    >>> print(page[:69])
+    ============================================================
+    SHIPPING
+    """
+    lines = [
+        "=" * _WIDTH,
+        *_text(f"DELIBERATION — {output.topic}" if title is None else title, indent=""),
+        "=" * _WIDTH,
+    ]
+    for number in range(1, output.rounds + 1):
+        lines += ["", *_heading(f"ROUND {number}", "-")]
+        for entry in output.history:
+            if entry.round == number:
+                # a name is on a line that ends with a square bracket: it can have neither a line's end nor a bracket
+                shown = (" ".join(quoted(part or "").replace(BAR, " ").split()) for part in (entry.name, entry.role))
+                speaker = "  —  ".join(filter(None, shown)).replace("[", "(").replace("]", ")")
+                lines += ["", f"{_INDENT}[{speaker}]", f"{_INDENT}{'.' * _DOTS}", "", *_text(entry.text)]
+        if number <= len(output.reports):
+            lines += ["", *_heading("MODERATOR SUMMARY", "="), ""]
+            report = output.reports[number - 1]
+            if report is None:
+                lines.append(f"{_INDENT}(no report)")
+            else:
+                lines += [*_text(report.summary, label="SUMMARY: "), "", f"{_INDENT}STATUS: {report.status}"]
+                lines += [] if report.decision is None else _text(report.decision, label="DECISION: ")
+    decision = _NOTHING if output.final_decision is None else output.final_decision
+    lines += ["", *_heading("FINAL DECISION", "="), "", *_text(decision), "", "=" * _WIDTH]
+    lines.append(f"{_INDENT}Debate concluded after {output.rounds} round(s)")
+    lines.append(f"{_INDENT}Settled by consensus: {output.is_settled}")
+    if output.status != "complete":
+        lines.append(f"{_INDENT}It ended: {output.status}")
+    return "\n".join([*lines, "=" * _WIDTH])
+
+
+def _heading(text: str, rule: str) -> list[str]:
+    return [rule * _WIDTH, f"{_INDENT}{text}", rule * _WIDTH]
+
+
+def _text(text: str, *, label: str = "", indent: str = _INDENT) -> Iterator[str]:
+    """Somebody's text, behind `label`, wrapped: its own line breaks stay, several blank lines become one."""
+    lines = [line.rstrip() for line in quoted(text.replace("\r\n", "\n")).replace(BAR, "\n").strip().split("\n")]
+    first, *others = [line for number, line in enumerate(lines) if line or not number or lines[number - 1]]
+    for number, line in enumerate(wrap(label + first, _ROOM)):
+        yield (indent if label and not number else _indent(line, indent)) + line
+    for line in others:
+        yield from [_indent(part, indent) + part for part in wrap(line, _ROOM)] or [""]
+
+
+def _indent(line: str, indent: str) -> str:
+    """`indent`, or a bar before a line that a reader could take for one of the page itself."""
+    # the beginning is enough of a line that may be as long as an argument; invisible characters and other forms of
+    # the same letters would hide the resemblance from the pattern alone
+    seen = "".join(c for c in normalize("NFKC", line.lstrip()[:200]) if category(c) not in {"Cf", "Mn", "Me"})
+    return indent if _FORM.match(seen.lstrip().casefold()) is None else _BEHIND

@@ -1,0 +1,1 @@
+"""Foundation of all front ends: options, plans, pages of patterns, and documents of runs."""

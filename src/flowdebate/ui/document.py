@@ -1,0 +1,424 @@
+"""Documents of runs, which `--json` writes and `render` reads."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from flowdebate._text import counted, shown
+from flowdebate._util.importing import InNotebooks
+from flowdebate._util.wire import WireModel
+from flowdebate.chassis.state import DebateStatus
+from flowdebate.errors import BadFile
+from flowdebate.patterns import DEFAULT, PATTERNS, find_pattern
+from flowdebate.ui.files import parse_json, problem_of, read_text
+from flowdebate.ui.sections import Entry, Fact, Quoted, Section, failures, round_heading
+from flowdebate.ui.steps import Fork
+from flowdebate.ui.text import as_json, cost_text, models_text
+
+if TYPE_CHECKING:
+    from flowdebate.chassis.output import PatternOutput
+    from flowdebate.models.base import Usage
+    from flowdebate.patterns import PatternInfo
+
+
+_MEGABYTES = 16
+"""Of a file that `render` reads."""
+_LAST = ("models", "usage", "cost", "prices", "seconds", "seed", "runId", "fork")
+"""The last keys of a document."""
+_STOP_REASONS: Mapping[str, str] = {
+    "max_rounds": "the maximum",
+    "predicate": "ended by the application",
+}
+"""Why a pattern with rounds ended, in words."""
+
+
+class Speaker(WireModel):
+    """Somebody who speaks."""
+
+    name: str
+    role: str | None = None
+
+    @property
+    def about(self) -> str:
+        """The text beside its name."""
+        return self.role or ""
+
+
+class Side(Speaker):
+    """A debater."""
+
+    stance: str
+
+    @property
+    def about(self) -> str:
+        """The position, and the role behind it."""
+        return self.stance if self.role is None else f"{self.stance} ({self.role})"
+
+
+_WHERE_TOLD = Field(exclude_if=lambda count: count is None)
+
+
+class Tokens(WireModel):
+    """Usage of a run; None is unknown."""
+
+    calls: int
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    completion_tokens: int | None = None
+    reasoning_tokens: Annotated[int | None, _WHERE_TOLD] = None
+    """Those of the completion that were only thought."""
+    cache_written_tokens: Annotated[int | None, _WHERE_TOLD] = None
+
+    @classmethod
+    def of(cls, usage: Usage) -> Self:
+        return cls(**{name: getattr(usage, name) for name in cls.model_fields})
+
+    @classmethod
+    def read(cls, stored: object) -> Self | None:
+        """The counts of an outcome; None where it has none, or none that can be read."""
+        try:
+            return cls.model_validate({name: stored.get(name) for name in cls.model_fields})  # type: ignore[attr-defined]
+        except (AttributeError, ValidationError):  # anybody may have written an imported one
+            return None
+
+    def lines(self) -> list[str]:
+        """The counts, in words."""
+        tokens = "unknown"
+        if self.prompt_tokens is not None or self.completion_tokens is not None:
+            prompt, completion = (
+                "unknown" if count is None else f"{count:,}" for count in (self.prompt_tokens, self.completion_tokens)
+            )
+            cached = f" (cached {self.cached_tokens:,})" if self.cached_tokens else ""
+            thought = f" (thinking {self.reasoning_tokens:,})" if self.reasoning_tokens else ""
+            tokens = f"prompt {prompt}{cached}, completion {completion}{thought}"
+        return [f"Tokens: {tokens}", f"Calls: {self.calls:,}"]
+
+
+_MODELS = TypeAdapter(dict[str, list[str]])
+
+
+def read_models(stored: object) -> dict[str, list[str]] | None:
+    """The models of a run or an outcome, by seat; None where it has none, or none that can be read."""
+    try:
+        return _MODELS.validate_python(stored)
+    except ValidationError:  # anybody may have written an imported one
+        return None
+
+
+class Document(InNotebooks, WireModel):
+    """A saved run: its end, all contributions, and its usage. Each pattern adds its own."""
+
+    SPEAKERS: ClassVar[str] = "Who spoke"
+    """Heading over the speakers."""
+    ROSTER: ClassVar[str] = "debaters"
+    """Field of the speakers."""
+    UNIT: ClassVar[str] = "argument"
+    """Word for one contribution."""
+    STOP_REASONS: ClassVar[Mapping[str, str]] = {}
+    """Its own reasons to stop, in words."""
+    LAST_CALLS: ClassVar[int] = 1
+    """Calls for the result, after all turns."""
+    CHANGING: ClassVar[str | None] = None
+    """Word for the answers of its speakers, of which a note says how many changed; None for no such note."""
+    GOES_ON: ClassVar[bool] = False
+    """Whether a finished run of the pattern can go on."""
+    MEASURED: ClassVar[tuple[str, ...]] = ()
+    """Places of durations in its raw output, which only the run itself could measure."""
+    pattern: str
+    format: str | None = None
+    """That it was held in; not written without one."""
+    status: DebateStatus
+    error: str | None = None
+    """Why it failed, or which limit ended it."""
+    raw: Any
+    models: dict[str, list[str]] | None = None
+    """The models that have answered, by seat: a speaker's name, or a role; not written where nobody has noted them."""
+    usage: Tokens | None = None
+    cost: float | None = None
+    """By the prices that were given, or known ones; not written without any."""
+    prices: str | None = None
+    """What `cost` is in: the currency, and the list of prices with its date; not written where nobody has noted it."""
+    seconds: float | None = None
+    seed: int | None = None
+    run_id: str | None = None
+    """Id in the store; None for a run that is not stored."""
+    fork: Fork | None = None
+    """What a fork has from its parent; not written for any other run."""
+
+    def to_data(self) -> dict[str, Any]:
+        """The document as JSON data, in camelCase."""
+        left_out = {name for name in ("format", "models", "cost", "prices", "fork") if getattr(self, name) is None}
+        value = self.model_dump(mode="json", by_alias=True, exclude=left_out)
+        # A subclass's own fields come behind those of its base: readers want them before the usage.
+        first, last = (key for key in value if key not in _LAST), (key for key in _LAST if key in value)
+        return {key: value[key] for key in (*first, *last)}
+
+    def to_json(self) -> str:
+        return as_json(self.to_data())
+
+    @classmethod
+    def of_raw(cls, value: Any) -> Self:  # noqa: ANN401 - any JSON object
+        """The document of a bare raw output; ValidationError for what is none."""
+        raw: Any = PATTERNS[cls.model_fields["pattern"].default].load_output().model_validate(value)
+        return cls.model_validate({"status": raw.status, "raw": raw, "seed": raw.seed})
+
+    @property
+    def title(self) -> str:
+        """The pattern and its format, as the heading of a report."""
+        held = "" if self.format is None else f", {self.format}"
+        return f"{self.pattern.capitalize()}{held}".replace("_", " ")
+
+    @property
+    def label(self) -> str:
+        return PATTERNS[self.pattern].subject.capitalize()
+
+    @property
+    def subject(self) -> str:
+        """The question, the topic, the proposition or the task."""
+        return str(getattr(self.raw, PATTERNS[self.pattern].subject))
+
+    @property
+    def speakers(self) -> list[Any]:
+        """The speakers; where the document does not name them, those of its raw output."""
+        return getattr(self, self.ROSTER) or self.raw_speakers()
+
+    @property
+    def models_line(self) -> str | None:
+        """The models that have answered, in words; None where there is none."""
+        return models_text({seat: ", ".join(names) for seat, names in self.models.items()}) if self.models else None
+
+    @property
+    def totals(self) -> list[str]:
+        """Tokens, calls, duration and cost, in words, as far as they are known."""
+        seconds = [] if self.seconds is None else [f"Time: {self.seconds:.1f} s"]
+        cost = [] if self.cost is None else [f"Cost: {cost_text(self.cost, self.prices, whole=True)}"]
+        return [*([] if self.usage is None else self.usage.lines()), *seconds, *cost]
+
+    def reason_in_words(self, reason: str) -> str:
+        """A stop reason for readers; a condition by its name."""
+        return self.STOP_REASONS.get(reason) or _STOP_REASONS.get(reason) or f"ended by {reason}"
+
+    @abstractmethod
+    def raw_speakers(self) -> list[Any]:
+        """The speakers that the raw output names."""
+
+    @property
+    def notes(self) -> list[str]:
+        """Remarks for the end, a line each: whose answers changed, the sources, and what became of quotes."""
+        changed = None if self.CHANGING is None else changes_note(self.raw, self.CHANGING)
+        return [*([] if changed is None else [changed]), *material_notes(self.raw)]
+
+    def quoted(self, index: int) -> tuple[Quoted, ...]:
+        """The quotes of the contribution at `index` of `raw.entries`, looked up in the sources."""
+        found = (self.raw.quotes or ())[index : index + 1]  # without sources nothing was looked up
+        return tuple(
+            Quoted(
+                start=quote.start,
+                end=quote.end,
+                source=f"{quote.source}, {quote.page}" if quote.page else quote.source,
+            )
+            for quotes in found
+            for quote in quotes
+            if quote.status != "too_short"
+        )
+
+    def judging(self) -> Iterator[Fact]:
+        """How the result was judged, beyond what the page itself shows."""
+        yield from ()
+
+    @property
+    @abstractmethod
+    def has_result(self) -> bool:
+        """Whether the run has a result."""
+
+    @property
+    def holds_gate(self) -> bool:
+        """Whether no rule that the user gave for the result is broken."""
+        return True
+
+    @property
+    def contributions(self) -> int:
+        """The number of contributions, without those that are cut off or empty."""
+        return sum(entry.flag is None for entry in self.raw.transcript)
+
+    @property
+    def ending(self) -> str | None:
+        """Length and reason of the end, in words; None if the run ended early."""
+        reason = self.raw.stop_reason
+        return None if reason is None else f"Rounds: {self.raw.rounds}, {self.reason_in_words(reason)}"
+
+    def about(self, name: str, given: str | None = None) -> str:
+        """The text beside a speaker's name: what is `given`, unless the head of the page has it already."""
+        heads = {(each.name, text) for each in self.speakers for text in (each.about, getattr(each, "stance", None))}
+        return "" if (name, given) in heads else given or ""
+
+    @abstractmethod
+    def sections(self) -> Iterator[Section]:
+        """The page: contributions and result."""
+
+    def result(self) -> Iterator[Section]:
+        """The end of the page, as far as no event of a live view has it."""
+        yield from ()
+
+    def outcome(self) -> Iterator[Section]:
+        """The end of the page after all contributions."""
+        return self.result()
+
+
+class RoundsDocument(Document):
+    """A saved run of a pattern whose speakers speak in rounds."""
+
+    LATE: ClassVar[tuple[str, ...]] = ()
+    """Roles that act after all rounds."""
+    max_rounds: int | None = None
+
+    @property
+    def notes(self) -> list[str]:
+        """With the order of turns, where it is not the declared one."""
+        order = getattr(self.raw, "turn_order", "declared")  # in a deliberation all speak at once, in no order
+        return [*([] if order == "declared" else [f"Turn order: {order}"]), *super().notes]
+
+    @abstractmethod
+    def entries(self) -> Iterator[tuple[int, Entry]]:
+        """All contributions, each with its round."""
+
+    def phase(self, number: int) -> str | None:  # noqa: ARG002 - for the patterns
+        """The phase of a round, in a pattern that has phases."""
+        return None
+
+    def opening(self, number: int) -> Iterator[Section]:  # noqa: ARG002 - for the patterns
+        """The sections of a round before its contributions."""
+        yield from ()
+
+    def closing(self, number: int) -> Iterator[Section]:  # noqa: ARG002 - for the patterns
+        """The sections of a round after its contributions."""
+        yield from ()
+
+    def rounds(self) -> Iterable[int]:
+        return range(1, self.raw.rounds + 1)
+
+    def raw_speakers(self) -> list[Any]:
+        spoke = dict.fromkeys((entry.name, entry.about) for _, entry in self.entries())
+        return [Speaker(name=name, role=role or None) for name, role in spoke]
+
+    def sections(self) -> Iterator[Section]:
+        failed = self.raw.losses
+        entries = [
+            (number, replace(entry, quotes=self.quoted(index))) for index, (number, entry) in enumerate(self.entries())
+        ]
+        for number in self.rounds():
+            yield round_heading(number, self.max_rounds, self.phase(number))
+            yield from self.opening(number)
+            for said, entry in entries:
+                if said == number:
+                    yield replace(entry, about=entry.does or self.about(entry.name, entry.about))
+            yield from failures(each for each in failed if each.round == number and each.role not in self.LATE)
+            yield from self.closing(number)
+        yield from failures(each for each in failed if each.role in self.LATE)
+        yield from self.outcome()
+
+
+_MOST_SOURCES = 20
+"""Sources that notes list one by one."""
+
+
+def material_notes(raw: Any) -> list[str]:  # noqa: ANN401 - a raw output
+    """Notes on the sources of a run, and on its quotes.
+
+    >>> from flowdebate.patterns.debate.schemas import DebateRawOutput
+    >>> material_notes(DebateRawOutput(rounds=1, question="Q?", transcript=[], verdict=None, quotes=[]))
+    ['Quotes: none']
+    """
+    notes, sources = [], [source for source in raw.sources or () if source.left_out is None]
+    for source in sources[:_MOST_SOURCES]:
+        pages = "" if source.pages is None else f"{counted(source.pages, 'page')}, "
+        notes.append(f"Source: {source.name} ({pages}{source.size:,} bytes, SHA-256 {source.sha256})")
+    if more := len(sources) - _MOST_SOURCES:
+        notes += [f"Sources: {more:,} more"] if more > 0 else []
+    if left := [f"{each.name} ({each.left_out})" for each in raw.sources or () if each.left_out is not None]:
+        rest = f" and {len(left) - _MOST_SOURCES:,} more" if len(left) > _MOST_SOURCES else ""
+        notes.append(f"Left out: {', '.join(left[:_MOST_SOURCES])}{rest}")
+    if raw.older is not None:
+        notes.append(f"History: prompts had a summary of all rounds up to {raw.older.rounds}, not the words")
+    if raw.quotes is not None:
+        found = Counter(quote.status for quotes in raw.quotes for quote in quotes)
+        sought = f"{found['verified']} verified, {found['unverified']} not found in the sources"
+        told = sought if found["verified"] or found["unverified"] else "none"
+        notes.append(f"Quotes: {told}")
+    return notes
+
+
+def changes_note(raw: PatternOutput, word: str) -> str | None:
+    """A note on how many voices ended with another answer than they began with; None where none answered twice."""
+    from flowdebate.evaluation.dynamics import AnswerCourse, count_changes, courses_of
+
+    voices, changed, taken = count_changes(  # nobody has changed an answer that is missing
+        AnswerCourse(
+            voices={name: [said for said in all_said if said is not None] for name, all_said in each.voices.items()}
+        )
+        for each in courses_of(raw)
+    )
+    if not voices:
+        return None
+    to = f", of which {taken} to what another said first" if taken else ""
+    return f"Changed {word}: {changed} of {voices}, compared by their words{to}"
+
+
+def speakers_of(roster: Iterable[Any]) -> list[Any]:
+    """Debaters as sides, personas as speakers: as they are shown and saved."""
+    return [
+        Side(name=member.name, stance=member.stance, role=member.role)
+        if hasattr(member, "stance")
+        else Speaker(name=member.name, role=member.role)
+        for member in roster
+    ]
+
+
+def read_document(path: str) -> Document:
+    """The document at `path` ("-": on stdin), or the one of a bare raw output in either key style.
+
+    BadFile with the line or the field of the problem.
+    """
+    value = parse_json(read_text(path, megabytes=_MEGABYTES), path=path)
+    if not isinstance(value, dict):
+        raise BadFile(path, f"must hold a JSON object, got {type(value).__name__}")
+    return document_of(value, where=path)
+
+
+def document_of(value: Mapping[str, Any], *, where: str) -> Document:
+    """The document that `value` is, or that of a bare raw output; BadFile with the invalid field."""
+    try:
+        if "raw" not in value:  # a bare raw output does not say of which pattern it is
+            return _kind(_nearest(value)).of_raw(value)
+        info = find_pattern(value.get("pattern", DEFAULT))
+        if info is None:
+            allowed = f"one of {', '.join(PATTERNS)}"
+            raise BadFile(where, f"`pattern`: must be {allowed}, got {shown(value['pattern'])}")
+        return _kind(info).model_validate({**value, "pattern": info.name})
+    except ValidationError as error:
+        raise BadFile(where, problem_of(error)) from None
+    except RecursionError:  # a small file can be nested deeper than pydantic's stack
+        raise BadFile(where, "is nested too deeply") from None
+
+
+def _kind(info: PatternInfo) -> type[Document]:
+    kind: type[Document] = info.load_page().document
+    return kind
+
+
+def _nearest(value: Mapping[str, Any]) -> PatternInfo:
+    """The pattern whose raw output has the fields of `value`, or most of them."""
+
+    def differences(info: PatternInfo) -> int:
+        fields = info.load_output().model_fields
+        names = {key: name for name, field in fields.items() for key in (name, field.alias or name)}
+        needed = {name for name, field in fields.items() if field.is_required()}
+        return sum(key not in names for key in value) + len(needed.difference(names.get(key, key) for key in value))
+
+    return min(PATTERNS.values(), key=differences)

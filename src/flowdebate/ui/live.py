@@ -1,0 +1,468 @@
+"""Live view of a run: the sections of its events, as they come."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+from flowdebate._util.wire import BaseEvent
+from flowdebate.chassis.state import Flag, RoleFailed, RoundsEnded, RoundStarted, TurnFinished, TurnStarted
+from flowdebate.models.base import Usage
+from flowdebate.patterns import PATTERNS
+from flowdebate.resources.tasks import TaskChanged
+from flowdebate.runs.events import (
+    BlockAnswered,
+    CallFellBack,
+    CallRetried,
+    CallStarted,
+    ModelCalled,
+    TextDelta,
+    ToolCalled,
+)
+from flowdebate.runs.limits import Budget, Limits
+from flowdebate.ui.document import Document, speakers_of
+from flowdebate.ui.options import OutputOptions
+from flowdebate.ui.sections import (
+    FLAGS,
+    Ending,
+    Entry,
+    Fact,
+    LiveSection,
+    Output,
+    OutputHeading,
+    Piece,
+    Remark,
+    Section,
+    Speaking,
+    Working,
+    doing,
+    role_failed,
+    round_heading,
+)
+from flowdebate.ui.speech import Speech
+from flowdebate.ui.text import cost_text
+
+if TYPE_CHECKING:
+    from flowdebate.ui.plan import Plan
+
+
+_TOOL_SHOWN = 200
+"""Characters of a tool's arguments and result that are shown."""
+OwnSections: TypeAlias = "Mapping[type[BaseEvent], Callable[[Any], Iterable[Section]]]"
+"""What a pattern's own events look like, by their classes."""
+
+
+_UNSEEN = frozenset(
+    {CallStarted, ModelCalled, CallRetried, CallFellBack, ToolCalled, BlockAnswered, TaskChanged, TurnStarted}
+)
+"""Events that are most of a run, and that a page of whole contributions has nothing of."""
+
+
+class Live:
+    """One run as its events tell it, for every front end: what is finished, who is at work, and what is being said.
+
+    `tell` is for pages, which show a contribution once it is finished and beside it what `speaking` says; `follow` is
+    for text that only grows, as in a terminal. Without a plan or a document it takes the events of any pattern.
+    """
+
+    roles: ClassVar[Mapping[str, str]] = {"synthesizer": "writing the output"}
+    """What each role other than a speaker is doing while its model is asked."""
+    phases: ClassVar[Mapping[str, str]] = {}
+    """What a speaker is doing, by the phase of its turn."""
+    own: ClassVar[OwnSections] = {}
+
+    def __init__(self, plan: Plan | None = None, document: Document | None = None) -> None:
+        self.plan = plan
+        self.speakers: list[Any] = []
+        """Those whose names and positions the head of the page has."""
+        self.length: int | None = None
+        """The maximum number of rounds or turns, where it is known."""
+        if plan is not None:
+            self.speakers, self.length = speakers_of(plan.speakers), plan.length
+        elif document is not None:
+            self.speakers = document.speakers
+            self.length = getattr(document, "max_turns", getattr(document, "max_rounds", None))
+        self.clock: Callable[[], float] = time.monotonic
+        """Seconds, for how long somebody has been at work."""
+        self._names = {speaker.name for speaker in self.speakers}
+        self._budget = None if plan is None else Budget(plan.limits or Limits())
+        self.usage: Usage = Usage.none()
+        """Calls and tokens so far."""
+        self.cost: float = 0.0
+        """Cost so far, by the plan's prices or those that are known; 0 without any."""
+        self._unpriced = False
+        """Whether a model without a known price was asked: then no sum is told."""
+        self._calls: dict[str, tuple[CallStarted, float]] = {}
+        """The calls in progress by path, each with its beginning."""
+        self._turns: dict[str, TurnStarted] = {}
+        """The last turn of each who had one, by block."""
+        self._writing: set[str] = set()
+        """Blocks whose text is coming in."""
+        self._flags: dict[str, Flag] = {}
+        """What is wrong with what somebody is about to have said, by name."""
+        self._speech = Speech()
+        kinds: list[type[Live]] = _kinds() if type(self) is Live else [type(self)]
+        self.work_of_roles: dict[str, str] = {
+            **Live.roles,
+            # reversed: where two patterns have words for a role, those of the first registered one stay
+            **{role: work for kind in reversed(kinds) for role, work in kind.roles.items()},
+        }
+        self.work_of_phases: dict[str, str] = {
+            phase: words for kind in reversed(kinds) for phase, words in kind.phases.items()
+        }
+        self.round: RoundStarted | None = None
+        self.turns: int = 0
+
+    def follow(self, event: object) -> Iterator[LiveSection]:
+        """The sections of `event` for text that only grows, and who is at work after it, where it changes that."""
+        yield from self.sections(event)
+        if self._changes_work(event) and self._calls:
+            models = {call.model for call, _ in self._calls.values()}
+            prices = None if self._budget is None else self._budget.prices
+            cost = f"cost {cost_text(self.cost, prices)}" if self.cost else ""
+            yield Working(
+                who=self.doing,
+                since=min(since for _, since in self._calls.values()),
+                facts=tuple(fact for fact in (self.progress(), tokens_text(self.usage), cost) if fact),
+                model=models.pop() if len(models) == 1 else "",
+            )
+
+    def take(self, event: object, start: int | None = None) -> bool:
+        """Take in `event`; whether it changes who is at work. `start` is that of a text, where it is known."""
+        for _ in self._speech.of(event, start):  # a generator, which has to run to its end to know who speaks
+            pass
+        if isinstance(event, RoleFailed) and event.instead in ("cut_off", "empty"):
+            self._flags[event.name] = event.instead
+        return self._changes_work(event)
+
+    def tell(self, event: object) -> Iterator[Section]:
+        """Take in `event`, no text; what a page that shows each contribution whole has of it, as its document will."""
+        self.take(event)
+        if type(event) not in _UNSEEN:
+            yield from self.whole(event)
+
+    @property
+    def speaking(self) -> list[tuple[TurnStarted, str]]:
+        """The turns in progress, each with what is being said in it."""
+        return self._speech.speaking
+
+    @property
+    def at_work(self) -> list[tuple[str, str, float]]:
+        """Who is at work, what it is doing, and since when: one entry for each call in progress."""
+        found = []
+        for call, since in self._calls.values():
+            who, does = call.block, "at work"
+            if (turn := self._turns.get(call.block)) is not None:
+                who, does = turn.agent_name, self.work_of_phases.get(turn.phase or "", "thinking")
+                if call.block in self._writing:
+                    does = "writing"
+            elif call.role is not None and call.role in self.work_of_roles:
+                who, does = f"The {call.role}", self.work_of_roles[call.role]
+            found.append((who, does, since))
+        return found
+
+    @property
+    def doing(self) -> str:
+        """Who is at work, in a sentence; "" where nobody is."""
+        doing: dict[str, dict[str, None]] = {}
+        for who, what, _ in self.at_work:
+            doing.setdefault(what, {})[who] = None
+        return "; ".join(f"{_listed(names)} {'is' if len(names) == 1 else 'are'} {do}" for do, names in doing.items())
+
+    def name_of(self, event: CallRetried | CallFellBack) -> str:
+        """Who asked: a speaker, a role, or a block."""
+        turn = self._turns.get(event.block)
+        return turn.agent_name if turn is not None else event.role or event.block
+
+    @property
+    def others_at_work(self) -> list[str]:
+        """What roles other than the speakers in progress are doing, a sentence for each."""
+        speaking = {turn.agent_name for turn, _ in self.speaking}
+        return list(dict.fromkeys(f"{who} is {do}" for who, do, _ in self.at_work if who not in speaking))
+
+    def has_spoken(self, block: str) -> bool:
+        """Whether somebody has had a turn through `block`: it is a speaker's, and no other role's."""
+        return block in self._turns
+
+    def about(self, name: str, given: str | None = None) -> str:
+        """The text beside a speaker's name: what is `given`, unless the head of the page has it already."""
+        return "" if name in self._names else given or ""
+
+    def about_turn(self, turn: TurnStarted | TurnFinished) -> str:
+        """The text beside the name of who has a turn."""
+        return self.about(turn.agent_name, turn.stance)
+
+    def heading(self, event: RoundStarted) -> Iterator[Section]:
+        yield round_heading(event.round, event.max_rounds, event.phase)
+
+    def result(self, event: object) -> Iterator[Section]:  # noqa: ARG002 - for the patterns
+        """The result, if `event` has it."""
+        yield from ()
+
+    def said(self, turn: TurnFinished, text: str) -> Iterator[Section]:
+        flag = self._flags.pop(turn.agent_name, None)
+        does = doing(turn.phase, turn.target)
+        yield Entry(name=turn.agent_name, about=self.about_turn(turn), text=text, flag=flag, does=does)
+
+    def whole(self, event: object) -> Iterator[Section]:
+        """The sections of `event` for a page that shows each contribution whole."""
+        match event:
+            case TurnFinished():
+                yield from self.said(event, self._speech.finished)
+            case RoleFailed() if event.instead in FLAGS:  # shown with what was said
+                pass
+            case _:
+                yield from self._sections(event)
+
+    def sections(self, event: object) -> Iterator[LiveSection]:
+        """The sections of `event` for text that only grows."""
+        if isinstance(event, (CallRetried, CallFellBack)):
+            yield from self.trouble(event)
+        else:
+            yield from self._sections(event)
+
+    def _sections(self, event: object) -> Iterator[Section]:
+        match event:
+            case RoundStarted():
+                yield from self.heading(event)
+            case RoleFailed() if event.instead == "cut_off":  # shown with the answer
+                pass
+            case RoleFailed():
+                yield role_failed(event.role, event.name, event.message, event.instead)
+            case ToolCalled():
+                shown = f"{event.tool}({_cut(event.arguments)}) = {_cut(event.result)}"
+                yield Fact(label="Tool", text=shown, tone="dim")
+            case _ if type(self) is Live:
+                yield from sections_of(event)
+            case BaseEvent() if (own := self.own.get(type(event))) is not None:
+                yield from own(event)
+            case _:
+                yield from self.result(event)
+
+    def progress(self) -> str:
+        """How far the run is, in words; "" where that is not known."""
+        if self.round is None or self.round.max_rounds == 1:
+            return ""
+        phase = "" if self.round.phase is None else f", {self.round.phase}"
+        return f"round {self.round.round} of {self.round.max_rounds}{phase}"
+
+    def _changes_work(self, event: object) -> bool:
+        match event:
+            case CallStarted():
+                self._calls[event.path] = event, self.clock()
+            case ModelCalled():
+                self.usage += event.usage
+                if self._budget is not None:
+                    prices = [self._budget.price_of(each.model, each.usage) for each in event.attempts]
+                    self._unpriced = self._unpriced or None in prices
+                    self.cost = 0.0 if self._unpriced else self.cost + sum(price or 0.0 for price in prices)
+                self._calls.pop(event.path, None)
+                self._writing.discard(event.block)
+            case TextDelta() if event.block not in self._writing:
+                self._writing.add(event.block)
+            case TurnStarted():
+                self._turns[event.block] = event
+                self.turns += 1
+                return False
+            case RoundStarted():
+                self.round = event
+                return False
+            case RoundsEnded():
+                self.round = None
+                return False
+            case _:
+                return False
+        return True
+
+    def trouble(self, event: CallRetried | CallFellBack, *, who: str | None = None) -> Iterator[Remark]:
+        """A retry or a fallback, with its reason; `who` if several are awaited."""
+        before = "" if who is None else f"{who}: "
+        if isinstance(event, CallFellBack):
+            yield Remark(text=f"{before}{event.model} failed: {event.message}; asking {event.to}")
+        else:
+            soon = "" if event.wait < 1 else f" in {event.wait:.0f} s"
+            yield Remark(text=f"{before}{event.message}; asking again{soon}")
+
+
+class OneByOne(Live):
+    """View of a pattern with one speaker at a time: text is shown as the model writes it.
+
+    Of speakers whose turns overlap, the first is shown as it writes, and each other one once those before it have
+    finished.
+    """
+
+    def __init__(self, plan: Plan | None = None, document: Document | None = None) -> None:
+        super().__init__(plan, document)
+        writes = plan is not None and isinstance(plan.options, OutputOptions) and plan.options.synthesizes
+        self._synthesizer = f"{plan.name}-synthesizer" if plan is not None and writes else None
+        self._speaking: str | None = None
+        """The block whose text is shown."""
+        self._streamed = False
+        """Whether some of its text was shown already."""
+        self._open: dict[str, list[object]] = {}
+        """The events that are still to be shown of each turn in progress, by block; none of the first turn's."""
+
+    def sections(self, event: object) -> Iterator[LiveSection]:
+        block = getattr(event, "block", None)
+        if isinstance(event, TurnStarted):
+            self._open.setdefault(event.block, [])
+        elif isinstance(event, (RoundStarted, RoundsEnded)):  # turns that were given up
+            yield from self._released(all_turns=True)
+        if block in self._open and block != next(iter(self._open)):
+            self._open[block].append(event)
+            return
+        yield from self._shown(event)
+        if _ends_turn(event) and self._open.pop(str(block), None) is not None:
+            yield from self._released()
+
+    def _released(self, *, all_turns: bool = False) -> Iterator[LiveSection]:
+        """The sections of turns that waited for the one before them."""
+        for block in list(self._open):
+            held, self._open[block] = self._open[block], []
+            for event in held:
+                yield from self._shown(event)
+            if not all_turns and not any(map(_ends_turn, held)):
+                return
+            del self._open[block]
+
+    def progress(self) -> str:
+        """The turn in place of the round, where every speaker has one in each round."""
+        # a mirrored debate has more turns, and one with phases others: of these the round is told
+        most = len(self.speakers) * (self.length or 0) if self.round is None or self.round.phase is None else 0
+        return f"turn {self.turns} of {most}" if self.round is not None and self.turns <= most else super().progress()
+
+    def _shown(self, event: object) -> Iterator[LiveSection]:
+        match event:
+            case RoleFailed() if event.instead != "cut_off":
+                yield from self._sections(event)
+                self._streamed = False
+            case TurnStarted():
+                yield Speaking(name=event.agent_name, about=self.about_turn(event))
+                self._speaking, self._streamed = event.block, False
+            case TextDelta() if self._is_shown(event.block):
+                if event.block == self._synthesizer and not self._streamed:
+                    yield OutputHeading()
+                self._streamed = True
+                yield Piece(text=event.text)
+            case BlockAnswered() if self._is_shown(event.block):
+                yield from self._answered(event)
+            case TurnFinished():
+                yield Ending()
+                self._speaking = None
+                self._streamed = False
+            case CallRetried() | CallFellBack():
+                yield from self.trouble(event)
+            case _:
+                yield from self._sections(event)
+
+    def _is_shown(self, block: str) -> bool:
+        if block == self._synthesizer and block != self._speaking:  # it has no turn that starts
+            self._speaking, self._streamed = block, False
+        return block == self._speaking
+
+    def trouble(  # type: ignore[override]  # with the end of a text
+        self, event: CallRetried | CallFellBack, *, who: str | None = None
+    ) -> Iterator[LiveSection]:
+        """The same, after marking the text shown so far as void."""
+        if self._streamed:
+            yield Ending()
+            yield Remark(text="that answer does not count")
+            self._streamed = False
+        yield from super().trouble(event, who=who)
+
+    def _answered(self, answer: BlockAnswered) -> Iterator[LiveSection]:
+        shown = self._streamed
+        if shown:
+            yield Ending()
+        if shown and answer.first_counts:
+            yield Remark(text="that answer is no better than the first, which counts")
+            shown = False
+        if shown:
+            pass
+        elif answer.block == self._synthesizer:
+            yield Output(value=answer.output)
+        else:
+            yield Piece(text=str(answer.output))
+            yield Ending()
+        if answer.truncated:
+            yield Remark(text=FLAGS["cut_off"])
+
+
+class Together(Live):
+    """View of a pattern with several speakers at once: each text is shown whole, as soon as it is finished."""
+
+    def __init__(self, plan: Plan | None = None, document: Document | None = None) -> None:
+        super().__init__(plan, document)
+        self._awaited: dict[str, str] = {}
+        """Who speaks, by block."""
+        self._answers: dict[str, BlockAnswered] = {}
+
+    def sections(self, event: object) -> Iterator[LiveSection]:
+        match event:
+            case TurnStarted():
+                self._awaited[event.block] = event.agent_name
+            case BlockAnswered() if event.block in self._awaited:
+                self._answers[event.block] = event
+            case TurnFinished():
+                yield from self._answered(event)
+            case RoleFailed() if event.instead != "cut_off":
+                yield from self._sections(event)
+                self._awaited.pop(event.block, None)
+            case CallRetried() | CallFellBack():
+                yield from self.trouble(event, who=self._awaited.get(event.block, event.role or event.block))
+            case _:
+                yield from self._sections(event)
+
+    def _answered(self, turn: TurnFinished) -> Iterator[Section]:
+        answer = self._answers.pop(turn.block, None)
+        del self._awaited[turn.block]  # what it is asked outside of its turns is no turn's trouble
+        if answer is not None:  # a human sees what it types
+            if answer.truncated:
+                self._flags[turn.agent_name] = "cut_off"
+            yield from self.said(turn, str(answer.output))
+
+
+def sections_of(event: object) -> Iterable[Section]:
+    """What an event of any pattern's own looks like; nothing for events of runs, and for those of applications."""
+    for kind in _kinds():
+        if isinstance(event, BaseEvent) and (own := kind.own.get(type(event))) is not None:
+            return own(event)
+    return ()
+
+
+def _kinds() -> list[type[Live]]:
+    """The live views of all patterns that are registered by now."""
+    return [info.load_page().live for info in PATTERNS.values()]
+
+
+def tokens_text(usage: Usage) -> str:
+    """The tokens so far, in words; "" where they are not known.
+
+    >>> from flowdebate.models.base import Usage
+    >>> tokens_text(Usage(calls=2, prompt_tokens=1200, completion_tokens=80))
+    '1,200 tokens in, 80 out'
+    """
+    if not usage.total_tokens:
+        return ""
+    return f"{usage.prompt_tokens:,} tokens in, {usage.completion_tokens:,} out"
+
+
+def _ends_turn(event: object) -> bool:
+    return isinstance(event, TurnFinished) or (isinstance(event, RoleFailed) and event.instead == "skipped")
+
+
+def _listed(names: Iterable[str]) -> str:
+    """Names as a sentence has them; many are counted."""
+    first, rest = list(names)[:_NAMED], list(names)[_NAMED:]
+    if rest:
+        return f"{', '.join(first)} and {len(rest)} more"
+    return " and ".join(filter(None, (", ".join(first[:-1]), first[-1])))
+
+
+_NAMED = 4
+"""Names that a sentence has."""
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _TOOL_SHOWN else f"{text[:_TOOL_SHOWN]}… ({len(text):,})"

@@ -1,0 +1,161 @@
+r"""Report of a run as Markdown, in which what others wrote is text and nothing else.
+
+Foreign text is escaped character by character, and is in quotes, list items or fences: it makes no heading, no
+link, no image and no HTML, in CommonMark and in what GitHub adds to it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, assert_never
+
+from flowdebate.ui.sections import FLAGS, Card, Entry, Fact, Group, Heading, Output, Remark, Section
+from flowdebate.ui.text import as_json, in_line, printable
+
+if TYPE_CHECKING:
+    from flowdebate.ui.document import Document
+
+
+_ANYWHERE = re.compile(r"[\\`*_\[\]<>&~|$@^{}]|:(?=//)|(?<=www)\.|(?<=WWW)\.", re.IGNORECASE)
+"""Characters with a meaning inside a line; the last ones make links of bare addresses."""
+_AT_START = re.compile(r"[#+\-=:%!]|\d+(?=[.)])")
+"""Characters with a meaning at the start of a line."""
+
+
+def report(document: Document, *, sections: Iterable[Section] | None = None) -> str:
+    """The whole page; with `sections` in the place of the document's own."""
+    lines = [f"# {document.title}", "", quoted(document.subject), "", f"## {document.SPEAKERS}", ""]
+    lines += [*(_item(each.name, each.about) for each in document.speakers), ""]
+    lines += _section_lines(document.sections() if sections is None else sections)
+    if document.notes:
+        lines += ["## Notes", "", *(f"- {escaped(note)}" for note in document.notes), ""]
+    lines += ["## Usage", "", f"- Status: {document.status}"]
+    if document.error is not None:
+        lines.append(f"- Error: {escaped(document.error)}")
+    told = (document.ending, document.models_line, *document.totals)
+    lines += [f"- {escaped(line)}" for line in told if line is not None]
+    if document.seed is not None:
+        lines.append(f"- Seed: {document.seed}")
+    if document.run_id is not None:
+        lines.append(f"- Run: {escaped(document.run_id)}")
+    if document.fork is not None:
+        lines.append(f"- Fork of {escaped(document.fork.parent)}: {document.fork.counts}")
+    return "\n".join(lines) + "\n"
+
+
+def escaped(text: str) -> str:
+    r"""One line of Markdown that shows `text`.
+
+    >>> escaped("# [x](http://y)")
+    '\\# \\[x\\](http\\://y)'
+    """
+    # in_line first: a line break of foreign text would start a block of its own
+    line = _ANYWHERE.sub(r"\\\g<0>", in_line(text).strip())
+    start = _AT_START.match(line)
+    if start is None:
+        return line
+    if start[0].isdigit():
+        return f"{start[0]}\\{line[start.end() :]}"
+    return f"\\{line}"
+
+
+def quoted(text: str) -> str:
+    r"""A Markdown quote that shows the lines of `text`.
+
+    >>> print(quoted("fine\n# not a heading"))
+    > fine
+    > \# not a heading
+    """
+    lines = printable(text).strip("\n").split("\n")
+    return "\n".join(f"> {line}" if (line := escaped(each)) else ">" for each in lines)
+
+
+def sections_text(sections: Iterable[Section]) -> str:
+    r"""Sections as a part of a page, which ends in a blank line; "" for none.
+
+    >>> sections_text([Remark(text="asked again")])
+    '(asked again)\n\n'
+    """
+    return "".join(f"{line}\n" for line in _section_lines(sections))
+
+
+def bold(label: str, text: str | None) -> str:
+    """`label` in bold, and `text` behind it, if there is any.
+
+    >>> bold("pro", "cap rents")
+    '**pro**: cap rents'
+    """
+    shown = f"**{escaped(label)}**"
+    return f"{shown}: {escaped(text or '')}" if text or shown == "****" else shown  # four stars alone are a rule
+
+
+def _section_lines(sections: Iterable[Section]) -> Iterator[str]:
+    before: Section | None = None
+    for section in sections:
+        if _is_item(before) and not _is_item(section):
+            yield ""  # the end of a list
+        yield from _section(section)
+        before = section
+    if _is_item(before):
+        yield ""
+
+
+def _is_item(section: Section | None) -> bool:
+    return isinstance(section, Fact)
+
+
+def _section(section: Section) -> Iterable[str]:  # noqa: PLR0911 - one case for each kind
+    match section:
+        case Heading():
+            return (f"## {section.title}", "")
+        case Entry():
+            flagged = () if section.flag is None else (f"({escaped(FLAGS[section.flag])})", "")
+            return (bold(section.name, section.about), "", quoted(section.text), "", *flagged)
+        case Fact():
+            return (_item(section.label, " ".join(section.text.split())),)
+        case Group():
+            return _group(section)
+        case Card():
+            return (f"## {section.title}", "", *_facts(section.facts))
+        case Output():
+            value = section.value
+            shown = quoted(value) if isinstance(value, str) else f"```json\n{as_json(value)}\n```"
+            return ("## Output", "", shown, "")  # no line of JSON begins with a backtick
+        case Remark():
+            return (f"({escaped(section.text)})", "")
+        case _:
+            assert_never(section)
+
+
+def _group(group: Group) -> Iterator[str]:
+    short = "\n" not in group.text and len(group.text) < _SHORT
+    yield from (bold(group.label, group.text if short else None), "")
+    if not short:
+        yield from (quoted(group.text), "")
+    yield from _facts(group.facts)
+    if group.remark is not None:
+        yield from (escaped(group.remark), "")
+
+
+_SHORT = 100
+"""Characters up to which a role's statement is on the line of its name."""
+
+
+def _facts(facts: Iterable[Fact]) -> Iterator[str]:
+    """Short ones as a list, long ones as quotes under their labels."""
+    listing = False
+    for fact in facts:
+        if listing and not fact.short:
+            yield ""
+        listing = fact.short
+        if fact.short:
+            yield _item(fact.label, " ".join(fact.text.split()))
+        else:
+            yield from (bold(fact.label, None), "", quoted(fact.text), "")
+    if listing:
+        yield ""
+
+
+def _item(label: str, text: str) -> str:
+    return f"- {bold(label, text)}"

@@ -1,0 +1,387 @@
+"""Models of a plan: made by name, with policies around them, and as a front end shows them, with their prices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from flowdebate._text import counted
+from flowdebate.chassis.seats import Seats
+from flowdebate.errors import ConfigurationError, FlowDebateError
+from flowdebate.models.base import IMAGE_TOKENS, Model, Usage, estimate_tokens
+from flowdebate.models.openai.endpoint import address_of
+from flowdebate.models.providers import PROVIDERS
+from flowdebate.models.resolve import EACH, ModelResolver, ModelSpec, found_models, vendor_of
+from flowdebate.runs.limits import Price, Prices
+from flowdebate.ui.options import PRICE, PatternOptions
+from flowdebate.ui.text import models_text
+
+if TYPE_CHECKING:
+    from flowdebate.ui.plan import Plan
+
+
+PlanT = TypeVar("PlanT", bound="Plan")
+
+
+@dataclass(frozen=True)
+class AllowedModels:
+    """The models that those whom a service serves may name."""
+
+    patterns: tuple[str, ...] = ()
+    """Of their names, such as "openai/*"; none for those that are set up."""
+    own: str | None = None
+    """The service's own model."""
+
+    @property
+    def names(self) -> list[str]:
+        """The names, or the patterns of them."""
+        own = [self.own] if self.own not in (None, EACH) else []
+        return list(dict.fromkeys([*own, *(self.patterns or found_models())]))
+
+    def found(self) -> list[str]:
+        """Those that "each" deals: of each vendor that is set up its default, or the first one that is listed."""
+        names, found = self.names, found_models()
+        listed = {vendor_of(name): name for name in reversed(names) if not set(name) & {*"*?["}}
+        allowed = [name if _matches(name, names) else listed.get(vendor_of(name)) for name in found]
+        if found and not any(allowed):
+            what = f"one that this server allows: {', '.join(names)}; no provider of these is set up"
+            raise ConfigurationError("options", "model", EACH, what)
+        return [name for name in allowed if name is not None]
+
+    def check(self, options: PatternOptions, *others: str) -> None:
+        """ConfigurationError for options that name another one, or where one of the `others` that are asked is none."""
+        if options.base_url is not None and not self.patterns:
+            return  # they are names at that server
+        allowed = self.names
+        for name, models in {**options.reached("model"), "": others}.items():
+            for model in models:
+                if model != EACH and not _matches(model, allowed):
+                    listed = ", ".join(allowed) or "none, since none is set up"
+                    place = name or "model"
+                    for at, seat in enumerate(getattr(options, name) or () if name == options.ROSTER else ()):
+                        place = f"{name}[{at}].model" if seat.model == model else place
+                    raise ConfigurationError("options", place, model, f"one that this server allows: {listed}")
+
+
+def _matches(model: str, names: Sequence[str]) -> bool:
+    return any(fnmatchcase(model, name) for name in names)
+
+
+class Models:
+    """Models by name; one object for each name at a base URL, so that its connections are shared."""
+
+    def __init__(self, base_url: str | None, allowed: AllowedModels | None = None) -> None:
+        self._base_url = base_url
+        self.find: Callable[[], Sequence[str]] = found_models if allowed is None else allowed.found
+        self._made: dict[str, Model | str] = {}
+
+    def __call__(self, spec: str, where: str, field: str) -> Model | str:
+        """The model; ConfigurationError for a name that means none."""
+        from flowdebate.models.openai.model import OpenAIModel
+        from flowdebate.models.resolve import check_model
+
+        if self._base_url is None:
+            check_model(spec, where=where, field=field)
+            return spec  # still a name: the run makes one model of it for all who have it
+        if spec == "local":
+            raise ConfigurationError(
+                where, field, spec, "the name of a model at the base URL: the local model has none"
+            )
+        if spec not in self._made:
+            self._made[spec] = OpenAIModel(spec, base_url=self._base_url)
+        return self._made[spec]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policies:
+    """Policies around the models."""
+
+    attempts: int | None = None
+    """Maximum number of attempts for each call; None leaves it to the model."""
+    fallback: tuple[Model | str, ...] = ()
+    record: str | None = None
+    replay: str | None = None
+    """File that answers are read from, in place of asking."""
+    effort: Seats | None = None
+    """How much the model of each seat is told to think."""
+
+
+def with_policies(plan: PlanT, *, recording: bool = True) -> PlanT:
+    """`plan` with its policies around every model, and with none left to apply.
+
+    `recording=False` leaves out the recording: that of an interrupted run cannot be continued.
+    """
+    from flowdebate.models.wrapper import Thinking
+
+    policies = plan.policies
+    if policies == Policies():
+        return plan
+
+    def meant(intent: str) -> Model | str:
+        return (plan.models or {}).get(intent, f"intent/{intent}")
+
+    if policies.replay is not None:
+        make = _replay(policies.replay, meant("chat"))
+    else:
+        make = _apply(policies)
+        if policies.record is not None and recording:
+            make = _record(make, make(meant("chat")), policies.record)
+    efforts = policies.effort or Seats()
+
+    def told(spec: Model | str, seat: str, intent: str) -> Model:
+        effort: Any = _effort_of(efforts, seat, intent)
+        return make(spec) if effort is None else Thinking(make(spec), effort)
+
+    speakers = tuple(
+        replace(each, model=told(each.model or meant("chat"), each.name, "chat"))
+        if each.model is not None or each.name in efforts.members
+        else each
+        for each in plan.speakers
+    )
+    models = {intent: told(meant(intent), intent, intent) for intent in ("chat", "synthesize")}
+    seats = {
+        role: told(plan.seats.get(role, meant("synthesize")), role, "synthesize")
+        for role in {**plan.seats, **efforts.roles}
+    }
+    return replace(
+        plan,
+        models=models,
+        seats=seats,
+        speakers=speakers,
+        policies=Policies(),
+        apply=lambda model: told(model, "chat", "chat"),
+    )
+
+
+def _effort_of(efforts: Seats, seat: str, intent: str) -> str | None:
+    """How much the model of a seat is told to think; None where that is left open."""
+    rest: Any = efforts.rest
+    found = {**(rest if isinstance(rest, Mapping) else {intent: rest}), **efforts.roles, **efforts.members}
+    effort: str | None = found.get(seat, found.get(intent))
+    return effort
+
+
+def _apply(policies: Policies) -> Callable[[Model | str], Model]:
+    """A maker of models that are retried, and have fallbacks; the same one for the same name."""
+    from flowdebate.models.call import Retry
+    from flowdebate.models.resolve import resolve_model
+    from flowdebate.models.wrapper import Fallback, Retrying
+
+    made: dict[Model | str, Model] = {}
+
+    def make(spec: Model | str) -> Model:
+        if spec not in made:
+            models = [resolve_model(each) for each in (spec, *policies.fallback)]
+            if policies.attempts is not None:
+                models = [Retrying(each, Retry(attempts=policies.attempts)) for each in models]
+            made[spec] = models[0] if len(models) == 1 else Fallback(*models)
+            made[made[spec]] = made[spec]  # a model that was made already is not wrapped twice
+        return made[spec]
+
+    return make
+
+
+_ASKED: ContextVar[Model] = ContextVar("asked")
+"""Model of the call that is being recorded: one file has the calls of all models, in order, and calls overlap."""
+
+
+def _record(made: Callable[[Model | str], Model], first: Model, path: str) -> Callable[[Model | str], Model]:
+    """A maker of models that record all answers in one file, under the name of the `first` one."""
+    from flowdebate.models.call import answer
+    from flowdebate.models.recording import RecordingModel
+    from flowdebate.models.wrapper import Wrapper
+
+    if TYPE_CHECKING:
+        from flowdebate.models.base import ModelRequest, ModelResponse
+
+    class Asked(Wrapper):
+        """The model that a call is for, whichever it is."""
+
+        async def request(self, request: ModelRequest, /) -> ModelResponse:
+            return await answer(_ASKED.get(), request)
+
+    class Through(Wrapper):
+        """A model whose answers go through the recording."""
+
+        async def request(self, request: ModelRequest, /) -> ModelResponse:
+            before = _ASKED.set(self.inner)
+            try:
+                return await answer(recording, request)
+            finally:
+                _ASKED.reset(before)
+
+    recording = RecordingModel(Asked(first), path)
+    through: dict[Model, Model] = {}
+
+    def make(spec: Model | str) -> Model:
+        model = made(spec)
+        return through.setdefault(model, Through(model))
+
+    return make
+
+
+def _replay(path: str, first: Model | str) -> Callable[[Model | str], Model]:
+    """A maker of models that answer from one recording, which has the name of the `first` one; others have their own.
+
+    Who is asked is part of what a pattern decides by: a review confirms what two models find.
+    """
+    from flowdebate.models.recording import ReplayModel
+    from flowdebate.models.wrapper import Wrapper
+
+    if TYPE_CHECKING:
+        from flowdebate.models.base import ModelRequest, ModelResponse
+
+    class Seat(Wrapper):
+        """The recording under another name."""
+
+        def __init__(self, title: str) -> None:
+            super().__init__(replayed)
+            self._title = title
+
+        @property
+        def name(self) -> str:
+            return self._title
+
+        async def request(self, request: ModelRequest, /) -> ModelResponse:
+            return await self.ask(request)
+
+    replayed = ReplayModel(path)
+    seats: dict[str, Model] = {first if isinstance(first, str) else first.name: replayed}
+
+    def make(spec: Model | str) -> Model:
+        name = spec if isinstance(spec, str) else spec.name
+        if name not in seats and not name.startswith("intent/"):
+            seats[name] = Seat(name)
+        return seats.get(name, replayed)
+
+    return make
+
+
+# As a front end shows them
+
+
+def models_line(plan: Plan, *, environment: str | None = None) -> str:
+    """The models that a run of `plan` will ask, by role where they differ; "" if none is set up.
+
+    `environment` is the default model of a run that is resumed.
+
+    >>> from flowdebate.patterns import PATTERNS
+    >>> from flowdebate.ui.plan import make_plan
+    >>> given = {"question": "Rent?", "debaters": ["Ann=Cap", "Ben=Free"], "model": ["local", "judge=openai/gpt-5"]}
+    >>> models_line(make_plan(PATTERNS["debate"], {**given, "model": ["openai/gpt-5-mini", "judge=openai/gpt-5"]}))
+    'Models: openai/gpt-5-mini (Ann, Ben, synthesizer); openai/gpt-5 (judge)'
+    >>> models_line(make_plan(PATTERNS["debate"], {**given, "model": ["openai/gpt-5"]}))
+    'Model: openai/gpt-5 in all seats; what that means: docs/models.md#one-model-in-all-seats'
+    """
+    policies = plan.policies
+    if policies.replay is not None:
+        return f"Model: none is asked, the answers are those recorded in {policies.replay}"
+    try:
+        seats = seat_titles(plan, environment=environment)
+    except FlowDebateError:  # the run says so itself, before its first call
+        return ""
+    fallback = ", ".join(each if isinstance(each, str) else each.name for each in policies.fallback)
+    after = f"; if it fails: {fallback}" if fallback else ""
+    return f"{models_text(seats)}{after}"
+
+
+def seat_titles(plan: Plan, *, environment: str | None = None) -> dict[str, str]:
+    """The model of each seat of a plan that a model takes, by its name or role; errors as of a run's first call."""
+    resolver = ModelResolver(plan.models, environment=environment)
+
+    def intent_of(seat: str) -> str:
+        return "synthesize" if seat in plan.options.roles else "chat"
+
+    options, people = plan.options, getattr(plan.options, "humans", None) or ()
+    chat = _title(plan, resolver, "intent/chat")
+    members = {each.name: each.model for each in plan.speakers} or {f"{options.SPEAKER}s": None}
+    seats = {name: chat if own is None else _title(plan, resolver, own) for name, own in members.items()}
+    for role in options.roles:
+        panel = getattr(options, "panel", None) if role == "judge" else None
+        asked = [_at_server(plan, each) for each in panel or ()]
+        seats[role] = ", ".join(asked) or _title(plan, resolver, plan.seats.get(role, "intent/synthesize"))
+    told = {seat: plan.policies.effort and _effort_of(plan.policies.effort, seat, intent_of(seat)) for seat in seats}
+    return {
+        seat: f"{model}, effort {told[seat]}" if told[seat] else model
+        for seat, model in seats.items()
+        if seat not in people
+    }
+
+
+def _title(plan: Plan, resolver: ModelResolver, spec: ModelSpec) -> str:
+    name = resolver.resolve(spec).name
+    if name == "local":
+        from flowdebate.models.local.gguf import local_model_title
+
+        return f"local ({local_model_title()}, on this machine)"
+    provider = PROVIDERS.get(name.partition("/")[0])
+    if provider is not None and provider.key_env is None and plan.options.base_url is None:
+        return f"{name} (a server on this machine, at {provider.base_url})"
+    return _at_server(plan, name)
+
+
+def _at_server(plan: Plan, name: str) -> str:
+    address = plan.options.base_url
+    return name if address is None else f"{name} at {address_of(address)}"
+
+
+_MOST_NAMED = 8
+"""Sources, and files that were left out, whose names a line has."""
+
+
+def sources_lines(plan: Plan) -> list[str]:
+    """What of the sources every speaker's model is sent with each call, and what was left out; nothing without any."""
+    read = [source for source in plan.sources if source.left_out is None]
+    if not read:
+        return []
+    tokens = [IMAGE_TOKENS if source.image else estimate_tokens(len(source.text)) for source in read]
+    shown = [
+        f"{source.name} ({counted(len(source.pages), 'page') + ', ' if source.pages else ''}"
+        f"{'image, ' if source.image else ''}{count:,} tokens)"
+        for source, count in zip(read, tokens, strict=True)
+    ]
+    from flowdebate.chassis.material import SOURCE_TOKENS
+
+    left = [f"{source.name} ({source.left_out})" for source in plan.sources if source.left_out is not None]
+    whole = f"Sources: {_few(shown)}"
+    if len(read) > 1:
+        whole += f"; together {sum(tokens):,} tokens"
+    most = plan.options.source_tokens
+    how = "go to the model with each turn"
+    if sum(tokens) > (most or SOURCE_TOKENS):
+        how = f"are more than a prompt may have ({most or SOURCE_TOKENS:,}): each turn is shown the best passages"
+    return [f"{whole}, estimated, which {how}", *([f"Left out: {_few(left)}"] if left else [])]
+
+
+def _few(texts: Sequence[str]) -> str:
+    more = len(texts) - _MOST_NAMED
+    return ", ".join(texts[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+
+
+_FREE = Price(prompt=0, completion=0)
+
+
+def prices_of(given: Sequence[str]) -> Prices | None:
+    """The prices of `--price`: one for all models, or one for each; None without any. The local model is free.
+
+    >>> from flowdebate.models.base import Usage
+    >>> prices = prices_of(["0.25/2"])
+    >>> prices("openai/gpt-5-mini", Usage(calls=1, prompt_tokens=4_000, completion_tokens=500))
+    0.002
+    """
+    found = [found for text in given if (found := PRICE.fullmatch(text)) is not None]
+    table = {each["model"]: Price(prompt=float(each["prompt"]), completion=float(each["completion"])) for each in found}
+    if not table:
+        return None
+    table = {"local": _FREE, **table}  # unless it was given a price of its own
+    rest = table.pop(None, None)
+    if rest is None:
+        return table
+
+    def price(model: str, usage: Usage) -> float:
+        return table.get(model, rest).of(usage)
+
+    return price

@@ -1,0 +1,673 @@
+"""Options of a plan as pydantic models: what a plan file says, and what a front end was given over it."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, Union, get_args, get_origin
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    TypeAdapter,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
+from pydantic_core import PydanticCustomError
+
+from flowdebate.chassis.seats import DEFAULT
+from flowdebate.errors import ConfigurationError
+from flowdebate.models.base import Effort
+from flowdebate.models.openai.endpoint import ADDRESS, address_of, check_address
+from flowdebate.prompts import Profile
+from flowdebate.sources.source import Page, Source
+from flowdebate.ui.files import read_plan_file
+
+COMMAND = "command line"
+"""The place of options in errors."""
+_STORED = "the stored run"
+PlanFile: TypeAlias = str | Mapping[str, Any] | None
+"""A plan as a file: its path, or its stored form."""
+
+
+def misuse(field: str, got: object, sentence: str) -> ConfigurationError:
+    """The error for options of a front end that are missing, or do not go together; `sentence` is its whole message."""
+    error = ConfigurationError(COMMAND, field, got, sentence)
+    error.args = (sentence,)
+    return error
+
+
+# Types of values, with what they allow
+
+
+def allowed(sentence: str) -> Any:  # noqa: ANN401 - a marker for Annotated
+    """Report what a type refuses by `sentence`, not in pydantic's words."""
+
+    def check(value: object, validate: ValidatorFunctionWrapHandler) -> object:
+        try:
+            return validate(value)
+        except ValidationError:
+            raise PydanticCustomError("allowed", "{allowed}", {"allowed": sentence}) from None
+
+    return WrapValidator(check)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What a text in a plan makes this program read or connect to; the type of each text says it."""
+
+    of: Literal["nothing", "file", "server", "model"]
+
+
+def _not_blank(value: str) -> str:
+    if not is_text(value):
+        raise PydanticCustomError("blank", "blank")
+    return value
+
+
+def _address(value: str) -> str:
+    check_address(COMMAND, "base_url", value)
+    return value
+
+
+def _off(value: bool) -> bool:  # noqa: FBT001 - a validator
+    if value:
+        raise PydanticCustomError("on", "on")
+    return value
+
+
+def _condition(value: str) -> str:
+    from flowdebate.stop import parse
+
+    try:
+        parse(value, flags=False)
+    except ConfigurationError as error:
+        sentence = f"{error.allowed} ({error.hint})" if error.hint else error.allowed
+        raise PydanticCustomError("allowed", "{allowed}", {"allowed": sentence}) from None
+    return value
+
+
+_Off = Annotated[bool, AfterValidator(_off)]
+_NOTHING = Reach("nothing")
+_PlainText = Annotated[str, AfterValidator(_not_blank)]
+Text = Annotated[_PlainText, _NOTHING, allowed("text that is not blank")]
+Table = Annotated[dict[str, Any], _NOTHING]
+Conditions = Annotated[str, _NOTHING, AfterValidator(_condition)]
+ModelName = Annotated[_PlainText, Reach("model"), allowed("the name of a model")]
+SeatModels = Annotated[
+    _PlainText | dict[_PlainText, _PlainText],
+    Reach("model"),
+    allowed('the name of a model, "each", or a table of names of models by name or role'),
+]
+SeatEfforts = Annotated[
+    Effort | dict[_PlainText, Effort], _NOTHING, allowed("low, medium or high, or a table of these by name or role")
+]
+ModelNames = Annotated[list[_PlainText], Reach("model"), allowed("a list of names of models")]
+# nine digits: no price is longer, and a float has no longer number exactly
+PRICE = re.compile(r"(?:(?P<model>.+)=)?(?P<prompt>\d{1,9}(?:\.\d+)?)/(?P<completion>\d{1,9}(?:\.\d+)?)")
+_PRICE = "prices of a million tokens such as 0.25/2, or MODEL=0.25/2"
+PriceTexts = Annotated[list[Annotated[str, Field(pattern=f"^{PRICE.pattern}$")]], _NOTHING, allowed(_PRICE)]
+_WEIGHED = r"^[^=]*[^=\s][^=]*(=\d{1,4}(\.\d{1,9})?)?$"
+Criterion = Annotated[str, Field(pattern=_WEIGHED), _NOTHING, allowed("NAME, or NAME=WEIGHT")]
+FilePath = Annotated[_PlainText, Reach("file"), allowed("the path of a file")]
+Flag = Annotated[bool, allowed("true or false")]
+Whole = Annotated[int, allowed("an int")]
+Count = Annotated[int, Field(ge=1), allowed("an int >= 1")]
+_Time = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Amount = Annotated[_Time, allowed("a number > 0")]
+Money = Annotated[_Time, allowed("a number > 0")]
+Seconds = Annotated[_Time, allowed("a number of seconds > 0")]
+_Ratio = Annotated[float, Field(ge=0, le=1)]
+Lead = Annotated[float, Field(ge=0, allow_inf_nan=False), allowed("a number >= 0")]
+Share = Annotated[_Ratio, allowed("a number from 0 to 1")]
+SecondsOrOff = Annotated[_Time | _Off, allowed("a number of seconds > 0, or off (in a file: false)")]
+ShareOrOff = Annotated[_Ratio | _Off, allowed("a number from 0 to 1, or off (in a file: false)")]
+TurnLength = Annotated[
+    Literal["short", "medium", "long"] | Annotated[int, Field(ge=10, le=2_000)],
+    allowed("short, medium, long, or a number of words from 10 to 2,000"),
+]
+RoundsOrAll = Annotated[Literal["all"] | Annotated[int, Field(ge=1)], allowed("a number of rounds >= 1, or all")]
+Address = Annotated[_PlainText, Reach("server"), AfterValidator(_address), allowed(ADDRESS)]
+
+
+def or_off(given: str) -> float | str | bool:
+    """A number as the command line has it, or False for "off"."""
+    try:
+        return False if given == "off" else float(given)
+    except ValueError:
+        return given
+
+
+def read_models(given: Any, flag: str = "--model", word: str = "MODEL") -> Any:  # noqa: ANN401 - or what a file says already
+    """The `model` of a plan as the command line has it: [NAME|ROLE=]MODEL, once or repeated.
+
+    >>> read_models(["local"]), read_models(["openai/gpt-5", "judge=gemini/flash"])
+    ('local', {'default': 'openai/gpt-5', 'judge': 'gemini/flash'})
+    """
+    if not isinstance(given, (list, tuple)):
+        return given
+    models: dict[str, str] = {}
+    for each in given:
+        before, sign, after = (part.strip() for part in each.partition("="))
+        seat, model = (before, after) if sign else ("", before)
+        if not model or (sign and not seat):
+            raise ConfigurationError(COMMAND, flag, each, f"{word}, NAME={word} or ROLE={word}")
+        if (seat or DEFAULT) in models:
+            who = f"{seat} has" if seat else "those without one of their own have"
+            raise ConfigurationError(COMMAND, flag, each, f"given once for each: {who} {models[seat or DEFAULT]}")
+        models[seat or DEFAULT] = model
+    return models[DEFAULT] if [*models] == [DEFAULT] else models
+
+
+def read_efforts(given: Any) -> Any:  # noqa: ANN401 - as above
+    """The `effort` of a plan, likewise.
+
+    >>> read_efforts(["low", "judge=high"])
+    {'default': 'low', 'judge': 'high'}
+    """
+    return read_models(given, "--effort", "LEVEL")
+
+
+def join_models(before: object, after: object) -> object:
+    """A plan's `model` where another one is given over it: that of some seats leaves the others as they are.
+
+    >>> join_models("local", {"judge": "openai/gpt-5"}), join_models({"judge": "openai/gpt-5"}, "local")
+    ({'default': 'local', 'judge': 'openai/gpt-5'}, 'local')
+    """
+    if not isinstance(after, Mapping) or DEFAULT in after or before is None:
+        return after
+    return {**(before if isinstance(before, Mapping) else {DEFAULT: before}), **after}
+
+
+def in_words(given: str) -> int | str:
+    """A length as the command line has it: a number of words, or a name."""
+    return int(given) if given.isdecimal() else given
+
+
+Panel: TypeAlias = Literal[
+    "Selection",
+    "Answers",
+    "Sides",
+    "Rounds",
+    "Judge",
+    "Model",
+    "Prompts",
+    "Limits",
+    "Budget of all runs",
+    "Storage",
+    "Output",
+]
+"""Groups of options in a help page, in their order."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """How a front end offers a field; a command declares its own ones as `Annotated[Count, Option(help="…")]`."""
+
+    help: str
+    panel: Panel | None = None
+    """Group of the help that lists it; None for those of its command alone."""
+    flag: str | None = None
+    """Its name on the command line where that is not the field's ("--yes -y": with a short one); "" leaves it out."""
+    metavar: str | None = None
+    repeated: bool = False
+    """Whether it may be given several times, for a type that is no list; `read` gets all of them."""
+    read: Callable[[Any], Any] | None = None
+    """Makes of what the command line was given what a file would say."""
+    on: bool = False
+    """Whether a flag is on where it is not given."""
+
+
+def option(help: str, **about: Any) -> Any:  # noqa: A002, ANN401 - as in Option; a field
+    """A field that front ends offer and that may be left out; `about` are fields of its `Option`.
+
+    As in `max_rounds: Count | None = option("Maximum number of rounds.", panel="Rounds")`. An option is declared
+    nowhere else: its name on the command line, its key in a plan file, its check, and its place in the help, in the
+    form and in the arguments over HTTP and MCP all come from the field.
+    """
+    field: Any = Field(default=None)
+    field.metadata.append(Option(help=help, **about))  # where pydantic puts what `Annotated` says
+    return field
+
+
+def option_of(model: type[BaseModel], name: str) -> Option:
+    """The `Option` of a field."""
+    return next(item for item in model.model_fields[name].metadata if isinstance(item, Option))
+
+
+def check_option(kind: Any, field: str, value: object, *, where: str = COMMAND) -> None:  # noqa: ANN401 - any type
+    """ConfigurationError unless `value`, where there is one, is a `kind`."""
+    if value is not None:
+        try:
+            TypeAdapter(kind).validate_python(value, strict=True)
+        except ValidationError as error:
+            problem = error.errors()[0]
+            raise ConfigurationError(where, field, problem["input"], _sentence(problem, ())) from None
+
+
+# Who speaks, as a file has it
+
+
+class RosterEntry(BaseModel):
+    """Somebody who speaks, as a file has it."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True, defer_build=True)
+
+
+class PersonaEntry(RosterEntry):
+    """Somebody without an assigned position."""
+
+    name: Text
+    role: Text | None = None
+    system_prompt: Text | None = None
+    model: ModelName | None = None
+
+
+class SourceEntry(RosterEntry):
+    """A source as a stored plan has it, where its text does not say everything."""
+
+    text: Text | None = None
+    pages: Annotated[dict[str, int], _NOTHING] | None = None
+    """Where each page begins in the text, by its name."""
+    size: int = 0
+    sha256: Annotated[str, _NOTHING] = ""
+    left_out: Text | None = None
+    """Why a file of a folder was not read."""
+
+    @classmethod
+    def of(cls, source: Source) -> Self | str:
+        """The entry of a source; its text alone where that is all there is to say."""
+        if source == Source.of(source.name, source.image or source.text):
+            return source.image or source.text
+        pages = {page.name: page.start for page in source.pages} or None
+        return cls(
+            text=source.text or None, pages=pages, size=source.size, sha256=source.sha256, left_out=source.left_out
+        )
+
+    def source(self, name: str) -> Source:
+        pages = tuple(Page(start=start, name=page) for page, start in (self.pages or {}).items())
+        about = {"size": self.size, "sha256": self.sha256, "left_out": self.left_out}
+        return Source(name=name, text=self.text or "", pages=pages, **about)
+
+
+Sources = Annotated[
+    list[FilePath] | dict[str, Text | SourceEntry],
+    allowed(
+        'a list of paths of files and folders ("-" is stdin, NAME=FILE gives a name), or texts by name, none blank'
+    ),
+]
+
+
+def roster_option(flag: str, help: str, *, key: str = "role", needed: bool = False) -> Any:  # noqa: A002, ANN401 - as in option
+    """The `option` `flag` of a roster, repeated for each speaker; see `parse_entry`."""
+    metavar = f"NAME={key.upper()}" if needed else f"NAME[={key.upper()}]"
+
+    def read(given: list[str]) -> list[dict[str, str]]:
+        return [parse_entry(each, flag, key=key, needed=needed) for each in given]
+
+    return option(help, flag=flag, panel="Sides", metavar=metavar, read=read)
+
+
+def parse_entry(given: str, option: str, *, key: str = "role", needed: bool = False) -> dict[str, str]:
+    """A speaker as the command line names it: its name and one other field, which may be missing unless `needed`.
+
+    >>> parse_entry("Ada = an economist", "--agent"), parse_entry("Ben", "--agent")
+    ({'name': 'Ada', 'role': 'an economist'}, {'name': 'Ben'})
+    """
+    name, sign, value = (part.strip() for part in given.partition("="))
+    if not is_text(name) or (not is_text(value) if sign else needed):
+        raise ConfigurationError(COMMAND, option, given, f"name={key}" if needed else f"name={key}, or a name")
+    return {"name": name, key: value} if sign else {"name": name}
+
+
+def is_text(value: str) -> bool:
+    """Whether `value` is text that is not blank."""
+    # a lone surrogate, as of a broken argument of the command line, is in no UTF-8, and so in no request
+    return bool(value.strip()) and value.encode(errors="replace").decode() == value
+
+
+# The options of all patterns
+
+
+class PatternOptions(BaseModel):
+    """Options that every pattern has; each adds its own, and forbids those it has no use for."""
+
+    # strict: a file that says `rounds = "2"` is mistaken; defer_build: a list of commands needs no validator
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        extra="forbid", strict=True, populate_by_name=True, defer_build=True
+    )
+    SUBJECT: ClassVar[str] = ""
+    """Field of what it is about."""
+    ROSTER: ClassVar[str] = "debaters"
+    """Field of who speaks."""
+    LENGTH: ClassVar[str] = "max_rounds"
+    """Field of how long it may get."""
+    WITHOUT: ClassVar[frozenset[str]] = frozenset()
+    """Fields that this pattern does not have."""
+    PEOPLE: ClassVar[tuple[str, ...]] = ()
+    """Roles beside those who speak that people can play."""
+    SPEAKER: ClassVar[str] = "debater"
+    """The role of those who speak."""
+    ROLES: ClassVar[tuple[str, ...]] = ()
+    """Other roles; those that are fields of the options are there where these are on."""
+
+    model: SeatModels | None = option(
+        '"local", or "provider/model" such as "openai/gpt-5-mini"; repeat with NAME= or ROLE= for the model of one who '
+        'speaks, or of a role such as judge. "each" takes another provider for each. '
+        "Default: FLOWDEBATE_MODEL, else a small model of the first provider whose key is set, else that of a server "
+        "on this machine, else the local model if it is installed.",
+        panel="Model",
+        metavar="[NAME=]SPEC",
+        repeated=True,
+        read=read_models,
+    )
+    effort: SeatEfforts | None = option(
+        "How much models think before they answer: low, medium or high; repeat with NAME= or ROLE=, as judge=high. "
+        "Default: as each model does by itself.",
+        panel="Model",
+        metavar="[NAME=]LEVEL",
+        repeated=True,
+        read=read_efforts,
+    )
+    base_url: Address | None = option(
+        "OpenAI-compatible server, up to and including /v1. --model is then the model's name on that "
+        "server; the key is OPENAI_API_KEY, or that of the provider whose server it is.",
+        panel="Model",
+        metavar="URL",
+    )
+    profile: Profile | None = option(
+        'Default prompts: "concise" for small models, "full" for others. Default: as each model asks for.',
+        panel="Prompts",
+    )
+    length: TurnLength | None = option(
+        "Length of a turn: short, medium, long, or a number of words from 10 to 2000. Default: short with "
+        "concise prompts, medium with full ones.",
+        panel="Prompts",
+        metavar="LENGTH",
+        read=in_words,
+    )
+    instructions: Text | None = option(
+        "Instructions for all models, above the rules of their prompts.", panel="Prompts", metavar="TEXT"
+    )
+    stop: Conditions | None = option(
+        "Condition that ends the rounds early, made of tokens(N), seconds(S), rounds(N), converged(SHARE), "
+        'repeated(SHARE) with |, & and ~: "tokens(20000) | seconds(120) & rounds(2)".',
+        panel="Limits",
+        metavar="CONDITION",
+    )
+    sources: Sources | None = option(
+        "A file or a folder to quote from, - for stdin, or NAME=FILE; repeat for each. Quotes are verified in it.",
+        panel="Sides",
+        flag="--source",
+        metavar="[NAME=]FILE",
+    )
+    source_tokens: Count | None = option(
+        "Maximum number of tokens of the sources in a prompt; of more, each turn is shown the passages that fit best. "
+        "Default: a quarter of the model's context, or 32000 where that is unknown.",
+        panel="Limits",
+        metavar="N",
+    )
+    history: RoundsOrAll | None = option(
+        "Number of rounds that prompts show whole, with a summary of what is older; or all. Default: all.",
+        panel="Prompts",
+        metavar="ROUNDS",
+        read=in_words,
+    )
+    seed: Whole | None = option("Seed for reproducible random choices.")
+    max_calls: Count | None = option("Maximum number of requests.", panel="Limits", metavar="N")
+    max_tokens: Count | None = option("Maximum number of tokens.", panel="Limits", metavar="N")
+    max_seconds: Seconds | None = option(
+        "Maximum time. A run that reaches a limit ends with what it has.", panel="Limits", metavar="S"
+    )
+    max_cost: Money | None = option(
+        "Maximum cost: in US dollars, or in the currency of --price.", panel="Limits", metavar="AMOUNT"
+    )
+    price: PriceTexts | None = option(
+        "Price of a million prompt tokens and of a million completion tokens, such as 0.25/2. Repeat with MODEL= for "
+        "models of different prices. Default: known prices, where genai-prices is installed.",
+        panel="Limits",
+        metavar="[MODEL=]IN/OUT",
+    )
+    attempts: Count | None = option("Maximum number of attempts for each call. Default: 3.", panel="Model", metavar="N")
+    fallback: ModelNames | None = option(
+        "Model to ask if the first one fails; repeat for more than one.", panel="Model", metavar="SPEC"
+    )
+    on_failure: Literal["fail", "skip"] | None = option(
+        "Fail the run if a model fails for good, or go on without its answer. Default: fail.", panel="Model"
+    )
+    record: FilePath | None = option("Record all answers in a new file, for --replay.", panel="Storage", metavar="FILE")
+    replay: FilePath | None = option(
+        "Answer from a recording, without asking; needs the same options and seed.", panel="Storage", metavar="FILE"
+    )
+
+    _file: str = PrivateAttr(default=_STORED)
+    _of_file: frozenset[str] = PrivateAttr(default=frozenset())
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """Names of the fields, which are the keys of a file."""
+        return [name for name in cls.model_fields if name not in cls.WITHOUT]
+
+    @classmethod
+    def flag_of(cls, name: str) -> str:
+        """What the command line calls a field; the field itself where it has no option."""
+        if name == cls.SUBJECT:
+            return name.upper()
+        flag = option_of(cls, name).flag
+        return name if flag == "" else flag or f"--{name.replace('_', '-')}"
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any], *, file: PlanFile = None, where: str | None = None) -> Self:
+        """The options that a front end was given (None: not given), over those of a plan file.
+
+        ConfigurationError or BadFile for what cannot be, with the option, or with the file and its key; `where` names
+        the place of a plan that is no file.
+        """
+        where = file if isinstance(file, str) else where or _STORED
+        content = read_plan_file(file) if isinstance(file, str) else dict(file or {})
+        content.pop("pattern", None)  # of a file for `flowdebate run`, which has read it
+        keys = cls.names()
+        for key, value in content.items():
+            if key not in keys:
+                raise unknown_key(where, key, value, keys)
+        of_file = {key: value for key, value in content.items() if value is not None}
+        # an option that may be repeated is [] where the command line does not have it
+        over = {key: value for key, value in given.items() if value is not None and value != []}
+        over = {
+            key: value if (read := option_of(cls, key).read) is None else read(value) for key, value in over.items()
+        }
+        for key in {"model", "effort"} & over.keys():
+            over[key] = join_models(of_file.get(key), over[key])
+        try:
+            options = cls.model_validate({**of_file, **over})
+        except ValidationError as error:
+            raise cls._refused(error, where, over) from None
+        options._file = where  # noqa: SLF001 - its own
+        options._of_file = frozenset(of_file).difference(over)  # noqa: SLF001 - its own
+        return options
+
+    @classmethod
+    def _refused(cls, error: ValidationError, where: str, over: Mapping[str, Any]) -> ConfigurationError:
+        # a misspelt key is an unknown one and a missing one: the unknown one says what is wrong
+        problems: Any = error.errors()
+        problem = next((each for each in problems if each["type"] == "extra_forbidden"), problems[0])
+        first, *rest = problem["loc"]
+        name = str(first)
+        field = cls.flag_of(name) if name in over else name
+        field += "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in rest)
+        where = COMMAND if name in over else where
+        entry = _entry_model(cls.model_fields[name].annotation)
+        fields = {} if entry is None else entry.model_fields
+        if problem["type"] == "extra_forbidden":
+            return unknown_key(where, field, problem["input"], list(fields), key=str(rest[-1]))
+        got = None if problem["type"] == "missing" else problem["input"]
+        if name == "base_url" and isinstance(got, str):
+            got = address_of(got)  # without its password
+        needed = tuple(key for key, each in fields.items() if each.is_required())
+        return ConfigurationError(where, field, got, _sentence(problem, needed))
+
+    @property
+    def diffs(self) -> list[str]:
+        """Sources that are diffs of a repository, for a pattern with an option for them."""
+        return []
+
+    @property
+    def roles(self) -> list[str]:
+        """The roles beside those who speak that there are with these options."""
+        return [role for role in self.ROLES if self._has(role)]
+
+    def _has(self, role: str) -> bool:
+        if role not in type(self).model_fields:
+            return True
+        value = getattr(self, role)
+        return option_of(type(self), role).on if value is None else bool(value)
+
+    def stored(self) -> dict[str, Any]:
+        """All that was given, as a plan file would say it."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
+
+    def from_file(self, name: str) -> bool:
+        """Whether the plan file gave a field."""
+        return name in self._of_file
+
+    def reached(self, *kinds: Literal["file", "server", "model"]) -> dict[str, list[str]]:
+        """Paths, addresses and models that the plan file gave, by field; a text without a reach is all of them."""
+        found: dict[str, list[str]] = {}
+        for name, field in type(self).model_fields.items():
+            if self.from_file(name):  # what was typed here is the user's own, who may name any file
+                texts = _texts(field.annotation, getattr(self, name), _reach(field.metadata))
+                found[name] = [text for text, reach in texts if reach is None or reach.of in kinds]
+        return {name: texts for name, texts in found.items() if texts}
+
+    @classmethod
+    def reaches(cls, name: str) -> frozenset[str]:
+        """What values of a field may be made to reach: of "nothing", "file", "server" and "model", those possible."""
+        field = cls.model_fields[name]
+        return frozenset(_reaches(field.annotation, _reach(field.metadata)))
+
+    def folder(self, name: str) -> Path:
+        """What paths in a field are relative to."""
+        return Path(self._file).parent if self.from_file(name) else Path()
+
+    def place(self, name: str) -> tuple[str, str]:
+        """Where a field was, or should have been, given; and what it is called there."""
+        if self.from_file(name):
+            return self._file, name
+        return COMMAND, self.flag_of(name)
+
+    def replaced(self, **fields: Any) -> Self:  # noqa: ANN401 - values of fields
+        """These options with other values, in place of those that were given."""
+        made = self.model_copy(update=fields)
+        made._file, made._of_file = self._file, self._of_file  # noqa: SLF001 - its own
+        return made
+
+    @contextmanager
+    def placing(self, fields: Mapping[str, str]) -> Iterator[None]:
+        """Inside, a ConfigurationError of a pattern about one of `fields` names the option, and where it was given.
+
+        `fields` are the names of options, by what the pattern calls them.
+        """
+        try:
+            yield
+        except ConfigurationError as error:
+            name = re.split(r"\W", error.field, maxsplit=1)[0]  # of `debaters[0].name`
+            if name not in fields:
+                raise
+            where, field = self.place(fields[name])
+            rest = error.field.removeprefix(name)
+            raise ConfigurationError(where, f"{field}{rest}", error.got, error.allowed) from None
+
+
+class OutputOptions(PatternOptions):
+    """Options of patterns with a synthesizer."""
+
+    output_schema: Annotated[Table | FilePath, allowed("a JSON Schema, or the path of one")] | None = option(
+        "JSON Schema of the output that the synthesizer makes.",
+        panel="Output",
+        metavar="FILE",
+    )
+    synthesizer: Flag | None = option(
+        "A synthesizer writes the output at the end. Default: on.", panel="Output", on=True
+    )
+
+    @property
+    def synthesizes(self) -> bool:
+        """Whether there is a synthesizer: unless it was switched off."""
+        return self.synthesizer is not False
+
+
+def _texts(kind: Any, value: Any, reach: Reach | None) -> Iterator[tuple[str, Reach | None]]:  # noqa: ANN401 - any type
+    """Each text in `value`, which is a `kind`, with the reach that its type says."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        yield from _texts(parts[0], value, _reach(parts[1:]) or reach)  # the innermost type decides
+    elif origin in (Union, UnionType):
+        for part in parts:
+            yield from _texts(part, value, reach)
+    elif isinstance(value, BaseModel):
+        for name, field in type(value).model_fields.items():
+            yield from _texts(field.annotation, getattr(value, name), _reach(field.metadata))
+    elif isinstance(value, (list, dict)) and (kind is Any or origin is type(value)):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _texts(parts[-1] if parts else Any, each, reach)
+    elif isinstance(value, str) and kind in (str, Any):
+        yield value, reach
+
+
+def _reaches(kind: Any, reach: Reach | None) -> Iterator[str]:  # noqa: ANN401 - any type
+    """The reach of each type of value that a `kind` may be."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        yield from _reaches(parts[0], _reach(parts[1:]) or reach)
+    elif origin in (Union, UnionType, list):
+        for part in parts:
+            yield from _reaches(part, reach)
+    elif kind is not NoneType:
+        yield "nothing" if reach is None else reach.of
+
+
+def _reach(about: Iterable[Any]) -> Reach | None:
+    return next((each for each in about if isinstance(each, Reach)), None)
+
+
+def _entry_model(annotation: Any) -> type[BaseModel] | None:  # noqa: ANN401 - any annotation
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for part in get_args(annotation) if (found := _entry_model(part)) is not None), None)
+
+
+def _sentence(problem: Any, needed: tuple[str, ...]) -> str:  # noqa: ANN401, PLR0911 - an error of pydantic
+    """What a value must be, from what pydantic says of it."""
+    match problem["type"]:
+        case "allowed":
+            return str(problem["msg"])
+        case "literal_error":
+            return str(problem["ctx"]["expected"])
+        case "missing":
+            return "text that is not blank"
+        case "list_type":
+            return f"a list of tables with {' and '.join(needed)}"
+        case "model_type" | "model_attributes_type":
+            return f"a table with {' and '.join(needed)}" if needed else "a table"
+        case "dict_type":
+            return "a table"
+        case _:
+            return str(problem["msg"]).removeprefix("Input should be ")
+
+
+def unknown_key(
+    where: str, field: str, value: object, keys: list[str], *, key: str | None = None
+) -> ConfigurationError:
+    """The error for a key that no option has; it says which one may be meant."""
+    close = difflib.get_close_matches(field if key is None else key, keys, n=1)
+    hint = f"Did you mean `{close[0]}`?" if close else ""
+    return ConfigurationError(where, field, value, f"one of the keys {', '.join(keys)}", hint=hint)

@@ -1,0 +1,193 @@
+"""Base of pattern pages: all that front ends know about one pattern."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from flowdebate.errors import BadFile, ConfigurationError
+from flowdebate.ui.document import Document, speakers_of
+from flowdebate.ui.files import problem_of
+from flowdebate.ui.options import OutputOptions, PatternOptions
+
+if TYPE_CHECKING:
+    from flowdebate.blocks.base import Block
+    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.store.base import StoredRun
+    from flowdebate.ui.live import Live
+    from flowdebate.ui.models import Models
+    from flowdebate.ui.plan import Plan
+
+
+Confidence: TypeAlias = Literal["quick", "balanced", "high"]
+"""How sure an answer is to be, for who cannot know a pattern's options; each takes more calls than the one before."""
+
+
+class PatternPage(ABC):
+    """Page of a pattern, named by its registry entry: how it is planned and built, and how its runs are shown."""
+
+    options: ClassVar[type[PatternOptions]]
+    """Its options: keys of plan files, flags, fields of the form, arguments over HTTP and MCP."""
+    default_length: ClassVar[int]
+    """Maximum number of rounds (or turns) where none was given."""
+    default_speakers: ClassVar[Sequence[Mapping[str, str]]] = ()
+    """Its personas, where none are given."""
+    each_by_default: ClassVar[bool] = False
+    """Whether those are asked at all vendors that are set up, where nobody names a model."""
+    least: ClassVar[int] = 2
+    """Minimum number of speakers."""
+    proposes: ClassVar[bool] = False
+    """Whether a model proposes the speakers where the subject does not say who they are; see `create_proposer`."""
+    speaks_for: ClassVar[Literal["role", "stance"]] = "role"
+    """Key of what a speaker stands for: a role, or the stance that a debater argues."""
+
+    example: ClassVar[str] = "…"
+    """A subject, for messages that ask for one."""
+    sample: ClassVar[Mapping[str, Any]] = {}
+    """What its form comes filled with: a subject that its speakers can differ about, and who they are."""
+    examples: ClassVar[Sequence[str]] = ()
+    """Command lines for the help of its command, which users can paste."""
+    docs: ClassVar[str] = "docs/cli.md"
+
+    question_about_sources: ClassVar[str | None] = None
+    """The subject where sources are given without one."""
+    formats: ClassVar[Mapping[str, Callable[[Any], str]]] = {}
+    """Other forms of its document, for tools, by their names."""
+    exit_note: ClassVar[str] = ""
+    """An exit code that only its command has, in words."""
+    confidence: ClassVar[Mapping[Confidence, Mapping[str, Any]]] = {}
+    """Options for an answer that is to be so sure, beside the length of `options_for`."""
+
+    document: ClassVar[type[Document]]
+    """Its saved runs: their sections, and the words for their stop reasons."""
+    live: ClassVar[type[Live]]
+    """Its runs as they go on: the sections of its events, and the words for roles and phases at work."""
+    diagram: ClassVar[str] = (
+        '<circle cx="20" cy="28" r="6"/><circle cx="44" cy="28" r="6"/><circle cx="68" cy="28" r="6"/>'
+        '<path d="M26 28h12M50 28h12"/>'
+    )
+    """How those who speak stand to each other, as SVG of 88 by 56: discs speak, squares settle it."""
+
+    @abstractmethod
+    def build(self, plan: Plan) -> Sequencer[Any, Any]:
+        """The pattern."""
+
+    def speakers(self, options: Any, made: Models) -> tuple[Any, ...]:  # noqa: ANN401 - the pattern's own options
+        """The speakers that were given, or the default ones."""
+        from flowdebate.chassis.roster import Persona
+
+        return roster(options, made, kind=Persona, default=self.default_speakers, least=self.least)
+
+    def speakers_in(self, subject: str) -> list[dict[str, str]] | None:  # noqa: ARG002 - of most patterns, nobody
+        """The speakers whom the subject names, as options; None where it would have to name them and does not."""
+        return []
+
+    def create_proposer(self, instructions: str | None = None) -> Block[Any, Sequence[Any]]:
+        """The block that makes speakers of a subject, for a pattern that `proposes` them."""
+        raise NotImplementedError
+
+    def any_speakers(self, subject: str) -> Sequence[Any]:
+        """Speakers who fit every subject: with them, options are checked before a model proposes others."""
+        raise NotImplementedError
+
+    def goes_on(self, run: StoredRun, options: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002 - for debates
+        """The changed options of a fork that goes on with a finished `run`, with what it is to go on from."""
+        if "goes_on" in options:
+            raise ConfigurationError("fork", "goes_on", options["goes_on"], "left out: only a debate goes on")
+        return options
+
+    def fitting(self, options: PatternOptions, speakers: Sequence[Any]) -> tuple[Any, ...]:  # noqa: ARG002 - for the patterns
+        """As many of the proposed `speakers` as the options take."""
+        return tuple(speakers)
+
+    def settled(self, plan: Plan) -> dict[str, Any]:  # noqa: ARG002 - the pattern's own plan
+        """Options that were decided when the run began, for its stored plan."""
+        return {}
+
+    def check(self, plan: Plan) -> None:  # noqa: B027 - most patterns check everything themselves
+        """ConfigurationError for invalid combinations; called once, before any model call."""
+
+    def length(self, options: PatternOptions) -> int:
+        """Maximum number of rounds or turns."""
+        given: int | None = getattr(options, options.LENGTH)
+        return self.default_length if given is None else given
+
+    def turns(self, plan: Plan) -> int:
+        """About how many turns a run has: each speaker once in each round."""
+        return len(plan.speakers) * plan.length
+
+    def options_for(self, confidence: Confidence) -> dict[str, Any]:
+        """The options of a run that is to be quick, balanced (as by default), or of high confidence."""
+        own = dict(self.confidence.get(confidence, {}))
+        if self.options.LENGTH not in self.options.model_fields:
+            return own
+        share = {"quick": 0.5, "balanced": 1, "high": 1.5}[confidence]
+        return {self.options.LENGTH: max(1, int(self.default_length * share)), **own}
+
+    def document_of(self, plan: Plan, raw: Any, output: object, facts: Mapping[str, Any]) -> Document:  # noqa: ANN401 - of any pattern
+        """The document of a run of `plan` with the raw output `raw`; None if the run never started."""
+        options = plan.options
+        if raw is None:
+            about = {plan.info.subject: plan.subject, "status": "interrupted", "seed": facts["seed"]}
+            raw = empty_output(plan.info.load_output(), about)
+        own: dict[str, Any] = {
+            options.ROSTER: speakers_of(plan.speakers),
+            options.LENGTH: self.length(options),
+            "output": self.output_of(plan, output),
+            "format": getattr(options, "format", None),
+        }
+        # a council has no number of rounds, and only patterns with a synthesizer have an output
+        own = {name: value for name, value in own.items() if name in self.document.model_fields}
+        return self.document(raw=raw, **own, **facts)
+
+    def output_of(self, plan: Plan, output: object) -> object:
+        """The synthesizer's output, if there is a synthesizer."""
+        return output if isinstance(plan.options, OutputOptions) and plan.options.synthesizes else None
+
+
+def roster(
+    options: PatternOptions, made: Models, *, kind: type[Any], default: Sequence[Mapping[str, Any]], least: int = 2
+) -> tuple[Any, ...]:
+    """The speakers, each a `kind`; ConfigurationError for too few of them, or two of one name."""
+    from flowdebate.chassis.roster import check_roster
+
+    key = options.ROSTER
+    given = getattr(options, key)
+    members = [dict(each) for each in default] if not given else [each.model_dump(exclude_unset=True) for each in given]
+    where, field = options.place(key)
+    for index, member in enumerate(members):
+        if "model" in member:
+            member["model"] = made(member["model"], where, f"{field}[{index}].model")
+    try:
+        return check_roster(members, where=where, kind=kind, field=key, least=least)
+    except ConfigurationError as error:
+        if error.field == key:
+            names = [member["name"] for member in members]  # the members themselves may hold models
+            allowed = "given at least twice" if len(members) < least else error.allowed
+            raise ConfigurationError(where, field, names, allowed) from None
+        raise
+
+
+def document_of_plan(plan: Plan, raw: Any, output: object, /, **facts: Any) -> Document:  # noqa: ANN401 - of any run
+    """The document of a run of `plan` that came to `raw` (None: it never started); BadFile where none fits."""
+    try:
+        document: Document = plan.info.load_page().document_of(plan, raw, output, facts)
+    except ValidationError as error:  # of a stored run, imported perhaps
+        raise BadFile(f"run {facts.get('run_id')}", problem_of(error)) from None
+    return document
+
+
+def empty_output(kind: type[BaseModel], given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a raw output of any pattern
+    """The raw output of a run that never started: fields that are not `given` are empty."""
+    empty: dict[str, Any] = dict(given)
+    for name, field in kind.model_fields.items():
+        if field.is_required() and name not in empty:
+            of = get_origin(field.annotation) or field.annotation
+            empty[name] = {} if isinstance(of, type) and issubclass(of, BaseModel) else of() if of in _EMPTY else None
+    return kind(**empty)
+
+
+_EMPTY = (list, int, bool)

@@ -1,0 +1,483 @@
+"""Plans: options and models of one run, built from what a front end was given, a plan file or a stored run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flowdebate._text import shown
+from flowdebate._util.validation import check_count
+from flowdebate.chassis.seats import DEFAULT, Seats, seat_models
+from flowdebate.errors import BadFile, ConfigurationError
+from flowdebate.models.openai.endpoint import address_of
+from flowdebate.models.prices import HOW, prices_known
+from flowdebate.models.resolve import EACH, model_of_environment
+from flowdebate.patterns import PATTERNS, find_pattern
+from flowdebate.sources.source import Source
+from flowdebate.ui.files import MEGABYTES, parse_json, read_plan_file, read_text
+from flowdebate.ui.models import AllowedModels, Models, Policies, prices_of
+from flowdebate.ui.options import OutputOptions, PatternOptions, PlanFile, SourceEntry, join_models, misuse
+
+if TYPE_CHECKING:
+    from flowdebate.blocks.human.human import Ask
+    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.chassis.roster import Debater
+    from flowdebate.chassis.turn import FailurePolicy
+    from flowdebate.models.base import Model
+    from flowdebate.models.output import OutputSchema
+    from flowdebate.patterns import PatternInfo
+    from flowdebate.resources.archive import Archive
+    from flowdebate.runs.limits import Limits
+    from flowdebate.store.base import StoredRun
+
+
+_FORMAT = 1
+"""The format of stored plans."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Everything that one run is made of."""
+
+    info: PatternInfo
+    name: str
+    """Name of the pattern's block, in errors, events and steps."""
+    options: Any
+    """The pattern's own `PatternOptions`."""
+    speakers: tuple[Any, ...]
+    """Each a Debater or a Persona, as the pattern takes them; none where the sides of a debate are to be proposed."""
+    models: Mapping[str, Model | str] | None
+    """By intent; None leaves it to the environment."""
+    seats: Mapping[str, Model | str]
+    """By role, for roles that have another one."""
+    dealt: Any = None
+    """The `model` of the options with names in the place of "each"; None where nothing was dealt."""
+    apply: Callable[[Model | str], Model | str] = field(default_factory=lambda: lambda model: model)
+    """Puts the policies around a model, once the plan is one `with_policies`."""
+    made: Models
+    schema: OutputSchema | None
+    limits: Limits | None
+    policies: Policies
+    ask: Ask | None = None
+    """How humans are asked here and now; None lets them answer later."""
+    archive: Archive | None = None
+    """What earlier debates have found, for a pattern that remembers."""
+
+    @property
+    def subject(self) -> str:
+        """The question, the topic, the proposition or the task."""
+        return str(getattr(self.options, self.info.subject))
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The sources, and the files of folders that were left out."""
+        given = self.options.sources
+        return tuple(
+            Source.of(name, each) if isinstance(each, str) else each.source(name)
+            for name, each in (given.items() if isinstance(given, dict) else ())
+        )
+
+    @property
+    def seed(self) -> int | None:
+        seed: int | None = self.options.seed
+        return seed
+
+    @property
+    def length(self) -> int:
+        """Maximum number of rounds or turns."""
+        length: int = self.info.load_page().length(self.options)
+        return length
+
+    @property
+    def usual_calls(self) -> int:
+        """About how many calls a run takes: one for each turn, and one for the result."""
+        turns: int = self.info.load_page().turns(self)
+        return turns + 1
+
+    @property
+    def common(self) -> dict[str, Any]:
+        options = self.options
+        return {
+            "name": self.name,
+            "instructions": options.instructions,
+            "profile": options.profile,
+            "length": options.length,
+        }
+
+    @property
+    def failures(self) -> FailurePolicy:
+        from flowdebate.chassis.turn import FailurePolicy
+
+        on_failure: Any = self.options.on_failure or "fail"
+        return FailurePolicy(on_failure=on_failure)
+
+    def create(self, **options: Any) -> Sequencer[Any, Any]:  # noqa: ANN401 - those of the factory
+        """Call the pattern's factory with `options`, beside the keywords that all factories have."""
+        if self.sources:
+            from flowdebate.chassis.material import Material
+
+            options["sources"] = Material(sources=self.sources, tokens=self.options.source_tokens, in_plan=True)
+        if isinstance(self.options.history, int):
+            from flowdebate.chassis.material import Window
+
+            options["history"] = Window(rounds=self.options.history)
+        if self.options.stop is not None:
+            from flowdebate.stop import parse
+
+            options["terminate_when"] = parse(self.options.stop)
+        created: Sequencer[Any, Any] = self.info.load_factory()(**self.common, model=self.seats or None, **options)
+        return created
+
+    def pattern(self) -> Sequencer[Any, Any]:
+        """The pattern; ConfigurationError, with the option or the key, for what it refuses."""
+        built: Sequencer[Any, Any] = self.info.load_page().build(self)
+        return built
+
+
+def make_plan(
+    info: PatternInfo,
+    given: Mapping[str, Any],
+    *,
+    file: PlanFile = None,
+    where: str | None = None,
+    name: str | None = None,
+    ask: Ask | None = None,
+    begins: bool = False,
+    allow: AllowedModels | None = None,
+) -> Plan:
+    """The plan of what a front end was `given` (None: not given), over what `file` says.
+
+    With `begins`, who has no model is asked as a new run of the pattern has it, where that is not one for all. "each"
+    deals those that `allow` does.
+    ConfigurationError or BadFile for what cannot be; it names the option, or the file and the key.
+    """
+    from flowdebate.chassis.roster import MOST_ROUNDS
+    from flowdebate.runs.limits import Limits
+
+    page = info.load_page()
+    options: PatternOptions = page.options.read(given, file=file, where=where)
+    if page.question_about_sources and getattr(options, info.subject) is None and (options.sources or options.diffs):
+        options = options.replaced(**{info.subject: page.question_about_sources})
+    if getattr(options, info.subject) is None:
+        example = f'flowdebate {info.verb} "{page.example}"'
+        sentence = f"Give a {info.subject}, for example: {example}; or put `{info.subject}` into the file of --file."
+        raise misuse(options.flag_of(info.subject), None, sentence)
+    if options.base_url is not None and options.model is None:
+        allowed = f"the model's name as the server at {address_of(options.base_url)} has it"
+        raise ConfigurationError(*options.place("model"), None, allowed)
+    if (length := getattr(options, options.LENGTH, None)) is not None:
+        place, field = options.place(options.LENGTH)  # the pattern would name its own option
+        check_count(place, most=MOST_ROUNDS, **{field: length})
+    made = Models(options.base_url, allow)
+    options, schema = _read_schema(options)
+    options = _read_sources(options)
+    named = any(each.model for each in getattr(options, options.ROSTER) or ())
+    if begins and page.each_by_default and options.model is None and not named:
+        found = made.find() if options.base_url is None and model_of_environment() is None else ()
+        if len(found) > 1 or (found and allow is not None):
+            options = options.replaced(model=EACH)
+    prices = prices_of(options.price or ())
+    if options.max_cost is not None and prices is None and not prices_known():
+        sentence = f"No prices are known: give --price, or install some: {HOW}"
+        raise misuse(options.place("max_cost")[1], options.max_cost, sentence)
+    limits = Limits(
+        calls=options.max_calls,
+        tokens=options.max_tokens,
+        cost=options.max_cost,
+        seconds=options.max_seconds,
+        prices=prices,
+    )
+    place, field = options.place("fallback")
+    fallback = [made(spec, place, f"{field}[{index}]") for index, spec in enumerate(options.fallback or ())]
+    if options.record is not None and options.replay is not None:
+        raise ConfigurationError(*options.place("replay"), options.replay, "left out where answers are recorded")
+    plan = Plan(
+        info=info,
+        name=name or info.name,
+        options=options,
+        speakers=page.speakers(options, made),
+        models=None,
+        seats={},
+        made=made,
+        schema=schema,
+        limits=limits or None,
+        policies=Policies(
+            attempts=options.attempts, fallback=tuple(fallback), record=options.record, replay=options.replay
+        ),
+        ask=ask,
+    )
+    page.check(plan)
+    return _with_seats(replace(plan, policies=replace(plan.policies, effort=_efforts(plan))))
+
+
+def _efforts(plan: Plan) -> Seats | None:
+    """How much each seat is told to think; ConfigurationError for a seat that the plan does not have."""
+    options = plan.options
+    if options.effort is None:
+        return None
+    place, field = options.place("effort")
+    members = {each.name: None for each in plan.speakers}
+    taken = {"speaker": options.SPEAKER, "where": place, "field": field}
+    return seat_models(options.effort, members, options.roles, **taken, check=lambda *_, **__: None)
+
+
+def _with_seats(plan: Plan) -> Plan:
+    """`plan` with the models that its options name by seat; ConfigurationError for a seat that it does not have."""
+    options, people = plan.options, getattr(plan.options, "humans", None) or ()
+    if options.model is None:
+        return plan
+    place, field = options.place("model")
+    members = {each.name: each.model for each in plan.speakers if each.name not in people}
+    roles = [role for role in options.roles if role not in people]
+    found = seat_models(
+        options.model,
+        members,
+        roles,
+        speaker=options.SPEAKER,
+        where=place,
+        field=field,
+        check=plan.made,
+        find=plan.made.find,
+    )
+    deals = EACH in (options.model, options.model.get(DEFAULT) if isinstance(options.model, Mapping) else None)
+
+    def make(spec: Any) -> Any:  # noqa: ANN401 - a model, and what the run takes
+        return plan.apply(plan.made(spec, where=place, field=field))
+
+    rest = found.rest if isinstance(found.rest, Mapping) else {"chat": found.rest, "synthesize": found.rest}
+    speakers = (
+        replace(each, model=make(found.members[each.name])) if each.name in found.members else each
+        for each in plan.speakers
+    )
+    return replace(
+        plan,
+        dealt=found.choice if deals and plan.speakers else None,
+        speakers=tuple(speakers),
+        models={**(plan.models or {}), **{intent: make(spec) for intent, spec in rest.items()}} or None,
+        seats={role: make(spec) for role, spec in found.roles.items()},
+    )
+
+
+def _read_sources(options: PatternOptions) -> PatternOptions:
+    """The options with the texts of sources in the place of their files: a stored run needs the texts themselves."""
+    diffs = options.diffs
+    if options.sources is None and not diffs:
+        return options
+    from flowdebate.sources.files import check_size, read_sources
+
+    where, field = options.place("sources")
+    named = options.sources if isinstance(options.sources, list) else []
+    entries: dict[str, SourceEntry | str] = {}
+    if isinstance(options.sources, dict):
+        given = {name: Source.of(name, each) for name, each in options.sources.items() if isinstance(each, str)}
+        check_size([*given.values()], field)
+        entries = {**options.sources, **{name: SourceEntry.of(source) for name, source in given.items()}}
+    read = [*read_sources(named, folder=options.folder("sources")), *read_sources(diffs, folder=options.folder("diff"))]
+    for source in read:
+        if source.name in entries:  # speakers name a source by it
+            raise ConfigurationError(where, field, source.name, "sources of different names: NAME=FILE gives one")
+        entries[source.name] = SourceEntry.of(source)
+    return options.replaced(sources=entries, **({"diff": None} if diffs else {}))
+
+
+def with_sides(plan: Plan, sides: Sequence[Debater]) -> Plan:
+    """`plan` of a debate whose options name no sides, with `sides`; ConfigurationError where they do not fit it."""
+    decided = replace(plan, speakers=plan.info.load_page().fitting(plan.options, sides))
+    plan.info.load_page().check(decided)
+    return _with_seats(decided)
+
+
+def pattern_of_file(path: str) -> PatternInfo:
+    """The pattern that the plan file at `path` names; ConfigurationError where it names none."""
+    name = read_plan_file(path).get("pattern")
+    if not isinstance(name, str) or name not in PATTERNS:
+        raise ConfigurationError(path, "pattern", name, f"one of {', '.join(PATTERNS)}")
+    return PATTERNS[name]
+
+
+def _read_schema(options: PatternOptions) -> tuple[PatternOptions, OutputSchema | None]:
+    """The options with the schema itself, and the schema; BadFile or ConfigurationError for what is none."""
+    from flowdebate.models.output import OutputSchema
+
+    if not isinstance(options, OutputOptions) or options.output_schema is None:
+        return options, None
+    schema = options.output_schema
+    where, field = options.place("output_schema")
+    if isinstance(schema, str):
+        where = str(options.folder("output_schema") / schema)
+        schema = parse_json(read_text(where, megabytes=MEGABYTES), path=where)
+        if not isinstance(schema, dict):
+            raise BadFile(where, f"must hold a JSON Schema, which is an object, got {type(schema).__name__}")
+    try:
+        found = OutputSchema.of(schema, where=where, field=field)
+    except RecursionError:
+        raise BadFile(where, "the schema is nested too deeply") from None
+    if not options.synthesizes:
+        raise ConfigurationError(*options.place("synthesizer"), False, "left out where there is a schema")  # noqa: FBT003
+    return options.replaced(output_schema=schema), found
+
+
+# Plans of stored runs
+
+
+def stored_plan(plan: Plan) -> dict[str, Any]:
+    """`plan` as JSON data without secrets: a base URL is stored without its user, its password and its query."""
+    options = {**plan.options.stored(), **plan.info.load_page().settled(plan)}
+    if plan.dealt is not None:  # a resumed run has the same, whatever is set up then
+        options["model"] = plan.dealt
+    stored: dict[str, Any] = {"format": _FORMAT, "pattern": plan.info.name, "options": options}
+    if "base_url" in options:
+        address = address_of(options["base_url"])
+        if address != options["base_url"]:
+            options["base_url"] = address
+            stored["withheld"] = ["base_url"]
+    for key in ("record", "replay"):
+        if key in options:
+            options[key] = str(Path(options[key]).absolute())  # the run may be resumed in another folder
+    return stored
+
+
+def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
+    run: StoredRun,
+    given: Mapping[str, Any],
+    *,
+    changes: Mapping[str, Any] | None = None,
+    where: str | None = None,
+    to_ask: bool = True,
+    trusted: bool = False,
+    ask: Ask | None = None,
+    verb: str = "resume",
+    allow: AllowedModels | None = None,
+) -> Plan:
+    """The plan of a stored run, with what is `given` over it (None: as it was), and `changes` as in a plan file.
+
+    ConfigurationError for a run without a plan; and, if models are `to_ask`, where a secret has to be given again, and
+    for a run that was imported, unless it is `trusted`, where `reached_by` is not empty. The plan of an imported run
+    that only has to be shown is without the files that it names. `verb` is what errors call the use of it.
+    """
+    stored = run.header.plan
+    if stored is None:
+        raise _of_another(run, verb)
+    info, options, name = _read_stored(run)
+    if changes and "model" in changes:
+        changes = {**changes, "model": join_models(options.get("model"), changes["model"])}
+    options = {**options, **(changes or {})}
+    # An import is anybody's file: its address would get the prompts, and perhaps the key of this environment.
+    if to_ask and not trusted and (reached := reached_by(run, given)):
+        run_id = run.header.run_id
+        named = "; ".join(f"{flag} {', '.join(map(shown, texts))}" for flag, texts in reached.items())
+        raise misuse(
+            "RUN",
+            run_id,
+            f"Run {run_id} was imported, and its plan names {named}. "
+            f"To use them: flowdebate {verb} {run_id} --trust-plan. To use another address: --base-url URL",
+        )
+    if to_ask and given.get("base_url") is None and stored.get("withheld") == ["base_url"]:
+        secret = f"that of {options.get('base_url')} had a secret, which is not stored"
+        raise misuse("--base-url", None, f"--base-url must be given again: {secret}.")
+    if run.header.foreign and not to_ask:
+        keys = info.load_page().options
+        # Whoever exported it may have named any file here, and showing the run would tell what is in it.
+        unread = keys.read({}, file=options).reached("file")
+        options = {key: value for key, value in options.items() if key not in unread}
+    where = where or ("options" if changes else None)
+    return make_plan(info, given, file=options, where=where, name=name, ask=ask, allow=allow)
+
+
+def going_on(more_rounds: int | None, ask: str | None) -> dict[str, Any]:
+    """The option of a fork that goes on with a finished debate; nothing for any other."""
+    given = {"rounds": more_rounds, "ask": ask}
+    return {"goes_on": found} if (found := {key: each for key, each in given.items() if each is not None}) else {}
+
+
+def plan_of_fork(
+    run: StoredRun,
+    given: Mapping[str, Any],
+    *,
+    changes: Mapping[str, Any] | None = None,
+    where: str | None = None,
+    trusted: bool = False,
+    ask: Ask | None = None,
+    allow: AllowedModels | None = None,
+) -> Plan:
+    """The plan of a fork of a stored run: `plan_of` with the seed and the models that the run was started with.
+
+    `where` names the place of `changes` in errors. ConfigurationError for a change of the run's subject, too.
+    """
+    if run.header.plan is None:
+        raise _of_another(run, "fork")
+    info, options, _ = _read_stored(run)
+    changes = dict(info.load_page().goes_on(run, dict(changes or {})))
+    if info.subject in changes:
+        allowed = f"left out: a fork has the {info.subject} of its run"
+        raise ConfigurationError(where or "options", info.subject, changes[info.subject], allowed)
+    kept: dict[str, Any] = {"seed": run.header.seed}  # with another one, other orders are drawn
+    started_with = _models_of(run)
+    if started_with and given.get("base_url", changes.get("base_url", options.get("base_url"))) is None:
+        kept["model"] = join_models(options.get("model"), started_with)
+        if "model" in changes:
+            changes["model"] = join_models(kept["model"], changes["model"])
+    changes = {**kept, **changes}
+    return plan_of(run, given, changes=changes, where=where, trusted=trusted, ask=ask, verb="fork", allow=allow)
+
+
+def _models_of(run: StoredRun) -> str | dict[str, str] | None:
+    """The models that a run was started with, as far as they have names."""
+    names = run.header.model
+    if not isinstance(names, dict):
+        return names if isinstance(names, str) else None
+    return {DEFAULT if key == "all" else key: name for key, name in names.items() if isinstance(name, str)}
+
+
+def reached_by(run: StoredRun, given: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Addresses and paths that the plan of an imported run names, by option, without those that are `given`.
+
+    The user has to confirm them before the run is resumed. Empty for a run that was started in this store.
+    """
+    if not run.header.foreign or run.header.plan is None:
+        return {}
+    info, options, _ = _read_stored(run)
+    read = info.load_page().options.read(given, file=options)
+    return {read.flag_of(name): texts for name, texts in read.reached("file", "server").items()}
+
+
+def pattern_of_run(run: StoredRun) -> PatternInfo | None:
+    """The pattern of a run with a plan; None if another program, or another version, started it."""
+    plan = run.header.plan or {}
+    # under "pattern" workers store the name that their application gave
+    name = None if "workers" in plan else plan.get("pattern")
+    return find_pattern(name) if isinstance(name, str) else None
+
+
+def _read_stored(run: StoredRun) -> tuple[PatternInfo, dict[str, Any], str]:
+    """The pattern of a stored plan, its options, and the name of its block."""
+    stored: Any = run.header.plan
+    info, options, number = pattern_of_run(run), stored.get("options"), stored.get("format")
+    if info is None or not isinstance(options, dict) or number != _FORMAT:
+        raise misuse(
+            "RUN",
+            run.header.run_id,
+            f"Run {run.header.run_id} was started by another version of flowdebate: use that one.",
+        )
+    return info, dict(options), run.header.block
+
+
+def _of_another(run: StoredRun, verb: str) -> ConfigurationError:
+    run_id = run.header.run_id
+    hint = f"{verb.capitalize()} it where its block is built: await block.{verb}({run_id!r}) in Python."
+    return misuse("RUN", run_id, f"Run {run_id} was started by a program, not by this command. {hint}")
+
+
+def with_shared_models(plan: Plan, base: Plan) -> Plan:
+    """`plan` with the models and policies of `base`, whose speakers are the same."""
+    # One object for all runs of a batch: its connections, its recording and its circuit breaker are shared.
+    models = {_name_of(speaker.model): speaker.model for speaker in base.speakers}
+    speakers = [replace(each, model=models.get(_name_of(each.model), each.model)) for each in plan.speakers]
+    shared: dict[str, Any] = {name: getattr(base, name) for name in ("models", "seats", "apply", "policies", "archive")}
+    return replace(plan, speakers=tuple(speakers), **shared)
+
+
+def _name_of(model: Model | str | None) -> str | None:
+    return model if isinstance(model, str) or model is None else model.name

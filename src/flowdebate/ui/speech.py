@@ -1,0 +1,238 @@
+"""Speech of a run: who says what, piece by piece, and which of it does not count, out of the run's events."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from flowdebate._text import clean_text
+from flowdebate.chassis.state import RoleFailed, TurnFinished, TurnStarted
+from flowdebate.resources.tasks import TaskChanged
+from flowdebate.runs.events import BlockAnswered, CallFellBack, CallRetried, ModelCalled, TextDelta, ToolCalled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """Somebody begins to say something."""
+
+    id: str
+    """Unique in the run: the place of the block, `~`, and the number of what it has said so far."""
+    block: str
+    path: str
+    """The place of the block that speaks."""
+    at: float
+    turn: TurnStarted | None
+    """The turn that it is said in; None for what is said outside of turns, as by a synthesizer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """The next piece of it; never empty."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closed:
+    """The end of it."""
+
+    id: str
+    void: str | None = None
+    """Why it does not count; None if it does."""
+
+
+Spoken: TypeAlias = Opened | Piece | Closed
+"""A part of what is said."""
+
+
+@dataclass(slots=True)
+class _Turn:
+    started: TurnStarted
+    task: tuple[str, str] | None
+    """The collection and the id of its task in the audit trail."""
+    recorded: str | None = None
+    """The text of the turn as the transcript has it."""
+    asked: bool = False
+    answered: bool = False
+    """Whether readers may see an answer of its blocks."""
+    said: str = ""
+    """The last text that was said in it and counts."""
+
+
+@dataclass(slots=True)
+class _Utterance:
+    id: str
+    path: str
+    turn: _Turn | None
+    text: str = ""
+
+
+class Speech:
+    """Finds what is said in the events of a run, which have to be given from the first one on.
+
+    Several may speak at once. Texts of models are passed on as they come; an answer that was never streamed is one
+    piece. Each utterance is opened once and closed once: void where its call is retried or fails, or where another
+    text counts in its place, which is then an utterance of its own.
+    """
+
+    def __init__(self) -> None:
+        self._turns: dict[str, _Turn] = {}
+        self._open: dict[str, _Utterance] = {}
+        self._numbers: Counter[str] = Counter()
+        self._claimed: tuple[str, str] | None = None
+        self.finished: str = ""
+        """The text of the turn that ended last, as the transcript has it where it is there."""
+
+    def of(self, event: object, start: int | None = None) -> Iterator[Spoken]:
+        """What is said by `event`; a text begins at the character `start` of its call, or goes on where it was."""
+        match event:
+            case TextDelta() as delta:
+                yield from self._written(delta, start)
+            case BlockAnswered() as answer:
+                yield from self._answered(answer)
+            case TaskChanged() as change:
+                self._record(change)
+            case TurnStarted() as turn:
+                self._turns[turn.path] = _Turn(turn, self._claimed)
+            case TurnFinished() as turn:
+                yield from self._end_turn(turn)
+            case _:
+                yield from self._interrupted(event)
+
+    @property
+    def speaking(self) -> list[tuple[TurnStarted, str]]:
+        """The turns in progress, each with what is being said in it."""
+        texts = {id(each.turn): each.text for each in self._open.values()}
+        return [(turn.started, texts.get(id(turn), "")) for turn in self._turns.values()]
+
+    def end(self) -> Iterator[Closed]:
+        """Close what is open at the end of the updates, where a run was cut short."""
+        for utterance in list(self._open.values()):
+            yield from self._closed(utterance, void="cut short")
+
+    def _interrupted(self, event: object) -> Iterator[Closed]:
+        """What `event` puts an end to."""
+        match event:
+            case ModelCalled() as call:
+                if (turn := self._turn_at(call.path)) is not None:
+                    turn.asked = True
+                if call.error is not None:  # whatever of it was streamed is void
+                    yield from self._close(call.path, void=call.error)
+            case CallRetried() | CallFellBack() as trouble:
+                yield from self._close(trouble.path, void=trouble.message)
+            case RoleFailed(instead="skipped" | "stand_in") as failed:
+                yield from self._close_below(failed.path, void=failed.message)
+                if failed.instead == "skipped":
+                    self._turns.pop(failed.path, None)
+            case ToolCalled() as tool:
+                yield from self._close(tool.path)
+            case _:
+                pass
+
+    def _written(self, delta: TextDelta, start: int | None) -> Iterator[Spoken]:
+        place, text = _block_at(delta.path), delta.text
+        utterance = self._open.get(place)
+        if utterance is not None and start is not None and start < len(utterance.text):
+            if start:  # a reader that came back: it has had a part of this piece
+                text = text[len(utterance.text) - start :]
+            else:
+                yield from self._closed(utterance, void="asked again")
+                utterance = None
+        if utterance is None:
+            utterance, opened = self._open_at(place, delta.block, delta.at)
+            yield opened
+        yield from _piece(utterance, text)
+
+    def _answered(self, answer: BlockAnswered) -> Iterator[Spoken]:
+        turn = self._turn_at(answer.path)
+        if turn is not None:
+            turn.answered = True
+        output, utterance = answer.output, self._open.get(answer.path)
+        if not isinstance(output, str):
+            yield from self._close(answer.path)
+            return
+        if utterance is not None:
+            if answer.first_counts:
+                yield from self._closed(utterance, void="the first answer counts")
+            elif output.startswith(utterance.text):
+                yield from _piece(utterance, output[len(utterance.text) :])
+                yield from self._closed(utterance)
+                return
+            elif utterance.text.strip().startswith(output.strip()):  # cut off after its last full sentence
+                yield from self._closed(utterance)
+                return
+            else:
+                yield from self._closed(utterance, void="another text counts")
+        yield from self._whole(answer.path, answer.block, answer.at, output)
+
+    def _record(self, change: TaskChanged) -> None:
+        task = change.collection_id, change.task.id
+        if change.change == "claimed":
+            self._claimed = task  # a turn claims its task right before it starts
+        elif change.change == "completed" and isinstance(change.task.output, str):
+            for turn in self._turns.values():
+                if turn.task == task:
+                    turn.recorded = change.task.output
+
+    def _end_turn(self, finished: TurnFinished) -> Iterator[Spoken]:
+        """The recorded text, where nothing that was heard is it: as of a function, or of an answer with fields."""
+        yield from self._close_below(finished.path)
+        turn = self._turns.get(finished.path)
+        self.finished = "" if turn is None else turn.said if turn.recorded is None else turn.recorded
+        if turn is not None and turn.recorded and (turn.answered or not turn.asked):
+            last = clean_text(turn.said).strip()  # as the transcript has it: without lone surrogates
+            if not last.startswith(turn.recorded.strip()):
+                yield from self._whole(finished.path, finished.block, finished.at, turn.recorded)
+        self._turns.pop(finished.path, None)
+
+    def _turn_at(self, path: str) -> _Turn | None:
+        """The innermost turn in progress at `path`."""
+        while path not in self._turns:
+            path, _, _ = path.rpartition("/")
+            if not path:
+                return None
+        return self._turns[path]
+
+    def _whole(self, path: str, block: str, at: float, text: str) -> Iterator[Spoken]:
+        if text:
+            utterance, opened = self._open_at(path, block, at)
+            yield opened
+            yield from _piece(utterance, text)
+            yield from self._closed(utterance)
+
+    def _open_at(self, path: str, block: str, at: float) -> tuple[_Utterance, Opened]:
+        self._numbers[path] += 1
+        turn = self._turn_at(path)
+        utterance = self._open[path] = _Utterance(f"{path}~{self._numbers[path]}", path, turn)
+        started = None if turn is None else turn.started
+        return utterance, Opened(id=utterance.id, block=block, path=path, at=at, turn=started)
+
+    def _closed(self, utterance: _Utterance, *, void: str | None = None) -> Iterator[Closed]:
+        del self._open[utterance.path]
+        if void is None and utterance.turn is not None:
+            utterance.turn.said = utterance.text
+        yield Closed(id=utterance.id, void=void)
+
+    def _close(self, call: str, *, void: str | None = None) -> Iterator[Closed]:
+        """Close what the block says whose call is at the place `call`."""
+        utterance = self._open.get(_block_at(call))
+        if utterance is not None:
+            yield from self._closed(utterance, void=void)
+
+    def _close_below(self, path: str, *, void: str | None = None) -> Iterator[Closed]:
+        for utterance in [each for at, each in self._open.items() if at == path or at.startswith(f"{path}/")]:
+            yield from self._closed(utterance, void=void)
+
+
+def _block_at(call: str) -> str:
+    """The place of the block whose call is at the place `call`: further ones have a `#` behind it."""
+    return call.partition("#")[0]
+
+
+def _piece(utterance: _Utterance, text: str) -> Iterator[Piece]:
+    if text:
+        utterance.text += text
+        yield Piece(id=utterance.id, text=text)

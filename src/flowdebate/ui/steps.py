@@ -1,0 +1,227 @@
+"""Steps of stored runs, as front ends show them, and what a fork has of those of its parent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
+
+from pydantic import Field, ValidationError
+
+from flowdebate._text import error_text
+from flowdebate._util.json_data import json_data
+from flowdebate._util.wire import WireModel
+from flowdebate.models.base import ModelRequest, without_images
+from flowdebate.models.codec import digest_of, failure_of, usage_of
+from flowdebate.store.base import StepRow, StoredRun
+from flowdebate.ui.text import as_json
+
+
+class StepTokens(WireModel):
+    """Tokens of a call; None is unknown."""
+
+    prompt_tokens: int | None
+    cached_tokens: int | None
+    completion_tokens: int | None
+
+
+class StepState(WireModel):
+    """A step of a run: a call of a model, a side effect, an accepted failure, or a human's answer."""
+
+    place: str
+    """Its place in the run, which is unique."""
+    kind: str
+    finished: bool
+    at: float | None
+    """When it was finished, in seconds since the epoch."""
+    attempts: int
+    failures: list[str]
+    """Failures of earlier attempts."""
+    model: str | None
+    usage: StepTokens | None
+    seconds: float | None
+    origin: str | None
+    """Of an answer: "asked", or for a fork also "reused" or "edited"."""
+    text: str
+    """The answer; of a structured one, its JSON."""
+
+    @classmethod
+    def of(cls, step: StepRow) -> Self:
+        body = call_body(step)
+        seconds = body.get("seconds")
+        return cls(
+            place=step.key,
+            kind=step.kind,
+            finished=step.body is not None,
+            at=step.at,
+            attempts=step.attempts,
+            failures=list(map(failure_text, step.failures)),
+            model=_model(body),
+            usage=_usage(body),
+            seconds=seconds if isinstance(seconds, (int, float)) else None,
+            origin=str(_recorded(step).get("origin", "asked"))
+            if step.body and step.kind in ("call", "human")
+            else None,
+            text=_text(step, body),
+        )
+
+
+class CallTool(WireModel):
+    """A tool that a call offers to its model."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+
+
+class CallDetails(WireModel):
+    """One call of a model as it was sent: in the library's terms, before a provider's own form."""
+
+    place: str
+    block: str
+    messages: list[dict[str, Any]]
+    answer_schema: dict[str, Any] | None
+    """The JSON Schema of the answer; None for text."""
+    tools: list[CallTool]
+    choices: list[str]
+    begins: str
+    """Words that the answer was to begin with, for models that continue them."""
+    recorded: bool
+    """Whether it is exactly the request that the journal has; another version of the pattern may make another one."""
+
+    @classmethod
+    def of(cls, place: str, request: ModelRequest, steps: Iterable[StepRow]) -> Self:
+        """The details of a request that a replay has made."""
+        digest = digest_of(request)
+        return cls(
+            place=place,
+            block=request.block,
+            messages=[
+                json_data({**message, "content": without_images(message.get("content"))})
+                for message in request.messages
+            ],
+            answer_schema=request.output_schema,
+            tools=[
+                CallTool(name=tool.name, description=tool.description, parameters=dict(tool.parameters))
+                for tool in request.tools
+            ],
+            choices=list(request.choices),
+            begins=request.begins,
+            recorded=any(step.key == place and step.request == digest for step in steps),
+        )
+
+
+class Fork(WireModel):
+    """What a fork has from its parent."""
+
+    parent: str
+    """The id of the run that it was forked from."""
+    reused: int
+    """Recorded answers of the parent that it took."""
+    at: str | None = Field(default=None, exclude_if=lambda place: place is None)
+    """The place from which on nothing was reused; None (and not written) where the fork did not say one."""
+    edited: tuple[str, ...] = ()
+    """Places of the answers that were replaced."""
+    asked: int
+    """Answers that models, or humans, gave to it."""
+
+    @classmethod
+    def of(cls, run: StoredRun, steps: Sequence[StepRow]) -> Self | None:
+        """The account of a stored run; None if it is no fork."""
+        parent = run.header.parent
+        if parent is None:
+            return None
+        edits: dict[str, Any] = parent.get("edits") or {}
+        answers = [step for step in steps if step.kind in ("call", "human") and step.body is not None]
+        origins = ["edited" if step.key in edits else str(_recorded(step).get("origin", "asked")) for step in answers]
+        return cls(
+            parent=str(parent.get("run")),
+            reused=origins.count("reused"),
+            at=parent.get("at"),
+            edited=tuple(step.key for step in steps if step.key in edits and step.body is not None),
+            asked=origins.count("asked"),
+        )
+
+    @property
+    def counts(self) -> str:
+        """How many answers it has from where, in words.
+
+        >>> Fork(parent="rents", reused=5, edited=(), asked=2).counts
+        '5 answers reused, 2 asked for'
+        """
+        reused = f"{self.reused:,} {'answer' if self.reused == 1 else 'answers'} reused"
+        edited = [f"{len(self.edited):,} edited"] if self.edited else []
+        return ", ".join([reused, *edited, f"{self.asked:,} asked for"])
+
+
+def check_edits(
+    edits: Mapping[str, Any], steps: Sequence[StepRow], requests: Mapping[str, ModelRequest]
+) -> dict[str, Any]:
+    """`edits` as their steps take them: data where the answer has a schema, else as they are.
+
+    `requests` are those of the run's calls. OutputError names each invalid field.
+    """
+    from flowdebate.blocks.human.answers import check_answer, check_submission
+    from flowdebate.runs.suspend import request_of
+
+    people = {step.key: step for step in steps if step.kind == "human" and step.request is not None}
+
+    def one(place: str, edit: object) -> object:
+        if place in people:
+            return check_submission(request_of(place, people[place].request or ""), edit)
+        request = requests.get(place)
+        if request is None or request.output_schema is None:
+            return edit
+        return check_answer(request.output_schema, edit, block=request.block)
+
+    return {place: one(place, edit) for place, edit in edits.items()}
+
+
+def call_body(step: StepRow) -> dict[str, Any]:
+    """The recorded answer of a call; empty for other steps."""
+    return _recorded(step) if step.kind == "call" else {}
+
+
+def _recorded(step: StepRow) -> dict[str, Any]:
+    body = None if step.body is None else json.loads(step.body)
+    return body if isinstance(body, dict) else {}
+
+
+def failure_text(recorded: str) -> str:
+    """What failed, from its record."""
+    try:
+        return str(json.loads(recorded)["error"])
+    except (ValueError, KeyError, TypeError):  # an import may hold anything
+        return recorded
+
+
+def _model(body: dict[str, Any]) -> str | None:
+    """The model that answered, by the name that it was asked by, not the one that its server gave."""
+    attempts = body.get("attempts")
+    if isinstance(attempts, list) and attempts and isinstance(attempts[-1], list) and attempts[-1]:
+        return str(attempts[-1][0])
+    return None if body.get("model") is None else str(body["model"])
+
+
+def _usage(body: dict[str, Any]) -> StepTokens | None:
+    numbers = body.get("usage")
+    try:
+        usage = usage_of(numbers)  # type: ignore[arg-type]  # of another version, or imported from anybody
+        return StepTokens(**{name: getattr(usage, name) for name in StepTokens.model_fields})
+    except (ValueError, TypeError, ValidationError):
+        return None
+
+
+def _text(step: StepRow, body: dict[str, Any]) -> str:
+    if step.body is None:
+        return ""
+    if step.kind == "loss":
+        return error_text(failure_of(step.body))
+    if step.kind != "call":
+        value = json.loads(step.body)
+        if step.kind == "human" and isinstance(value, dict):
+            value = value.get("answer")  # beside it stands by whom it was given
+        return value if isinstance(value, str) else as_json(value)
+    if body.get("tool_calls"):  # such an answer has no text
+        return "\n".join(f"{name}({arguments})" for _, name, arguments in body["tool_calls"])
+    return str(body.get("text") or as_json(body.get("data")))
