@@ -122,7 +122,7 @@ def test_help_and_version_load_no_pattern(arguments: list[str]) -> None:
         "from typer.testing import CliRunner\n"
         "from flowdebate.cli.app import app\n"
         f"assert CliRunner().invoke(app, {arguments}).exit_code == 0\n"
-        "heavy = ('flowdebate.service.pages', 'flowdebate.ui.plan', 'flowdebate.service.runs')\n"
+        "heavy = ('flowdebate.patterns.debate.page', 'flowdebate.ui.plan', 'flowdebate.service.runs')\n"
         "print([name for name in sys.modules if name.startswith(heavy)])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, text=True, check=True)  # noqa: S603 - our own code

@@ -1,4 +1,4 @@
-"""No module outside of a pattern's folder, its page and the registry names a concrete pattern."""
+"""No module outside of a pattern's folder and the registry names a concrete pattern."""
 
 from __future__ import annotations
 
@@ -19,14 +19,11 @@ NAMES = {name for info in PATTERNS.values() for name in (info.name, info.verb)}
 
 ALLOWED = {
     "events.py": "makes the events of the library's own patterns importable, and types their union",
-    "patterns/debate/formats.py": "formats as data: phases of a debate, and who speaks in which pattern",
-    "evaluation/": "judge audits and benefits are statistics of a debate's ballots",
+    "evaluation/": "judge audits, benefits and leaderboards are statistics of debates' ballots",
     "cli/ballots.py": "the commands of these statistics, which say of other patterns that they have none",
     "cli/evaluate.py": "compares debates with baselines, which only a debate has",
     "cli/demo/__init__.py": "shows a debate that was recorded",
     "cli/study.py": "writes the plan of a study, whose pattern is a debate unless it says otherwise",
-    "evaluation/stored_audit.py": "reads the ballots of stored debates, for the same statistics",
-    "evaluation/leaderboard.py": "ranks the speakers and the judges of stored debates",
     "server/pages/runs.py": "the page of a debate that is read blind",
     "mcp/tools.py": "has tools of their own for councils and reviews, which hosts ask for by these names",
     "mcp/judging.py": "the tool that has texts judged, by the judge of a debate",
@@ -39,7 +36,7 @@ ALLOWED = {
     "measures/topologies.py": "has a topology that is called as a pattern is",
 }
 """What else may name one, with the reason; a folder ends in a slash."""
-OWN = ("patterns/__init__.py", *(f"patterns/{name}/" for name in PATTERNS), "service/pages/")
+OWN = ("patterns/__init__.py", *(f"patterns/{name}/" for name in PATTERNS))
 
 
 def named_in(path: Path) -> Iterator[str]:

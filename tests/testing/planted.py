@@ -32,10 +32,10 @@ from flowdebate import (
     round_robin,
     stop,
 )
+from flowdebate.chassis import rounds
 from flowdebate.chassis.rounds import AnotherRound
 from flowdebate.chassis.state import TurnsOrdered, accepted
 from flowdebate.models.base import Usage
-from flowdebate.patterns import rounds
 from flowdebate.patterns.debate import factory as debate_factory
 from flowdebate.patterns.debate.schemas import (
     DebateContributionEntry,

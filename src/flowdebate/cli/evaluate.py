@@ -184,8 +184,8 @@ async def _read_outcome(
     store: Store, name: str, questions: Sequence[LabelledQuestion], cluster: str | None
 ) -> _Outcome:
     from flowdebate.errors import RunNotFound
-    from flowdebate.evaluation.benefit import BenefitItem, MethodAnswer, benefit_item
     from flowdebate.models.base import Usage
+    from flowdebate.patterns.debate.benefit import BenefitItem, MethodAnswer, benefit_item
     from flowdebate.patterns.debate.schemas import DebateRawOutput
     from flowdebate.service.runs import state_of
     from flowdebate.ui.statuses import status_text

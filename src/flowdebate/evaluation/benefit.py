@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import Annotated, Literal, TypeVar, get_args
-
-from pydantic import Field
+from typing import Literal, get_args
 
 from flowdebate._util.importing import InNotebooks
 from flowdebate._util.validation import check_share
@@ -15,50 +13,20 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.paired import compare_credits
 from flowdebate.evaluation.sample_sizes import required_n
 from flowdebate.evaluation.statistics import effective_size, holm, share_interval
-from flowdebate.patterns.debate.schemas import BaselineAnswer, BaselineName, DebateRawOutput
+from flowdebate.patterns.debate.benefit import METHODS, Method, list_names, times
+from flowdebate.patterns.debate.benefit import BenefitItem as BenefitItem
+from flowdebate.patterns.debate.benefit import MethodAnswer as MethodAnswer
+from flowdebate.patterns.debate.benefit import benefit_item as benefit_item
+from flowdebate.patterns.debate.benefit import change_summary as change_summary
+from flowdebate.patterns.debate.schemas import BaselineName
 
-_Amount = TypeVar("_Amount", int, float)
 _WHERE = "benefit_report()"
 DRAFTS = 3  # from so many first drafts on, their vote can differ from one call
-Method = Literal["debate", BaselineName]
 NAMES: tuple[BaselineName, ...] = get_args(BaselineName)
 Finding = Literal["helped", "harmed", "none_worth_it", "too_few"]
 """Better than the baseline; worse; a gain of `min_gain` or more is ruled out; inconclusive."""
 Missing = Literal["wrong", "left out"]
 """What a debate without a verdict counts as."""
-
-
-class MethodAnswer(WireModel):
-    """The answer of a debate or a baseline to one question, and its cost."""
-
-    answer: list[str]
-    """The position it named; several for a tie; empty for none."""
-    calls: Annotated[int, Field(ge=0)] = 0
-    tokens: Annotated[int, Field(ge=0)] | None = None
-    """None where the server did not report them."""
-    completion_tokens: Annotated[int, Field(ge=0)] | None = None
-    """Those of `tokens` that the models wrote."""
-    cost: Annotated[float, Field(ge=0)] | None = None
-    """None without prices."""
-    votes: Annotated[int, Field(ge=0)] | None = None
-    """The answers that were counted; None for a debate."""
-
-    def credit(self, truth: str) -> float:
-        """1 for the right answer, 0 for a wrong one or none; of a tie the chance that a lot between them is right."""
-        return (truth in self.answer) / len(self.answer) if self.answer else 0.0
-
-
-class BenefitItem(WireModel):
-    """One question, answered with and without a debate."""
-
-    truth: str | None = None
-    """The right position; None where it is not known."""
-    debate: MethodAnswer
-    baselines: dict[BaselineName, MethodAnswer]
-    failed: bool = False
-    """Whether the debate ended without a verdict, so that no baseline was asked."""
-    cluster: str | None = None
-    """What the question shares with others, such as a topic; None: it is independent of all others."""
 
 
 class MethodResult(WireModel):
@@ -140,53 +108,6 @@ class BenefitReport(InNotebooks, WireModel):
     """"helped" where the debate beat every baseline; "harmed" or "none_worth_it" where it holds against one."""
     summary: str
     """The same in a sentence or two."""
-
-
-def benefit_item(
-    raw: DebateRawOutput,
-    *,
-    baselines: Sequence[BaselineAnswer],
-    calls: int,
-    tokens: int | None,
-    truth: str | None = None,
-    completion_tokens: int | None = None,
-    cost: float | None = None,
-    cluster: str | None = None,
-) -> BenefitItem:
-    """Pair a debate's answer with those of its `baselines`; calls, tokens and `cost` are the whole run's.
-
-    The debate's own cost is the run's without that of the baselines. A baseline without a single vote is left out.
-    """
-    winner = None if raw.verdict is None else raw.verdict.winner
-    return BenefitItem(
-        truth=truth,
-        debate=MethodAnswer(
-            answer=[] if winner is None else [winner],
-            calls=calls - sum(answer.calls for answer in baselines),
-            tokens=_less(tokens, [answer.tokens for answer in baselines]),
-            completion_tokens=_less(completion_tokens, [answer.completion_tokens for answer in baselines]),
-            cost=_less(cost, [answer.cost for answer in baselines]),
-        ),
-        baselines={
-            answer.name: MethodAnswer(
-                answer=answer.leaders,
-                calls=answer.calls,
-                tokens=answer.tokens,
-                completion_tokens=answer.completion_tokens,
-                cost=answer.cost,
-                votes=sum(answer.votes.values()),
-            )
-            for answer in baselines
-            if answer.leaders
-        },
-        cluster=cluster,
-    )
-
-
-def _less(whole: _Amount | None, parts: Sequence[_Amount | None]) -> _Amount | None:
-    """The whole without its parts; None where one of them is not known. Rounding leaves nothing below 0."""
-    known = [part for part in parts if part is not None]
-    return None if whole is None or len(known) < len(parts) else max(whole - sum(known), 0)
 
 
 def benefit_report(
@@ -367,14 +288,6 @@ def _ratio(pairs: Sequence[tuple[float | None, float | None]]) -> float | None:
 
 # In words
 
-METHODS: Mapping[Method, str] = {
-    "debate": "the debate",
-    "single": "one call",
-    "drafts": "the vote of first drafts",
-    "self_consistency": "self-consistency",
-    "revision": "the vote of drafts revised alone",
-}
-"""The names of methods in sentences."""
 _LEADS: Mapping[Finding, str] = {
     "helped": "The debate helped",
     "harmed": "The debate did not help, it was worse",
@@ -401,7 +314,7 @@ def _summarize(
     parts = [f"{lead}: {_right(best)} ({_difference(best, confidence)}); {_cost(best)}."]
     if finding == "too_few":
         helped = [METHODS[each.baseline] for each in comparisons if each.finding == "helped"]
-        parts += [f"It did better than {_list(helped)}."] if helped else []
+        parts += [f"It did better than {list_names(helped)}."] if helped else []
         if best.n < best.required_n:
             parts.append(f"To show a gain of {_gain(min_gain)} points takes about {best.required_n:,} questions.")
     if undecided:
@@ -435,41 +348,8 @@ def _cost(compared: PairedComparison) -> str:
         "the tokens written": compared.completion_tokens_ratio,
         "the calls": compared.calls_ratio,
     }
-    parts = [f"{_times(ratio)} {what}" for what, ratio in ratios.items() if ratio is not None]
-    return f"it cost {_list(parts)}" if parts else "its cost is not known"
-
-
-def change_summary(item: BenefitItem) -> str:
-    """Say whether one debate changed the answer, and at what cost; the right answer need not be known.
-
-    >>> single = MethodAnswer(answer=["cap"], calls=1, tokens=100)
-    >>> debate = MethodAnswer(answer=["free"], calls=5, tokens=940)
-    >>> change_summary(BenefitItem(debate=debate, baselines={"single": single}))
-    "The debate changed the answer to 'free': one call says 'cap'. It took 5 calls and 940 tokens: 9.4 times one call."
-    """
-    others = [(METHODS[name], answer) for name, answer in item.baselines.items()]
-    changed = [name for name, answer in others if answer.answer != item.debate.answer]
-    answers = "; ".join(f"{name} says {_answer(answer)}" for name, answer in others)
-    if not others:
-        sentence = (
-            f"There is nothing to compare with: no baseline has an answer. The debate says {_answer(item.debate)}."
-        )
-    elif not changed:
-        sentence = f"The debate did not change the answer: {_list([name for name, _ in others])} "
-        sentence += f"{'says' if len(others) == 1 else 'say'} {_answer(item.debate)} as well."
-    elif len(changed) == len(others):
-        sentence = f"The debate changed the answer to {_answer(item.debate)}: {answers}."
-    else:
-        sentence = f"The debate says {_answer(item.debate)}: {answers}."
-    tokens, single = item.debate.tokens, item.baselines.get("single")
-    took = f"It took {item.debate.calls:,} calls" + ("" if tokens is None else f" and {tokens:,} tokens")
-    if single is not None and single.tokens and tokens is not None:
-        took += f": {_times(tokens / single.tokens)} one call"
-    return f"{sentence} {took}."
-
-
-def _answer(answer: MethodAnswer) -> str:
-    return _list([repr(position) for position in answer.answer]) if answer.answer else "no position"
+    parts = [f"{times(ratio)} {what}" for what, ratio in ratios.items() if ratio is not None]
+    return f"it cost {list_names(parts)}" if parts else "its cost is not known"
 
 
 def _right(compared: PairedComparison) -> str:
@@ -481,10 +361,6 @@ def _right(compared: PairedComparison) -> str:
     return f"{who} was right in {debate} of {compared.n:,}, {METHODS[compared.baseline]} in {baseline}"
 
 
-def _times(ratio: float) -> str:
-    return f"{ratio:,.0f} times" if ratio >= 100 else f"{ratio:.1f} times"  # noqa: PLR2004 - three digits
-
-
 def _points(share: float) -> str:
     points = round(share * 100, 1) or 0.0
     return f"{points:+g}" if points else "0"
@@ -492,8 +368,3 @@ def _points(share: float) -> str:
 
 def _gain(share: float) -> str:
     return f"{round(share * 100, 1):g}"
-
-
-def _list(names: Sequence[str]) -> str:
-    *others, last = names
-    return f"{', '.join(others)} and {last}" if others else last

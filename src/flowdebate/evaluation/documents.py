@@ -8,7 +8,7 @@ from typing import Any
 
 from flowdebate._text import counted, error_text
 from flowdebate.evaluation.audit_report import Figure, JudgeAudit, ReaderAgreement, RunAudit
-from flowdebate.evaluation.benefit import METHODS, BenefitReport
+from flowdebate.evaluation.benefit import BenefitReport
 from flowdebate.evaluation.comparison import Comparison
 from flowdebate.evaluation.comparison_table import ComparisonTable
 from flowdebate.evaluation.content_audit import ContentAudit
@@ -20,6 +20,7 @@ from flowdebate.evaluation.ranking import RankedSystem, Ranking
 from flowdebate.evaluation.stored_audit import rows_of
 from flowdebate.evaluation.study_report import StudyReport
 from flowdebate.evaluation.tournament import Tournament
+from flowdebate.patterns.debate.benefit import METHODS
 from flowdebate.runs.batch import BatchItem, BatchResult, BatchSummary
 from flowdebate.ui.sections import Fact, Heading, Points, ReportSection, Table, Tone
 from flowdebate.ui.statuses import status_text

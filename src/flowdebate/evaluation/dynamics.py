@@ -13,27 +13,14 @@ from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.audit_report import Figure
 from flowdebate.evaluation.statistics import effective_size, share_interval
-from flowdebate.measures import same_answer
+from flowdebate.measures.courses import AnswerCourse as AnswerCourse
+from flowdebate.measures.courses import SameAnswer, changes_in, same_or_missing
+from flowdebate.measures.statements import same_answer
 
 if TYPE_CHECKING:
     from flowdebate.chassis.output import PatternOutput
 
-    _Same = Callable[[str | None, str | None], bool]
-
 _WHERE = "dynamics()"
-
-
-class AnswerCourse(WireModel):
-    """What the voices of one run answered to one question, one after the other, and what came out."""
-
-    voices: dict[str, list[str | None]]
-    """By voice its answers, the first one first; None for none."""
-    outcome: str | None = None
-    """What they came to together; None for nothing."""
-    truth: str | None = None
-    """The right answer; None where it is not known."""
-    cluster: str | None = None
-    """What it shares with others, such as a topic; None: it is independent of all others."""
 
 
 class Dynamics(InNotebooks, WireModel):
@@ -94,11 +81,11 @@ def dynamics(
     if not found:
         raise ConfigurationError(_WHERE, "courses", 0, "at least one")
 
-    are_same = _same_or_missing(same)
+    are_same = same_or_missing(same)
     seen: dict[str, list[tuple[float, Hashable]]] = {}
     for number, course in enumerate(found):
         group = number if course.cluster is None else course.cluster
-        for name, value in chain(_changes(course, are_same), _results(course, are_same)):
+        for name, value in chain(changes_in(course, are_same), _results(course, are_same)):
             seen.setdefault(name, []).append((float(value), group))
 
     def figure(name: str) -> Figure | None:
@@ -112,46 +99,7 @@ def dynamics(
     return Dynamics(courses=len(found), **figures)
 
 
-def count_changes(courses: Iterable[AnswerCourse]) -> tuple[int, int, int]:
-    """How many voices answered twice, how many of them changed, and how many to what another one said at first.
-
-    By their words, and without what the intervals of `dynamics` take (scipy).
-
-    >>> count_changes([AnswerCourse(voices={"ann": ["yes", "no"], "bob": ["no", "no"]})])
-    (2, 1, 1)
-    """
-    are_same = _same_or_missing(same_answer)
-    found = [change for course in courses for change in _changes(course, are_same)]
-    changed = [value for name, value in found if name == "changed"]
-    return len(changed), sum(changed), sum(value for name, value in found if name == "adopted")
-
-
-def _same_or_missing(same: Callable[[str, str], bool]) -> _Same:
-    def are_same(one: str | None, other: str | None) -> bool:
-        return one is other if one is None or other is None else one == other or same(one, other)
-
-    return are_same
-
-
-def _changes(course: AnswerCourse, are_same: _Same) -> Iterator[tuple[str, bool]]:
-    """Of each voice that answered twice, what became of its first answer."""
-    firsts = {name: answers[0] for name, answers in course.voices.items() if answers}
-    for name, answers in course.voices.items():
-        if len(answers) < 2:  # noqa: PLR2004 - a change is between two
-            continue
-        begins, ends = answers[0], answers[-1]
-        moved = not are_same(begins, ends)
-        yield "changed", moved
-        rivals = [each for other, each in firsts.items() if other != name and each is not None]
-        rivals = [each for each in rivals if not are_same(each, begins)]
-        if rivals:
-            yield "adopted", moved and any(are_same(each, ends) for each in rivals)
-        if course.truth is not None:
-            was, is_now = are_same(begins, course.truth), are_same(ends, course.truth)
-            yield "right_to_wrong" if was else "wrong_to_right", was != is_now
-
-
-def _results(course: AnswerCourse, are_same: _Same) -> Iterator[tuple[str, bool]]:
+def _results(course: AnswerCourse, are_same: SameAnswer) -> Iterator[tuple[str, bool]]:
     """What was right, where the truth is known: first and last answers, what came out, and whatever was said."""
     if course.truth is None:
         return

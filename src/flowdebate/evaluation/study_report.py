@@ -17,13 +17,14 @@ from flowdebate._util.importing import InNotebooks
 from flowdebate._util.wire import WireModel, new_dict, new_list
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.audit_report import AuditItem, Figure
-from flowdebate.evaluation.benefit import Finding, MethodAnswer, Missing
+from flowdebate.evaluation.benefit import Finding, Missing
 from flowdebate.evaluation.dynamics import AnswerCourse, Dynamics, dynamics
 from flowdebate.evaluation.judge_quality import ReliabilityBin, judged_items, reliability
 from flowdebate.evaluation.paired import compare_credits, e_value
 from flowdebate.evaluation.sample_sizes import required_n
 from flowdebate.evaluation.statistics import effective_size, holm, share_interval
 from flowdebate.evaluation.study import NOISE, MethodPair, Registration, Study
+from flowdebate.patterns.debate.benefit import MethodAnswer
 
 if TYPE_CHECKING:
     from flowdebate.evaluation.study_run import StudyAnswer

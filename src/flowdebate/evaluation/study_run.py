@@ -29,10 +29,10 @@ from flowdebate.errors import (
     RunNotFound,
     StoreError,
 )
-from flowdebate.evaluation.benefit import MethodAnswer, benefit_item
 from flowdebate.evaluation.rejudging import ArguedDebate, create_rejudge, judge_again_as
 from flowdebate.evaluation.study import NOISE, Case, Study, digest
 from flowdebate.models.base import Usage
+from flowdebate.patterns.debate.benefit import MethodAnswer, benefit_item
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot, decide
 from flowdebate.patterns.debate.judging.options import JudgeOptions
 from flowdebate.patterns.debate.schemas import DebateRawOutput

@@ -5,4 +5,3 @@ from .state import PendingInput as PendingInput
 from .state import RunDetails as RunDetails
 from .state import RunPage as RunPage
 from .state import RunState as RunState
-from .steps import Fork as Fork

@@ -13,9 +13,10 @@ from pydantic import Field, TypeAdapter, ValidationError
 from flowdebate._text import counted, shown
 from flowdebate._util.importing import InNotebooks
 from flowdebate._util.wire import WireModel
+from flowdebate.chassis.registry import PATTERNS, find_pattern
 from flowdebate.chassis.state import DebateStatus
 from flowdebate.errors import BadFile
-from flowdebate.patterns import DEFAULT, PATTERNS, find_pattern
+from flowdebate.measures.courses import AnswerCourse, count_changes
 from flowdebate.ui.files import parse_json, problem_of, read_text
 from flowdebate.ui.sections import Entry, Fact, Quoted, Section, failures, round_heading
 from flowdebate.ui.steps import Fork
@@ -23,8 +24,8 @@ from flowdebate.ui.text import as_json, cost_text, models_text
 
 if TYPE_CHECKING:
     from flowdebate.chassis.output import PatternOutput
+    from flowdebate.chassis.registry import PatternInfo
     from flowdebate.models.base import Usage
-    from flowdebate.patterns import PatternInfo
 
 
 _MEGABYTES = 16
@@ -356,13 +357,9 @@ def material_notes(raw: Any) -> list[str]:  # noqa: ANN401 - a raw output
 
 def changes_note(raw: PatternOutput, word: str) -> str | None:
     """A note on how many voices ended with another answer than they began with; None where none answered twice."""
-    from flowdebate.evaluation.dynamics import AnswerCourse, count_changes, courses_of
-
     voices, changed, taken = count_changes(  # nobody has changed an answer that is missing
-        AnswerCourse(
-            voices={name: [said for said in all_said if said is not None] for name, all_said in each.voices.items()}
-        )
-        for each in courses_of(raw)
+        AnswerCourse(voices={name: [text for text in texts if text is not None] for name, texts in answers.items()})
+        for answers, _ in raw.answer_courses()
     )
     if not voices:
         return None
@@ -396,10 +393,10 @@ def document_of(value: Mapping[str, Any], *, where: str) -> Document:
     try:
         if "raw" not in value:  # a bare raw output does not say of which pattern it is
             return _kind(_nearest(value)).of_raw(value)
-        info = find_pattern(value.get("pattern", DEFAULT))
+        info = find_pattern(value.get("pattern"))
         if info is None:
             allowed = f"one of {', '.join(PATTERNS)}"
-            raise BadFile(where, f"`pattern`: must be {allowed}, got {shown(value['pattern'])}")
+            raise BadFile(where, f"`pattern`: must be {allowed}, got {shown(value.get('pattern'))}")
         return _kind(info).model_validate({**value, "pattern": info.name})
     except ValidationError as error:
         raise BadFile(where, problem_of(error)) from None

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from flowdebate._util.wire import BaseEvent
+from flowdebate.chassis.registry import PATTERNS
 from flowdebate.chassis.state import Flag, RoleFailed, RoundsEnded, RoundStarted, TurnFinished, TurnStarted
 from flowdebate.models.base import Usage
-from flowdebate.patterns import PATTERNS
 from flowdebate.resources.tasks import TaskChanged
 from flowdebate.runs.events import (
     BlockAnswered,

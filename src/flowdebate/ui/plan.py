@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate._text import shown
 from flowdebate._util.validation import check_count
+from flowdebate.chassis.registry import PATTERNS, find_pattern
 from flowdebate.chassis.seats import DEFAULT, Seats, seat_models
 from flowdebate.errors import BadFile, ConfigurationError
 from flowdebate.models.openai.endpoint import address_of
 from flowdebate.models.prices import HOW, prices_known
 from flowdebate.models.resolve import EACH, model_of_environment
-from flowdebate.patterns import PATTERNS, find_pattern
 from flowdebate.sources.source import Source
 from flowdebate.ui.files import MEGABYTES, parse_json, read_plan_file, read_text
 from flowdebate.ui.models import AllowedModels, Models, Policies, prices_of
@@ -23,11 +23,11 @@ from flowdebate.ui.options import OutputOptions, PatternOptions, PlanFile, Sourc
 if TYPE_CHECKING:
     from flowdebate.blocks.human.human import Ask
     from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.chassis.registry import PatternInfo
     from flowdebate.chassis.roster import Debater
     from flowdebate.chassis.turn import FailurePolicy
     from flowdebate.models.base import Model
     from flowdebate.models.output import OutputSchema
-    from flowdebate.patterns import PatternInfo
     from flowdebate.resources.archive import Archive
     from flowdebate.runs.limits import Limits
     from flowdebate.store.base import StoredRun

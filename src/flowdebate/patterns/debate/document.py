@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TYPE_CHECKING
 
 from pydantic import Field, model_validator
 
@@ -24,12 +24,11 @@ from flowdebate.ui.sections import (
 )
 
 from .audience import NOBODY_MOVED
-from .judging.ballots import DecidedBy, JudgeBallot, Judging
-from .schemas import (
-    DebateModeratorDecision,
-    DebateRawOutput,
-    DebateVerdict,
-)
+from .benefit import benefit_item, change_summary
+from .schemas import DebateModeratorDecision, DebateRawOutput, DebateVerdict
+
+if TYPE_CHECKING:
+    from .judging.ballots import DecidedBy, JudgeBallot, Judging
 
 _ORDERS = {"single": "one, by lot", "swap": "one and its reverse", "cyclic": "each side first once", "full": "all"}
 _RULES: Mapping[DecidedBy, str] = {"mean": "mean of the shares", "vote": "most ballots", "log_odds": "mean log-odds"}
@@ -142,7 +141,7 @@ def mirror_heading() -> Heading:
 def winner_of(verdict: DebateVerdict, sides: Sequence[Side | Debater]) -> str:
     """The winner's name and stance; without a winner, the reason.
 
-    >>> from .schemas import DebateVerdict
+    >>> from flowdebate.patterns.debate.schemas import DebateVerdict
     >>> winner_of(DebateVerdict(verdict="v", winner="cap rents", reasoning="r"), [Side(name="a", stance="cap rents")])
     'a (cap rents)'
     """
@@ -164,7 +163,7 @@ def winner_of(verdict: DebateVerdict, sides: Sequence[Side | Debater]) -> str:
 def ballots_of(judging: Judging, called: Mapping[str, str] | None = None) -> str | None:
     """Summary of the ballots in one line; None for a single ballot. `called` has the names of sides, by their stance.
 
-    >>> from .judging.ballots import JudgeBallot, Judging
+    >>> from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging
     >>> both = [JudgeBallot(order=["a", "b"], winner="a"), JudgeBallot(order=["b", "a"], winner="b")]
     >>> ballots_of(Judging(schedule="swap", ballots=both, planned=2, scores={"a": 0.5, "b": 0.5}, flipped=True))
     '2 (swap), which disagree: a 0.50, b 0.50'
@@ -184,7 +183,7 @@ def ballots_of(judging: Judging, called: Mapping[str, str] | None = None) -> str
 def rubric_of(judging: Judging, called: Mapping[str, str] | None = None) -> dict[str, str]:
     """The scores by each criterion, of all ballots the mean; none without a rubric.
 
-    >>> from .judging.ballots import JudgeBallot, Judging
+    >>> from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging
     >>> ballot = JudgeBallot(order=["a", "b"], criteria={"a": {"clear": 80}, "b": {"clear": 35}})
     >>> rubric_of(Judging(ballots=[ballot], scores={"a": 0.7, "b": 0.3}))
     {'clear': 'a 80, b 35'}
@@ -204,7 +203,7 @@ def rubric_of(judging: Judging, called: Mapping[str, str] | None = None) -> dict
 def log_odds_of(judging: Judging, called: Mapping[str, str] | None = None) -> str | None:
     """The log-odds of ballots by letter in one line, by the side that was shown first; None for other ballots.
 
-    >>> from .judging.ballots import JudgeBallot, Judging
+    >>> from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging
     >>> ballot = JudgeBallot(order=["a", "b"], log_odds={"a": 0.284, "b": -0.284}, mass=0.3)
     >>> log_odds_of(Judging(answer="letter", ballots=[ballot], scores={"a": 0.64, "b": 0.36}))
     'a first: a +0.28, b -0.28 (the letters had 30% of the probability)'
@@ -334,8 +333,6 @@ def notes_on(raw: DebateRawOutput, usage: Tokens | None) -> list[str]:
         named = ", ".join(dict.fromkeys(leak.meant for leak in raw.leaks.leaks))
         notes.append(f"Names in arguments that were hidden from debaters and judge: {raw.leaks.count} ({named})")
     if raw.baselines is not None and raw.verdict is not None and usage is not None:
-        from flowdebate.evaluation.benefit import benefit_item, change_summary
-
         known = usage.prompt_tokens is not None and usage.completion_tokens is not None
         tokens = (usage.prompt_tokens or 0) + (usage.completion_tokens or 0) if known else None
         notes.append(change_summary(benefit_item(raw, baselines=raw.baselines, calls=usage.calls, tokens=tokens)))

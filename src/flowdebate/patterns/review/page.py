@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
@@ -46,7 +47,7 @@ from .schemas import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.chassis.state import RoundStarted, TurnFinished

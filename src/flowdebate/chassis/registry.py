@@ -1,0 +1,82 @@
+"""Registry of patterns, which the command line, stored plans, batches, documents and servers read.
+
+`flowdebate.patterns` fills it with one entry for each of its folders; an application adds its own with `register`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from flowdebate._util.wire import BaseEvent
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatternInfo:
+    """One pattern as data. Places are written "module:name" and imported when they are asked for."""
+
+    name: str
+    """Its one spelling, in code, documents and plans."""
+    factory: str
+    """Place of the function that builds it."""
+    output: str
+    """Place of the class of its raw output."""
+    subject: str
+    """Name of its input: "question", "topic", "proposition" or "task"."""
+    page: str
+    """Place of its `Page`: options, document and sections, for every front end."""
+    help: str
+    """What it does, for lists and the help of its command; the first sentence fits on a line."""
+    events: tuple[str, ...] = ()
+    """Places of the classes of events that only this pattern emits; streams and pages pass them on as themselves."""
+
+    @property
+    def verb(self) -> str:
+        return self.name.replace("_", "-")
+
+    def load_factory(self) -> Callable[..., Any]:
+        factory: Callable[..., Any] = _load(self.factory)
+        return factory
+
+    def load_output(self) -> type[BaseModel]:
+        output: type[BaseModel] = _load(self.output)
+        return output
+
+    def load_events(self) -> tuple[type[BaseEvent], ...]:
+        return tuple(map(_load, self.events))
+
+    def load_page(self) -> Any:  # noqa: ANN401 - a Page of flowdebate.service, which stands above this package
+        return _load(self.page)
+
+
+# places are texts, so that who asks for a name or a command imports no pattern, and no page of a layer above
+PATTERNS: dict[str, PatternInfo] = {}
+"""Every pattern, by name, in the order in which users see them."""
+
+
+def register(info: PatternInfo) -> None:
+    """Add a pattern, or replace the one of the same name."""
+    PATTERNS[info.name] = info
+
+
+def find_pattern(name: object) -> PatternInfo | None:
+    """The pattern of this name, command or former name; None for no pattern.
+
+    >>> found = find_pattern("panel")
+    >>> found and found.name
+    'round_robin'
+    """
+    for info in PATTERNS.values():
+        if name in (info.name, info.verb, *info.former_names):
+            return info
+    return None
+
+
+def _load(place: str) -> Any:  # noqa: ANN401 - whatever is there
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)

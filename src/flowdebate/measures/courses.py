@@ -1,0 +1,65 @@
+"""Courses of answers: what each voice of a run answered, one answer after the other, and what came out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeAlias
+
+from flowdebate._util.wire import WireModel
+from flowdebate.measures.statements import same_answer
+
+SameAnswer: TypeAlias = Callable[[str | None, str | None], bool]
+
+
+class AnswerCourse(WireModel):
+    """What the voices of one run answered to one question, one after the other, and what came out."""
+
+    voices: dict[str, list[str | None]]
+    """By voice its answers, the first one first; None for none."""
+    outcome: str | None = None
+    """What they came to together; None for nothing."""
+    truth: str | None = None
+    """The right answer; None where it is not known."""
+    cluster: str | None = None
+    """What it shares with others, such as a topic; None: it is independent of all others."""
+
+
+def count_changes(courses: Iterable[AnswerCourse]) -> tuple[int, int, int]:
+    """Count the voices that answered twice, those that changed, and those that took up what another said at first.
+
+    Answers are compared by their words.
+
+    >>> count_changes([AnswerCourse(voices={"ann": ["yes", "no"], "bob": ["no", "no"]})])
+    (2, 1, 1)
+    """
+    are_same = same_or_missing(same_answer)
+    found = [change for course in courses for change in changes_in(course, are_same)]
+    changed = [value for name, value in found if name == "changed"]
+    return len(changed), sum(changed), sum(value for name, value in found if name == "adopted")
+
+
+def same_or_missing(same: Callable[[str, str], bool]) -> SameAnswer:
+    """Extend `same` to missing answers, which are the same as each other only."""
+
+    def are_same(one: str | None, other: str | None) -> bool:
+        return one is other if one is None or other is None else one == other or same(one, other)
+
+    return are_same
+
+
+def changes_in(course: AnswerCourse, are_same: SameAnswer) -> Iterator[tuple[str, bool]]:
+    """Yield, for each voice that answered twice, what became of its first answer."""
+    firsts = {name: answers[0] for name, answers in course.voices.items() if answers}
+    for name, answers in course.voices.items():
+        if len(answers) < 2:  # noqa: PLR2004 - a change is between two
+            continue
+        begins, ends = answers[0], answers[-1]
+        moved = not are_same(begins, ends)
+        yield "changed", moved
+        rivals = [each for other, each in firsts.items() if other != name and each is not None]
+        rivals = [each for each in rivals if not are_same(each, begins)]
+        if rivals:
+            yield "adopted", moved and any(are_same(each, ends) for each in rivals)
+        if course.truth is not None:
+            was, is_now = are_same(begins, course.truth), are_same(ends, course.truth)
+            yield "right_to_wrong" if was else "wrong_to_right", was != is_now

@@ -1,0 +1,147 @@
+"""Answer and cost of one debate beside those of its baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import Field
+
+from flowdebate._util.wire import WireModel
+
+from .schemas import BaselineAnswer, BaselineName, DebateRawOutput
+
+_Amount = TypeVar("_Amount", int, float)
+Method = Literal["debate", BaselineName]
+METHODS: Mapping[Method, str] = {
+    "debate": "the debate",
+    "single": "one call",
+    "drafts": "the vote of first drafts",
+    "self_consistency": "self-consistency",
+    "revision": "the vote of drafts revised alone",
+}
+"""The names of methods in sentences."""
+
+
+class MethodAnswer(WireModel):
+    """The answer of a debate or a baseline to one question, and its cost."""
+
+    answer: list[str]
+    """The position it named; several for a tie; empty for none."""
+    calls: Annotated[int, Field(ge=0)] = 0
+    tokens: Annotated[int, Field(ge=0)] | None = None
+    """None where the server did not report them."""
+    completion_tokens: Annotated[int, Field(ge=0)] | None = None
+    """Those of `tokens` that the models wrote."""
+    cost: Annotated[float, Field(ge=0)] | None = None
+    """None without prices."""
+    votes: Annotated[int, Field(ge=0)] | None = None
+    """The answers that were counted; None for a debate."""
+
+    def credit(self, truth: str) -> float:
+        """1 for the right answer, 0 for a wrong one or none; of a tie the chance that a lot between them is right."""
+        return (truth in self.answer) / len(self.answer) if self.answer else 0.0
+
+
+class BenefitItem(WireModel):
+    """One question, answered with and without a debate."""
+
+    truth: str | None = None
+    """The right position; None where it is not known."""
+    debate: MethodAnswer
+    baselines: dict[BaselineName, MethodAnswer]
+    failed: bool = False
+    """Whether the debate ended without a verdict, so that no baseline was asked."""
+    cluster: str | None = None
+    """What the question shares with others, such as a topic; None: it is independent of all others."""
+
+
+def benefit_item(
+    raw: DebateRawOutput,
+    *,
+    baselines: Sequence[BaselineAnswer],
+    calls: int,
+    tokens: int | None,
+    truth: str | None = None,
+    completion_tokens: int | None = None,
+    cost: float | None = None,
+    cluster: str | None = None,
+) -> BenefitItem:
+    """Pair a debate's answer with those of its `baselines`; calls, tokens and `cost` are the whole run's.
+
+    The debate's own cost is the run's without that of the baselines. A baseline without a single vote is left out.
+    """
+    winner = None if raw.verdict is None else raw.verdict.winner
+    return BenefitItem(
+        truth=truth,
+        debate=MethodAnswer(
+            answer=[] if winner is None else [winner],
+            calls=calls - sum(answer.calls for answer in baselines),
+            tokens=_less(tokens, [answer.tokens for answer in baselines]),
+            completion_tokens=_less(completion_tokens, [answer.completion_tokens for answer in baselines]),
+            cost=_less(cost, [answer.cost for answer in baselines]),
+        ),
+        baselines={
+            answer.name: MethodAnswer(
+                answer=answer.leaders,
+                calls=answer.calls,
+                tokens=answer.tokens,
+                completion_tokens=answer.completion_tokens,
+                cost=answer.cost,
+                votes=sum(answer.votes.values()),
+            )
+            for answer in baselines
+            if answer.leaders
+        },
+        cluster=cluster,
+    )
+
+
+def _less(whole: _Amount | None, parts: Sequence[_Amount | None]) -> _Amount | None:
+    """The whole without its parts; None where one of them is not known. Rounding leaves nothing below 0."""
+    known = [part for part in parts if part is not None]
+    return None if whole is None or len(known) < len(parts) else max(whole - sum(known), 0)
+
+
+def change_summary(item: BenefitItem) -> str:
+    """Say whether one debate changed the answer, and at what cost; the right answer need not be known.
+
+    >>> single = MethodAnswer(answer=["cap"], calls=1, tokens=100)
+    >>> debate = MethodAnswer(answer=["free"], calls=5, tokens=940)
+    >>> change_summary(BenefitItem(debate=debate, baselines={"single": single}))
+    "The debate changed the answer to 'free': one call says 'cap'. It took 5 calls and 940 tokens: 9.4 times one call."
+    """
+    others = [(METHODS[name], answer) for name, answer in item.baselines.items()]
+    changed = [name for name, answer in others if answer.answer != item.debate.answer]
+    answers = "; ".join(f"{name} says {_answer(answer)}" for name, answer in others)
+    if not others:
+        sentence = (
+            f"There is nothing to compare with: no baseline has an answer. The debate says {_answer(item.debate)}."
+        )
+    elif not changed:
+        sentence = f"The debate did not change the answer: {list_names([name for name, _ in others])} "
+        sentence += f"{'says' if len(others) == 1 else 'say'} {_answer(item.debate)} as well."
+    elif len(changed) == len(others):
+        sentence = f"The debate changed the answer to {_answer(item.debate)}: {answers}."
+    else:
+        sentence = f"The debate says {_answer(item.debate)}: {answers}."
+    tokens, single = item.debate.tokens, item.baselines.get("single")
+    took = f"It took {item.debate.calls:,} calls" + ("" if tokens is None else f" and {tokens:,} tokens")
+    if single is not None and single.tokens and tokens is not None:
+        took += f": {times(tokens / single.tokens)} one call"
+    return f"{sentence} {took}."
+
+
+def _answer(answer: MethodAnswer) -> str:
+    return list_names([repr(position) for position in answer.answer]) if answer.answer else "no position"
+
+
+def times(ratio: float) -> str:
+    """Format a ratio in words, with three digits at most."""
+    return f"{ratio:,.0f} times" if ratio >= 100 else f"{ratio:.1f} times"  # noqa: PLR2004 - three digits
+
+
+def list_names(names: Sequence[str]) -> str:
+    """Join `names` with commas, and the last one with "and"."""
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
