@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -50,7 +50,7 @@ class PatternInfo:
     def load_events(self) -> tuple[type[BaseEvent], ...]:
         return tuple(map(_load, self.events))
 
-    def load_page(self) -> Any:  # noqa: ANN401 - a Page of flowdebate.service, which stands above this package
+    def load_page(self) -> Any:  # noqa: ANN401 - a page of flowdebate.ui, which stands above this package
         return _load(self.page)
 
 
@@ -64,6 +64,16 @@ def register(info: PatternInfo) -> None:
     PATTERNS[info.name] = info
 
 
+def load_patterns() -> Mapping[str, PatternInfo]:
+    """Return every pattern by name, the library's own included.
+
+    >>> sorted(load_patterns())[:2]
+    ['consensus', 'council']
+    """
+    import_module("flowdebate.patterns")  # its entries register themselves: it stands above this package
+    return PATTERNS
+
+
 def find_pattern(name: object) -> PatternInfo | None:
     """The pattern of this name, command or former name; None for no pattern.
 
@@ -71,7 +81,7 @@ def find_pattern(name: object) -> PatternInfo | None:
     >>> found and found.name
     'round_robin'
     """
-    for info in PATTERNS.values():
+    for info in load_patterns().values():
         if name in (info.name, info.verb, *info.former_names):
             return info
     return None

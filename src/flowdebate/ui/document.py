@@ -13,7 +13,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from flowdebate._text import counted, shown
 from flowdebate._util.importing import InNotebooks
 from flowdebate._util.wire import WireModel
-from flowdebate.chassis.registry import PATTERNS, find_pattern
+from flowdebate.chassis.registry import find_pattern, load_patterns
 from flowdebate.chassis.state import DebateStatus
 from flowdebate.errors import BadFile
 from flowdebate.measures.courses import AnswerCourse, count_changes
@@ -166,7 +166,7 @@ class Document(InNotebooks, WireModel):
     @classmethod
     def of_raw(cls, value: Any) -> Self:  # noqa: ANN401 - any JSON object
         """The document of a bare raw output; ValidationError for what is none."""
-        raw: Any = PATTERNS[cls.model_fields["pattern"].default].load_output().model_validate(value)
+        raw: Any = load_patterns()[cls.model_fields["pattern"].default].load_output().model_validate(value)
         return cls.model_validate({"status": raw.status, "raw": raw, "seed": raw.seed})
 
     @property
@@ -177,12 +177,12 @@ class Document(InNotebooks, WireModel):
 
     @property
     def label(self) -> str:
-        return PATTERNS[self.pattern].subject.capitalize()
+        return load_patterns()[self.pattern].subject.capitalize()
 
     @property
     def subject(self) -> str:
         """The question, the topic, the proposition or the task."""
-        return str(getattr(self.raw, PATTERNS[self.pattern].subject))
+        return str(getattr(self.raw, load_patterns()[self.pattern].subject))
 
     @property
     def speakers(self) -> list[Any]:
@@ -395,7 +395,7 @@ def document_of(value: Mapping[str, Any], *, where: str) -> Document:
             return _kind(_nearest(value)).of_raw(value)
         info = find_pattern(value.get("pattern"))
         if info is None:
-            allowed = f"one of {', '.join(PATTERNS)}"
+            allowed = f"one of {', '.join(load_patterns())}"
             raise BadFile(where, f"`pattern`: must be {allowed}, got {shown(value.get('pattern'))}")
         return _kind(info).model_validate({**value, "pattern": info.name})
     except ValidationError as error:
@@ -418,4 +418,4 @@ def _nearest(value: Mapping[str, Any]) -> PatternInfo:
         needed = {name for name, field in fields.items() if field.is_required()}
         return sum(key not in names for key in value) + len(needed.difference(names.get(key, key) for key in value))
 
-    return min(PATTERNS.values(), key=differences)
+    return min(load_patterns().values(), key=differences)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from flowdebate._util.wire import BaseEvent
-from flowdebate.chassis.registry import PATTERNS
+from flowdebate.chassis.registry import load_patterns
 from flowdebate.chassis.state import Flag, RoleFailed, RoundsEnded, RoundStarted, TurnFinished, TurnStarted
 from flowdebate.models.base import Usage
 from flowdebate.resources.tasks import TaskChanged
@@ -433,7 +433,7 @@ def sections_of(event: object) -> Iterable[Section]:
 
 def _kinds() -> list[type[Live]]:
     """The live views of all patterns that are registered by now."""
-    return [info.load_page().live for info in PATTERNS.values()]
+    return [info.load_page().live for info in load_patterns().values()]
 
 
 def tokens_text(usage: Usage) -> str:

@@ -268,7 +268,7 @@ def models_line(plan: Plan, *, environment: str | None = None) -> str:
 
     `environment` is the default model of a run that is resumed.
 
-    >>> from flowdebate.chassis.registry import PATTERNS
+    >>> from flowdebate.patterns import PATTERNS
     >>> from flowdebate.ui.plan import make_plan
     >>> given = {"question": "Rent?", "debaters": ["Ann=Cap", "Ben=Free"], "model": ["local", "judge=openai/gpt-5"]}
     >>> models_line(make_plan(PATTERNS["debate"], {**given, "model": ["openai/gpt-5-mini", "judge=openai/gpt-5"]}))

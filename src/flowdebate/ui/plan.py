@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate._text import shown
 from flowdebate._util.validation import check_count
-from flowdebate.chassis.registry import PATTERNS, find_pattern
+from flowdebate.chassis.registry import find_pattern, load_patterns
 from flowdebate.chassis.seats import DEFAULT, Seats, seat_models
 from flowdebate.errors import BadFile, ConfigurationError
 from flowdebate.models.openai.endpoint import address_of
@@ -292,9 +292,9 @@ def with_sides(plan: Plan, sides: Sequence[Debater]) -> Plan:
 def pattern_of_file(path: str) -> PatternInfo:
     """The pattern that the plan file at `path` names; ConfigurationError where it names none."""
     name = read_plan_file(path).get("pattern")
-    if not isinstance(name, str) or name not in PATTERNS:
-        raise ConfigurationError(path, "pattern", name, f"one of {', '.join(PATTERNS)}")
-    return PATTERNS[name]
+    if not isinstance(name, str) or name not in load_patterns():
+        raise ConfigurationError(path, "pattern", name, f"one of {', '.join(load_patterns())}")
+    return load_patterns()[name]
 
 
 def _read_schema(options: PatternOptions) -> tuple[PatternOptions, OutputSchema | None]:
