@@ -75,14 +75,14 @@ def load_patterns() -> Mapping[str, PatternInfo]:
 
 
 def find_pattern(name: object) -> PatternInfo | None:
-    """The pattern of this name, command or former name; None for no pattern.
+    """Return the pattern of this name or command; None for no pattern.
 
-    >>> found = find_pattern("panel")
+    >>> found = find_pattern("round-robin")
     >>> found and found.name
     'round_robin'
     """
     for info in load_patterns().values():
-        if name in (info.name, info.verb, *info.former_names):
+        if name in (info.name, info.verb):
             return info
     return None
 
