@@ -55,11 +55,11 @@ class Fault:
     what: str
     """What happens, in words."""
     attempts: tuple[str | None, ...]
-    """The errors that the requests end in, "A|B" where that depends on the transport; None for an answer."""
+    """The errors that the requests end in; None for an answer."""
     handlers: tuple[Handler, ...] = ()
     asked: Asked = "text"
 
-    error: type[ModelError] | tuple[type[ModelError], ...] | None = None
+    error: type[ModelError] | None = None
     """None for an answer."""
     says: str = ""
     """What stands in the error's message."""
