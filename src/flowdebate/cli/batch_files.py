@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from flowdebate._text import error_text, shown
 from flowdebate._util.files import open_private
-from flowdebate.cli.terminal.process import WriteFailed, check_target, write_json, write_whole
+from flowdebate.cli.terminal.process import check_target, write_json, write_whole
+from flowdebate.cli.terminal.streams import WriteFailed
 from flowdebate.errors import BadFile
 from flowdebate.models.base import Usage
 from flowdebate.store.base import COMPLETE

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from flowdebate.cli.terminal.process import (
     ExitCode,
     Interrupts,
-    WriteFailed,
     exit_code_of,
     exit_code_of_signal,
     sentence_of,
@@ -21,6 +20,7 @@ from flowdebate.cli.terminal.process import (
     write_report,
 )
 from flowdebate.cli.terminal.screen import View
+from flowdebate.cli.terminal.streams import WriteFailed
 from flowdebate.errors import FlowDebateError, RunConflict, RunNotFound, StoreError
 
 if TYPE_CHECKING:

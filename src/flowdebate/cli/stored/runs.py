@@ -24,8 +24,8 @@ from flowdebate.cli.terminal.process import (
     write_json,
     write_report,
     write_whole,
-    writing,
 )
+from flowdebate.cli.terminal.streams import writing
 from flowdebate.errors import BadFile, FlowDebateError, RunConflict
 from flowdebate.runs.batch import BATCH_LABEL
 from flowdebate.ui.options import Count, FilePath, Option, Text, misuse

@@ -22,6 +22,7 @@ import typer
 
 from flowdebate._text import shown
 from flowdebate._util.files import open_private
+from flowdebate.cli.terminal.streams import WriteFailed, writing
 from flowdebate.errors import (
     BadFile,
     ConfigurationError,
@@ -54,14 +55,6 @@ class ExitCode(IntEnum):
 def exit_code_of_signal(number: int) -> int:
     """The exit code of a process that the signal `number` ended, as shells show it."""
     return 128 + number
-
-
-class WriteFailed(Exception):
-    """Output could not be written; `reader_left` if the reader closed the pipe, which is no error."""
-
-    def __init__(self, message: str, *, reader_left: bool = False) -> None:
-        self.reader_left = reader_left
-        super().__init__(message)
 
 
 def prepare_streams() -> None:
@@ -130,36 +123,6 @@ def report_warnings() -> Iterator[None]:
         warnings.simplefilter("always", FlowDebateWarning)
         warnings.showwarning = show
         yield
-
-
-@contextmanager
-def writing() -> Iterator[None]:
-    """Inside is nothing but writing to stdout or stderr: an OSError there is WriteFailed, wherever it is caught."""
-    try:
-        yield
-    except BrokenPipeError as error:
-        raise WriteFailed("nobody reads the output", reader_left=True) from error
-    except OSError as error:
-        raise WriteFailed(f"the output cannot be written: {error.strerror or error}") from error
-
-
-class CheckedStream:
-    """A stream whose failures are WriteFailed; of a broken pipe rich would end the process, before its run is told."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - of the stream
-        return getattr(self._stream, name)
-
-    def write(self, text: str) -> int:
-        with writing():
-            return self._stream.write(text)
-
-    def flush(self) -> None:
-        """Let what was written be seen."""
-        with writing():
-            self._stream.flush()
 
 
 def leave_stdout() -> None:

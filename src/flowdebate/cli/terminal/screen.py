@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from flowdebate.cli.terminal.process import CheckedStream, WriteFailed
+from flowdebate.cli.terminal.streams import CheckedStream, WriteFailed
 from flowdebate.ui.text import PrintableStream, in_line
 
 if TYPE_CHECKING:
