@@ -1,11 +1,11 @@
+from .blocks import create_chair as create_chair
+from .blocks import create_council_member as create_council_member
+from .blocks import create_council_reviewer as create_council_reviewer
 from .factory import council as council
 from .prompts import CHAIR as CHAIR
 from .prompts import COUNCIL_MEMBER as COUNCIL_MEMBER
 from .prompts import ChairTemplate as ChairTemplate
 from .prompts import CouncilMemberTemplate as CouncilMemberTemplate
-from .prompts import create_chair as create_chair
-from .prompts import create_council_member as create_council_member
-from .prompts import create_council_reviewer as create_council_reviewer
 from .reviews import agreement as agreement
 from .reviews import rank_answers as rank_answers
 from .reviews import review_orders as review_orders

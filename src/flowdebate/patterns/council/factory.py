@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, Required, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Required, TypeVar, Unpack, overload
 
 from flowdebate._util.validation import check_count, suggesting
 from flowdebate.blocks.base import Block
@@ -29,7 +29,7 @@ from flowdebate.runs.context import Context
 from flowdebate.runs.events import RunStatus
 from flowdebate.sources.source import SourcesLike
 
-from .prompts import CouncilMemberTemplate, create_chair, create_council_member, create_council_reviewer
+from .blocks import create_chair, create_council_member, create_council_reviewer
 from .reviews import Hide, MakeReviewer, ReviewTurn, open_reviews, sum_up_reviews
 from .schemas import (
     MEMBERS,
@@ -43,6 +43,9 @@ from .schemas import (
     ReviewScope,
     create_council_transcript,
 )
+
+if TYPE_CHECKING:
+    from .prompts import CouncilMemberTemplate
 
 OutT = TypeVar("OutT")
 

@@ -20,6 +20,8 @@ from flowdebate.chassis.state import (
 )
 from flowdebate.resources.resource import StateResource
 
+from .prompts import render_answers, render_work
+
 ReviewScope = Literal["others", "all"]
 """Which answers a member reviews: the others', or its own as well."""
 
@@ -203,8 +205,6 @@ class ReviewAsked:
 
     def task_for_human(self) -> str:
         """The answers and the task, for a human reviewer."""
-        from .prompts import render_answers
-
         return f"The answers:\n{render_answers(self.answers)}\n\nRank all of them, from the best to the worst."
 
     def answer_schema(self) -> type[WireModel]:
@@ -232,9 +232,7 @@ class ChairAsked:
 
     def task_for_human(self) -> str:
         """Answers, reviews, ranking and task, for a human chair."""
-        from .prompts import render_work
-
-        return f"{render_work(self)}\n\nWrite the council's answer."
+        return f"{render_work(self.question, self.answers, self.reviews, self.ranking)}\n\nWrite the council's answer."
 
 
 @lru_cache(maxsize=256)  # councils of any members share it

@@ -1,0 +1,114 @@
+"""Default blocks of a council: a member's for its opinion and its review, and the chair's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Unpack
+
+from flowdebate.blocks.generator import Generator
+from flowdebate.chassis.roles import NOT_KEPT, BlockOptions, Wording, deciding_block, persona_block, speaker_tag
+from flowdebate.chassis.roster import bindable
+from flowdebate.chassis.state import question_of
+from flowdebate.prompts import Length, filled, quoted
+from flowdebate.runs.context import Context
+
+from .prompts import (
+    CHAIRS,
+    COUNCIL_MEMBERS,
+    ChairTemplate,
+    CouncilMemberTemplate,
+    render_answers,
+    render_work,
+)
+from .schemas import ChairAnswer, ChairAsked, CouncilTranscript, ReviewAsked, ranking_of
+
+
+def _who(template: CouncilMemberTemplate, name: str, role: str | None, system_prompt: str | None) -> str:
+    """What a council is; then who the member is. `system_prompt` is the application's own text and is not escaped."""
+    who = None if role is None else filled(template.persona, speaker=speaker_tag(name, role))
+    return "\n\n".join(filter(None, [template.system, who, system_prompt]))
+
+
+@bindable("name", "agent_name", "transcript", pattern="Persona", role="debater", template=CouncilMemberTemplate)
+def create_council_member(
+    *,
+    name: str,
+    agent_name: str,
+    transcript: CouncilTranscript,
+    role: str | None = None,
+    system_prompt: str | None = None,
+    template: CouncilMemberTemplate | None = None,
+    length: Length | None = None,
+    **options: Unpack[BlockOptions],
+) -> Generator[str]:
+    """The block `{name}-member-{agent_name}`: answers the question, and sees nothing of the others' answers."""
+
+    def opinion(wording: Wording[CouncilMemberTemplate], value: object, ctx: Context) -> str:
+        return filled(wording.template.opinion, question=quoted(question_of(value, ctx)), length=wording.length)
+
+    return persona_block(
+        f"{name}-member-{agent_name}",
+        COUNCIL_MEMBERS,
+        options,
+        system=lambda wording, _, __: _who(wording.template, agent_name, role, system_prompt),
+        turn=opinion,
+        transcript=transcript,
+        template=template,
+        length=length,
+    )
+
+
+def create_council_reviewer(
+    *,
+    name: str,
+    agent_name: str,
+    letters: Sequence[str],
+    role: str | None = None,
+    system_prompt: str | None = None,
+    template: CouncilMemberTemplate | None = None,
+    **options: Unpack[BlockOptions],
+) -> Generator[Any]:
+    """The block `{name}-reviewer-{agent_name}`: takes a `ReviewAsked`, ranks its answers by their `letters`."""
+
+    def review(texts: CouncilMemberTemplate, value: ReviewAsked, _: Context) -> str:
+        shown = filled(texts.answers, question=quoted(value.question), answers=render_answers(value.answers))
+        return f"{shown}\n\n{texts.review}"
+
+    reviewer = deciding_block(
+        f"{name}-reviewer-{agent_name}",
+        COUNCIL_MEMBERS,
+        options,
+        system=lambda texts, _, __: _who(texts, agent_name, role, system_prompt),
+        turn=review,
+        template=template,
+        output_schema=ranking_of(tuple(letters)),
+        intent="intent/chat",
+        visibility=NOT_KEPT,
+    )
+    reviewer.role = "reviewer"
+    return reviewer
+
+
+@bindable("name", pattern="council", role="chair", template=ChairTemplate)
+def create_chair(
+    *,
+    name: str,
+    output_schema: Any = None,  # noqa: ANN401 - a pydantic model, any type, or a JSON Schema
+    template: ChairTemplate | None = None,
+    **options: Unpack[BlockOptions],
+) -> Generator[Any]:
+    """The block `{name}-chair`: takes a `ChairAsked`, returns `output_schema`, or a `ChairAnswer` without one."""
+
+    def answer(texts: ChairTemplate, value: ChairAsked, _: Context) -> str:
+        task = texts.task if output_schema is None else texts.task_for_schema
+        return f"{render_work(value.question, value.answers, value.reviews, value.ranking, template=texts)}\n\n{task}"
+
+    return deciding_block(
+        f"{name}-chair",
+        CHAIRS,
+        options,
+        system=lambda texts, _, __: texts.system,
+        turn=answer,
+        template=template,
+        output_schema=ChairAnswer if output_schema is None else output_schema,
+    )
