@@ -128,7 +128,7 @@ def create_comparison(
     transcript = create_debate_transcript()
 
     @handler(name=f"{name}-texts", resources={"transcript": transcript})
-    async def read_and_decide(value: Any, ctx: Context) -> DebateRawOutput:  # noqa: ANN401 - what was stored
+    async def read_and_decide(value: object, ctx: Context) -> DebateRawOutput:
         texts = value if isinstance(value, ComparedTexts) else ComparedTexts.model_validate(value)
         read = DebateRawOutput(
             rounds=1,
@@ -268,8 +268,7 @@ def agree(ratings: Sequence[Sequence[str | None]]) -> tuple[float | None, float 
     if len(ratings) < _TWO or len({len(row) for row in ratings}) > 1:
         return None, None
     whole = [Counter(item) for item in zip(*ratings, strict=True) if None not in item]
-    counts: Any = whole
-    return fleiss_kappa(counts) if whole else None, krippendorff_alpha(ratings)
+    return fleiss_kappa(whole) if whole else None, krippendorff_alpha(ratings)
 
 
 def _judge_found(judge: str, own: Sequence[JudgeBallot], order: Sequence[str], by: DecidedBy) -> JudgeFound:
@@ -330,7 +329,7 @@ async def compare(
     return read_comparison(result.output, run_id=result.run_id)
 
 
-def check_judges(judges: Any) -> Sequence[Model | str]:  # noqa: ANN401 - what an application gave
+def check_judges(judges: object) -> Sequence[Model | str]:
     """None as no judges; ConfigurationError for anything but several."""
     if judges is None:
         return ()

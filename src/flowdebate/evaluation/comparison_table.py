@@ -153,7 +153,7 @@ async def compare_all(  # noqa: PLR0913 - those of a batch
     return tabulate(found, failed=failed)
 
 
-def _read_row(index: int, row: Any, sides: Sequence[str] | None) -> ComparedTexts:  # noqa: ANN401 - what was given
+def _read_row(index: int, row: object, sides: Sequence[str] | None) -> ComparedTexts:
     where = f"{_WHERE}, row {index}"
     if not isinstance(row, Mapping):
         raise ConfigurationError(where, "row", row, "a mapping with a question and texts")

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, Protocol, Unpack
 
 from flowdebate._util.importing import InNotebooks
 from flowdebate._util.validation import check_count
@@ -22,7 +22,7 @@ from flowdebate.evaluation.benefit import (
     check_report_options,
 )
 from flowdebate.evaluation.statistics import check_scipy
-from flowdebate.runs.batch import Batch, BatchItem, BatchResult
+from flowdebate.runs.batch import Batch, BatchControls, BatchItem, BatchResult
 from flowdebate.runs.execute import run_sync
 
 _WHERE = "evaluate()"
@@ -40,6 +40,31 @@ class Evaluation(InNotebooks):
     """All runs, including failed ones, and their usage."""
 
 
+class Row(Protocol):
+    """A row with columns by their names."""
+
+    def __getitem__(self, key: str, /) -> object: ...
+
+
+class EvaluationBatch(BatchControls, total=False):
+    """Options of the batch of an evaluation."""
+
+    seed: int | None
+    batch_id: str | None
+
+
+class EvaluateOptions(EvaluationBatch, total=False):
+    """Options of `evaluate()` besides `truth`."""
+
+    question: str | Callable[[Any], Any]
+    choices: str | Callable[[Any], Sequence[str]] | None
+    cluster: str | Callable[[Any], Any] | None
+    repeats: int
+    missing: Missing
+    confidence: float
+    min_gain: float
+
+
 async def evaluate(  # noqa: PLR0913 - the options of an evaluation
     pattern: Block[Any, Any] | Callable[..., Block[Any, Any]],
     rows: Sequence[Any],
@@ -52,7 +77,7 @@ async def evaluate(  # noqa: PLR0913 - the options of an evaluation
     missing: Missing = "wrong",
     confidence: float = 0.95,
     min_gain: float = 0.05,
-    **options: Any,  # noqa: ANN401 - those of Block.batch
+    **options: Unpack[EvaluationBatch],
 ) -> Evaluation:
     """Run `pattern`, a debate `with_baselines`, for each of `rows`, and report whether it helped.
 
@@ -77,14 +102,14 @@ async def evaluate(  # noqa: PLR0913 - the options of an evaluation
         raise ConfigurationError(_WHERE, "rows", rows, "at least one")
     right, asked = reader(truth), reader(question)
     shared = (lambda row: [asked(row), right(row)]) if cluster is None else reader(cluster)
-    made: Any = pattern
+    made: Block[Any, Any] | Callable[..., Block[Any, Any]] = pattern
     if choices is not None:
         positions, drawn_from = reader(choices), options.get("seed")
         if isinstance(pattern, Block):
             allowed = "a function of a row and its positions, for `choices`"
             raise ConfigurationError(_WHERE, "pattern", pattern.name, allowed)
 
-        def deal_positions(row: Any) -> Block[Any, Any]:  # noqa: ANN401 - a row of the application's
+        def deal_positions(row: object) -> Block[Any, Any]:
             return pattern(row, deal(positions(row), question=asked(row), seed=drawn_from))
 
         made = deal_positions
@@ -120,7 +145,7 @@ def evaluate_sync(
     rows: Sequence[Any],
     *,
     truth: str | Callable[[Any], str],
-    **options: Any,  # noqa: ANN401 - those of evaluate
+    **options: Unpack[EvaluateOptions],
 ) -> Evaluation:
     """`evaluate`, for scripts and notebooks."""
     return run_sync(lambda: evaluate(pattern, rows, truth=truth, **options))
@@ -128,14 +153,17 @@ def evaluate_sync(
 
 def reader(of: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
     """What reads a column of a row: its key, or a function of the row."""
+    if not isinstance(of, str):
+        return of
+    column = of
 
-    def read(row: Any) -> Any:  # noqa: ANN401 - a row of the application's
+    def read(row: Row) -> object:
         try:
-            return row[of]
+            return row[column]
         except (KeyError, TypeError, IndexError):
-            raise ConfigurationError("rows", str(of), row, "a key of each row") from None
+            raise ConfigurationError("rows", column, row, "a key of each row") from None
 
-    return read if isinstance(of, str) else of
+    return read
 
 
 def _benefit_item(item: BatchItem[Any], truth: str, cluster: str) -> BenefitItem:

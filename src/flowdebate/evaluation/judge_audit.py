@@ -235,7 +235,7 @@ def full_audit(
 
 def audit_run(run: RunView) -> RunAudit:
     """Audit the judge of `run`, which may still be running."""
-    raw: Any = run.raw
+    raw: object = run.raw
     judging = getattr(getattr(raw, "verdict", None), "judging", None)
     ballots = [] if judging is None else judging.ballots
     judges, debaters, called = set(), set(), []
@@ -257,7 +257,7 @@ def audit_run(run: RunView) -> RunAudit:
     )
 
 
-def spoken_of(raw: Any) -> list[str] | None:  # noqa: ANN401 - a raw output of any pattern
+def spoken_of(raw: object) -> list[str] | None:
     """`speaking_order()` the transcript of `raw`; None where all spoke at once, so that nobody had the last word."""
     at_once = getattr(raw, "turn_order", "declared") == "simultaneous"
     return None if at_once else speaking_order(getattr(raw, "transcript", None) or ())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from flowdebate._util.importing import InNotebooks
 from flowdebate._util.validation import check_library, check_share
@@ -11,6 +11,9 @@ from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.audit_report import Figure
 from flowdebate.evaluation.statistics import two_sided_z
+
+if TYPE_CHECKING:
+    from flowdebate.evaluation.statistics import Floats
 
 _INFINITE = 15.0
 """Log-odds that no sample shows: a coefficient beyond it grows without end."""
@@ -130,7 +133,7 @@ class ChoiceFit(NamedTuple):
     """Standard errors: the sandwich estimate over clusters."""
 
 
-def fit_choices(options: Any, chosen: Any, clusters: Sequence[Hashable], *, free: int = 0) -> ChoiceFit | None:  # noqa: ANN401 - arrays of a library that may be missing
+def fit_choices(options: Floats, chosen: Floats, clusters: Sequence[Hashable], *, free: int = 0) -> ChoiceFit | None:
     """Fit how much each column of `options` adds to the log-odds of being chosen (McFadden 1974). Needs numpy.
 
     `options` are numbers by choice, option and column, `chosen` the part of each choice that fell on each option;

@@ -10,11 +10,14 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from functools import lru_cache
 from statistics import NormalDist
-from typing import Any
+from typing import TYPE_CHECKING
 
 from flowdebate._util.validation import check_count, check_share
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.statistics import ALPHA, check_scipy, two_sided_z
+
+if TYPE_CHECKING:
+    from flowdebate.evaluation.statistics import Floats, Integers
 
 POWER = 0.8  # the share of biased judges that a test has to find
 SOUGHT = 0.7  # the win rate of one of two slots that an audit has to be able to find
@@ -142,11 +145,12 @@ def _power(n: int, rate: float, sides: int, alpha: float) -> float:
     return float(stats.binom.pmf(wins, n, rate) @ others)
 
 
-def _powers_of_two(n: Any, rate: float, alpha: float) -> Any:  # noqa: ANN401 - a number or an array of them
+def _powers_of_two(n: int | Integers, rate: float, alpha: float) -> Floats:
     from scipy import stats  # type: ignore[import-untyped,unused-ignore]
 
     critical = stats.binom.isf(alpha / 2, n, 0.5) + 1
-    return stats.binom.sf(critical - 1, n, rate) + stats.binom.cdf(n - critical, n, rate)
+    tails: Floats = stats.binom.sf(critical - 1, n, rate) + stats.binom.cdf(n - critical, n, rate)
+    return tails
 
 
 def _check(where: str, sides: int, rate: float | None = None, **shares: float) -> None:

@@ -9,10 +9,17 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import NormalDist, fmean
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from flowdebate._util.validation import check_count, check_library, check_share
 from flowdebate.errors import ConfigurationError
+
+if TYPE_CHECKING:  # numpy is an extra
+    from numpy import float64, int64
+    from numpy.typing import NDArray
+
+    Floats: TypeAlias = NDArray[float64]
+    Integers: TypeAlias = NDArray[int64]
 
 ALPHA = 0.05  # the level of a test: the share of fair judges that it may find biased
 _GRID = 60  # the sign-flip test counts in sixtieths: exact for halves, thirds, quarters, fifths and sixths of a win
@@ -203,7 +210,7 @@ class Resampling:
             low, high = self._bootstrap(value, n, "percentile")
         return min(low, centre), max(high, centre)
 
-    def _bootstrap(self, value: Any, n: Any, method: Literal["BCa", "percentile"]) -> tuple[float, float]:  # noqa: ANN401 - arrays
+    def _bootstrap(self, value: Floats, n: Floats, method: Literal["BCa", "percentile"]) -> tuple[float, float]:
         import numpy as np
         from scipy import stats  # type: ignore[import-untyped,unused-ignore]
 
@@ -222,7 +229,7 @@ class Resampling:
             ).confidence_interval
         return float(interval.low), float(interval.high)
 
-    def weights(self, items: int) -> Any:  # noqa: ANN401 - an array of a library that may be missing
+    def weights(self, items: int) -> Integers:
         """Bootstrap samples of `items` items: a row each, with the number of times that each item was drawn."""
         import numpy as np
 
@@ -252,6 +259,7 @@ def two_sided_z(alpha: float) -> float:
     return NormalDist().inv_cdf(1 - alpha / 2)
 
 
-def _unevenness(wins: Any) -> Any:  # noqa: ANN401 - arrays of a library that may be missing
+def _unevenness(wins: Floats) -> Floats:
     """The sum of squared distances from even, for each row."""
-    return ((wins - wins.mean(axis=-1, keepdims=True)) ** 2).sum(axis=-1)
+    distances: Floats = ((wins - wins.mean(axis=-1, keepdims=True)) ** 2).sum(axis=-1)
+    return distances

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
+from operator import index as index_of
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, get_args
 
 from pydantic import ValidationError
 
@@ -23,7 +24,7 @@ from flowdebate._util.wire import WireModel
 from flowdebate.blocks.base import Block
 from flowdebate.errors import BadFile, ConfigurationError
 from flowdebate.evaluation.benefit import Missing, check_report_options
-from flowdebate.evaluation.evaluation_run import deal
+from flowdebate.evaluation.evaluation_run import Row, deal
 from flowdebate.evaluation.statistics import check_scipy
 from flowdebate.patterns.debate.schemas import BaselineName
 from flowdebate.runs.batch import seed_of_item
@@ -67,7 +68,7 @@ class Case:
     """The id of the question."""
     repeat: int
     """From 0."""
-    question: Any
+    question: object
     choices: tuple[str, ...]
     """The positions, in the order of the data set."""
     truth: str
@@ -298,8 +299,8 @@ class Study:
         found = _ASKED.search(structure)
         return found[1].split(", ") if found else []
 
-    def _made(self, design: str, row: Any, positions: Sequence[str]) -> Block[Any, Any]:  # noqa: ANN401 - a row of the application's
-        made: Any = self.designs[design](row, list(positions))
+    def _made(self, design: str, row: object, positions: Sequence[str]) -> Block[Any, Any]:
+        made: object = self.designs[design](row, list(positions))
         if not isinstance(made, Block):
             raise ConfigurationError(self.where, f"designs[{design!r}]", made, "a function that returns a block")
         return made
@@ -308,36 +309,37 @@ class Study:
     def _index_of(self) -> Mapping[str, int]:
         return {self._read(index, row)[0]: index for index, row in enumerate(self.rows)}
 
-    def _read(self, index: int, row: Any) -> tuple[str, Any, tuple[str, ...], str, str]:  # noqa: ANN401 - as above
+    def _read(self, index: int, row: Row) -> tuple[str, object, tuple[str, ...], str, str]:
         """Id, question, choices, index of the truth and cluster of a row."""
         question, choices = self._filled(index, row, "question"), self._choices(index, row)
         truth = self._column(index, row, "truth")
-        if hasattr(truth, "__index__") and not isinstance(truth, bool) and 0 <= truth < len(choices):  # numpy's as well
-            truth = choices[truth]
+        if isinstance(truth, SupportsIndex) and not isinstance(truth, bool) and 0 <= index_of(truth) < len(choices):
+            truth = choices[index_of(truth)]
         if truth not in choices:
             raise ConfigurationError(
                 self.where, f"truth of row {index}", truth, f"one of {list(choices)}, or its index"
             )
         item = digest([question, choices])[:12] if self.id is None else str(self._filled(index, row, "id"))
         cluster = item if self.cluster is None else str(self._filled(index, row, "cluster"))
-        return item, question, choices, str(choices.index(truth)), cluster
+        return item, question, choices, str(choices.index(str(truth))), cluster
 
-    def _choices(self, index: int, row: Any) -> tuple[str, ...]:  # noqa: ANN401 - as above
+    def _choices(self, index: int, row: Row) -> tuple[str, ...]:
         found = self._column(index, row, "choices")
         found = found.tolist() if hasattr(found, "tolist") else found  # an array, as data frames have them
-        good = isinstance(found, (list, tuple)) and all(isinstance(each, str) and each.strip() for each in found)
-        if not good or len(set(found)) != len(found) or len(found) < 2:  # noqa: PLR2004 - a choice takes two
+        values = found if isinstance(found, (list, tuple)) else ()
+        texts = [text for text in values if isinstance(text, str) and text.strip()]
+        if len(texts) < 2 or len(set(texts)) != len(values):  # noqa: PLR2004 - a choice takes two
             raise ConfigurationError(self.where, f"choices of row {index}", found, "two different texts or more")
-        return tuple(found)
+        return tuple(texts)
 
-    def _filled(self, index: int, row: Any, name: str) -> Any:  # noqa: ANN401 - as above
+    def _filled(self, index: int, row: Row, name: str) -> object:
         found = self._column(index, row, name)
         if found is None or not str(found).strip() or (not isinstance(found, str) and str(found) in _NOTHING):
             raise ConfigurationError(self.where, f"{name} of row {index}", found, "text that is not blank, or a number")
         return found
 
-    def _column(self, index: int, row: Any, name: str) -> Any:  # noqa: ANN401 - as above
-        of: Any = getattr(self, name)
+    def _column(self, index: int, row: Row, name: str) -> object:
+        of: str | Callable[[object], object] = getattr(self, name)
         if not isinstance(of, str):
             return of(row)
         try:
@@ -379,7 +381,7 @@ class Registration(WireModel):
         ]
 
 
-def _list_rows(rows: Any, where: str) -> list[Any]:  # noqa: ANN401 - any rows
+def _list_rows(rows: object, where: str) -> list[Any]:
     # a data frame iterates over its columns
     listed: list[Any] = list(rows) if hasattr(rows, "__iter__") and not hasattr(rows, "columns") else []
     if not listed:

@@ -28,6 +28,7 @@ from flowdebate.patterns.debate.benefit import MethodAnswer
 
 if TYPE_CHECKING:
     from flowdebate.evaluation.study_run import StudyAnswer
+    from flowdebate.models.resolve import ModelChoice
 
     Key = tuple[str, int]
 
@@ -186,7 +187,7 @@ def study_report(
     answers: Sequence[StudyAnswer],
     *,
     registration: Registration | None = None,
-    model: Any = None,  # noqa: ANN401 - a model choice
+    model: ModelChoice = None,
 ) -> StudyReport:
     """Compare the methods of `study` on the `answers` that there are; it may be looked at before all are there.
 

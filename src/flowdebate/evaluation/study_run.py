@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Self
 
 from filelock import FileLock, Timeout
 from pydantic import Field, ValidationError
@@ -36,7 +37,7 @@ from flowdebate.patterns.debate.benefit import MethodAnswer, benefit_item
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot, decide
 from flowdebate.patterns.debate.judging.options import JudgeOptions
 from flowdebate.patterns.debate.schemas import DebateRawOutput
-from flowdebate.runs.batch import WorkerPool
+from flowdebate.runs.batch import OutT, WorkerPool
 from flowdebate.runs.header import StoreOptions
 from flowdebate.runs.observer import Observer, observer_of
 from flowdebate.runs.run import RunObserver
@@ -45,9 +46,11 @@ from flowdebate.store.open import StoreChoice, open_store
 if TYPE_CHECKING:
     from os import PathLike
 
+    from flowdebate.blocks.base import Block
     from flowdebate.models.resolve import ModelChoice
+    from flowdebate.runs.execute import CommonOptions
     from flowdebate.runs.limits import Limits
-    from flowdebate.runs.result import RunView
+    from flowdebate.runs.result import RunResult, RunView
     from flowdebate.store.base import Store
 
 
@@ -99,7 +102,7 @@ class AnswersFile:
     def __init__(self, path: str | PathLike[str]) -> None:
         self.path: Path = Path(path)
         self._lock = FileLock(f"{self.path}.lock", thread_local=False)
-        self._file: Any = None
+        self._file: BinaryIO | None = None
         self.answers: dict[tuple[str, str, int], StudyAnswer] = {}
         """The last answer for each key."""
         if self.path.exists():
@@ -116,18 +119,20 @@ class AnswersFile:
             self._lock.acquire(timeout=0)
         except Timeout:
             raise BadFile(str(self.path), "another process is adding answers to it") from None
-        self._file = self.path.open("a+b")
-        self._file.seek(0)
-        whole = self._file.read()
-        self._file.truncate(whole.rfind(b"\n") + 1)
+        file = self.path.open("a+b")
+        file.seek(0)
+        file.truncate(file.read().rfind(b"\n") + 1)
+        self._file = file
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
         self._lock.release()
 
     def add(self, answer: StudyAnswer) -> None:
         """Write an answer; it is on the disk when this returns."""
+        assert self._file is not None  # noqa: S101 - inside `with`
         self._file.write(answer.model_dump_json(by_alias=True, exclude_defaults=True).encode() + b"\n")
         self._file.flush()
         os.fsync(self._file.fileno())
@@ -180,7 +185,7 @@ async def ask_study(  # noqa: PLR0913 - those of a batch
     opened = open_store(store, where=f"{study.where}.run()")
     with AnswersFile(answers) as file:
         spent = _Spent(observer_of(observe))
-        common = {"model": model, "limits": limits, "observe": spent}
+        common: CommonOptions = {"model": model, "limits": limits, "observe": spent}
         asking = _Asking(
             study,
             file,
@@ -225,7 +230,7 @@ class _Asking:
     _study: Study
     _file: AnswersFile
     _store: Store | None
-    _common: dict[str, Any]
+    _common: CommonOptions
     _spent: _Spent
     _size: int
     """How many are asked about at once."""
@@ -409,24 +414,28 @@ class _Asking:
         found = (stored.outcome or {}).get("raw")
         return None if found is None else DebateRawOutput.model_validate(found)
 
-    async def _run(self, block: Any, question: object, case: Case, design: str) -> Any:  # noqa: ANN401 - of any kind
-        options: dict[str, Any] = {"seed": case.seed, **self._common}
+    async def _run(self, block: Block[Any, OutT], question: object, case: Case, design: str) -> RunResult[OutT]:
         if self._store is None:
-            return await block.run(question, store=False, **options)
+            return await block.run(question, store=False, seed=case.seed, **self._common)
         labels = {"study": self._study.name, "design": design, "item": case.item}
-        store = StoreOptions(store=self._store, labels=labels)
-        return await block.run(question, store=store, run_id=self._run_id(case, design), if_exists="resume", **options)
+        store, run_id = StoreOptions(store=self._store, labels=labels), self._run_id(case, design)
+        return await block.run(question, store=store, run_id=run_id, if_exists="resume", seed=case.seed, **self._common)
 
     def _run_id(self, case: Case, design: str) -> str:
         return f"study-{digest([self._study.name, self._study.seed, design, case.item, case.repeat])[:20]}"
 
-    def _answer(
+    def _answer(  # noqa: PLR0913 - the fields of an answer
         self,
         case: Case,
         design: str,
         began: float,
         answers: Mapping[str, MethodAnswer],
-        **fields: Any,  # noqa: ANN401 - of the model
+        *,
+        ballots: Sequence[JudgeBallot] = (),
+        characters: Mapping[str, int] = MappingProxyType({}),
+        partner: str | None = None,
+        problem: str | None = None,
+        transcript: str = "",
     ) -> StudyAnswer:
         index = _indexes(case)
         # sums of calls in the order in which they arrived differ in their last digits, also after a kill
@@ -442,7 +451,11 @@ class _Asking:
             seed=case.seed,
             at=time.time(),
             seconds=round(time.monotonic() - began, 3),
-            **fields,
+            ballots=list(ballots),
+            characters=dict(characters),
+            partner=partner,
+            problem=problem,
+            transcript=transcript,
         )
 
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, Unpack
 
 from flowdebate._text import error_text
 from flowdebate._util.importing import InNotebooks
@@ -15,21 +15,22 @@ from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.evaluation_run import reader
 from flowdebate.evaluation.ranking import Game, Ranking, rank_games
-from flowdebate.runs.batch import Batch
+from flowdebate.runs.batch import Batch, BatchControls
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
     from flowdebate.models.base import Model
 
+SystemT = TypeVar("SystemT")
 _WHERE = "tournament()"
 
 
-class Seat(NamedTuple):
+class Seat(NamedTuple, Generic[SystemT]):
     """Who argues a position."""
 
     name: str
     position: str
-    system: Any
+    system: SystemT
     """What was given under that name."""
 
 
@@ -54,17 +55,17 @@ class Tournament(InNotebooks, WireModel):
 
 
 async def tournament(  # noqa: PLR0913 - those of a batch
-    systems: Mapping[str, Any],
+    systems: Mapping[str, SystemT],
     rows: Sequence[Any],
     *,
     judge: Model | str | None = None,
-    play: Callable[[Any, Sequence[Seat]], Block[Any, Any]] | None = None,
+    play: Callable[[Any, Sequence[Seat[SystemT]]], Block[Any, Any]] | None = None,
     question: str | Callable[[Any], Any] = "question",
     choices: str | Callable[[Any], Sequence[str]] = "choices",
     confidence: float = 0.95,
     seed: int = 0,
     batch_id: str | None = None,
-    **options: Any,  # noqa: ANN401 - those of Block.batch
+    **options: Unpack[BatchControls],
 ) -> Tournament:
     """Let each pair of `systems` debate each of `rows` twice, once from each seat, and rank them. Needs numpy.
 
@@ -100,7 +101,7 @@ async def tournament(  # noqa: PLR0913 - those of a batch
         whole = json.dumps([list(systems), said, seed], default=str)
         batch_id = f"tournament-{hashlib.sha256(whole.encode()).hexdigest()[:12]}"
 
-    def each(match: tuple[int, Sequence[Seat]]) -> tuple[Block[Any, Any], None]:
+    def each(match: tuple[int, Sequence[Seat[SystemT]]]) -> tuple[Block[Any, Any], None]:
         number, seats = match
         return _debate(seats, judge) if play is None else play(rows[number], seats), None
 
@@ -138,7 +139,7 @@ def _check(systems: Mapping[str, Any], rows: Sequence[Any], positions: Callable[
             raise ConfigurationError(_WHERE, f"choices of row {number}", found, "two different positions")
 
 
-def _debate(seats: Sequence[Seat], judge: Model | str | None) -> Block[Any, Any]:
+def _debate(seats: Sequence[Seat[Any]], judge: Model | str | None) -> Block[Any, Any]:
     from flowdebate.chassis.roster import Debater
     from flowdebate.patterns.debate.factory import debate
     from flowdebate.patterns.debate.judging.options import JudgeOptions

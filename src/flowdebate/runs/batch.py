@@ -41,16 +41,12 @@ OnError: TypeAlias = Literal["collect", "raise"]
 """What a batch does with a run that fails."""
 
 
-class BatchOptions(CommonOptions, total=False):
-    """The options of `Block.batch()`."""
+class BatchControls(CommonOptions, total=False):
+    """Options of every batch, whatever its questions are."""
 
-    question: Callable[[Any], Any] | None
-    """Extracts the question from a row."""
     max_concurrency: int
     """How many runs go on at once; default 8."""
-    seed: int | None
     store: StoreChoice | StoreOptions
-    batch_id: str | None
     on_error: OnError
     progress: Callable[[BatchSummary], object] | None
     """Called after each run."""
@@ -58,6 +54,15 @@ class BatchOptions(CommonOptions, total=False):
     """Once it is true, no further question is read."""
     on_uncertain: OnUncertain
     allow_changes: bool
+
+
+class BatchOptions(BatchControls, total=False):
+    """The options of `Block.batch()`."""
+
+    question: Callable[[Any], Any] | None
+    """Extracts the question from a row."""
+    seed: int | None
+    batch_id: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
