@@ -14,6 +14,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
+from pydantic import BaseModel
+
 from flowdebate._text import error_text, shown
 from flowdebate._util.files import open_private
 from flowdebate.cli.terminal.process import check_target, write_json, write_whole
@@ -286,13 +288,12 @@ class Line:
         return [self.row.question, *cells]
 
 
-def _answer_of(raw: Any, output: Any) -> str | None:  # noqa: ANN401 - of any pattern
+def _answer_of(raw: object, output: object) -> str | None:
     """The answer in words: the synthesizer's output, else the pattern's own result."""
     if isinstance(output, str):
         return output
     if output is not None and output is not raw:
-        is_model = hasattr(output, "model_dump_json")
-        return str(output.model_dump_json()) if is_model else json.dumps(output, ensure_ascii=False)
+        return output.model_dump_json() if isinstance(output, BaseModel) else json.dumps(output, ensure_ascii=False)
     if (verdict := getattr(raw, "verdict", None)) is not None:
         return str(verdict.verdict)
     found: str | None = getattr(raw, "final_decision", None) or getattr(raw, "answer", None)

@@ -259,17 +259,16 @@ def read_choices(row: Row, columns: Sequence[str], *, path: str, number: int) ->
             except (ValueError, RecursionError):
                 value = [value]
         values = value if isinstance(value, list) else [value]
-    texts = [value.strip() if isinstance(value, str) else value for value in values]
+    texts = [value.strip() for value in values if isinstance(value, str) and value.strip()]
     # one letter for each, by which data sets name the right one; the same text twice could not be told apart
-    good = all(isinstance(text, str) and text for text in texts) and len(set(texts)) == len(texts)
-    if not good or not 2 <= len(texts) <= len(_LETTERS):  # noqa: PLR2004 - two sides
+    if len(set(texts)) != len(values) or not 2 <= len(texts) <= len(_LETTERS):  # noqa: PLR2004 - two sides
         field = ", ".join(f"`{column}`" for column in columns or [_CHOICES])
         allowed = f"2 to {len(_LETTERS)} different texts"
         raise BadFile(path, f"question {number}: {field} must hold {allowed}, got {shown(values)}")
     return texts
 
 
-def read_cell_of(row: Row, column: str, *, path: str, number: int) -> Any:  # noqa: ANN401 - any cell
+def read_cell_of(row: Row, column: str, *, path: str, number: int) -> object:
     """What a row has in a column; BadFile, with those that there are, if it has no such one."""
     if column not in row.others:
         there = f"; there are: {', '.join(map(shown, ('question', *row.others)))}"

@@ -229,7 +229,7 @@ async def _end_of_handle(plan: Plan, handle: RunHandle[Any], place: Place | None
     from flowdebate.ui.steps import Fork
 
     failure: FlowDebateError | None = None
-    output: Any = None
+    output: object = None
     try:
         output = (await handle).output
     except FlowDebateError as error:

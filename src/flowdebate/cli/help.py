@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 import textwrap
-from typing import Any, TypeAlias, get_args
+from typing import TYPE_CHECKING, get_args
 
 from typer.core import TyperCommand, TyperGroup
 
 from flowdebate.patterns import find_pattern
 from flowdebate.ui.options import Panel
 
-_Click: TypeAlias = Any
-"""Class of click, which typer has as a dependency or as a copy of its own, depending on its version."""
+if TYPE_CHECKING:  # typer's copy of click is private; type checkers need its names alone
+    from typer._click import Command as ClickCommand
+    from typer._click import Context, HelpFormatter
+
 _WHOLE = 200
 """Characters of a first sentence that the list of commands shows."""
 _TOKEN = re.compile(r"""(?:--?[\w-]+ (?!-))?(?:[^\s"']*"[^"]*"|[^\s"']*'[^']*'|\S+)""")
@@ -110,12 +112,12 @@ _DOCUMENTATION = {
 class Commands(TyperGroup):
     """Group of commands, each listed in its panel with the first sentence of its help."""
 
-    def resolve_command(self, ctx: _Click, args: list[str]) -> tuple[str | None, _Click | None, list[str]]:
+    def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, ClickCommand | None, list[str]]:
         if args and " " in args[0].strip():  # no command has a space: it is a question
             ctx.fail(f'No such command {args[0]!r}. To debate a question: flowdebate debate "…"')
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: _Click, formatter: _Click) -> None:
+    def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
         panels: dict[str, list[tuple[str, str]]] = {}
         for name in self.list_commands(ctx):
             command = self.get_command(ctx, name)
@@ -127,7 +129,7 @@ class Commands(TyperGroup):
             {panel: [(name.ljust(longest), text) for name, text in rows] for panel, rows in panels.items()}, formatter
         )
 
-    def format_epilog(self, _: _Click, formatter: _Click) -> None:
+    def format_epilog(self, _: Context, formatter: HelpFormatter) -> None:
         formatter.write_paragraph()
         formatter.write_text("The options of a command: flowdebate COMMAND --help. Documentation: docs/cli.md")
 
@@ -139,7 +141,7 @@ BARE = {"--diff": "HEAD"}
 class Command(TyperCommand):
     """Command whose options are listed in panels, with examples and exit codes at the end."""
 
-    def parse_args(self, ctx: _Click, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         known = {flag for parameter in self.get_params(ctx) for flag in parameter.opts}
         for at in reversed(range(len(args))):
             behind = args[at + 1 : at + 2]
@@ -148,7 +150,7 @@ class Command(TyperCommand):
                 args.insert(at + 1, BARE[args[at]])
         return super().parse_args(ctx, args)
 
-    def format_options(self, ctx: _Click, formatter: _Click) -> None:
+    def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
         panels: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
@@ -164,7 +166,7 @@ class Command(TyperCommand):
                 panels.setdefault(_title(panel, default), []).append((name, text))
         _write(dict(sorted(panels.items(), key=lambda item: _ORDER.index(item[0]))), formatter)
 
-    def format_epilog(self, _: _Click, formatter: _Click) -> None:
+    def format_epilog(self, _: Context, formatter: HelpFormatter) -> None:
         name = self.name or ""
         examples, docs = EXAMPLES.get(name), _DOCUMENTATION.get(name, "docs/cli.md")
         note = ""
@@ -187,7 +189,7 @@ def _title(panel: object, default: str) -> str:
     return panel if isinstance(panel, str) else default
 
 
-def _pasted(line: str, formatter: _Click) -> list[str]:
+def _pasted(line: str, formatter: HelpFormatter) -> list[str]:
     """An example in the width of the page, which a shell reads as one line."""
     indent = " " * formatter.current_indent
     words, sign = _TOKEN.findall(line), "\0"
@@ -198,7 +200,7 @@ def _pasted(line: str, formatter: _Click) -> list[str]:
     return [indent + each.replace(sign, " ") for each in ended]
 
 
-def _write(panels: dict[str, list[tuple[str, str]]], formatter: _Click) -> None:
+def _write(panels: dict[str, list[tuple[str, str]]], formatter: HelpFormatter) -> None:
     for panel, rows in panels.items():
         with formatter.section(panel):
             formatter.write_dl(rows)

@@ -179,7 +179,7 @@ def command(*shared: str) -> Callable[[Callable[..., None]], Callable[..., None]
             parameters.append(parameter(name, kind, option))
 
         @wraps(function)
-        def checked(**given: Any) -> None:  # noqa: ANN401 - the options of the command
+        def checked(**given: object) -> None:
             with report_problems(), report_warnings():
                 for name, (kind, place) in kinds.items():
                     check_option(kind, place, given[name])
@@ -190,7 +190,7 @@ def command(*shared: str) -> Callable[[Callable[..., None]], Callable[..., None]
     return decorate
 
 
-def parameter(name: str, kind: Any, option: Option, default: Any = None, *, argument: bool = False) -> Parameter:  # noqa: ANN401 - any annotation and value
+def parameter(name: str, kind: object, option: Option, default: object = None, *, argument: bool = False) -> Parameter:
     """The parameter that typer reads for an option of a kind; a bool without a default can also be switched off."""
     plain, values = _kind_of(kind)
     if option.repeated:
@@ -210,7 +210,7 @@ def parameter(name: str, kind: Any, option: Option, default: Any = None, *, argu
             flags = [f"{flags[0]}/--no-{flags[0].removeprefix('--')}"]
         about |= {"rich_help_panel": option.panel, "show_default": default is not None}
         declared = typer.Option(*flags, **about)
-    shown: Any = list[str] if plain is list else plain
+    shown: type = list[str] if plain is list else plain
     given: Any = shown | None if default is None else shown
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[given, declared])
 
@@ -231,7 +231,7 @@ def _flags_of(name: str, option: Option) -> list[str]:
     return (option.flag or f"--{name.replace('_', '-')}").split()
 
 
-def _kind_of(annotation: Any) -> tuple[type, tuple[str, ...]]:  # noqa: ANN401 - an annotation
+def _kind_of(annotation: object) -> tuple[type, tuple[str, ...]]:
     """What the command line takes for a field, and the words that it may be."""
     origin = get_origin(annotation)
     if origin is Annotated:
@@ -242,7 +242,7 @@ def _kind_of(annotation: Any) -> tuple[type, tuple[str, ...]]:  # noqa: ANN401 -
         return str, get_args(annotation)
     if origin is list:
         return list, ()
-    return (annotation if annotation in (bool, int, float, Path) else str), ()
+    return next((kind for kind in (bool, int, float, Path) if annotation is kind), str), ()
 
 
 # Completion in a shell

@@ -33,6 +33,10 @@ from flowdebate.ui.options import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from typer._click import Command as ClickCommand
+    from typer._click import Context
+    from typer._click import Parameter as ClickParameter
+
     from flowdebate.blocks.human.human import Ask
     from flowdebate.chassis.roster import Debater
     from flowdebate.patterns import PatternInfo
@@ -77,7 +81,7 @@ def _class_of(info: PatternInfo) -> type[Command]:
 
     class PatternCommand(Command):
         @cached_property
-        def loaded(self) -> Any:  # noqa: ANN401 - a command of click
+        def loaded(self) -> ClickCommand:
             def run(**given: Any) -> None:  # noqa: ANN401 - the options of the command
                 here = {name: given.pop(name, False) for name in _HERE}
                 _run(info, given, form=given.pop("form", None), **here)
@@ -86,19 +90,18 @@ def _class_of(info: PatternInfo) -> type[Command]:
             here = [*_parameters_here(*(() if page.proposes else ("yes",)))]
             alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
             if page.formats:
-                kind: Any = Literal[tuple(page.formats)]
-                here = [*here, opt.parameter("form", kind, opt.FORM)]
+                here = [*here, opt.parameter("form", Literal[tuple(page.formats)], opt.FORM)]
             alone.command(info.verb)(opt.with_parameters(run, [*parameters_of(page.options), *here]))
             return typer.main.get_command(alone)
 
         @property
-        def params(self) -> Any:  # noqa: ANN401 - of click
+        def params(self) -> list[ClickParameter]:
             return self.loaded.params
 
         @params.setter
         def params(self, _: object) -> None: ...  # those of `_nothing`
 
-        def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - of click
+        def invoke(self, ctx: Context) -> object:
             return self.loaded.invoke(ctx)
 
     return PatternCommand
@@ -267,10 +270,11 @@ def _propose_sides(plan: Plan, *, yes: bool, place: Place | None, run_id: str | 
     with_sides(plan, plan.info.load_page().any_speakers(plan.subject)).pattern()
     tell("The question does not say what the sides are; the model proposes some …")
     proposer = plan.info.load_page().create_proposer(plan.options.instructions)
-    stored: Any = {"store": False}
-    if place is not None and run_id is not None:
-        stored = {"store": place.store, "run_id": f"{run_id}-sides", "if_exists": "wait"}
-    proposing = proposer.run(plan.subject, model=plan.models, seed=plan.seed, limits=plan.limits, **stored)
+    run = partial(proposer.run, plan.subject, model=plan.models, seed=plan.seed, limits=plan.limits)
+    if place is None or run_id is None:
+        proposing = run(store=False)
+    else:
+        proposing = run(store=place.store, run_id=f"{run_id}-sides", if_exists="wait")
     found = asyncio.run(proposing)
     sides: Sequence[Debater] = found.output
     tokens = found.usage.total_tokens

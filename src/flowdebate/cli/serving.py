@@ -29,6 +29,9 @@ from flowdebate.ui.options import COMMAND, Amount, Count, FilePath, Option, Text
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from fastapi import FastAPI
+    from uvicorn import Server
+
     from flowdebate.runs.queue_state import QueueState
     from flowdebate.service.service import Service
     from flowdebate.service.state import Changed
@@ -157,7 +160,7 @@ def serve(  # noqa: PLR0913 - the options of the command
     _check_token(token_file, new=new_token)
     token = kept_token(new=new_token) if token_file is None else read_token(token_file)
 
-    def started(base: str, server: Any) -> None:  # noqa: ANN401 - a Server, which is not imported yet
+    def started(application: FastAPI, base: str, _: Server) -> None:
         url = f"{base}?{urlencode({'token': token})}"
         tell(f"Serving {url}" if token_file is None else f"Serving {base} with the token of {token_file}")
         if address not in _LOOPBACK:
@@ -167,7 +170,7 @@ def serve(  # noqa: PLR0913 - the options of the command
         if open_:
             entrance = write_entrance(url, Path.home() if os.access(Path.home(), os.W_OK) else None)
             remove = partial(entrance.unlink, missing_ok=True)
-            server.config.app.state.front.at_end.append(remove)
+            application.state.front.at_end.append(remove)
             asyncio.get_running_loop().call_later(_ENTRANCE, remove)
             webbrowser.open(entrance.as_uri())
 
@@ -187,7 +190,7 @@ def serve(  # noqa: PLR0913 - the options of the command
             openai=openai,
             ag_ui=ag_ui,
         )
-        await serve_app(application, host=address, port=port, started=started)
+        await serve_app(application, host=address, port=port, started=partial(started, application))
 
     asyncio.run(run())
 

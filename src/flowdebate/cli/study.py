@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -321,7 +321,7 @@ def read_study(path: str, given: Mapping[str, Any]) -> tuple[Study, Plan, str]:
     first = planned(next(iter(said.designs)), rows[0], rows[0]["choices"])
     shared = first.models
 
-    def design(name: str) -> Any:  # noqa: ANN401 - a function of a row and its positions
+    def design(name: str) -> Callable[[Mapping[str, Any], Sequence[str]], Block[Any, Any]]:
         def made(row: Mapping[str, Any], positions: Sequence[str]) -> Block[Any, Any]:
             from flowdebate.blocks.sequencer import sequencer
 

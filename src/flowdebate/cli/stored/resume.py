@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypedDict, Unpack
 
 import typer
 
@@ -23,6 +23,7 @@ from flowdebate.ui.options import COMMAND, Count, FilePath, Option, Text, misuse
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from flowdebate.runs.journal import OnUncertain
     from flowdebate.runs.suspend import HumanRequest
     from flowdebate.service.service import Service
     from flowdebate.service.state import RunState
@@ -76,6 +77,14 @@ def resume(  # noqa: PLR0913 - the options of the command
     )
 
 
+class _Recovery(TypedDict, total=False):
+    """Options of `Service.resume()` about a run that was left behind."""
+
+    on_uncertain: OnUncertain
+    allow_changes: bool
+    retry_dead_letter: bool
+
+
 def _resume(
     run: str | None,
     given: Mapping[str, Any],
@@ -85,7 +94,7 @@ def _resume(
     as_json: bool,
     markdown: Path | None,
     quiet: bool = False,
-    **options: Any,  # noqa: ANN401 - those of the service
+    **options: Unpack[_Recovery],
 ) -> NoReturn:
     """Resume a run (None: the last one) with what is `given` over its plan; ends in Exit."""
     from flowdebate.service.runs import find_run, last_resumable, opened

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from typing import TYPE_CHECKING, TextIO, cast
 
 from flowdebate.cli.terminal.streams import CheckedStream, WriteFailed
 from flowdebate.ui.text import PrintableStream, in_line
@@ -17,6 +17,7 @@ from flowdebate.ui.text import PrintableStream, in_line
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.live import Live
+    from rich.spinner import Spinner
     from rich.text import Text
 
     from flowdebate.blocks.human.human import Ask
@@ -64,7 +65,7 @@ class Screen:
         self._line: Text | None = None
         """The last line, which is not finished: a part of what is live."""
         self._working: Working | None = None
-        self._spinner: Any = None
+        self._spinner: Spinner | None = None
 
     @property
     def is_terminal(self) -> bool:
@@ -156,10 +157,8 @@ class Screen:
 
     def _start(self) -> None:
         from rich.live import Live
-        from rich.spinner import Spinner
         from rich.text import Text
 
-        self._spinner = self._spinner or Spinner("dots" if self.is_utf8 else "line", style="cyan")
         self._line = Text()
         self._live = Live(
             self,
@@ -171,6 +170,13 @@ class Screen:
             vertical_overflow="crop",
         )
         self._live.start()
+
+    def _spin(self) -> Spinner:
+        from rich.spinner import Spinner
+
+        if self._spinner is None:
+            self._spinner = Spinner("dots" if self.is_utf8 else "line", style="cyan")
+        return self._spinner
 
     def _stop(self) -> None:
         live, self._live = self._live, None
@@ -190,8 +196,9 @@ class Screen:
             yield line
         if self._working is not None:
             yield Text()
-            self._spinner.update(text=self._status(self._working, options.max_width - 3))
-            yield self._spinner.render(console.get_time())
+            spinner = self._spin()
+            spinner.update(text=self._status(self._working, options.max_width - 3))
+            yield spinner.render(console.get_time())
 
     def _status(self, working: Working, width: int) -> Text:
         """One line of at most `width` columns; what does not fit is left out, the least important first."""
@@ -252,7 +259,7 @@ class AskOnScreen:
         self.screen: Screen | None = None
         """The screen that the run is shown on."""
 
-    async def __call__(self, request: HumanRequest) -> Any:  # noqa: ANN401 - text, or JSON data
+    async def __call__(self, request: HumanRequest) -> object:
         if self.screen is None:
             return await self._ask(request)
         await asyncio.sleep(_TICK)  # the page shows what came before
