@@ -44,6 +44,7 @@ RAW: dict[str, Any] = {
     "seed": 3,
 }
 DOCUMENT: dict[str, Any] = {
+    "pattern": "debate",
     "status": "complete",
     "error": None,
     "debaters": [

@@ -491,22 +491,6 @@ def test_runs_of_a_label_are_listed_and_deleted(store: Path) -> None:
     assert len(json.loads(command("runs", "--json").stdout)) == 2
 
 
-def test_a_store_is_migrated_before_anybody_uses_it(store: Path) -> None:
-    """What lists show of older runs is written too; once more changes nothing."""
-    store.write_bytes((Path(__file__).parents[1] / "stored/data/runs.sqlite3").read_bytes())
-    before = json.loads(command("runs", "--json", "--limit", "1000").stdout)
-    done = command("migrate")
-    assert "has schema 4, the one of this version. What lists show was written for" in " ".join(done.stdout.split())
-    assert "written" not in command("migrate").stdout
-    assert json.loads(command("runs", "--json", "--limit", "1000").stdout) == before
-
-    async def brief(kept: SqliteStore) -> None:
-        assert not any("raw" in (run.outcome or {}) for run in await kept.runs(brief=True))
-
-    in_store(store, brief)
-    assert "Only files and PostgreSQL databases" in command("migrate", "--store", "memory:").stderr
-
-
 def test_a_terminal_asks_before_it_deletes(store: Path) -> None:
     """It shows what would go; whatever is no yes leaves it."""
     with Stage() as on:

@@ -253,7 +253,10 @@ async def test_what_is_no_number_spoils_no_ratings() -> None:
         ("[]", "cannot be read: TypeError"),
         ("{}", "cannot be read: KeyError: 'format'"),
         ('{"format": 1, "value": {"ann": "good"}}', "cannot be read: `ann` "),
-        ('{"format": 2, "value": 0}', r"was written by a newer version of flowdebate \(2, known: 1\)"),
+        (
+            '{"format": 2, "value": 0}',
+            r"was written by another version of flowdebate \(2, known: 1\): use that",
+        ),
     ],
 )
 async def test_a_document_that_cannot_be_read_is_named(body: str, problem: str) -> None:

@@ -250,8 +250,9 @@ RUN_CHANGES: dict[str, tuple[tuple[str, ...], Any, str]] = {
     ),
     "fewer rows than follow": (("rows",), 2, "a line of kind 'run' must follow: run 'r1' has all its steps"),
     "more rows than follow": (("rows",), 4, "4 steps of run 'r1' must follow its line, got 3"),
-    "a newer format": (("format",), 2, r"`format`: .* newer version of flowdebate \(2, known: 1\)"),
-    "a newer format of headers": (("run", "header", "format"), 9, r"`run.header.format`: .* newer .*\(9, known: 1\)"),
+    "another format": (("format",), 2, r"`format`: .* another version of flowdebate \(2, known: 1\): import it with"),
+    "an older format": (("format",), 0, r"`format`: .* another version of flowdebate \(0, known: 1\): import it with"),
+    "another format of headers": (("run", "header", "format"), 9, r"`run.header.format`: .* another .*\(9, known: 1\)"),
     "no format": (("format",), None, "`format` must be 1, got None"),
     "another kind": (("kind",), "walk", '`kind` must be "run" or "step", got \'walk\''),
 }

@@ -92,21 +92,6 @@ def test_sqlite_finds_a_rare_text_among_many_runs_by_its_index(tmp_path: Path) -
     assert plan[2].startswith("SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)")
 
 
-async def test_sqlite_indexes_the_questions_of_a_file_of_any_version_before_it_writes(tmp_path: Path) -> None:
-    """What was stored before is found like what comes after."""
-    for name in ("runs.sqlite3", "third/runs.sqlite3"):
-        path = tmp_path / name.replace("/", "-")
-        path.write_bytes((Path(__file__).parents[1] / "stored/data" / name).read_bytes())
-        store = SqliteStore(path)
-        before = await store.runs()
-        await store.create(header("new", question="Is it NEW?"))
-        for run in before:
-            question = run.header.question
-            assert run.header.run_id in {each.header.run_id for each in await store.runs(text=question.upper())}
-        assert [each.header.run_id for each in await store.runs(text="is it new?")] == ["new"]
-        await store.close()
-
-
 def test_sqlite_finds_ids_that_begin_with_a_text_by_their_index(tmp_path: Path) -> None:
     """Both ends of the range are looked up."""
     assert "(run_id>? AND run_id<?)" in sqlite_plan(tmp_path, prefix="r1")[0]

@@ -207,56 +207,6 @@ async def test_four_processes_use_it_first_at_once(a_server: Server, schema: str
     await store.close()
 
 
-async def test_tables_of_the_first_version_are_changed(a_server: Server, schema: str) -> None:
-    """Its runs stay, and lists have their outcomes; what ends from now on is listed in brief."""
-    store = PostgresStore(a_server.url, schema=schema)
-    for name in ("old", "new"):
-        await store.create(header(name))
-        if name == "old":
-            await store.finish(name, "complete", {"output": "x", "seconds": 1.0})
-            await store.close()
-            with psycopg.connect(a_server.url, autocommit=True) as session:
-                undo(session, schema)
-                session.execute(f"ALTER TABLE {schema}.runs DROP COLUMN brief".encode())
-                session.execute(f"UPDATE {schema}.migrations SET version_num = '0001'".encode())  # noqa: S608
-            store = PostgresStore(a_server.url, schema=schema)
-    await store.finish("new", "complete", {"output": "x", "seconds": 1.0})
-    found = {run.header.run_id: run.outcome for run in await store.runs(brief=True)}
-    assert found == {"old": {"output": "x", "seconds": 1.0}, "new": {"seconds": 1.0}}
-    assert [await store.migrate(), await store.migrate()] == [(KNOWN, 1), (KNOWN, 0)]
-    assert [run.outcome for run in await store.runs(brief=True)] == [{"seconds": 1.0}] * 2
-    assert asked(a_server, f"SELECT version_num FROM {schema}.migrations") == [(KNOWN,)]  # noqa: S608
-    await store.close()
-
-
-def undo(session: psycopg.Connection[Any], schema: str) -> None:
-    """Undo migration 0003."""
-    session.execute(f"DROP INDEX {schema}.runs_status, {schema}.runs_block, {schema}.runs_grams".encode())
-    session.execute(f"DROP FUNCTION {schema}.grams, {schema}.index_labels CASCADE".encode())
-    session.execute(f"DROP TABLE {schema}.run_labels".encode())
-    session.execute(f"ALTER TABLE {schema}.migrations DROP COLUMN oldest".encode())
-    session.execute(f"UPDATE {schema}.migrations SET version_num = '0002'".encode())  # noqa: S608
-
-
-async def test_processes_of_the_schema_before_go_on_while_others_have_migrated(a_server: Server, schema: str) -> None:
-    """What they add, end and delete is found by the new indexes, as are the runs that were there before."""
-    old, new = (PostgresStore(a_server.url, schema=schema) for _ in range(2))
-    await old.create(header("before", labels={"owner": "ann"}))
-    with psycopg.connect(a_server.url, autocommit=True) as session:
-        undo(session, schema)
-    labels = {"owner": "ann", "long": "x" * 300}
-    assert [run.header.run_id for run in await new.runs(labels={"owner": "ann"})] == ["before"]  # which migrates
-    # All that the schema before has written is in these columns, so a store of it writes what this one does.
-    await old.create(header("after", labels=labels))
-    await old.finish("after", "complete", {"output": "x"})
-    assert [run.header.run_id for run in await new.runs(labels=labels, status="complete", text="CARS")] == ["after"]
-    assert await new.runs(labels={**labels, "long": "x" * 299}) == []
-    await old.delete("after")
-    assert asked(a_server, f"SELECT count(*) FROM {schema}.run_labels") == [(1,)]  # noqa: S608
-    for store in (old, new):
-        await store.close()
-
-
 async def test_a_process_goes_on_with_a_newer_schema_that_only_adds(a_server: Server, schema: str) -> None:
     """And refuses one that does not, also if it has been using the store since before: with what to do."""
     running = PostgresStore(a_server.url, schema=schema)

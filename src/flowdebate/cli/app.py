@@ -17,7 +17,7 @@ from flowdebate.cli.models import models
 from flowdebate.cli.patterns import add_pattern_commands
 from flowdebate.cli.serving import mcp, queue, serve
 from flowdebate.cli.stored.resume import answer, fork, resume
-from flowdebate.cli.stored.runs import archive, delete, export, import_, migrate, report, runs, share, show, verify
+from flowdebate.cli.stored.runs import archive, delete, export, import_, report, runs, share, show, verify
 from flowdebate.cli.stored.watch import watch
 from flowdebate.cli.study import compare, study
 from flowdebate.cli.terminal.process import check_target, log_to, open_page, report_problems, write_report
@@ -124,7 +124,7 @@ _COMMANDS = {
         "leaderboard": leaderboard,
     },
     "Servers": {"serve": serve, "mcp": mcp, "queue": queue},
-    "Setup": {"models": models, "demo": demo, "migrate": migrate},
+    "Setup": {"models": models, "demo": demo},
 }  # fmt: skip
 """Commands that know no pattern, by the panel of the help that lists them."""
 

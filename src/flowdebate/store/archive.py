@@ -35,7 +35,7 @@ from flowdebate.store.export import GONE
 from flowdebate.store.open import StoreChoice, open_store
 
 _FORMAT = 1
-"""Format number of documents; older formats stay readable."""
+"""Format number of documents."""
 _LONGEST_NAME = 100
 """Characters: the name is part of a key in every store, and is shown in error messages."""
 
@@ -171,11 +171,12 @@ class _StoredLog(Log[Any]):
         try:
             document = json.loads(body)
             written = document["format"]
-            if written <= _FORMAT:
+            if written == _FORMAT:
                 return self._adapter.validate_python(document["value"])
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise self._problem(debate, "cannot be read", error) from error
-        raise self._problem(debate, f"was written by a newer version of flowdebate ({written}, known: {_FORMAT})")
+        problem = f"was written by another version of flowdebate ({written}, known: {_FORMAT}): use that version"
+        raise self._problem(debate, problem)
 
     def _problem(self, debate: str, problem: str, error: Exception | None = None) -> StoreError:
         if isinstance(error, ValidationError):

@@ -286,15 +286,16 @@ def header_text(header: RunHeader) -> str:
 
 
 def header_of(text: str, store: str) -> RunHeader:
-    """Read a header from JSON; StoreError for a newer format."""
+    """Read a header from JSON; StoreError for another format."""
     try:
         values: dict[str, Any] = json.loads(text)
-        written = values.get("format", 0)
-        if isinstance(written, int) and written <= ROW_FORMAT:
+        written = values.get("format")
+        if written == ROW_FORMAT:
             return RunHeader(**{name: values[name] for name in _FIELDS if name in values})
     except (ValueError, TypeError, AttributeError) as error:
         raise StoreError(store, f"holds a run whose header cannot be read: {error}") from error
-    raise StoreError(store, f"holds a run of a newer format ({written}, known: {ROW_FORMAT})")
+    problem = f"holds a run of another version of flowdebate (its format is {written}, known: {ROW_FORMAT})"
+    raise StoreError(store, f"{problem}: read it with that version")
 
 
 def documents_of(run_id: str) -> str:

@@ -26,7 +26,7 @@ from flowdebate.store.base import ROW_FORMAT, RunHeader, StepRow, Store, StoredR
 GONE = "null"
 """The body of a document that was deleted."""
 EXPORT_FORMAT = 1
-"""Format number of exports; older formats stay readable."""
+"""Format number of exports."""
 LONGEST_LINE = 64_000_000
 """Characters of a line, or bytes of one that is not decoded yet."""
 _DEEPEST = 200
@@ -348,15 +348,14 @@ def _line_reader() -> Callable[[str | bytes], dict[str, Any]]:
 
 
 def _check_formats(value: dict[str, Any]) -> None:
-    """Refuse the formats of newer versions before the schema, which would call them merely wrong."""
+    """Refuse the formats of other versions before the schema, which would call them merely wrong."""
     run = value.get("run")
     header = run.get("header") if isinstance(run, dict) else None
     for name, holder, known in (("format", value, EXPORT_FORMAT), ("run.header.format", header, ROW_FORMAT)):
         written = holder.get("format") if isinstance(holder, dict) else None
-        if isinstance(written, int) and not isinstance(written, bool) and written > known:
-            raise ValueError(
-                f"`{name}`: the run was exported by a newer version of flowdebate ({shown(written)}, known: {known})"
-            )
+        if isinstance(written, int) and not isinstance(written, bool) and written != known:
+            problem = f"the run was exported by another version of flowdebate ({shown(written)}, known: {known})"
+            raise ValueError(f"`{name}`: {problem}: import it with that version")
 
 
 def _parse_line(line: str | bytes) -> Any:  # noqa: ANN401 - JSON is of any type

@@ -208,21 +208,6 @@ async def _select(
     return list(chosen.values())
 
 
-@opt.command()
-def migrate(*, store: opt.StoreName = None) -> None:
-    """Bring a store to the schema of this version, before servers and workers of it start. Safe to repeat."""
-    from flowdebate.service.runs import opened
-    from flowdebate.store.postgres.store import PostgresStore
-    from flowdebate.store.sqlite.store import SqliteStore
-
-    with opened(store, new=True) as place:
-        if not isinstance(place.store, (PostgresStore, SqliteStore)):
-            raise misuse("--store", store, "Only files and PostgreSQL databases have a schema.")
-        schema, briefs = asyncio.run(place.store.migrate())
-    written = f" What lists show was written for {counted(briefs, 'run')}." if briefs else ""
-    open_page().line(f"{place.store.name} has schema {schema}, the one of this version.{written}")
-
-
 def _list(rows: Sequence[Sequence[StoredRun]], *, as_json: bool = False, following: str | None = None) -> None:
     """Write the rows; `following` is the command that lists what comes after them."""
     from flowdebate.cli.stored.run_view import run_data, show_table

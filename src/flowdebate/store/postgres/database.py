@@ -159,7 +159,7 @@ def _name(parts: dict[str, Any]) -> str:
     return f"postgresql://{host}{f':{port}' if port else ''}/{database}"
 
 
-KNOWN = "0003"
+KNOWN = "0001"
 """The number of the last migration: the schema that this version of the library writes."""
 
 _FOLDER = Path(__file__).with_name("migrations")

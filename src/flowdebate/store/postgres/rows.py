@@ -16,8 +16,8 @@ RUN = (
     "SELECT header, status, updated_at, steps, recoveries, outcome,"  # noqa: S608 - a constant
     f" owner IS NOT NULL AND owner IN {ALIVE}, owner, claim FROM runs"
 )
-_BRIEF = RUN.replace(" outcome,", " coalesce(brief, outcome),")
-"""For lists: of runs that ended before there were briefs, the whole outcome."""
+_BRIEF = RUN.replace(" outcome,", " brief,")
+"""For lists: outcomes in brief."""
 _LABEL = 200
 """Characters of a label in the index."""
 _CONDITIONS = {
@@ -89,9 +89,6 @@ WITH gone AS (
 )
 SELECT count(*) FROM gone
 """  # noqa: S608 - a constant
-WITHOUT_BRIEF = """
-SELECT run_id, outcome FROM runs WHERE brief IS NULL AND outcome IS NOT NULL AND run_id > %s ORDER BY run_id LIMIT 100
-"""
 STEPS = "SELECT key, kind, request, attempts, failures, seq, at, body FROM steps WHERE run_id = %s"
 ADD_STEP = """
 INSERT INTO steps (run_id, key, kind, request, attempts, failures, seq, at, body)

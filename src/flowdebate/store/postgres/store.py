@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +15,7 @@ from weakref import finalize
 from flowdebate.errors import ConfigurationError, RunConflict, RunExists, RunNotFound
 from flowdebate.store.base import RunHeader, StepKind, StepRow, Store, StoredRun, StoredStatus, check_page, ending_run
 from flowdebate.store.postgres import rows
-from flowdebate.store.postgres.database import KNOWN, Address, open_prepared, read_version
+from flowdebate.store.postgres.database import Address, open_prepared, read_version
 from flowdebate.store.postgres.sessions import PostgresOwner, SessionPool
 
 if TYPE_CHECKING:
@@ -151,25 +150,6 @@ class PostgresStore(Store):
             return [rows.stored_of(row, self.name) for row in session.execute(*found, prepare=False).fetchall()]
 
         return await self._do("", work)
-
-    async def migrate(self) -> tuple[str, int]:
-        """Bring the tables to this version's schema, and write the briefs of runs that ended before there were any.
-
-        Return the number of the schema, and how many were written. Safe to repeat, and to interrupt.
-        """
-        last, written = "", 0
-
-        def work(session: Session) -> int:
-            nonlocal last
-            found = session.execute(rows.WITHOUT_BRIEF, (last,)).fetchall()
-            texts = [(rows.outcome_texts(json.loads(outcome))["brief"], run_id) for run_id, outcome in found]
-            session.cursor().executemany("UPDATE runs SET brief = %s WHERE run_id = %s AND brief IS NULL", texts)
-            last = found[-1][0] if found else last
-            return len(found)
-
-        while done := await self._do("", work):
-            written += done
-        return KNOWN, written
 
     async def delete(self, run_id: str) -> None:
         await self._release_ended(run_id)

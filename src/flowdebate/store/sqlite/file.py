@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,104 +19,95 @@ from flowdebate.store.base import decode_text, encode_text
 
 _APPLICATION = 0x464C4442
 """The `application_id` that marks the file as a store: "FLDB"."""
-VERSION = 4
+VERSION = 1
 """The number of the schema that this version of the library writes."""
-_SCHEMA = """
-CREATE TABLE runs (
-    run_id TEXT PRIMARY KEY,
-    block TEXT NOT NULL,
-    question TEXT NOT NULL,
-    status TEXT NOT NULL,
-    created_at REAL NOT NULL,
-    updated_at REAL NOT NULL,
-    steps INTEGER NOT NULL DEFAULT 0,
-    recoveries INTEGER NOT NULL DEFAULT 0,
-    owner TEXT,
-    header TEXT NOT NULL,
-    outcome TEXT
-) STRICT;
-CREATE INDEX runs_created ON runs (created_at DESC, run_id);
-CREATE TABLE steps (
-    run_id TEXT NOT NULL,
-    key TEXT NOT NULL,
-    kind TEXT NOT NULL,
-    request TEXT,
-    attempts INTEGER NOT NULL,
-    failures TEXT NOT NULL DEFAULT '[]',
-    seq INTEGER,
-    at REAL,
-    body TEXT,
-    PRIMARY KEY (run_id, key)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE documents (
-    number INTEGER PRIMARY KEY,
-    collection TEXT NOT NULL,
-    key TEXT NOT NULL,
-    body TEXT NOT NULL,
-    UNIQUE (collection, key)
-) STRICT;
-"""
-"""The tables of version 1."""
-_LABELS = "json_each(iif(json_valid(header), header, '{}'), '$.labels')"
-"""The labels of a header; those of a damaged one are none."""
-_MIGRATIONS: tuple[tuple[str, ...], ...] = (
-    ("ALTER TABLE runs ADD COLUMN brief TEXT",),
-    (
-        # Searches read this index alone. Runs that a process of the version before adds have no folded question.
-        "ALTER TABLE runs ADD COLUMN folded TEXT",
-        "UPDATE runs SET folded = flowdebate_folded(question)",
-        "DROP INDEX runs_created",
-        "CREATE INDEX runs_created ON runs (created_at DESC, run_id, folded)",
-        "CREATE INDEX runs_status ON runs (status, created_at DESC, run_id)",
-        "CREATE INDEX runs_block ON runs (block, created_at DESC, run_id)",
-        """
-        CREATE TABLE run_labels (
-            label TEXT NOT NULL,
-            created_at REAL NOT NULL,
-            run_id TEXT NOT NULL,
-            PRIMARY KEY (label, created_at DESC, run_id)
-        ) STRICT, WITHOUT ROWID
-        """,
-        f"INSERT OR IGNORE INTO run_labels SELECT key || '=' || atom, created_at, run_id FROM runs, {_LABELS}",  # noqa: S608
-        f"""
-        CREATE TRIGGER labels_added AFTER INSERT ON runs BEGIN
-            INSERT OR IGNORE INTO run_labels SELECT key || '=' || atom, new.created_at, new.run_id
-            FROM {_LABELS.replace("header", "new.header")};
-        END
-        """,  # noqa: S608 - a constant
-        f"""
-        CREATE TRIGGER labels_deleted AFTER DELETE ON runs BEGIN
-            DELETE FROM run_labels WHERE created_at = old.created_at AND run_id = old.run_id
-            AND label IN (SELECT key || '=' || atom FROM {_LABELS.replace("header", "old.header")});
-        END
-        """,  # noqa: S608 - constants
-    ),
-    (
-        # Questions by their trigrams. The numbers are their own: VACUUM may change those of rows without a key.
-        "CREATE TABLE run_numbers (number INTEGER PRIMARY KEY, run_id TEXT NOT NULL UNIQUE) STRICT",
-        "INSERT INTO run_numbers (run_id) SELECT run_id FROM runs",
-        """
-        CREATE VIRTUAL TABLE run_texts
-        USING fts5(text, content='', tokenize='trigram case_sensitive 1', detail='none', columnsize=0)
-        """,
-        "UPDATE runs SET folded = flowdebate_folded(question) WHERE folded IS NULL",
-        "INSERT INTO run_texts (rowid, text) SELECT number, folded FROM run_numbers JOIN runs USING (run_id)",
-        """
-        CREATE TRIGGER texts_added AFTER INSERT ON runs BEGIN
-            INSERT INTO run_numbers (run_id) VALUES (new.run_id);
-            INSERT INTO run_texts (rowid, text) SELECT number, new.folded FROM run_numbers WHERE run_id = new.run_id;
-        END
-        """,
-        """
-        CREATE TRIGGER texts_deleted AFTER DELETE ON runs BEGIN
-            INSERT INTO run_texts (run_texts, rowid, text)
-            SELECT 'delete', number, old.folded FROM run_numbers WHERE run_id = old.run_id;
-            DELETE FROM run_numbers WHERE run_id = old.run_id;
-        END
-        """,
-    ),
+_SCHEMA = (
+    """
+    CREATE TABLE runs (
+        run_id TEXT PRIMARY KEY,
+        block TEXT NOT NULL,
+        question TEXT NOT NULL,
+        folded TEXT NOT NULL,
+        status TEXT NOT NULL,
+        created_at REAL NOT NULL,
+        updated_at REAL NOT NULL,
+        steps INTEGER NOT NULL DEFAULT 0,
+        recoveries INTEGER NOT NULL DEFAULT 0,
+        owner TEXT,
+        header TEXT NOT NULL,
+        outcome TEXT,
+        brief TEXT
+    ) STRICT
+    """,
+    """
+    CREATE TABLE steps (
+        run_id TEXT NOT NULL,
+        key TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        request TEXT,
+        attempts INTEGER NOT NULL,
+        failures TEXT NOT NULL DEFAULT '[]',
+        seq INTEGER,
+        at REAL,
+        body TEXT,
+        PRIMARY KEY (run_id, key)
+    ) STRICT, WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE documents (
+        number INTEGER PRIMARY KEY,
+        collection TEXT NOT NULL,
+        key TEXT NOT NULL,
+        body TEXT NOT NULL,
+        UNIQUE (collection, key)
+    ) STRICT
+    """,
+    # searches read this index alone
+    "CREATE INDEX runs_created ON runs (created_at DESC, run_id, folded)",
+    "CREATE INDEX runs_status ON runs (status, created_at DESC, run_id)",
+    "CREATE INDEX runs_block ON runs (block, created_at DESC, run_id)",
+    """
+    CREATE TABLE run_labels (
+        label TEXT NOT NULL,
+        created_at REAL NOT NULL,
+        run_id TEXT NOT NULL,
+        PRIMARY KEY (label, created_at DESC, run_id)
+    ) STRICT, WITHOUT ROWID
+    """,
+    # the labels of a damaged header are none
+    """
+    CREATE TRIGGER labels_added AFTER INSERT ON runs BEGIN
+        INSERT OR IGNORE INTO run_labels SELECT key || '=' || atom, new.created_at, new.run_id
+        FROM json_each(iif(json_valid(new.header), new.header, '{}'), '$.labels');
+    END
+    """,
+    """
+    CREATE TRIGGER labels_deleted AFTER DELETE ON runs BEGIN
+        DELETE FROM run_labels WHERE created_at = old.created_at AND run_id = old.run_id AND label IN (
+            SELECT key || '=' || atom FROM json_each(iif(json_valid(old.header), old.header, '{}'), '$.labels')
+        );
+    END
+    """,
+    # questions by their trigrams, under numbers of their own: VACUUM may change those of rows without a key
+    "CREATE TABLE run_numbers (number INTEGER PRIMARY KEY, run_id TEXT NOT NULL UNIQUE) STRICT",
+    """
+    CREATE VIRTUAL TABLE run_texts
+    USING fts5(text, content='', tokenize='trigram case_sensitive 1', detail='none', columnsize=0)
+    """,
+    """
+    CREATE TRIGGER texts_added AFTER INSERT ON runs BEGIN
+        INSERT INTO run_numbers (run_id) VALUES (new.run_id);
+        INSERT INTO run_texts (rowid, text) SELECT number, new.folded FROM run_numbers WHERE run_id = new.run_id;
+    END
+    """,
+    """
+    CREATE TRIGGER texts_deleted AFTER DELETE ON runs BEGIN
+        INSERT INTO run_texts (run_texts, rowid, text)
+        SELECT 'delete', number, old.folded FROM run_numbers WHERE run_id = old.run_id;
+        DELETE FROM run_numbers WHERE run_id = old.run_id;
+    END
+    """,
 )
-"""What leads from each version to the next, from the first one on."""
 _LOG_PAGES = 4000
 """Pages in the write-ahead log before a checkpoint: 16 MB."""
 _PAUSE = 0.01
@@ -139,7 +129,6 @@ def connect(path: Path, patience: float, *, name: str) -> sqlite3.Connection:
         os.close(open_private(os.path.realpath(path), os.O_RDWR | os.O_EXCL))
     connection = _open(path, patience)
     try:
-        connection.create_function("flowdebate_folded", 1, _folded, deterministic=True)
         connection.create_function("flowdebate_found", 2, _found, deterministic=True)
         connection.create_function("flowdebate_labelled", 2, _labelled, deterministic=True)
         _check_names(path, name)
@@ -151,10 +140,10 @@ def connect(path: Path, patience: float, *, name: str) -> sqlite3.Connection:
 
 
 def check_version(version: int, name: str) -> None:
-    """StoreError for the schema of a newer version."""
-    if version > VERSION:
-        problem = f"was written by a newer version of flowdebate (its schema is {version}, known: {VERSION})"
-        raise StoreError(name, f"{problem}: update this one")
+    """StoreError for the schema of another version."""
+    if version != VERSION:
+        problem = f"was written by another version of flowdebate (its schema is {version}, known: {VERSION})"
+        raise StoreError(name, f"{problem}: open it with that version, or use another file")
 
 
 def _check_names(path: Path, name: str) -> None:
@@ -201,14 +190,15 @@ def _with_wal(connection: sqlite3.Connection, patience: float) -> None:
 
 
 def _prepare(connection: sqlite3.Connection, name: str, patience: float) -> None:
-    """Create missing tables, and change older ones; StoreError, and nothing written, for another program's file."""
+    """Create the tables of a new file; StoreError, and nothing written, for another program's or version's file."""
     connection.execute("BEGIN")  # so that another process that is creating it is seen before or after, not in between
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     application, version = (connection.execute(f"PRAGMA {pragma}").fetchone()[0] for pragma in _HEAD)
     connection.execute("COMMIT")
     if application != _APPLICATION and (tables or application):
         raise StoreError(name, "is the database of another program")
-    check_version(version, name)
+    if tables or version:
+        check_version(version, name)
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
     _with_wal(connection, patience)
@@ -217,9 +207,8 @@ def _prepare(connection: sqlite3.Connection, name: str, patience: float) -> None
     connection.execute("BEGIN EXCLUSIVE")
     try:
         # another process may have been quicker
-        known = connection.execute("PRAGMA user_version").fetchone()[0]
-        new = _SCHEMA.split(";") if known == 0 else ()
-        for statement in (*new, *chain.from_iterable(_MIGRATIONS[max(0, known - 1) :])):
+        is_new = connection.execute("PRAGMA user_version").fetchone()[0] == 0
+        for statement in _SCHEMA if is_new else ():
             connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {_APPLICATION}")
         connection.execute(f"PRAGMA user_version = {VERSION}")
@@ -251,10 +240,6 @@ def _decode(data: bytes) -> str:
         return decode_text(data.decode())
     except UnicodeDecodeError as error:  # a damaged file is an error of the store, not of the application's code
         raise sqlite3.DatabaseError(f"it holds invalid text: {error}") from error
-
-
-def _folded(question: str) -> str:
-    return encode_text(decode_text(question).casefold())
 
 
 def _found(question: str, text: str) -> bool:

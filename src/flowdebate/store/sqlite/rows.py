@@ -28,13 +28,13 @@ RUN = (
     f"SELECT header, status, CASE WHEN owner IS NULL THEN updated_at ELSE max(updated_at, {_LATEST} / 1e9) END,"  # noqa: S608 - constants
     f" CASE WHEN owner IS NULL THEN steps ELSE {_FINISHED} END, recoveries, owner, outcome FROM runs"
 )
-BRIEF = RUN.replace("owner, outcome FROM", "owner, coalesce(brief, outcome) FROM")
-"""For lists: of runs that ended before there were briefs, the whole outcome."""
+BRIEF = RUN.replace("owner, outcome FROM", "owner, brief FROM")
+"""For lists: outcomes in brief."""
 _CONDITIONS = {
     "status": "status = :status",
     "block": "block = :block",
     # LIKE ignores the case of ASCII letters only; the index tells nearly always, and what it has escaped is read again.
-    "text": "(folded IS NULL OR instr(folded, :folded)) AND flowdebate_found(question, :text)",
+    "text": "instr(folded, :folded) AND flowdebate_found(question, :text)",
     "labels": "flowdebate_labelled(header, :labels)",
     "label": "label = (SELECT key || '=' || atom FROM json_each(:label))",
     "parts": "run_texts MATCH :parts",
@@ -76,10 +76,6 @@ AGAIN = (
     " RETURNING attempts"
 )
 """An attempt at a finished one."""
-WITHOUT_BRIEF = (
-    "SELECT run_id, outcome FROM runs WHERE brief IS NULL AND outcome IS NOT NULL AND run_id > ?"
-    " ORDER BY run_id LIMIT 100"
-)
 COMMIT = (
     "INSERT INTO steps (run_id, key, kind, request, attempts, seq, at, body)"
     f" SELECT :run, :key, :kind, :request, :attempts, :seq, :at, :body WHERE {_OWNED}"

@@ -29,7 +29,7 @@ from flowdebate.store.base import (
     header_text,
 )
 from flowdebate.store.sqlite import rows
-from flowdebate.store.sqlite.file import VERSION, check_version, connect, connect_quick
+from flowdebate.store.sqlite.file import check_version, connect, connect_quick
 from flowdebate.store.sqlite.owner import OpenSteps, Owner, read_open_steps
 from flowdebate.store.sqlite.writer import Writer
 
@@ -152,25 +152,6 @@ class SqliteStore(Store):
         asked: RunFilter = {"status": status, "block": block, "text": text, "labels": labels, "prefix": prefix}
         asked |= {"limit": limit, "before": before, "brief": brief}
         return await self._do(lambda connection: [self._stored(row) for row in rows.find_runs(connection, **asked)])
-
-    async def migrate(self) -> tuple[int, int]:
-        """Bring the file to this version's schema, and write the briefs of runs that ended before there were any.
-
-        Return the number of the schema, and how many were written. Safe to repeat, and to interrupt.
-        """
-        last, written = "", 0
-
-        def work(connection: sqlite3.Connection) -> int:
-            nonlocal last
-            found = connection.execute(rows.WITHOUT_BRIEF, (last,)).fetchall()
-            briefs = ((rows.json_text(brief_of(json.loads(outcome))), run_id) for run_id, outcome in found)
-            connection.executemany("UPDATE runs SET brief = ? WHERE run_id = ? AND brief IS NULL", briefs)
-            last = found[-1][0] if found else last
-            return len(found)
-
-        while done := await self._do(work):
-            written += done
-        return VERSION, written
 
     async def delete(self, run_id: str) -> None:
         def work(connection: sqlite3.Connection) -> None:
@@ -356,7 +337,7 @@ class SqliteStore(Store):
         self._open_steps.add_run(run_id, *rows.known_steps(connection, run_id))
 
     def _check_version(self, connection: sqlite3.Connection) -> None:
-        """Raise StoreError if a newer version has changed the file since: what is in progress ends, no more begins."""
+        """Raise StoreError if another version has changed the file since: what is in progress ends, no more begins."""
         check_version(connection.execute("PRAGMA user_version").fetchone()[0], self.name)
 
     # Rows
