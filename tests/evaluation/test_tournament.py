@@ -90,7 +90,7 @@ async def test_debates_that_failed_are_asked_again(tmp_path: Path) -> None:
 async def test_anything_may_play() -> None:
     """A persona, a design: a function makes the debate. A judge that goes by the seat ranks nobody."""
 
-    def play(_: object, seats: Sequence[Seat]) -> Any:
+    def play(_: object, seats: Sequence[Seat[str]]) -> Any:
         sides = [Debater(name, seat.position, role=seat.system) for name, seat in zip("ab", seats, strict=True)]
         return debate(name="t", debaters=sides, max_rounds=1, moderator=False, synthesizer=False)
 

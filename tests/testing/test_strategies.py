@@ -339,6 +339,7 @@ def test_answers_know_blocks_by_what_they_ask_for() -> None:
 def test_a_judge_that_scores_finds_what_was_drawn(case: DebateCase) -> None:
     """Where each side is to be scored, the scores are those of the drawn verdict."""
     verdict = case.run_sync().raw.verdict
+    assert isinstance(case.answers.verdict, dict)
     assert verdict.winner == case.answers.verdict["winner"]
     assert len(verdict.judging.ballots) == 2
     assert not verdict.judging.flipped

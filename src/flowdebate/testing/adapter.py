@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import update_wrapper
@@ -114,9 +114,23 @@ def _promise(
     return test
 
 
-def _request(text: str = "May cars go?", **options: Any) -> ModelRequest:  # noqa: ANN401 - fields of ModelRequest
+def _request(
+    text: str = "May cars go?",
+    *,
+    output: OutputSchema | None = None,
+    tools: Sequence[ToolSpec] = (),
+    settings: ModelSettings | None = None,
+    on_text: Callable[[str], None] | None = None,
+) -> ModelRequest:
     messages = [{"role": "system", "content": "You argue for the city."}, {"role": "user", "content": text}]
-    return ModelRequest(messages=messages, block="mayor", **options)
+    return ModelRequest(
+        messages=messages,
+        block="mayor",
+        output=output,
+        tools=tools,
+        settings=settings or ModelSettings(),
+        on_text=on_text,
+    )
 
 
 async def _raised(expected: type[ErrorT], asking: Coroutine[Any, Any, object]) -> ErrorT:

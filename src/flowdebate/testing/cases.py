@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from flowdebate.blocks.sequencer import Sequencer
 from flowdebate.chassis.roster import Debater, check_roster
@@ -17,6 +17,8 @@ from flowdebate.runs.context import Context
 from flowdebate.runs.result import RunResult
 from flowdebate.runs.session import SessionLike
 from flowdebate.testing.models import FunctionModel, Reply
+
+T = TypeVar("T")
 
 
 class Sabotage(Exception):
@@ -120,7 +122,7 @@ class StopWhen:
         return bool(reached >= self.at_least)
 
 
-async def _later(function: Any, ctx: Context) -> Any:  # noqa: ANN401 - either of the two above
+async def _later(function: Callable[[Context], T], ctx: Context) -> T:
     return function(ctx)
 
 
@@ -132,9 +134,9 @@ class Answers:
     """Where text is asked for: by debaters, and by a synthesizer without a schema."""
     decisions: Sequence[Any] = ()
     """Where a moderator's decision is asked for."""
-    verdict: Any = None
+    verdict: object = None
     """Where a judge's verdict is asked for; also where each side is to be scored."""
-    deliverable: Any = None
+    deliverable: object = None
     """Where anything else is asked for: by a synthesizer with a schema. An audience votes for each side in turn."""
 
     def model(self) -> FunctionModel:
@@ -142,29 +144,31 @@ class Answers:
         given: Counter[str] = Counter()
 
         def answer(request: ModelRequest) -> Reply:
-            # by the schema of the answer, since blocks may have any name
-            fields = set((request.output_schema or {}).get("properties", ()))
-            scored = fields == {"reasoning", "verdict", "scores"}
-            if request.output_schema is None:
-                role, replies = "argument", self.arguments or (None,)
-            elif "nextSpeakers" in fields:
-                role, replies = "decision", self.decisions or (None,)
-            elif scored or fields == {"reasoning", "verdict", "winner"}:
-                role, replies = "verdict", (self.verdict,)
-            elif fields == {"reason", "choice"}:
-                choices = request.output_schema["properties"]["choice"]["enum"]
-                role, replies = "vote", [{"reason": "As I see it.", "choice": choice} for choice in choices]
-            else:
-                role, replies = "deliverable", (self.deliverable,)
+            role, replies = self._replies_to(request)
             given[role] += 1
-            reply: Any = replies[(given[role] - 1) % len(replies)]
-            answered: Reply = _as_scores(reply, request) if scored else reply
-            return answered
+            reply: Reply = replies[(given[role] - 1) % len(replies)]
+            return reply
 
         return FunctionModel(answer, name="answers")
 
+    def _replies_to(self, request: ModelRequest) -> tuple[str, Sequence[Any]]:
+        """The role that asks, and its replies; by the schema of the answer, since blocks may have any name."""
+        if request.output_schema is None:
+            return "argument", self.arguments or (None,)
+        fields = set(request.output_schema.get("properties", ()))
+        if "nextSpeakers" in fields:
+            return "decision", self.decisions or (None,)
+        if fields == {"reasoning", "verdict", "scores"}:
+            return "verdict", (_as_scores(self.verdict, request),)
+        if fields == {"reasoning", "verdict", "winner"}:
+            return "verdict", (self.verdict,)
+        if fields == {"reason", "choice"}:
+            choices = request.output_schema["properties"]["choice"]["enum"]
+            return "vote", [{"reason": "As I see it.", "choice": choice} for choice in choices]
+        return "deliverable", (self.deliverable,)
 
-def _as_scores(verdict: Any, request: ModelRequest) -> Any:  # noqa: ANN401 - whatever was drawn
+
+def _as_scores(verdict: object, request: ModelRequest) -> object:
     """`verdict` in the form of scores: 100 for the winner and 0 for the others, or 50 for each.
 
     Sides that are not called by their stances get equal scores; anything that is not a verdict is unchanged.

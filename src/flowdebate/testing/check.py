@@ -12,7 +12,7 @@ import inspect
 import random
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -30,7 +30,8 @@ from flowdebate.errors import ConfigurationError, FlowDebateWarning, PromiseBrok
 from flowdebate.models.call import forbid_real_models
 from flowdebate.patterns.debate.schemas import DebateRawOutput
 from flowdebate.runs.execute import run_sync
-from flowdebate.stop import as_condition
+from flowdebate.runs.result import RunView
+from flowdebate.stop import StopWhen, as_condition
 from flowdebate.store.memory import MemoryStore
 from flowdebate.testing.examples import Answering, Example, ExampleModel, answer_of
 from flowdebate.testing.invariants import OF_A_CHECK, OF_A_RUN, OF_RUNS, Coverage, Played, Runs
@@ -88,7 +89,7 @@ def check_pattern(pattern: Block[Any, Any] | Callable[[], Block[Any, Any]], **op
     _check("check_pattern", pattern, options)
 
 
-def _check(where: str, pattern: Any, options: CheckOptions, *, only: type[Any] = object) -> None:  # noqa: ANN401 - checked
+def _check(where: str, pattern: object, options: CheckOptions, *, only: type[Any] = object) -> None:
     broken = find_broken_promise(pattern, where=where, only=only, **options).broken
     if broken is not None:
         raise broken.with_traceback(None)
@@ -108,7 +109,7 @@ class Finding:
 
 
 def find_broken_promise(
-    pattern: Any,  # noqa: ANN401 - checked here
+    pattern: object,
     *,
     where: str = "check_pattern",
     only: type[Any] = object,
@@ -237,7 +238,9 @@ class _Check:
                         return promise, problem
         return None
 
-    async def _subjects(self, pattern: Block[Any, Any], example: Example) -> Any:  # noqa: ANN401 - an async generator
+    async def _subjects(
+        self, pattern: Block[Any, Any], example: Example
+    ) -> AsyncIterator[tuple[Sequence[Callable[..., Iterator[str]]], Played | Runs]]:
         """The runs of `example`, each with the promises to check once it is over."""
         parts = [*_parts_of(pattern)]
         stances = frozenset(part.stance for part in parts if isinstance(part, Turn) and part.stance)
@@ -272,13 +275,14 @@ class _Check:
         model = ExampleModel(example, answers=options.get("answers"), max_calls=options.get("max_calls", 2000))
         humans = any(getattr(each, "needs_store", False) for each in pattern.resources.values())
         store = MemoryStore() if humans else False
-        view: Any = pattern.start(example.question, model=model, seed=example.seed, store=store)
+        handle = pattern.start(example.question, model=model, seed=example.seed, store=store)
+        view: RunView = handle
         output, error = None, None
         try:
-            while (result := await view).status == "awaiting":
+            while (result := await handle).status == "awaiting":
                 for asked in result.pending:
                     await submit_answer(store, result.run_id, answer_of(example, asked), place=asked.place)
-                view = await pattern.start_resume(result.run_id, model=model, store=store)
+                view = handle = await pattern.start_resume(result.run_id, model=model, store=store)
             view, output = result, result.output
         except Exception as failure:
             if isinstance(failure, ConfigurationError) and failure.where == "check_pattern()":
@@ -290,33 +294,38 @@ class _Check:
         return Played(example=example, view=view, output=output, error=error, model=model, stances=stances)
 
 
-def _maker(pattern: Any, where: str) -> Callable[[], Block[Any, Any]]:  # noqa: ANN401 - checked here
+def _maker(pattern: object, where: str) -> Callable[[], Block[Any, Any]]:
     """A function that returns the pattern to check."""
+    if not isinstance(pattern, Block) and not callable(pattern):
+        raise ConfigurationError(f"{where}()", "pattern", pattern, "a pattern, or a function that builds one")
+    build: Callable[[], object] = (lambda: pattern) if isinstance(pattern, Block) else pattern
 
     def make() -> Block[Any, Any]:
-        made = pattern if isinstance(pattern, Block) else pattern()
+        made = build()
         if not isinstance(made, Block):
             raise ConfigurationError(f"{where}()", "pattern", made, "a pattern, or a function that builds one")
         return made
 
-    if not isinstance(pattern, Block) and not callable(pattern):
-        raise ConfigurationError(f"{where}()", "pattern", pattern, "a pattern, or a function that builds one")
     return make
 
 
-def _parts_of(whole: Any) -> Iterator[Any]:  # noqa: ANN401 - blocks, steps, containers
+def _parts_of(whole: object) -> Iterator[object]:
     """The blocks and steps that `whole` is made of, without those that a function calls."""
     seen: set[int] = set()
     left = [whole]
     while left:
-        part = left.pop()
+        part: object = left.pop()
         if id(part) in seen:
             continue
         seen.add(id(part))
         if isinstance(part, (Block, Step)):
             yield part
             part = vars(part)
-        children = part.values() if isinstance(part, Mapping) else part
+        children: Iterable[object] = ()
+        if isinstance(part, Mapping):
+            children = part.values()
+        elif isinstance(part, (list, tuple)):
+            children = part
         left += [each for each in children if isinstance(each, (Block, Step, list, tuple, Mapping))][::-1]
 
 
@@ -326,13 +335,13 @@ def _predicates_of(parts: Iterable[Any]) -> list[Any]:
     return [loop.terminate_when for loop in loops if isinstance(loop, AnotherRound)]
 
 
-def _waits_outside(predicate: Any) -> bool:  # noqa: ANN401 - a condition or a function
+def _waits_outside(predicate: StopWhen) -> bool:
     """Whether it is a condition on what no answer of a model decides."""
     condition = as_condition(predicate)
     return not condition.functions and re.search(r"\b(seconds|tokens|flag)\(", condition.name) is not None
 
 
-def _codes_of(predicate: Any) -> Iterator[CodeType]:  # noqa: ANN401 - a condition or a function
+def _codes_of(predicate: StopWhen) -> Iterator[CodeType]:
     """The code of the application's functions in it."""
     for each in as_condition(predicate).functions:
         function = inspect.unwrap(each.func if isinstance(each, partial) else each)

@@ -181,7 +181,9 @@ class _Drawn:
         lines = _TRANSITION.findall(prompt)
         return f"\n\n{lines[self.pick(len(lines), 'next')]}" if lines else ""
 
-    def instance(self, schema: Any, place: str = "", nth: int = 0, depth: int = 0) -> Any:  # noqa: ANN401, PLR0911 - JSON, kind by kind
+    def instance(  # noqa: PLR0911 - kind by kind
+        self, schema: Mapping[str, Any], place: str = "", nth: int = 0, depth: int = 0
+    ) -> object:
         """An instance of `schema`, without references; the enums of a list's items differ as long as they can."""
         if "enum" in schema:
             named = sorted(schema["enum"], key=str)  # whatever order a judge is to read them in
@@ -214,7 +216,7 @@ class _Drawn:
         return self.text(place)[: schema.get("maxLength")]
 
 
-def answer_of(example: Example, request: HumanRequest) -> Any:  # noqa: ANN401 - text or JSON data
+def answer_of(example: Example, request: HumanRequest) -> object:
     """What a human answers, whatever the transcript has by then."""
     if request.problem is not None:  # it would be asked for ever
         allowed = f"one whose humans have `ask=`, or take what examples answer: {request.problem}"

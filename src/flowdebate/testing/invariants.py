@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 from pydantic_core import to_jsonable_python
 
 from flowdebate._text import clean_text, error_text, is_blank, shown
+from flowdebate.chassis.output import PatternOutput
 from flowdebate.chassis.state import RoleFailed, RoundsEnded, RoundStarted, TurnFinished, TurnsOrdered, TurnStarted
 from flowdebate.errors import FlowDebateError
 from flowdebate.models.base import Usage
@@ -35,16 +36,17 @@ class Played:
     example: Example
     view: RunView
     """The run's result, or its handle if it failed."""
-    output: Any
+    output: object
     error: Exception | None
     model: ExampleModel
     stances: frozenset[str]
     """The stances of a debate; empty for other patterns, and where they are not known."""
 
     @property
-    def raw(self) -> Any:  # noqa: ANN401 - each pattern has a raw output of its own type
+    def raw(self) -> PatternOutput | None:
         """The raw output; partial if the run failed, None if it failed before there was any."""
-        return self.view.raw
+        raw: PatternOutput | None = self.view.raw
+        return raw
 
     @property
     def complete(self) -> bool:
@@ -349,10 +351,13 @@ def judges_regardless_of_order(runs: Runs) -> Problems:
     If the transcript is the same, and with a model that judges regardless of order.
     """
     one, two = runs.first, runs.changed
-    if two is None or not isinstance(one.raw, DebateRawOutput) or not (one.complete and two.complete):
+    if two is None or not (one.complete and two.complete):
         return
-    if one.raw.transcript == two.raw.transcript and one.raw.verdict and two.raw.verdict:
-        winners = one.raw.verdict.winner, two.raw.verdict.winner
+    first, second = one.raw, two.raw
+    if not isinstance(first, DebateRawOutput) or not isinstance(second, DebateRawOutput):
+        return
+    if first.transcript == second.transcript and first.verdict and second.verdict:
+        winners = first.verdict.winner, second.verdict.winner
         if winners[0] != winners[1]:
             yield f"with seed {one.view.seed} {winners[0]!r} wins, with seed {two.view.seed} {winners[1]!r}"
 
@@ -421,18 +426,18 @@ def _find_blocks_showing(run: Played) -> set[str]:
     return {call.block for call in run.model.calls if text in call.prompt or quoted(text) in call.prompt}
 
 
-def _as_json(value: object) -> Any:  # noqa: ANN401 - JSON
+def _as_json(value: object) -> object:
     """`value` as JSON data, without measured times."""
     return _drop_times(to_jsonable_python(value, fallback=lambda unknown: type(unknown).__name__))
 
 
-def _drop_times(value: Any) -> Any:  # noqa: ANN401 - JSON
+def _drop_times(value: object) -> object:
     if isinstance(value, Mapping):
         return {key: _drop_times(item) for key, item in value.items() if key not in _TIMES}
     return [_drop_times(item) for item in value] if isinstance(value, list) else value
 
 
-def _describe_difference(one: Any, two: Any, place: str = "") -> str:  # noqa: ANN401 - JSON
+def _describe_difference(one: object, two: object, place: str = "") -> str:
     """The first place at which two values differ; empty if they do not."""
     if isinstance(one, Mapping) and isinstance(two, Mapping) and one.keys() == two.keys():
         pairs = [(f"{place}.{key}" if place else str(key), one[key], two[key]) for key in one]

@@ -126,7 +126,7 @@ class ScriptedModel:
         return f"<{type(self).__name__} {len(self.calls)} of {len(self._replies)} replies given>"
 
 
-def response_of(reply: Any, request: ModelRequest, name: str) -> ModelResponse:  # noqa: ANN401 - checked case by case
+def response_of(reply: object, request: ModelRequest, name: str) -> ModelResponse:
     """The response of the model `name` for a reply, in whatever form it is written; raises an exception.
 
     A dict is a structured answer, or the log-probabilities of the request's choices.

@@ -10,10 +10,10 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import update_wrapper
 from itertools import count
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict, Unpack
 
 from flowdebate.errors import ConfigurationError, RunConflict, RunExists, RunNotFound, StoreError
-from flowdebate.store.base import RunHeader, StepRow, Store, StoredRun
+from flowdebate.store.base import RunFilter, RunHeader, StepRow, Store, StoredRun, StoredStatus
 
 MakeStore: TypeAlias = "Callable[[], Store]"
 """Returns another store object of the test's place."""
@@ -42,9 +42,28 @@ can hold, is no UTF-8; `..` leads out of a folder, and some databases drop blank
 _LATER = count(1)
 
 
-def header(run_id: str, **values: Any) -> RunHeader:  # noqa: ANN401 - fields of RunHeader
+class HeaderFields(TypedDict, total=False):
+    """Fields of a `RunHeader`."""
+
+    block: str
+    seed: int
+    created_at: float
+    question: str
+    input: object
+    fingerprint: Mapping[str, str]
+    model: object
+    limits: Mapping[str, float] | None
+    session: Mapping[str, Any] | None
+    labels: Mapping[str, str]
+    plan: Mapping[str, Any] | None
+    foreign: bool
+    parent: Mapping[str, Any] | None
+    format: int
+
+
+def header(run_id: str, **values: Unpack[HeaderFields]) -> RunHeader:
     """The header of a new run, newer than all earlier ones."""
-    given: Mapping[str, Any] = {
+    default: HeaderFields = {
         "block": "debate",
         "seed": 7,
         "created_at": time.time() + next(_LATER) / 1000,
@@ -52,7 +71,8 @@ def header(run_id: str, **values: Any) -> RunHeader:  # noqa: ANN401 - fields of
         "input": {"question": "May cars go?"},
         "fingerprint": {"block": "one", "limits": "two"},
     }
-    return RunHeader(run_id=run_id, **{**given, **values})
+    fields: HeaderFields = {**default, **values}
+    return RunHeader(run_id=run_id, **fields)
 
 
 def _promise(check: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
@@ -105,12 +125,14 @@ def _writes(store: Store) -> list[Coroutine[Any, Any, object]]:
     ]
 
 
-async def _ids(store: Store, **asked: Any) -> list[str]:  # noqa: ANN401 - filters of `runs`
+async def _ids(store: Store, **asked: Unpack[RunFilter]) -> list[str]:
     return [run.header.run_id for run in await store.runs(**asked)]
 
 
-async def _add_old(store: Store, run_id: str, at: float, status: Any = "complete", **values: Any) -> None:  # noqa: ANN401
-    run = StoredRun(header=header(run_id, created_at=at, **values), status=status, updated_at=at, steps=0)
+async def _add_old(
+    store: Store, run_id: str, at: float, status: StoredStatus = "complete", **values: Unpack[HeaderFields]
+) -> None:
+    run = StoredRun(header=replace(header(run_id, **values), created_at=at), status=status, updated_at=at, steps=0)
     await store.add(run, [])
 
 
@@ -136,8 +158,16 @@ class StoreConformance:
     async def test_a_new_run_is_there_whole(self, store: Store) -> None:
         """It is running, owned, without steps or outcome, and its header is what was given; its id is taken."""
         # a seed may have more bits than an integer of a database, and later versions may add fields to a header
-        more = {"plan": {"kind": "debate"}, "session": {"state": {}}, "labels": {"team": "red"}, "foreign": True}
-        given = header("r", seed=2**80, question="Straße?", input={"a": [1, 2.5, None, True, "ü\x00"]}, **more)
+        given = header(
+            "r",
+            seed=2**80,
+            question="Straße?",
+            input={"a": [1, 2.5, None, True, "ü\x00"]},
+            plan={"kind": "debate"},
+            session={"state": {}},
+            labels={"team": "red"},
+            foreign=True,
+        )
         before = time.time()
         await store.create(given)
         run = await store.run("r")
@@ -376,11 +406,11 @@ class StoreConformance:
     async def test_runs_are_found_by_all_filters(self, store: Store) -> None:
         """The newest first by their start, whatever was written since; by each filter alone, and by several."""
         sigma = "\N{GREEK CAPITAL LETTER SIGMA}\N{GREEK SMALL LETTER FINAL SIGMA}"
-        labels, block = {"t": "1"}, {"block": "x"}
-        await store.create(header("b", created_at=2.0, question=f"ÉCOLE İ {sigma}", labels=labels, **block))
+        labels = {"t": "1"}
+        await store.create(header("b", created_at=2.0, question=f"ÉCOLE İ {sigma}", labels=labels, block="x"))
         await store.create(header("c", created_at=3.0, block="y", question="a\x00b \ud800", labels={"t": "2"}))
         await store.create(
-            header("a", created_at=1.0, question="Die Straße, 100%_\\?", labels=labels | {"u": "2"}, **block)
+            header("a", created_at=1.0, question="Die Straße, 100%_\\?", labels=labels | {"u": "2"}, block="x")
         )
         await store.finish("b", "complete", None)
         await store.commit("a", "k", "call", "1", 9.0)
@@ -392,7 +422,7 @@ class StoreConformance:
             *(({"limit": limit}, "cba"[:limit]) for limit in range(5)),
             ({"status": "complete"}, "b"),
             ({"status": "failed"}, ""),
-            (block, "ba"),
+            ({"block": "x"}, "ba"),
             ({"block": "X"}, ""),
             ({"labels": {"t": "1"}}, "ba"),
             ({"labels": {"t": "1", "u": "2"}}, "a"),
@@ -419,9 +449,9 @@ class StoreConformance:
     async def test_the_pages_of_a_list_are_the_list(self, store: Store) -> None:
         """With every filter and any size of a page, also where several runs have one time or strange ids."""
         for number, name in enumerate(("b", "a", "\x00", "\ud800", "ä", "", "c", "B", "\U0001f469")):
-            status = "complete" if number % 4 == 1 else "failed"
-            values = {"block": "xy"[number % 2], "labels": {"t": str(number % 3)}}
-            await _add_old(store, name, float(number // 4), status, **values)
+            status: StoredStatus = "complete" if number % 4 == 1 else "failed"
+            block, labels = "xy"[number % 2], {"t": str(number % 3)}
+            await _add_old(store, name, float(number // 4), status, block=block, labels=labels)
         several = {"labels": {"t": "1"}, "block": "x", "status": "failed", "text": "cars"}
         alone: list[dict[str, Any]] = [{}, {"status": "queued"}, {"prefix": "\x00"}]
         for asked in (*alone, several, *({name: value} for name, value in several.items())):

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar, Unpack
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -22,10 +22,11 @@ from hypothesis.stateful import (
 )
 
 from flowdebate.errors import StoreError
-from flowdebate.store.base import Store
+from flowdebate.store.base import RunFilter, StepKind, Store, StoredRun, StoredStatus
 from flowdebate.store.memory import MemoryStore
 from flowdebate.testing.store import NASTY, header
 
+T = TypeVar("T")
 _TEXTS = st.sampled_from(NASTY) | st.text(max_size=8)
 # Few, so that random operations meet: two of the same step, and a document that is as expected.
 _KEYS = st.sampled_from(("a", "b", "\x00", "\ud800"))
@@ -86,11 +87,11 @@ class _StoreMachine(RuleBasedStateMachine):
             del self.owners[run_id]
 
     @rule(run_id=runs, which=_OBJECTS, key=_KEYS, kind=_KINDS, request=st.none() | _TEXTS)
-    def intend(self, run_id: str, which: int, key: str, kind: Any, request: str | None) -> None:  # noqa: ANN401
+    def intend(self, run_id: str, which: int, key: str, kind: StepKind, request: str | None) -> None:
         self.write(run_id, which, lambda store: store.intend(run_id, key, kind, request))
 
     @rule(run_id=runs, which=_OBJECTS, key=_KEYS, kind=_KINDS, body=_TEXTS)
-    def commit(self, run_id: str, which: int, key: str, kind: Any, body: str) -> None:  # noqa: ANN401
+    def commit(self, run_id: str, which: int, key: str, kind: StepKind, body: str) -> None:
         self.write(run_id, which, lambda store: store.commit(run_id, key, kind, body, 2.5))
 
     @rule(run_id=runs, which=_OBJECTS, key=_KEYS, failure=_TEXTS)
@@ -102,7 +103,7 @@ class _StoreMachine(RuleBasedStateMachine):
         self.write(run_id, which, attempt)
 
     @rule(run_id=runs, which=_OBJECTS, status=_ENDS, outcome=st.none() | st.dictionaries(_TEXTS, _TEXTS, max_size=2))
-    def finish(self, run_id: str, which: int, status: Any, outcome: dict[str, str] | None) -> None:  # noqa: ANN401
+    def finish(self, run_id: str, which: int, status: StoredStatus, outcome: dict[str, str] | None) -> None:
         if self.write(run_id, which, lambda store: store.finish(run_id, status, outcome)) is None:
             del self.owners[run_id]
 
@@ -118,14 +119,14 @@ class _StoreMachine(RuleBasedStateMachine):
         # under its own id it must be refused: that one is taken
         run_id = source if name is None else f"{self.mark}:copy {name}"
         copy = replace(run, header=replace(run.header, run_id=run_id))
-        rows = self.done(self.model.steps(source))
+        rows = self.loop.run(self.model.steps(source))
         self.both(which, lambda store: store.add(copy, rows))
 
     @rule(which=_OBJECTS, key=_KEYS, body=_BODIES, expected=st.none() | _BODIES)
     def put(self, which: int, key: str, body: str, expected: str | None) -> None:
         self.both(which, lambda store: store.put(self.mark, key, body, expected=expected))
-        documents = self.done(self.at(which).documents(self.mark))
-        assert list(documents.items()) == list(self.done(self.model.documents(self.mark)).items())
+        documents = self.loop.run(self.at(which).documents(self.mark))
+        assert list(documents.items()) == list(self.loop.run(self.model.documents(self.mark)).items())
 
     @precondition(lambda self: self.shared)
     @rule(which=_OBJECTS)
@@ -147,28 +148,27 @@ class _StoreMachine(RuleBasedStateMachine):
         limit=st.none() | st.integers(0, 3),
         after=st.none() | st.integers(0, 5),
     )
-    def find(self, which: int, after: int | None, **asked: Any) -> None:  # noqa: ANN401
-        positions = [run.position for run in self.done(self.model.runs())]
+    def find(self, which: int, after: int | None, **asked: Unpack[RunFilter]) -> None:
+        positions = [run.position for run in self.loop.run(self.model.runs())]
         before = positions[after % len(positions)] if positions and after is not None else None
-        asked |= {"labels": {"mark": self.mark}, "before": before}
-        found, expected = self.done(self.at(which).runs(**asked)), self.done(self.model.runs(**asked))
+        asked["labels"], asked["before"] = {"mark": self.mark}, before
+        found, expected = self.loop.run(self.at(which).runs(**asked)), self.loop.run(self.model.runs(**asked))
         assert [run.position for run in found] == [run.position for run in expected]
 
     @invariant()
     def all_see_the_same(self) -> None:
-        expected = {run.header.run_id: _without_time(run) for run in self.done(self.model.runs())}
+        expected = {run.header.run_id: _without_time(run) for run in self.loop.run(self.model.runs())}
         end = time.monotonic() + self.take_within
         for store in self.stores:
             found = None
             while found != expected and (found is None or time.monotonic() <= end):
                 if found is not None:
                     time.sleep(0.01)  # `owned` may lag behind
-                runs = self.done(store.runs(labels={"mark": self.mark}))
-                assert not isinstance(runs, str), runs  # the name of an error
+                runs = self.loop.run(store.runs(labels={"mark": self.mark}))
                 found = {run.header.run_id: _without_time(run) for run in runs}
             assert found == expected
         for run_id in expected:
-            assert list(self.done(self.stores[-1].steps(run_id))) == list(self.done(self.model.steps(run_id)))
+            assert list(self.loop.run(self.stores[-1].steps(run_id))) == list(self.loop.run(self.model.steps(run_id)))
 
     def teardown(self) -> None:
         for store in self.stores:
@@ -178,7 +178,7 @@ class _StoreMachine(RuleBasedStateMachine):
     def at(self, which: int) -> Store:
         return self.stores[which % len(self.stores)]
 
-    def done(self, call: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401 - any result
+    def done(self, call: Coroutine[Any, Any, T]) -> T | str:
         """The result of `call`, or the name of its error: messages may differ from store to store."""
         try:
             return self.loop.run(call)
@@ -202,7 +202,7 @@ class _StoreMachine(RuleBasedStateMachine):
         return got
 
 
-def _without_time(run: Any) -> object:  # noqa: ANN401 - or the name of an error
+def _without_time(run: StoredRun | str) -> StoredRun | str:
     """`run` without the time of its last write."""
     return run if isinstance(run, str) else replace(run, updated_at=0.0)
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from operator import invert
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from hypothesis import strategies as st
 from pydantic.alias_generators import to_camel
@@ -325,7 +325,7 @@ def debates(  # noqa: C901 - an option a step
             if hostile
             else decisions.filter(lambda some: bool(some[0].get("next_speakers") or some[0].get("nextSpeakers")))
         )
-        moderator: Any = _own(draw, own)
+        moderator: Returns | Block[Any, Any] | None = _own(draw, own)
         if moderator is None:
             if options.get("transcript") is None:
                 options["transcript"] = create_debate_transcript()
@@ -344,7 +344,7 @@ def debates(  # noqa: C901 - an option a step
     if "turn_order" not in fixed:
         options["turn_order"] = draw(st.sampled_from(TURN_ORDERS))
     if hostile and "failures" not in fixed:
-        on_failure: Any = draw(st.sampled_from(["fail", "skip"]))
+        on_failure: Literal["fail", "skip"] = draw(st.sampled_from(["fail", "skip"]))
         options["failures"] = FailurePolicy(on_failure=on_failure, quorum=draw(st.integers(1, 3)))
     schema = options.get("output_schema")
     deliverable = deliverables
@@ -385,7 +385,7 @@ def _own(draw: DrawFn, values: SearchStrategy[list[Any]]) -> Returns | None:
     return Returns(*draw(values), wait=draw(st.booleans())) if draw(st.booleans()) else None
 
 
-def _camel(value: Any) -> Any:  # noqa: ANN401 - as it comes
+def _camel(value: object) -> object:
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
         return value
     return {to_camel(key): item for key, item in value.items()}

@@ -9,7 +9,14 @@ from __future__ import annotations
 from functools import cache
 from hashlib import blake2b
 from statistics import NormalDist
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:  # numpy is an extra
+    from numpy import float64, uint64
+    from numpy.typing import ArrayLike, NDArray
+
+    Floats: TypeAlias = NDArray[float64]
+    Words: TypeAlias = NDArray[uint64]  # which overflow as `_mix` cuts
 
 # splitmix64's own constants: with others a stream is no longer known to pass the tests of randomness.
 _ALL = (1 << 64) - 1
@@ -37,7 +44,7 @@ def uniform(seed: int, item: int, view: int, slot: int) -> float:
     return (_draw(seed, item, view, slot) >> 11) / (1 << 53)
 
 
-def normals(seed: int, items: Any, views: Any, slots: Any) -> Any:  # noqa: ANN401 - numpy may be missing
+def normals(seed: int, items: ArrayLike, views: ArrayLike, slots: ArrayLike) -> Floats:
     """`normal()` for arrays of integers that broadcast against each other; needs numpy."""
     import numpy as np
 
@@ -61,7 +68,7 @@ def _mix(state: int) -> int:
     return state ^ (state >> 31)
 
 
-def _mix_array(state: Any) -> Any:  # noqa: ANN401 - an array of uint64, which overflows as the one above is cut
+def _mix_array(state: Words) -> Words:
     import numpy as np
 
     state = state + np.uint64(_STEP)
@@ -75,7 +82,7 @@ def _quantile(level: int) -> float:
 
 
 @cache
-def _quantiles() -> Any:  # noqa: ANN401 - an array
+def _quantiles() -> Floats:
     import numpy as np
 
     return np.array([_quantile(level) for level in range(_LEVELS)])

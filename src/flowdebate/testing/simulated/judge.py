@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from flowdebate.errors import ConfigurationError, MalformedResponse, ViewError
 from flowdebate.models.base import ModelRequest, ModelResponse, Usage
@@ -17,6 +17,14 @@ from flowdebate.patterns.debate.schemas import DebateContributionEntry
 from flowdebate.patterns.debate.transcript import parse_entries
 from flowdebate.prompts import BAR, unescaped
 from flowdebate.testing.simulated.draws import key_of, normal, normals
+
+if TYPE_CHECKING:  # numpy is an extra
+    from numpy import bool_, int64
+    from numpy.typing import ArrayLike, NDArray
+
+    from flowdebate.testing.simulated.draws import Floats
+
+    Integers: TypeAlias = NDArray[int64]
 
 Form = Literal["scores", "winner", "letter", "quote"]
 """The form of a judge's answer; a quote is one of the sentences of a side, by letter."""
@@ -286,15 +294,15 @@ class SimJudge:
 
     def log_odds_of(
         self,
-        quality: Any,  # noqa: ANN401 - arrays: numpy may be missing
+        quality: ArrayLike,
         *,
-        orders: Any,  # noqa: ANN401
-        called: Any = None,  # noqa: ANN401
-        content: Any = None,  # noqa: ANN401
-        items: Any = None,  # noqa: ANN401
-        views: Any = None,  # noqa: ANN401
+        orders: ArrayLike,
+        called: ArrayLike | None = None,
+        content: ArrayLike | None = None,
+        items: ArrayLike | None = None,
+        views: ArrayLike | None = None,
         names: Sequence[str] | None = None,
-    ) -> Any:  # noqa: ANN401
+    ) -> Floats:
         """`log_odds()`, bit for bit, for many items and views at once: [items, views, sides]. Needs numpy.
 
         `quality` and `content` are [items, sides]; `orders` and `called` [views, sides], or [items, views, sides];
@@ -307,12 +315,12 @@ class SimJudge:
         at = np.argsort(_views_first(orders), axis=-1)
         views = np.arange(at.shape[1]) if views is None else np.asarray(views)
         items = np.arange(count) if items is None else np.asarray(items)
-        found = quality + np.array(self._slot(sides))[at]
+        found: Floats = quality + np.array(self._slot(sides))[at]
         found = found + (0.0 if called is None else np.array(self._labels(sides, names))[_views_first(called)])
         found = found + (0.0 if content is None else np.asarray(content, dtype=float)[:, None, :])
-        if not self._noise:
-            return found
-        return found + self._noise * normals(self.seed, items[:, None, None], views[None, :, None], at)
+        if self._noise:
+            found = found + self._noise * normals(self.seed, items[:, None, None], views[None, :, None], at)
+        return found
 
     def _labels(self, sides: int, names: Sequence[str] | None) -> list[float]:
         if self._named is None:
@@ -379,7 +387,7 @@ def _ladder(field: str, value: float | Sequence[float]) -> Callable[[int], list[
     return one_each
 
 
-def _views_first(value: Any) -> Any:  # noqa: ANN401 - an array
+def _views_first(value: ArrayLike) -> Integers:
     import numpy as np
 
     found = np.asarray(value)
@@ -393,13 +401,13 @@ _SAME = 1e-12
 class Decided(NamedTuple):
     """The decision of each item's ballots."""
 
-    scores: Any
+    scores: Floats
     """[items, sides]: the share of each side."""
-    leaders: Any
+    leaders: NDArray[bool_]
     """[items, sides]: whether a side has the most, alone or with others."""
 
 
-def orders_of(schedule: ScheduleLike, sides: int, *, random: Random | None = None, shuffle: bool = False) -> Any:  # noqa: ANN401
+def orders_of(schedule: ScheduleLike, sides: int, *, random: Random | None = None, shuffle: bool = False) -> Integers:
     """The views of a schedule as numbers of sides, [views, sides].
 
     >>> orders_of("cyclic", 3).tolist()
@@ -412,29 +420,32 @@ def orders_of(schedule: ScheduleLike, sides: int, *, random: Random | None = Non
     return np.array([[int(side) for side in view.order] for view in views])
 
 
-def shares_of(log_odds: Any) -> Any:  # noqa: ANN401 - an array
+def shares_of(log_odds: Floats) -> Floats:
     """The softmax over sides."""
     import numpy as np
 
     weights = np.exp(log_odds - log_odds.max(axis=-1, keepdims=True))
-    return weights / weights.sum(axis=-1, keepdims=True)
+    shares: Floats = weights / weights.sum(axis=-1, keepdims=True)
+    return shares
 
 
-def votes_of(shares: Any) -> Any:  # noqa: ANN401 - an array
+def votes_of(shares: Floats) -> Floats:
     """All for the side that a ballot has first; in equal parts for those that tie."""
     first = shares >= shares.max(axis=-1, keepdims=True)
-    return first / first.sum(axis=-1, keepdims=True)
+    votes: Floats = first / first.sum(axis=-1, keepdims=True)
+    return votes
 
 
-def decide_all(shares: Any, *, by: str = "mean") -> Decided:  # noqa: ANN401 - an array
+def decide_all(shares: Floats, *, by: str = "mean") -> Decided:
     """The result of `decide()` for each item, whose ballots must all be valid."""
     scores = (votes_of(shares) if by == "vote" else shares).mean(axis=1)
     return Decided(scores, scores >= scores.max(axis=-1, keepdims=True) - _SAME)
 
 
-def is_right(decided: Decided, best: Any) -> Any:  # noqa: ANN401 - an array
+def is_right(decided: Decided, best: ArrayLike) -> Floats:
     """For each item how far the verdict is right: 1, 0, or for a tie that the right side is in, its part of the tie."""
     import numpy as np
 
     found = np.take_along_axis(decided.leaders, np.asarray(best)[:, None], axis=1)[:, 0]
-    return found / decided.leaders.sum(axis=-1)
+    parts: Floats = found / decided.leaders.sum(axis=-1)
+    return parts
