@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from flowdebate._util.validation import check_library, check_share
 from flowdebate.adapters.translation import CompareOptions, compare_with_baseline
 
 if TYPE_CHECKING:
     from deepeval.metrics import BaseMetric
+    from deepeval.test_case import LLMTestCase
 
 
 def comparison_metric(*, threshold: float = 0.5, **options: Unpack[CompareOptions]) -> BaseMetric:
@@ -28,7 +29,7 @@ def comparison_metric(*, threshold: float = 0.5, **options: Unpack[CompareOption
         def __init__(self) -> None:
             self.threshold = threshold
 
-        async def a_measure(self, test_case: Any, *_: Any, **__: Any) -> float:  # noqa: ANN401 - an LLMTestCase
+        async def a_measure(self, test_case: LLMTestCase, *_: object, **__: object) -> float:
             found = await compare_with_baseline(
                 test_case.input, test_case.actual_output, test_case.expected_output, options
             )
@@ -38,7 +39,7 @@ def comparison_metric(*, threshold: float = 0.5, **options: Unpack[CompareOption
             self.success = self.score >= threshold
             return self.score
 
-        def measure(self, test_case: Any, *_: Any, **__: Any) -> float:  # noqa: ANN401 - as above
+        def measure(self, test_case: LLMTestCase, *_: object, **__: object) -> float:
             return asyncio.run(self.a_measure(test_case))
 
         @property

@@ -30,7 +30,7 @@ from flowdebate.models.output import inline_definitions
 from flowdebate.patterns.debate.schemas import DebateRawOutput
 
 if TYPE_CHECKING:
-    from inspect_ai.model import ChatMessage, GenerateConfig, Model
+    from inspect_ai.model import ChatMessage, GenerateConfig, Model, ModelOutput
     from inspect_ai.scorer import Score, Scorer, Target
     from inspect_ai.solver import Solver, TaskState
     from inspect_ai.tool import Tool
@@ -163,7 +163,7 @@ def _arguments(text: str) -> dict[str, Any]:
     return arguments if isinstance(arguments, dict) else {}
 
 
-def _response(output: Any, request: ModelRequest) -> ModelResponse:  # noqa: ANN401 - ModelOutput
+def _response(output: ModelOutput, request: ModelRequest) -> ModelResponse:
     if output.empty:
         raise EmptyResponse(output.error or "the answer has no choices")
     if output.stop_reason == "content_filter":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 from uuid import uuid4
 
 from flowdebate._util.validation import check_library
@@ -33,6 +33,12 @@ from flowdebate.runs.result import RunHandle, RunResult
 from flowdebate.store.base import Store
 from flowdebate.store.open import open_store
 
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.outputs import LLMResult
+    from langchain_core.runnables import Runnable, RunnableConfig
+    from langchain_core.tools import StructuredTool
+
 # Origin of answers that came through a graph.
 _BY = "langgraph"
 
@@ -53,7 +59,7 @@ class RunnableModel(AdaptedModel):
 
     def __init__(
         self,
-        runnable: Any,  # noqa: ANN401 - a Runnable of any types
+        runnable: Runnable[Any, Any],
         *,
         config: Mapping[str, Any] | None = None,
         name: str | None = None,
@@ -68,7 +74,7 @@ class RunnableModel(AdaptedModel):
             raise ConfigurationError(where, "runnable", runnable, "a chat model, a compiled graph or another Runnable")
         super().__init__(where, name or f"langgraph/{runnable.get_name()}", retry)
         self._runnable = runnable
-        self._chat = isinstance(runnable, BaseChatModel)
+        self._chat = runnable if isinstance(runnable, BaseChatModel) else None
         # not by its class: a chat model alone needs langchain_core, and langgraph may not be there
         self._graph = hasattr(runnable, "stream_channels") and hasattr(runnable, "channels")
         self._config = config
@@ -78,15 +84,15 @@ class RunnableModel(AdaptedModel):
         refuse_tools(self.name, request)
         with framework_failures():
             used, config = self._observed()
-            if request.output is not None and self._chat:
-                answered = await self._structured(request, config)
+            if request.output is not None and self._chat is not None:
+                answered = await self._structured(self._chat, request, config)
                 if answered is not None:
                     return ModelResponse(**answered, usage=used())
             messages = _messages(request)
             if request.output is not None:
                 messages.insert(0, {"role": "system", "content": schema_prompt(request.output)})
-            value: Any = {"messages": messages} if self._graph else messages
-            runnable = self._runnable.bind(**sampling_of(request)) if self._chat else self._runnable
+            value: object = {"messages": messages} if self._graph else messages
+            runnable = self._chat.bind(**sampling_of(request)) if self._chat is not None else self._runnable
             if request.on_text is None or request.output is not None:
                 answer = await runnable.ainvoke(value, config)
             elif self._graph:
@@ -98,19 +104,20 @@ class RunnableModel(AdaptedModel):
                     request.on_text(_text(chunk))
             return ModelResponse(text=_text(answer["messages"][-1] if self._graph else answer), usage=used())
 
-    async def _structured(self, request: ModelRequest, config: Any) -> dict[str, Any] | None:  # noqa: ANN401 - RunnableConfig
+    @staticmethod
+    async def _structured(chat: BaseChatModel, request: ModelRequest, config: RunnableConfig) -> dict[str, Any] | None:
         """The data of a structured answer, or its text; None if the chat model has no structured output."""
         assert request.output is not None  # noqa: S101 - the caller has looked
         # LangChain makes a function of the schema, which gets its name and description from these
         schema = {"title": request.output.name, "description": "The answer.", **request.output.json_schema}
         try:
-            asked = self._runnable.with_structured_output(schema, include_raw=True, **sampling_of(request))
+            asked = chat.with_structured_output(schema, include_raw=True, **sampling_of(request))
         except NotImplementedError:
             return None
         answer = await asked.ainvoke(_messages(request), config)
         return {"text": _text(answer["raw"])} if answer["parsed"] is None else {"data": answer["parsed"]}
 
-    def _observed(self) -> tuple[Callable[[], Usage], Any]:
+    def _observed(self) -> tuple[Callable[[], Usage], RunnableConfig]:
         """The configuration of a call, and a function that returns its usage."""
         from langchain_core.callbacks import AsyncCallbackHandler
         from langchain_core.runnables.config import merge_configs
@@ -120,7 +127,7 @@ class RunnableModel(AdaptedModel):
         class Counter(AsyncCallbackHandler):
             """Collects what each model inside reports."""
 
-            async def on_llm_end(self, response: Any, **_: Any) -> None:  # noqa: ANN401 - LLMResult
+            async def on_llm_end(self, response: LLMResult, **_: object) -> None:
                 reports.extend(getattr(each[0].message, "usage_metadata", None) for each in response.generations)
 
         def used() -> Usage:
@@ -141,7 +148,7 @@ class RunnableModel(AdaptedModel):
 
 def debate_tool(
     pattern: Block[Any, Any], *, name: str | None = None, description: str | None = None, **options: Unpack[RunOptions]
-) -> Any:  # noqa: ANN401 - StructuredTool
+) -> StructuredTool:
     """`as_tool(pattern)` as a tool of LangChain; `options` are those of `Block.run()`."""
     check_library("langgraph.debate_tool", "langchain_core", library="LangGraph", extra="langgraph")
     from langchain_core.tools import StructuredTool
@@ -180,7 +187,7 @@ def debate_node(
     return debate
 
 
-async def _durable(pattern: Block[Any, Any], asked: Any, options: RunOptions, store: Store) -> RunResult[Any]:  # noqa: ANN401 - any input
+async def _durable(pattern: Block[Any, Any], asked: object, options: RunOptions, store: Store) -> RunResult[Any]:
     from langgraph.config import get_config
     from langgraph.types import interrupt
 
@@ -224,17 +231,19 @@ def _messages(request: ModelRequest) -> list[dict[str, str]]:
     return first + [{"role": role, "content": text} for role, text in chat_of(request)]
 
 
-def _text(answer: Any) -> str:  # noqa: ANN401 - a message, or a text
+def _text(answer: object) -> str:
     if isinstance(answer, str):
         return answer
     text = getattr(answer, "text", "")
     return str(text() if callable(text) and not isinstance(text, str) else text)
 
 
-async def _graph_streamed(graph: Any, value: Any, config: Any, on_text: Callable[[str], None]) -> Any:  # noqa: ANN401 - langgraph's
+async def _graph_streamed(
+    graph: Runnable[Any, Any], value: object, config: RunnableConfig, on_text: Callable[[str], None]
+) -> Mapping[str, Any]:
     from langchain_core.messages import AIMessage
 
-    state: Any = None
+    state: Mapping[str, Any] = {}
     async for mode, part in graph.astream(value, config, stream_mode=["messages", "values"]):
         if mode == "values":
             state = part

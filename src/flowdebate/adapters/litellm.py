@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from flowdebate._util.validation import check_library
 from flowdebate.adapters.translation import RETRY, AdaptedModel, framework_failures, sampling_of, usage_of
 from flowdebate.errors import ConfigurationError, EmptyResponse
 from flowdebate.models.base import FinishReason, ModelRequest, ModelResponse, ToolCall
 from flowdebate.models.call import Retry, check_real_calls_allowed
+
+if TYPE_CHECKING:
+    from litellm import ModelResponse as Answer
 
 # Parameters that each request sets.
 _OURS = frozenset({"messages", "model", "num_retries", "response_format", "stream", "tools"})
@@ -32,7 +35,7 @@ class LiteLLM(AdaptedModel):
 
     takes_images: bool = True
 
-    def __init__(self, model: str, *, retry: Retry | None = RETRY, **options: Any) -> None:  # noqa: ANN401 - LiteLLM's own
+    def __init__(self, model: str, *, retry: Retry | None = RETRY, **options: object) -> None:
         where = "LiteLLM"
         check_library(where, "litellm", library="LiteLLM", extra="litellm")
         if not isinstance(model, str) or not model.strip():
@@ -46,7 +49,8 @@ class LiteLLM(AdaptedModel):
     async def request(self, request: ModelRequest, /) -> ModelResponse:
         """Send the request once."""
         if "mock_response" not in self._options:
-            check_real_calls_allowed(self.name, base_url=self._options.get("api_base"))
+            address = self._options.get("api_base")
+            check_real_calls_allowed(self.name, base_url=address if isinstance(address, str) else None)
         import litellm
 
         parameters = self._parameters(request)
@@ -106,7 +110,7 @@ async def wait_for_callbacks() -> None:
 _STREAMED = {"stream": True, "stream_options": {"include_usage": True}}
 
 
-def _response(answer: Any) -> ModelResponse:  # noqa: ANN401 - LiteLLM's ModelResponse
+def _response(answer: Answer | None) -> ModelResponse:
     if answer is None or not answer.choices:
         raise EmptyResponse("the answer has no choices")
     choice = answer.choices[0]

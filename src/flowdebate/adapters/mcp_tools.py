@@ -14,6 +14,7 @@ from flowdebate.models.output import OutputSchema, drop_titles
 
 if TYPE_CHECKING:
     from mcp import Client
+    from mcp_types import Tool as ListedTool
 
     from flowdebate.runs.context import Context
 
@@ -37,7 +38,7 @@ async def mcp_tools(client: Client, *, only: Collection[str] | None = None, pref
     offered to models.
     """
     check_library(_WHERE, "mcp", library="the MCP SDK", extra="mcp")
-    listed: list[Any] = []
+    listed: list[ListedTool] = []
     cursor = None
     for _ in range(_MOST_PAGES):
         page = await client.list_tools(cursor=cursor)
@@ -53,7 +54,7 @@ async def mcp_tools(client: Client, *, only: Collection[str] | None = None, pref
     return [_tool(client, each, prefix) for each in listed if only is None or each.name in only]
 
 
-def _tool(client: Client, listed: Any, prefix: str) -> Tool:  # noqa: ANN401 - a Tool of the SDK
+def _tool(client: Client, listed: ListedTool, prefix: str) -> Tool:
     name = prefix + re.sub(r"[^A-Za-z0-9_-]", "_", listed.name)
     if not 0 < len(name) <= _LONGEST_NAME:
         raise ConfigurationError(_WHERE, "tools", name, f"a tool's name of 1 to {_LONGEST_NAME} characters")

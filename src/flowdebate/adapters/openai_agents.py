@@ -21,7 +21,7 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.models.base import ModelRequest, ModelResponse
 
 if TYPE_CHECKING:
-    from agents import Agent, FunctionTool, RunConfig
+    from agents import Agent, FunctionTool, RunConfig, RunResult, RunResultStreaming
     from agents.agent_output import AgentOutputSchemaBase
 
     from flowdebate.blocks.base import Block
@@ -83,7 +83,7 @@ class AgentModel(AdaptedModel):
         said = [*([("system", system)] if system else []), *chat_of(request)]
         messages: list[Any] = [{"role": role, "content": text} for role, text in said]
         with framework_failures():
-            result: Any
+            result: RunResult | RunResultStreaming
             if request.output is None and request.on_text is not None:
                 result = Runner.run_streamed(agent, messages, **options)
                 try:

@@ -159,7 +159,9 @@ class CompareOptions(TypedDict, total=False):
     store: StoreChoice
 
 
-async def compare_with_baseline(question: Any, output: Any, expected: Any, options: CompareOptions) -> Comparison:  # noqa: ANN401 - what a case has
+async def compare_with_baseline(
+    question: object, output: object, expected: object, options: CompareOptions
+) -> Comparison:
     """Compare two texts that are called "output" and "expected"; values that are no texts are compared as JSON."""
     from flowdebate.blocks.functions import result_text
     from flowdebate.evaluation.comparison import compare
