@@ -8,6 +8,7 @@ import pytest
 
 from flowdebate.models import AnthropicModel, OutputSchema
 from flowdebate.models.openai.responses import instruction
+from tests.cases import slow_but_first
 
 from .rows import FAULTS
 from .stage import play
@@ -28,8 +29,14 @@ _FORMS = """
 """
 """What only openai's form can say, and modes that only its servers have."""
 _OPENAI_S = frozenset(f"{_BYTES} {_FORMS}".split())
+_ANTHROPIC = [fault for fault in FAULTS if fault.id not in _OPENAI_S]
 
 pytestmark = [pytest.mark.anyio, pytest.mark.fault]
+
+
+def number(fault: Fault) -> str:
+    """The number of a fault in the catalogue, which its variants share."""
+    return fault.id.partition("-")[0]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -45,15 +52,15 @@ async def _loaded() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
-@pytest.mark.parametrize("transport", ["aiohttp", "openai"])
-@pytest.mark.parametrize("fault", FAULTS, ids=str)
+@pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
+@pytest.mark.parametrize("fault", slow_but_first(FAULTS, number), ids=str)
 async def test_a_fault_ends_as_its_row_says(fault: Fault, transport: Transport) -> None:
     """The outcome, the requests, their errors and waits; no secret shown, nothing left behind, the model works on."""
     await play(fault, transport)
 
 
 @pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
-@pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault.id not in _OPENAI_S], ids=str)
+@pytest.mark.parametrize("fault", slow_but_first(_ANTHROPIC, number), ids=str)
 async def test_a_fault_ends_in_the_same_way_over_anthropic_s_api(fault: Fault) -> None:
     """The same rows, by another SDK and another API."""
     await play(fault, "aiohttp", AnthropicModel)

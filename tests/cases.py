@@ -1,0 +1,24 @@
+"""Which cases of a test `make test` runs, and which only `make test-slow`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+__all__ = ("slow_but_first",)
+
+Case = TypeVar("Case")
+
+
+def slow_but_first(cases: Iterable[Case], kind: Callable[[Case], object] = lambda _: None) -> list[object]:
+    """Mark all cases of each kind as slow, but for the first; without `kind`, they are all of one."""
+    seen = set[object]()
+    marked = list[object]()
+    for case in cases:
+        marked.append(pytest.param(case, marks=[pytest.mark.slow] if kind(case) in seen else []))
+        seen.add(kind(case))
+    return marked
