@@ -21,7 +21,7 @@ def test_the_three_hand_over_in_each_way(form: TransitionForm, capsys: pytest.Ca
     asked: list[str] = []
 
     def answer(request: ModelRequest) -> Any:
-        asked.append(request.block.removeprefix("moral-decisions-speaker-"))
+        asked.append(request.block.removeprefix("moral-decisions-debater-"))
         if len(asked) == 1:
             return over("I open.", "Moderator", form)
         return over(f"Words {len(asked)}.", "Neutral" if asked[-1] == "Opponent" else "Opponent", form)

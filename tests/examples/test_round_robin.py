@@ -39,7 +39,7 @@ def test_the_round_robin_delivers_a_plan_and_its_referee_is_heard(capsys: pytest
     )
     printed = capsys.readouterr().out
     for debater in example.DEBATERS:
-        block = f"way-to-school-panelist-{debater.name}"
+        block = f"way-to-school-debater-{debater.name}"
         assert f"1. [{debater.name}, {debater.role}] Without: {block}." in printed
         assert f"2. [{debater.name}, {debater.role}] With figures: {block}." in printed
     assert printed.count("50 of 100; no figures") == 6

@@ -156,9 +156,9 @@ def test_intents_are_resolved_by_the_run_then_by_the_pattern(pattern: str) -> No
 
 VISIBILITIES: dict[str, dict[str, tuple[str, bool]]] = {
     "debate": {"debater": ("-debater-", False), "judge": ("-judge", True), "synthesizer": ("-synthesizer", True)},
-    "round_robin": {"debater": ("-panelist-", False), "synthesizer": ("-synthesizer", True)},
+    "round_robin": {"debater": ("-debater-", False), "synthesizer": ("-synthesizer", True)},
     "deliberation": {"debater": ("-debater-", False), "moderator": ("-moderator", True)},
-    "handoff": {"debater": ("-speaker-", False)},
+    "handoff": {"debater": ("-debater-", False)},
     "consensus": {"agent": ("-propose-", False)},
     "council": {"member": ("-member-", False), "chair": ("-chair", True)},
     "review": {"reviewer": ("-reviewer-", False)},

@@ -48,7 +48,7 @@ def test_a_synthesizer_of_ones_own_is_held_to_the_schema() -> None:
 
 
 def test_a_moderator_opens_each_round_and_picks_who_speaks() -> None:
-    """The moderator stands at the top of the loop; the speakers are dispatched by name, one after the other."""
+    """The moderator stands at the top of the loop; the speakers that it names have their turns."""
     rent = debate(name="rent", debaters=SIDES, synthesizer=False, max_rounds=4, **moderated())
     assert str(outline(rent)) == snapshot("""\
 rent
@@ -58,16 +58,13 @@ rent
   → tap rent-open-round
     → rent-moderator
     → rent-stash-moderator-decision
-  → tap_each (max_concurrency 1)
-    → rent-dispatch (router)
-      → anna:
-        → rent-turn-anna
-          → rent-debater-anna
-          → rent-record-anna
-      → ben:
-        → rent-turn-ben
-          → rent-debater-ben
-          → rent-record-ben
+  → tap rent-turns (declared)
+    → rent-turn-anna
+      → rent-debater-anna
+      → rent-record-anna
+    → rent-turn-ben
+      → rent-debater-ben
+      → rent-record-ben
   → loop_back (at most 4 passes) ↺ rent-increment-round, unless done (moderator)
   → rent-judge
   → rent-build-raw-output\
@@ -182,10 +179,10 @@ bridge
   → tap bridge-stamp-question
   → tap bridge-increment-round
   → tap bridge-turn-ada
-    → bridge-panelist-ada
+    → bridge-debater-ada
     → bridge-record-ada
   → tap bridge-turn-ben
-    → bridge-panelist-ben
+    → bridge-debater-ben
     → bridge-record-ben
   → loop_back (at most 2 passes) ↺ bridge-increment-round
   → bridge-build-output\
@@ -197,10 +194,10 @@ def test_a_referee_stands_behind_the_turns_of_each_round() -> None:
     assert str(outline(bridge(**refereed()))).splitlines()[4:-1] == snapshot(
         [
             "  → tap bridge-turn-ada",
-            "    → bridge-panelist-ada",
+            "    → bridge-debater-ada",
             "    → bridge-record-ada",
             "  → tap bridge-turn-ben",
-            "    → bridge-panelist-ben",
+            "    → bridge-debater-ben",
             "    → bridge-record-ben",
             "  → tap bridge-audit-round",
             "    → tap bridge-end-of-turns",

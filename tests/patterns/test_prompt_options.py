@@ -284,7 +284,7 @@ FORM = re.compile(
 @pytest.mark.parametrize("name", ROLES)
 def test_no_turn_prescribes_a_form_beside_instructions(name: str, profile: str) -> None:
     """Neither how its sentences begin nor how many there are; the default length says that it yields."""
-    own = ("-debater-", "-speaker-", "-panelist-", "-member-", "-propose-", "-revise-")
+    own = ("-debater-", "-member-", "-propose-", "-revise-")
     for request in requests_of(ROLES[name][0](instructions=TEXT), profile=profile):
         if any(part in request.block for part in own):
             prompt = "\n".join(str(message["content"]) for message in request.messages).replace(TEXT, "")

@@ -490,7 +490,7 @@ PLANTED: dict[str, Planted] = {
         make=moderated,
         promise="only_those_called_speak",
         library=lambda: patched(
-            debate_factory, "_speakers_of_round", lambda _, ctx: sorted(ctx.sequencer.state.decision.next_speakers)
+            debate_factory, "_speakers_of_round", lambda ctx: sorted(ctx.sequencer.state.decision.next_speakers)
         ),
         apart_from=("rotated", "shuffled", "simultaneous", "phases"),
     ),
@@ -498,7 +498,7 @@ PLANTED: dict[str, Planted] = {
         make=moderated,
         promise="only_those_called_speak",
         library=lambda: patched(
-            debate_factory, "_speakers_of_round", lambda _, ctx: ctx.sequencer.state.decision.next_speakers[:1]
+            debate_factory, "_speakers_of_round", lambda ctx: ctx.sequencer.state.decision.next_speakers[:1]
         ),
     ),
     "an order that nobody keeps": Planted(

@@ -415,8 +415,6 @@ class Role:
     """When a pattern is built without it."""
     visibility: Visibility = SHOWN
     """That of its default blocks; the option `{name}_visibility`, where a pattern has it, replaces it."""
-    word: str = ""
-    """Its word in the names of blocks, where it is another than `name`: stored runs know blocks by their names."""
 
     def check(self, value: object, *, where: str) -> None:
         """ConfigurationError for what cannot fill the role."""

@@ -208,7 +208,8 @@ class RoundOfTurns(Block[Any, None]):
         names = list(self.turns) if self._speakers is None else self._speakers(ctx)
         turn_order, waves = self.plan(names, ctx)
         speakers = tuple(name for wave in waves for name in wave)
-        ctx.emit(TurnsOrdered(round=round_of(ctx), turn_order=turn_order, speakers=speakers))
+        if turn_order != "declared" or speakers != tuple(names):
+            ctx.emit(TurnsOrdered(round=round_of(ctx), turn_order=turn_order, speakers=speakers))
         first = 0
         for wave in waves:
             self.open(wave, ctx)

@@ -306,7 +306,7 @@ class Loop:
         speakers: Callable[[Context], Sequence[str]] | None = None,
     ) -> Sequencer[Any, Any]:
         """`pipeline` with the `turns` of a round: of all (None), or of those whom `speakers(ctx)` names."""
-        if speakers is None and self.turn_order == "declared":  # a step for each turn: stored runs know these paths
+        if speakers is None and self.turn_order == "declared":  # nobody has to decide the order of these steps
             for turn in reversed([*turns.values()]) if self.reverse else turns.values():
                 pipeline = pipeline.tap(turn)
             return pipeline
@@ -416,7 +416,7 @@ class Loop:
         """The block that the application gave for `member`."""
         from flowdebate.blocks.human.prompt import render_who  # most speakers are models
 
-        name = f"{self.name}-{self.spec.speaker.word or self.spec.speaker.name}-{member.name}"
+        name = f"{self.name}-{self.spec.speaker.name}-{member.name}"
         block = as_block(member.block, name=name, where=self.where, field=f"block of {member.name!r}")
         who = render_who(member.name, stance=getattr(member, "stance", None), role=member.role)
         return with_answer_schema(block, answer, who=who, material=self.material).in_role("debater")

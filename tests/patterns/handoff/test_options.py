@@ -120,7 +120,7 @@ def test_a_block_of_one_s_own_says_it_in_text_or_in_fields(value: Any) -> None:
         PROPOSITION, model=ScriptedModel()
     )
     assert turns(result.output) == [("Pro", "Well.", "Con", "speaker")]
-    assert asked == [(PROPOSITION, "Pro", "morals-speaker-Pro")]
+    assert asked == [(PROPOSITION, "Pro", "morals-debater-Pro")]
 
 
 BAD = [
@@ -188,7 +188,7 @@ def test_a_speaker_of_one_s_own_making_is_asked_again_as_a_default_one() -> None
     pattern = morals(debaters=[Persona("Pro", block=own), *SPEAKERS[1:]], transcript=transcript, max_turns=2)
     result = pattern.run_sync(PROPOSITION, model=model)
     assert turns(result.output)[0] == ("Pro", "Yes.", "Con", "retry")
-    assert [made.block for made in model.calls] == ["mine-speaker-Pro"] * 2 + ["morals-speaker-Con"]
+    assert [made.block for made in model.calls] == ["mine-debater-Pro"] * 2 + ["morals-debater-Con"]
     assert "Be brief." in system_of(model.calls[1])
 
 

@@ -209,7 +209,7 @@ async def test_it_can_be_an_error_and_what_was_said_is_kept(case: Case) -> None:
     kind = OutputError if case.named else RosterError
     with pytest.raises(kind) as caught:
         await held(case.reply, transition=case.form, on_invalid="error")
-    assert caught.value.block == "morals-speaker-Pro"
+    assert caught.value.block == "morals-debater-Pro"
     if isinstance(caught.value, RosterError):
         assert caught.value.available == ("Con", "Neutral")
         assert [field for field, _ in caught.value.problems] == ["next_agent_name"]

@@ -67,7 +67,7 @@ def test_a_stand_in_speaks_for_one_whose_model_failed_and_is_asked_again_itself(
     result = morals(on_failure=StandIn(stand_in), max_turns=2).run_sync(PROPOSITION, model=model)
     assert turns(result.output) == [("Pro", "For Pro.", "Neutral", "retry")]
     assert losses(result) == [("Pro", 1, "stand_in"), ("Neutral", 2, "stand_in"), ("Neutral", 2, "skipped")]
-    assert {call.block for call in stand_in.calls} >= {"morals-stand-in-speaker-Pro"}
+    assert {call.block for call in stand_in.calls} >= {"morals-stand-in-debater-Pro"}
     stand_in.assert_complete()
 
 

@@ -35,23 +35,23 @@ morals
     → morals-floor (router)
       → Pro:
         → morals-turn-Pro
-          → morals-speaker-Pro
+          → morals-debater-Pro
           → morals-record-Pro
       → Con:
         → morals-turn-Con
-          → morals-speaker-Con
+          → morals-debater-Con
           → morals-record-Con
       → Neutral:
         → morals-turn-Neutral
-          → morals-speaker-Neutral
+          → morals-debater-Neutral
           → morals-record-Neutral
     → then_if morals-ask-again (router)
-      → morals-speaker-Pro:
-        → morals-speaker-Pro
-      → morals-speaker-Con:
-        → morals-speaker-Con
-      → morals-speaker-Neutral:
-        → morals-speaker-Neutral
+      → morals-debater-Pro:
+        → morals-debater-Pro
+      → morals-debater-Con:
+        → morals-debater-Con
+      → morals-debater-Neutral:
+        → morals-debater-Neutral
     → morals-hand-over
   → loop_back (at most 3 passes) ↺ morals-increment-round
   → morals-build-output\
@@ -162,7 +162,7 @@ def test_every_turn_is_told_with_its_handover() -> None:
     assert (bad.round, bad.agent_name, bad.chosen_by) == (2, "Con", "random")
     assert bad.problem == "'Con' handed over to itself"
     paths = [event.path for event in events(result, ModelCalled)]
-    assert paths[2] == "morals/turn[2]/morals-take-turn/morals-ask-again/morals-speaker-Con"
+    assert paths[2] == "morals/turn[2]/morals-take-turn/morals-ask-again/morals-debater-Con"
     assert len(set(paths)) == 3
 
 

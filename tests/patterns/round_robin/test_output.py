@@ -113,7 +113,7 @@ def test_the_raw_output_is_written_in_camel_case_and_read_back() -> None:
         "round": 1,
         "agentName": "ada",
         "role": "economist",
-        "text": "said by bridge-panelist-ada",
+        "text": "said by bridge-debater-ada",
     }
     assert wire["audits"][0]["assessments"] == [{"agentName": "ada", "issues": ["no figures"], "score": 40}]
     assert (wire["seed"], RoundRobinOutput.model_validate(wire)) == (7, raw)

@@ -47,7 +47,7 @@ def test_each_round_is_audited_after_its_turns() -> None:
     """One audit a round, the last one too, each in the output and told as an event."""
     model = ScriptedModel("A1", "B1", REPORT, "A2", "B2", {"assessments": [], "notes": "Better."})
     result = bridge(**refereed()).run_sync(QUESTION, model=model)
-    assert asked(model) == [*(["bridge-panelist-ada", "bridge-panelist-ben", "bridge-referee"] * 2)]
+    assert asked(model) == [*(["bridge-debater-ada", "bridge-debater-ben", "bridge-referee"] * 2)]
     assert result.output.audits == [KEPT, RefereeAudit(round=2, notes="Better.")]
     assert [event.audit for event in events(result, RefereeReported)] == result.output.audits
     model.assert_complete()

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal, Required, TypeVar, Unpack, overl
 from flowdebate._text import shown
 from flowdebate._util.validation import suggesting
 from flowdebate.blocks.functions import BlockLike, Capability, Handler, ToolLike, handler
-from flowdebate.blocks.router import router
 from flowdebate.blocks.sequencer import Sequencer, beside, sequencer
 from flowdebate.chassis.anonymity.aliases import Anonymity, named_models
 from flowdebate.chassis.output import ending_of, publish, status_of, with_synthesizer
@@ -101,18 +100,13 @@ def assemble(loop: Loop) -> Sequencer[Any, Any]:
     moderated = loop.has(MODERATOR)
 
     pipeline = loop.opening(before)
+    speakers = None
+    if moderated:
+        pipeline, speakers = pipeline.tap(_open_round(loop)), _speakers_of_round
     if given["phases"]:
-        speakers = partial(_speakers_of_round, None) if moderated else None
-        opened = pipeline.tap(_open_round(loop)) if moderated else pipeline
-        pipeline = opened.tap(PhasedTurns(loop, turns, speakers=speakers))
-    elif not moderated:
-        pipeline = loop.with_turns(pipeline, turns)
-    elif loop.turn_order != "declared" or loop.reverse:
-        pipeline = loop.with_turns(pipeline.tap(_open_round(loop)), turns, speakers=partial(_speakers_of_round, None))
+        pipeline = pipeline.tap(PhasedTurns(loop, turns, speakers=speakers))
     else:
-        # not `with_turns`, as above: stored runs have this router in their paths
-        dispatch = router(name=f"{loop.name}-dispatch", choose=lambda speaker: speaker, routes=turns)
-        pipeline = pipeline.tap(_open_round(loop)).tap_each(dispatch, over=_speakers_of_round, max_concurrency=1)
+        pipeline = loop.with_turns(pipeline, turns, speakers=speakers)
     pipeline = loop.until_stopped(pipeline, *(["done (moderator)"] if moderated else []))
     on_flip: OnFlip | None = None
     if given["mirror"]:
@@ -274,7 +268,7 @@ def _record_unheard(roster: Sequence[Debater], ctx: Context) -> None:
             record_failure(error, ctx, block=ctx.block, instead="unheard", **about)
 
 
-def _speakers_of_round(_: object, ctx: Context) -> list[str]:
+def _speakers_of_round(ctx: Context) -> list[str]:
     decision = state_of(ctx, DebateState).decision
     return [] if decision is None else decision.next_speakers
 

@@ -329,14 +329,14 @@ def create_speaker(  # noqa: PLR0913 - what a speaker is made of, each with its 
     length: Length | None = None,
     **options: Unpack[BlockOptions],
 ) -> Speaker:
-    """The block `{name}-speaker-{agent_name}`: says something, and hands over to another one of `speakers`.
+    """The block `{name}-debater-{agent_name}`: says something, and hands over to another one of `speakers`.
 
     `speakers` are the roles of all who take part, by name, in declared order. It sees the proposition and all that was
     said. With "tool" its model is offered a function `handoff(response, next_agent_name)`, beside `tools`; with
     "structured" it answers in JSON with these fields; the schema has the others as an enum. With "text" it ends its
     answer with "Transition to NAME". Text that ran out of room is cut at its last full sentence.
     """
-    block_name = f"{name}-speaker-{agent_name}"
+    block_name = f"{name}-debater-{agent_name}"
     others = [other for other in speakers if other != agent_name]
     if agent_name not in speakers or not others:
         raise ConfigurationError(f"speaker {block_name!r}", "speakers", list(speakers), "this one, and another")
@@ -496,7 +496,7 @@ def _first_state(loop: Loop) -> HandoffState:
 
 HANDOFF = PatternSpec(
     name="handoff",
-    speaker=Role(name="debater", word="speaker", create=[create_speaker], visibility=NOT_KEPT),
+    speaker=Role(name="debater", create=[create_speaker], visibility=NOT_KEPT),
     choices={"transition": TransitionForm, "on_invalid": OnInvalid},
     input_type=HandoffInput,
     new_state=_first_state,

@@ -200,7 +200,7 @@ REFEREE = Role(name="referee", create=[create_referee], instead="no_report", abs
 SYNTHESIZER = Role(name="synthesizer", create=[create_round_robin_synthesizer], instead="no_output", absent="if False")
 ROUND_ROBIN = PatternSpec(
     name="round_robin",
-    speaker=Role(name="debater", word="panelist", create=[create_round_robin_debater], visibility=NOT_KEPT),
+    speaker=Role(name="debater", create=[create_round_robin_debater], visibility=NOT_KEPT),
     roles=[REFEREE, SYNTHESIZER],
     choices={"turn_order": TurnOrder},
     input_type=RoundRobinInput,

@@ -222,7 +222,7 @@ def create_round_robin_debater(  # noqa: PLR0913 - what a debater is made of, ea
     length: Length | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[str]:
-    """The block `{name}-panelist-{agent_name}`: speaks in its `role`, as its `system_prompt` describes it.
+    """The block `{name}-debater-{agent_name}`: speaks in its `role`, as its `system_prompt` describes it.
 
     `members` are the roles of all debaters, by name, in declared order (default: itself alone). It sees
     the question, all that was said, also in the same round, and what the referee found of the rounds before;
@@ -246,7 +246,7 @@ def create_round_robin_debater(  # noqa: PLR0913 - what a debater is made of, ea
         )
 
     return persona_block(
-        f"{name}-panelist-{agent_name}",
+        f"{name}-debater-{agent_name}",
         DEBATERS,
         options,
         system=system,
