@@ -37,6 +37,7 @@ from flowdebate.events import (
 from flowdebate.resources.tasks import Task
 from flowdebate.testing import ScriptedModel
 from flowdebate.testing.strategies import hostile_values
+from tests.cases import slow_but_first
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 
@@ -367,7 +368,7 @@ def test_a_value_whose_class_refuses_everything_is_an_object() -> None:
     assert wire_of(Nameless()) == {"kind": "custom", "name": "object"}
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", slow_but_first(HOSTILE))
 def test_a_hostile_output_is_described_in_place(name: str) -> None:
     """Events of the library always have all their fields."""
     value = HOSTILE[name]()

@@ -35,6 +35,7 @@ from flowdebate.patterns.debate.judging.options import JudgeOptions
 from flowdebate.testing import FunctionModel
 from flowdebate.ui.sections import Table
 from tests import warm
+from tests.cases import slow_but_first
 from tests.profiles import example_count
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ async def test_a_study_that_was_killed_finds_what_the_whole_one_does(tmp_path: P
     assert study_report(study(), killed).comparisons == study_report(study(), whole).comparisons
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", slow_but_first([1, 2]))
 def test_a_study_whose_process_is_killed_twenty_times_has_the_same_table(tmp_path: Path, seed: int) -> None:
     """By SIGKILL in the middle of debates, baselines and noise: the whole report is that of the one that was not."""
     reports = []

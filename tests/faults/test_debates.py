@@ -9,6 +9,7 @@ import pytest
 
 from flowdebate import Debater, OpenAIModel, Retry, StandIn, create_debate_transcript, create_moderator, debate
 from flowdebate.runs.events import ModelCalled
+from tests.cases import slow_but_first
 from tests.models.server import ChatServer, fine
 from tests.patterns.policies import with_policy
 
@@ -55,7 +56,7 @@ def _pattern(fault: DebateFault, options: dict[str, Any]) -> Any:
     return debate(**with_policy(options))
 
 
-@pytest.mark.parametrize("transport", ["aiohttp", "openai"])
+@pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
 @pytest.mark.parametrize("fault", DEBATE, ids=str)
 async def test_a_debate_comes_to_what_its_row_says(fault: DebateFault, transport: Transport) -> None:
     """Status, losses, who spoke, and as many requests as the run has counted; an error shows the same."""

@@ -15,6 +15,7 @@ from flowdebate.errors import MalformedResponse, ModelUnavailable, SchemaViolati
 from flowdebate.models import ModelRequest, OpenAIModel, OutputSchema, Retry
 from flowdebate.models.call import ask
 from flowdebate.runs.events import ModelCalled
+from tests.cases import slow_but_first
 from tests.models.server import ChatServer, completion, tool_call
 from tests.runs.durable.patterns import filled
 
@@ -187,7 +188,7 @@ async def test_what_was_being_handled_when_a_model_was_asked_explains_nothing() 
 
 
 @pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
-@pytest.mark.parametrize("transport", ["aiohttp", "openai"])
+@pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
 async def test_a_prompt_that_nobody_reads_keeps_no_descriptor(transport: Transport) -> None:
     """A connection that is given up is closed, whatever of the prompt was not sent yet."""
     came, leave = asyncio.Event(), asyncio.Event()
@@ -214,7 +215,7 @@ async def test_a_prompt_that_nobody_reads_keeps_no_descriptor(transport: Transpo
         await server.wait_until_left()
 
 
-@pytest.mark.parametrize("transport", ["aiohttp", "openai"])
+@pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
 async def test_an_endpoint_that_moves_to_https_has_its_certificate_looked_at(transport: Transport) -> None:
     """What was allowed without TLS is not allowed with it."""
     async with ChatServer() as plain, ChatServer(tls=untrusted()) as secure:

@@ -9,6 +9,7 @@ import pytest
 
 from flowdebate.models import ModelRequest, OpenAIModel
 from flowdebate.models.call import ask
+from tests.cases import slow_but_first
 from tests.models.server import ChatServer, completion
 from tests.soak.cancel_storm import storm
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.anyio, pytest.mark.fault]
 
 
-@pytest.mark.parametrize("transport", ["aiohttp", "openai"])
+@pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
 async def test_a_storm_of_cancellations_leaves_nothing_behind(transport: Transport) -> None:
     """No task, descriptor or connection; the next 20 calls work (fault 30)."""
     left = await storm(200, transport)
@@ -27,7 +28,7 @@ async def test_a_storm_of_cancellations_leaves_nothing_behind(transport: Transpo
     assert (left.tasks, left.descriptors, left.connections, left.work_again) == (0, 0, 0, 20)
 
 
-@pytest.mark.parametrize("transport", ["aiohttp", "openai"])
+@pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
 async def test_many_calls_at_once_each_get_their_own_answer(transport: Transport) -> None:
     """Also over connections that are used again, and with as many requests as calls (fault 29)."""
 

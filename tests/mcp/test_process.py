@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 from flowdebate.cli.app import app
 from flowdebate.store import SqliteStore, close_store
+from tests.cases import slow_but_first
 from tests.mcp.conftest import ROOT, connected, parameters, told, until_over
 from tests.mcp.stage import HELD_AFTER, StageModel
 
@@ -146,7 +147,7 @@ async def test_stdout_is_the_protocols_alone(tmp_path: Path) -> None:
     assert "start_debate" in [tool["name"] for tool in listed["tools"]]
 
 
-@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("number", slow_but_first([0, 1]))
 async def test_the_configurations_in_the_docs_start_what_they_say(tmp_path: Path, number: int) -> None:
     """The JSON for hosts is started as it is written, with this interpreter's `flowdebate` on the path."""
     page = (ROOT / "docs" / "mcp.md").read_text("utf-8")

@@ -310,6 +310,7 @@ async def test_waiting_for_one_s_turn_does_not_count_and_can_be_given_up(path: P
         assert (await behind).text
 
 
+@pytest.mark.slow
 async def test_the_start_of_the_engine_does_not_count(path: Path) -> None:
     """A call has its whole time once the engine is there."""
     model, loop = LocalModel(path), asyncio.get_running_loop()
@@ -327,6 +328,7 @@ async def test_a_prompt_that_does_not_fit_says_so(path: Path) -> None:
         await ask(LocalModel(path), question("word " * 9000))
 
 
+@pytest.mark.slow
 async def test_an_engine_that_was_stopped_is_started_anew(path: Path) -> None:
     """Also where the model's connections are held meanwhile."""
     model = LocalModel(path)
@@ -353,6 +355,7 @@ async def test_an_engine_that_dies_costs_one_answer(path: Path) -> None:
     assert (await ask(model, question())).text
 
 
+@pytest.mark.slow
 async def test_an_engine_that_dies_is_started_anew_for_the_same_call(path: Path) -> None:
     """Unless it is told never to, the model makes the call again."""
     model = LocalModel(path)

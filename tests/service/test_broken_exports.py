@@ -23,6 +23,7 @@ from flowdebate.store.memory import MemoryStore
 from flowdebate.testing import FunctionModel
 from flowdebate.ui.steps import StepState
 from flowdebate.web.run.sheet import Sheet
+from tests.cases import slow_but_first
 from tests.runs.durable.patterns import answer_to
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def changed(value: Any, path: tuple[Any, ...], to: Any) -> Any:
     return value
 
 
-@pytest.mark.parametrize("index", LINES)
+@pytest.mark.parametrize("index", slow_but_first(LINES))
 def test_no_wrong_value_breaks_more_than_its_own_run(index: int) -> None:
     """Each value of an export as wrong types, in turn: it is refused with its place, or listed, shown and verified.
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate.store.base import StoredRun
@@ -26,7 +26,6 @@ from flowdebate.store.sqlite import rows as sqlite
 from flowdebate.store.sqlite.file import connect
 from flowdebate.store.sqlite.store import SqliteStore
 from flowdebate.testing.store import header
-from tests.profiles import example_count
 
 if TYPE_CHECKING:
     from tests.store.postgres import Server
@@ -63,7 +62,6 @@ TEXTS = st.text(st.sampled_from("aAäÄßsS \"*^-'\x00\x1a\ud8000🙂\n")) | st.
 )
 
 
-@settings(max_examples=example_count(40))
 @given(questions=st.lists(TEXTS, min_size=1, max_size=8), text=TEXTS.filter(bool), many=st.booleans())
 def test_sqlite_finds_each_text_wherever_a_question_has_it(questions: list[str], text: str, *, many: bool) -> None:
     """In any case of its letters, whatever the text is; by the index of trigrams, or where many have it, without."""

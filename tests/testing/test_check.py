@@ -20,6 +20,7 @@ from flowdebate.testing import Example, ScriptedModel, check_debate, check_patte
 from flowdebate.testing.check import PROMISES, find_broken_promise
 from flowdebate.testing.examples import FAULTS, ExampleModel
 from flowdebate.testing.strategies import examples, personas
+from tests.cases import slow_but_first
 from tests.profiles import example_count
 from tests.testing.planted import (
     CHEAP,
@@ -46,7 +47,7 @@ SEED = SEEDS[0]
 """The script that writes the table of planted bugs tries all of them."""
 
 
-@pytest.mark.parametrize("name", list(PLANTED))
+@pytest.mark.parametrize("name", slow_but_first(PLANTED, lambda name: PLANTED[name].promise))
 def test_a_planted_bug_is_found_within_a_hundred_examples(name: str) -> None:
     """And the broken promise is the one that the bug breaks."""
     planted = PLANTED[name]
@@ -56,7 +57,7 @@ def test_a_planted_bug_is_found_within_a_hundred_examples(name: str) -> None:
     assert found.examples <= EXAMPLES
 
 
-@pytest.mark.parametrize("name", list(correct_patterns()))
+@pytest.mark.parametrize("name", slow_but_first(correct_patterns()))
 def test_nothing_is_found_in_a_correct_pattern(name: str) -> None:
     """Under the same seed; the script checks more examples."""
     made = correct_patterns()[name]()  # one for all examples, of which none leaves anything for the next
@@ -64,7 +65,7 @@ def test_nothing_is_found_in_a_correct_pattern(name: str) -> None:
 
 
 @pytest.mark.parametrize("mirror", [False, True])
-@pytest.mark.parametrize("name", [*FORMATS])
+@pytest.mark.parametrize("name", slow_but_first(FORMATS))
 def test_nothing_is_found_in_a_format(name: str, mirror: bool) -> None:  # noqa: FBT001
     """Whatever is asked and answered in its phases, whoever fails, and with the order of speakers reversed."""
     members: Any = list(FORMATS[name].members) or SIDES

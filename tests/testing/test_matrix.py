@@ -17,6 +17,7 @@ from flowdebate.store import MemoryStore
 from flowdebate.testing import Example, check
 from flowdebate.testing.check import find_broken_promise
 from flowdebate.testing.examples import answer_of
+from tests.cases import slow_but_first
 from tests.testing.planted import CHEAP, EXAMPLES, PLANTED, SKIP, TakenAlready, entries_of, rent, search, varied
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def find_all(variant: str, names: Iterable[str]) -> None:
             assert broken.promise in (planted.promise, ELSEWHERE), f"{name}: {broken}"
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", slow_but_first(VARIANTS))
 def test_every_broken_promise_is_found_in_every_kind_of_debate(variant: str) -> None:
     """But for a stop condition, the bugs in which are stop conditions themselves."""
     bugs = bugs_in(variant)
@@ -127,7 +128,7 @@ STOPPING = Example(
 PAIRS = [pair for pair in combinations(VARIANTS, 2) if not VARIANTS[pair[0]].keys() & VARIANTS[pair[1]].keys()]
 
 
-@pytest.mark.parametrize("kinds", [*((name,) for name in VARIANTS), *PAIRS], ids=", ".join)
+@pytest.mark.parametrize("kinds", slow_but_first([*((name,) for name in VARIANTS), *PAIRS], len), ids=", ".join)
 def test_nothing_is_found_in_a_correct_debate_of_any_kind(kinds: tuple[str, ...]) -> None:
     """Nor of two kinds at once; with failures, and with verdicts that nobody has won."""
     options = {key: value for kind in kinds for key, value in VARIANTS[kind].items()}

@@ -239,6 +239,7 @@ def test_a_users_property_test_reads_like_this(case: DebateCase) -> None:
     assert result.raw.rounds <= case.max_rounds
 
 
+@pytest.mark.slow
 def test_a_debate_shrinks_to_one_round_of_two_debaters() -> None:
     """The smallest case has two debaters, one round, no moderator, default blocks, and short words."""
     case = smallest(debates())

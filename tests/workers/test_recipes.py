@@ -159,6 +159,7 @@ async def test_a_step_of_a_dbos_workflow_of_ones_own_resumes_its_run(place: Plac
     assert place.asked() == 5 + 1
 
 
+@pytest.mark.slow
 async def test_a_task_of_celery_whose_process_was_killed_resumes_its_run(place: Place) -> None:
     """Another process of the same worker gets the task."""
     (place.folder / "with_celery.py").write_text(program("with_celery.py"))

@@ -91,6 +91,7 @@ async def test_runs_of_a_killed_worker_are_resumed_by_another(fleet: Fleet) -> N
     logging.getLogger("flowdebate").info("%d calls repeated, all done after %.1f s", repeated, seconds)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 async def test_a_run_that_kills_its_workers_is_given_up_and_its_neighbours_are_not(fleet: Fleet) -> None:
     """It dies twice among others and three times alone; then its neighbours have ended, with few calls repeated."""
@@ -516,6 +517,7 @@ async def test_an_owner_has_so_many_runs_at_once_at_most(fleet: Fleet) -> None:
             assert (await over(workers, run_id)).status == "complete"
 
 
+@pytest.mark.slow
 async def test_a_run_whose_worker_died_does_not_wait_behind_the_backlog(fleet: Fleet) -> None:
     """It has started, so it goes on before others begin, whatever their number and its priority."""
     workers, name = fleet.workers(max_concurrency=1), fleet.given["name"]

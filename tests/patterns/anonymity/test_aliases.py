@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from flowdebate import DebateContributionEntry
 from flowdebate.chassis.anonymity.aliases import Aliases, LeakReport, leak_report, make_aliases
+from tests.cases import slow_but_first
 from tests.patterns.anonymity.naming_corpus import FALSE_ALARMS, FURTHER, NAMING, NOT_CAUGHT, ROSTERS, SILENT
 from tests.prompts.nasty import anything, texts
 
@@ -291,8 +292,8 @@ def test_models_that_say_nothing_are_no_names() -> None:
 
 @pytest.mark.parametrize(
     "unit",
-    ["Alice ", "@Hope", "the skeptic's ", "A ", "growth\n", " ", "\n", "\u200b", "é", "[a,", "— ",
-     "I am a model by openai ", "as gpt-5 ", "Hope and ", "dr. ", "Mark has just ", "agree with ", "小明", "Will, "],
+    slow_but_first(["Alice ", "@Hope", "the skeptic's ", "A ", "growth\n", " ", "\n", "\u200b", "é", "[a,", "— ",
+     "I am a model by openai ", "as gpt-5 ", "Hope and ", "dr. ", "Mark has just ", "agree with ", "小明", "Will, "]),
 )  # fmt: skip
 def test_hostile_text_takes_time_in_proportion(unit: str) -> None:
     """A hundred thousand characters of what patterns begin with; one that backtracked would never end."""

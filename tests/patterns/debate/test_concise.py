@@ -336,7 +336,14 @@ def test_the_copied_run_is_the_longest_one(words: list[str], source: list[str]) 
     assert copied_run(" ".join(source), " ".join(words)) == longest
 
 
-@pytest.mark.parametrize(("word", "times"), [("a ", 100_000), ("家", 200_000), ("a" * 200_000, 1)])
+@pytest.mark.parametrize(
+    ("word", "times"),
+    [
+        ("a ", 100_000),
+        pytest.param("家", 200_000, marks=pytest.mark.slow),
+        pytest.param("a" * 200_000, 1, marks=pytest.mark.slow),
+    ],
+)
 def test_huge_texts_are_compared_all_the_same(word: str, times: int) -> None:
     """In time that hardly grows faster than they do, however often they repeat themselves."""
     words = text_words(word * times)

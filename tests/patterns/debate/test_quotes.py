@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from flowdebate.errors import ConfigurationError
 from flowdebate.sources.quotes import find_quotes, normalise, verify_quotes
+from tests.cases import slow_but_first
 from tests.measures.drawn import texts
 
 if TYPE_CHECKING:
@@ -354,7 +355,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", slow_but_first(HOSTILE))
 def test_hostile_texts_come_to_an_end(name: str) -> None:
     """50,000 characters, looked up in as many: what is quadratic would not end before the test is ended."""
     found = verify_quotes(HOSTILE[name], {"s": "a b c d " * 6_000 + "-\nx"})

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from flowdebate.patterns.deliberation.report import parse_report, render_report
 from flowdebate.patterns.deliberation.schemas import ModeratorReport
+from tests.cases import slow_but_first
 from tests.prompts.nasty import anything, texts
 
 
@@ -253,7 +254,9 @@ def test_a_text_without_a_marker_is_the_summary(text: str) -> None:
         assert read(text) == (text.strip(), "CONTINUE", None)
 
 
-@pytest.mark.parametrize("unit", ["-", "* ", "---\n", "SUMMARY:\n", "```\n", "1. ", "[ ]", ">", "**a", "  | y\n", "("])
+@pytest.mark.parametrize(
+    "unit", slow_but_first(["-", "* ", "---\n", "SUMMARY:\n", "```\n", "1. ", "[ ]", ">", "**a", "  | y\n", "("])
+)
 def test_long_texts_take_no_long_time(unit: str) -> None:
     """A quarter of a million characters of what patterns look at: the time grows as the text does."""
     text = unit * (250_000 // len(unit))

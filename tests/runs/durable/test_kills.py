@@ -49,6 +49,7 @@ def test_twenty_kills_in_a_row_do_no_harm() -> None:
     assert_nothing_lost(report)
 
 
+@pytest.mark.slow
 def test_on_postgresql_as_well(a_server: Server) -> None:
     """The same, where the store is a server that outlives its clients."""
     report = killed("--kills", "4", "--seed", "5", "--store", a_server.url)
