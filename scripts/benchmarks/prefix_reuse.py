@@ -13,7 +13,7 @@ from flowdebate import Debater, create_debate_transcript, debate, generator
 from flowdebate.chassis.state import TURN_ORDERS
 from flowdebate.errors import ModelUnavailable
 from flowdebate.models import LocalModel, ModelSettings
-from flowdebate.patterns.debate.debater import render_debater_system, render_debater_turn
+from flowdebate.patterns.debate.debater import DebaterIdentity, render_debater_system, render_debater_turn
 from flowdebate.runs.events import ModelCalled
 from flowdebate.testing import FunctionModel
 from report import print_table
@@ -52,11 +52,9 @@ def stance_first(name: str, stance: str, transcript: Transcript) -> Block[Any, s
 
     def turn(_: object, ctx: Context) -> str:
         return render_debater_turn(
+            DebaterIdentity(stance=stance, positions=tuple(SIDES.values()), max_rounds=ROUNDS),
             entries=ctx.resources.transcript.state.entries,
-            stance=stance,
             round=ctx.sequencer.state.round,
-            max_rounds=ROUNDS,
-            stances=list(SIDES.values()),
         )
 
     return generator(

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from flowdebate import DebateContributionEntry, generator
 from flowdebate.chassis.roles import CONCRETE
 from flowdebate.models import LocalModel, ModelSettings
-from flowdebate.patterns.debate.debater import DEBATER, render_debater_system, render_debater_turn
+from flowdebate.patterns.debate.debater import DEBATER, DebaterIdentity, render_debater_system, render_debater_turn
 from injection_debates import DEBATES
 from report import print_table
 
@@ -75,9 +75,8 @@ def speak(model: LocalModel, debate: TwoSided, speaker: Side, system: str) -> st
     rules = render_debater_system(
         question=debate.question, stances=stances, max_rounds=2, length=LENGTH, template=template
     )
-    turn = render_debater_turn(
-        entries=heard(debate, speaker), stance=speaker.stance, round=2, max_rounds=2, stances=stances, template=template
-    )
+    identity = DebaterIdentity(stance=speaker.stance, positions=tuple(stances), max_rounds=2)
+    turn = render_debater_turn(identity, entries=heard(debate, speaker), round=2, template=template)
     block = generator(name="debater", prompt=rules, user=turn, settings=SETTINGS)
     return str(block.run_sync(None, model=model).output)
 

@@ -27,7 +27,7 @@ from flowdebate import (
 from flowdebate._text import clean_text
 from flowdebate.cli.terminal.page import Page, render
 from flowdebate.errors import ConfigurationError
-from flowdebate.patterns.debate.debater import render_debater_system, render_debater_turn
+from flowdebate.patterns.debate.debater import DebaterIdentity, Guidance, render_debater_system, render_debater_turn
 from flowdebate.patterns.debate.document import DebateDocument
 from flowdebate.patterns.debate.judging.jurors import render_judge_system, render_judge_turn
 from flowdebate.patterns.debate.moderator import render_moderator_system, render_moderator_turn
@@ -125,13 +125,10 @@ def decided(text: str) -> DebateModeratorDecision:
 def debater_view(text: str) -> str:
     """What a debater is shown."""
     return render_debater_turn(
+        DebaterIdentity(stance="for", positions=tuple(STANCES), max_rounds=2),
         entries=transcript_with(text),
-        stance="for",
-        stances=STANCES,
         round=2,
-        max_rounds=2,
-        briefing=text,
-        new_angle=text,
+        guidance=Guidance(briefing=text, new_angle=text),
     )
 
 
@@ -347,12 +344,10 @@ def test_what_is_sent_is_what_the_views_have_rendered(attack: Attack) -> None:
         wanted.append(("rent-moderator", system, turn))
         for place, (name, stance) in enumerate((("anna", "for"), ("ben", "against"))):
             turn = render_debater_turn(
+                DebaterIdentity(stance=stance, positions=tuple(STANCES), max_rounds=2),
                 entries=raw.transcript[: 2 * number - 2 + place],
-                stance=stance,
-                stances=STANCES,
                 round=number,
-                max_rounds=2,
-                briefing=raw.moderator_decisions[number - 1].briefing,
+                guidance=Guidance(briefing=raw.moderator_decisions[number - 1].briefing),
             )
             system = render_debater_system(question=QUESTION, stances=STANCES, max_rounds=2)
             wanted.append((f"rent-debater-{name}", system, turn))

@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 
 from flowdebate.errors import ConfigurationError
-from flowdebate.patterns.debate.debater import DEBATER, DebaterTemplate, render_debater_system, render_debater_turn
+from flowdebate.patterns.debate.debater import (
+    DEBATER,
+    DebaterIdentity,
+    DebaterTemplate,
+    render_debater_system,
+    render_debater_turn,
+)
 from flowdebate.patterns.debate.judging.jurors import JUDGE, JudgeTemplate, render_judge_turn
 from flowdebate.patterns.debate.moderator import MODERATOR, ModeratorTemplate
 from flowdebate.patterns.debate.synthesizer import SYNTHESIZER, SynthesizerTemplate
@@ -50,7 +56,8 @@ def test_every_part_says_which_fields_it_may_use(template: Template) -> None:
 def test_a_part_can_be_overridden_and_the_rest_stays() -> None:
     """Applications say what they want said, in their own language."""
     german = DebaterTemplate(opening="Beginne: {stance}")
-    shown = render_debater_turn(entries=[], stance="dafür", round=1, max_rounds=2, template=german)
+    identity = DebaterIdentity(stance="dafür", max_rounds=2)
+    shown = render_debater_turn(identity, entries=[], round=1, template=german)
     assert shown.endswith("Beginne: dafür")
     assert german.rebuttal == DEBATER.rebuttal
 

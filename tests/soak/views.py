@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from flowdebate import DebateContributionEntry, DebateModeratorDecision, DebateRawOutput, DebateVerdict
-from flowdebate.patterns.debate.debater import render_debater_turn
+from flowdebate.patterns.debate.debater import DebaterIdentity, Guidance, render_debater_turn
 from flowdebate.patterns.debate.judging.jurors import render_judge_turn
 from flowdebate.patterns.debate.judging.views import format_transcript_for_judge
 from flowdebate.patterns.debate.moderator import render_moderator_turn
@@ -105,14 +105,10 @@ def _check_prompts(entries: Sequence[DebateContributionEntry], random: Random) -
     stances = [entry.stance for entry in entries] or ["for", "against"]
     text = partial(_text, random)
     turn = render_debater_turn(
+        DebaterIdentity(stance=random.choice(stances), positions=tuple(stances), role=text(), max_rounds=3),
         entries=entries,
-        stance=random.choice(stances),
         round=2,
-        max_rounds=3,
-        stances=stances,
-        role=text(),
-        briefing=text(),
-        new_angle=text(),
+        guidance=Guidance(briefing=text(), new_angle=text()),
     )
     assert _opening(turn) == plain, "a debater's prompt holds a forged line"
     seen = format_transcript_for_judge(entries, random=random)

@@ -23,7 +23,7 @@ from flowdebate.blocks.functions import (
     tool,
 )
 from flowdebate.errors import ConfigurationError, SchemaViolation, ToolLoopExceeded
-from flowdebate.models.base import CallRetried, Message, Model, ModelRequest, ModelResponse, ModelSettings, ToolCall
+from flowdebate.models.base import Message, Model, ModelRequest, ModelResponse, ModelSettings, ToolCall
 from flowdebate.models.output import OutputSchema
 from flowdebate.models.resolve import ModelChoice
 from flowdebate.resources.resource import Resource
@@ -88,7 +88,7 @@ class Generator(Block[Any, OutT]):
         self._settings = settings
         self._transform = transform
         self._form: Callable[[Any, Context], AnswerForm] | None = None
-        self._second: Callable[[Any, str, Context], Any] | None = None
+        self._review: Review | None = None
 
     async def act(self, value: Any, ctx: Context, /) -> OutT:  # noqa: ANN401 - the slots accept any value
         with ctx.run.tracing.agent(self.name, ctx.path):
@@ -96,12 +96,8 @@ class Generator(Block[Any, OutT]):
             form: AnswerForm = {} if self._form is None else self._form(value, ctx)
             response, call = await self._converse(messages, form, ctx)
             first_counts = False
-            if call is None and self._second is not None:
-                second: SecondTry | None = await result_of(self._second(value, response.text, ctx))
-                if second is not None:
-                    again = await self._ask_again(messages, second, ctx)
-                    first_counts = not second.better(again.text)
-                    response = response if first_counts else again
+            if call is None and self._review is not None:
+                response, first_counts = await self._review(messages, response, ctx)
             output: Any = response.data
             if self.output is None:
                 output = CutOff(response.text) if response.finish == "length" else response.text
@@ -140,13 +136,32 @@ class Generator(Block[Any, OutT]):
         changed._form = form  # noqa: SLF001 - its own class
         return changed
 
-    def with_second_try(
-        self, second: Callable[[Any, str, Context], SecondTry | Awaitable[SecondTry | None] | None]
-    ) -> Self:
-        """The same block, which asks once more where `second(input, text, ctx)` says so."""
+    def with_user(self, user: Callable[[Any, Context], Any]) -> Self:
+        """Return this block with another message of the user: `user(input, ctx)`, or what it returns once awaited."""
         changed = copy.copy(self)
-        changed._second = second  # noqa: SLF001 - its own class
+        changed._user = user  # noqa: SLF001 - its own class
         return changed
+
+    def with_review(self, review: Review) -> Self:
+        """Return this block with a `review` of each text answer, which may ask for another one."""
+        changed = copy.copy(self)
+        changed._review = review  # noqa: SLF001 - its own class
+        return changed
+
+    async def request(self, messages: list[Message], form: AnswerForm, ctx: Context, *, path: str) -> ModelResponse:
+        """Send `messages` to the block's model; the call is the step `path` of the run."""
+        request = ModelRequest(
+            messages=messages,
+            block=self.name,
+            role=ctx.role,
+            output=self.output,
+            choices=self.choices,
+            tools=self._specs,
+            settings=self._settings,
+            on_text=self._text_listener(ctx, path),
+            **form,
+        )
+        return await ctx.run.ask(ctx.model(self.model), request, path=path)
 
     async def _messages(self, value: object, ctx: Context) -> list[Message]:
         system = [str(text) for slot in self._system if (text := await result_of(slot(value, ctx)))]
@@ -163,44 +178,13 @@ class Generator(Block[Any, OutT]):
             messages.append({"role": "user", "content": text})
         return messages
 
-    async def _ask_again(self, messages: list[Message], second: SecondTry, ctx: Context) -> ModelResponse:
-        """The answer to `second`, a step of its own; readers learn that the text streamed so far does not count."""
-        model = ctx.model(self.model)
-        ctx.emit(
-            CallRetried(
-                block=self.name, model=model.name, attempt=2, error=second.error, message=second.message, wait=0.0
-            )
-        )
-        path = f"{ctx.path}#again"
-        request = ModelRequest(
-            messages=[*messages[:-1], {"role": "user", "content": second.user}],
-            block=self.name,
-            role=ctx.role,
-            settings=self._settings,
-            on_text=self._text_listener(ctx, path),
-            **second.form,
-        )
-        return await ctx.run.ask(model, request, path=path)
-
     async def _converse(
         self, messages: list[Message], form: AnswerForm, ctx: Context
     ) -> tuple[ModelResponse, ToolCall | None]:
         """The model's final response, after its tool calls; and the call that is the answer, if there is one."""
-        model = ctx.model(self.model)
         for turn in range(self._max_tool_rounds + 1):
             path = f"{ctx.path}#{turn}" if turn else ctx.path
-            request = ModelRequest(
-                messages=messages,
-                block=self.name,
-                role=ctx.role,
-                output=self.output,
-                choices=self.choices,
-                tools=self._specs,
-                settings=self._settings,
-                on_text=self._text_listener(ctx, path),
-                **form,
-            )
-            response = await ctx.run.ask(model, request, path=path)
+            response = await self.request(messages, form, ctx, path=path)
             if not response.tool_calls:
                 return response, None
             calls: list[Any] = [
@@ -255,18 +239,8 @@ class AnswerForm(TypedDict, total=False):
     sentences: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SecondTry:
-    """A further request in place of an answer that will not do."""
-
-    user: str
-    """The message in place of the last one."""
-    form: AnswerForm
-    error: str
-    """What is wrong with the answer, in a word, as the class name of an error would say it."""
-    message: str
-    better: Callable[[str], bool]
-    """Whether the further answer counts; else the first one does."""
+Review: TypeAlias = Callable[[list[Message], ModelResponse, Context], Awaitable[tuple[ModelResponse, bool]]]
+"""Review of the answer to a block's messages: returns the answer that counts, and whether it is the first of two."""
 
 
 class GeneratorOptions(TypedDict, total=False):

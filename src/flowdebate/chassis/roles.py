@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypedDict, TypeVar
 
-from flowdebate._text import CutOff, Trimmed, is_blank
+from flowdebate._text import is_blank
 from flowdebate.blocks.base import Block, Outline
 from flowdebate.blocks.functions import Capability, ToolLike, invocation, result_of
 from flowdebate.blocks.generator import (
     AnswerForm,
     Generator,
     MessagesSlot,
-    SecondTry,
     TextSlot,
     Visibility,
     as_visibility,
     generator,
 )
 from flowdebate.chassis.material import History, Material, make_material
+from flowdebate.chassis.sentences import first_sentences, whole_sentences
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.base import Model, ModelResponse, ModelSettings, profile_of
 from flowdebate.prompts import (
@@ -267,6 +266,18 @@ class RolePrompt(Generic[TemplateT]):
         """The form of an answer of which only the length is known."""
         return {"words": self.wording(ctx).words}
 
+    def bounds(self, _: object, ctx: Context) -> AnswerForm:
+        """Return the form of an answer that `cut` shortens: its length in words and, for a short one, in sentences."""
+        wording = self.wording(ctx)
+        return {"words": wording.words, "sentences": wording.sentences}
+
+    def cut(self, text: str, response: ModelResponse, ctx: Context, *, begins: str = "") -> str:
+        """Cut an answer to its `bounds`; the words that it `begins` with do not count as a sentence."""
+        sentences = self.wording(ctx).sentences
+        if sentences is None:
+            return whole_sentences(text, response, ctx)
+        return first_sentences(text, sentences, begins=begins, unfinished=response.finish == "length")
+
     def wording(self, ctx: Context) -> Wording[TemplateT]:
         """The template and the length for the model that is asked, which is looked up once in a pattern's run."""
         known = ctx.scope.looked_up
@@ -294,46 +305,23 @@ def debater_block(
     *,
     prompt: RolePrompt[Any],
     system: Callable[[Any, Context], str],
-    turn: Callable[[Any, Context], str | Awaitable[str]],
+    turn: Callable[[Any, Context], str],
     transcript: StateResource[Any],
     options: BlockOptions,
-    begins: Callable[[Context, Any, int], str] | None = None,
-    second_try: Callable[[str, Callable[[], AnswerForm], Context], Awaitable[SecondTry | None]] | None = None,
 ) -> Generator[str]:
-    """The default block of a debater in any pattern: a model that speaks in text.
+    """Create the default block of a debater in any pattern: a model that speaks in text.
 
     An answer that ran out of room is cut at its last full sentence; a short turn in the concise profile ends, on
-    purpose, with the last of the sentences that were asked for. `begins(ctx, template, shift)` are the words that a
-    turn begins with, where the model can continue them. `second_try(text, form, ctx)` is what to ask in place of an
-    answer that will not do; not with tools, whose results it would not have.
+    purpose, with the last of the sentences that its prompt asked for.
     """
-
-    def form(_: object, ctx: Context, shift: int = 0) -> AnswerForm:
-        wording = prompt.wording(ctx)
-        opening = "" if begins is None else begins(ctx, wording.template, shift)
-        return {"words": wording.words, "begins": opening, "sentences": wording.sentences}
-
-    def cut(text: str, response: ModelResponse, ctx: Context) -> str:
-        most = prompt.wording(ctx).sentences
-        if most is None:
-            return whole_sentences(text, response, ctx)
-        openings = (form(None, ctx, shift)["begins"] for shift in (0, 1))  # that of a second try is another
-        begun = next((each for each in openings if text.startswith(each)), "")
-        return first_sentences(text, most, begins=begun, unfinished=response.finish == "length")
-
-    async def again(_: object, text: str, ctx: Context) -> SecondTry | None:
-        return None if second_try is None else await second_try(text, lambda: form(None, ctx, 1), ctx)
-
-    block = generator(
+    return generator(
         name=name,
         prompt=system,
         user=turn,
-        transform=cut,
+        transform=prompt.cut,
         resources={"transcript": transcript},
         **generator_options(options, "intent/chat", NOT_KEPT, where=name, prompt=prompt),
-    ).with_form(form)
-    # with tools a second request would lack what they returned to the first
-    return block if second_try is None or block.tools else block.with_second_try(again)
+    ).with_form(prompt.bounds)
 
 
 def persona_block(
@@ -402,53 +390,6 @@ class RosterBlock(Block[Any, OutT], Generic[OutT]):
 
     def outline(self) -> Outline:
         return self._inner.outline()
-
-
-def whole_sentences(text: str, response: ModelResponse, _: Context) -> str:
-    """`text`, cut at its last full sentence if the answer ran out of room."""
-    return CutOff(trim_to_sentence(text)) if response.finish == "length" else text
-
-
-_SENTENCE_END = (
-    "[.!?\u2026\u061f\u06d4\u0964]+[\"'\u201d\u2019)\\]\u00bb]*(?=\\s|$)"
-    "|[\u3002\uff01\uff1f]+[\"'\u201d\u2019\u300d\u300f\uff09)\\]]*"
-)
-"""Ends of sentences, in scripts with and without blanks."""
-# Full stops that end no sentence; one that is missing here makes a turn end a sentence early.
-_ABBREVIATED = r"(?:\b(?:[A-Z]|e\.g|i\.e|U\.[SK]|[ap]\.m|Mrs?|Ms|Dr|St|vs|z\.B))\.\Z"
-
-
-def first_sentences(text: str, most: int, *, begins: str = "", unfinished: bool = False) -> str:
-    """The first `most` sentences of `text`, as `Trimmed` where it had more.
-
-    An `unfinished` text loses its last words if a whole sentence stands between `begins` and them; else it is `CutOff`.
-
-    >>> first_sentences("Cars are loud. They stink. They also po", 3, unfinished=True)
-    'Cars are loud. They stink.'
-    """
-    whole, abbreviated = text.rstrip(), re.compile(_ABBREVIATED)
-    ends = [
-        end.end()
-        for end in re.finditer(_SENTENCE_END, whole)
-        if not abbreviated.search(whole, max(0, end.end() - 8), end.end())  # none of them is longer
-    ]
-    # what the model was made to begin with is no sentence of its own
-    ends = [end for end in ends if end > len(begins) or not whole.startswith(begins)]
-    if unfinished and not ends:
-        return CutOff(trim_to_sentence(text))
-    last = ends[-1] if unfinished else len(whole)
-    end = ends[most - 1] if len(ends) >= most else last
-    return Trimmed(whole[:end]) if end < len(whole) or unfinished else whole
-
-
-def trim_to_sentence(text: str) -> str:
-    """`text` up to the end of its last full sentence; as it is where there is none.
-
-    >>> trim_to_sentence("Cars are loud. They also po")
-    'Cars are loud.'
-    """
-    ends = [match.end() for match in re.finditer(_SENTENCE_END, text)]
-    return text[: ends[-1]] if ends else text
 
 
 Members: TypeAlias = "Mapping[str, str | None]"

@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 from flowdebate import Debater, DebaterOptions, ModeratorOptions, debate
 from flowdebate._text import CutOff, Trimmed
-from flowdebate.chassis.roles import first_sentences
+from flowdebate.chassis.sentences import first_sentences
 from flowdebate.errors import ProviderFailed
 from flowdebate.events import BlockAnswered, CallRetried
 from flowdebate.measures.similarity import copied_run, copied_share, text_words
 from flowdebate.models import ModelResponse
-from flowdebate.patterns.debate.debater import CONCISE_DEBATER, DebaterTemplate, opening_words
+from flowdebate.patterns.debate.debater import CONCISE_DEBATER, DebaterTemplate
 from flowdebate.patterns.debate.schemas import DebateContributionEntry
+from flowdebate.patterns.debate.small_model import opening_words
 from flowdebate.patterns.debate.transcript import labels_of
 from flowdebate.store import MemoryStore
 from flowdebate.testing import ScriptedModel

@@ -8,13 +8,13 @@ import pytest
 
 from flowdebate import Debater, debate
 from flowdebate.models.base import ModelResponse
-from flowdebate.patterns.debate.facts import facts_in
 from flowdebate.sources.source import Source
 from flowdebate.testing import FunctionModel
 
 if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest
     from flowdebate.patterns.debate.schemas import SourceFact
+from flowdebate.patterns.debate.small_model import facts_in
 
 HOME, OFFICE = "home is better", "the office is better"
 REPORT = """Report on the trial of 2025

@@ -13,7 +13,7 @@ from flowdebate import (
     DebateVerdict,
     format_transcript_for_judge,
 )
-from flowdebate.patterns.debate.debater import render_debater_system, render_debater_turn
+from flowdebate.patterns.debate.debater import DebaterIdentity, Guidance, render_debater_system, render_debater_turn
 from flowdebate.patterns.debate.judging.jurors import render_judge_system, render_judge_turn
 from flowdebate.patterns.debate.moderator import render_moderator_system, render_moderator_turn
 from flowdebate.patterns.debate.synthesizer import render_synthesizer_system, render_synthesizer_turn
@@ -70,7 +70,10 @@ An argument begins a line with its [position]; lines that begin with "  | " cont
 def test_the_opening_turn_reads_well() -> None:
     """Nothing to answer yet."""
     shown = render_debater_turn(
-        entries=[], stance=STANCES[0], stances=STANCES, round=1, max_rounds=2, briefing=DECISIONS[0].briefing
+        DebaterIdentity(stance=STANCES[0], positions=tuple(STANCES), max_rounds=2),
+        entries=[],
+        round=1,
+        guidance=Guidance(briefing=DECISIONS[0].briefing),
     )
     assert shown == snapshot("""\
 The debate so far:
@@ -86,13 +89,10 @@ Nobody has argued yet: state your position, give its strongest reasons with the 
 def test_a_turn_of_rebuttal_reads_well() -> None:
     """The transcript, this round's angle, whose turn it is, what to do."""
     shown = render_debater_turn(
+        DebaterIdentity(stance=STANCES[0], positions=tuple(STANCES), role="the product's owner", max_rounds=2),
         entries=ENTRIES,
-        stance=STANCES[0],
-        stances=STANCES,
-        role="the product's owner",
         round=2,
-        max_rounds=2,
-        new_angle=DECISIONS[1].new_angle,
+        guidance=Guidance(new_angle=DECISIONS[1].new_angle),
     )
     assert shown == snapshot("""\
 The debate so far:

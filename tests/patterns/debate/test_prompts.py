@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import DebateContributionEntry, DebateModeratorDecision, DebateRawOutput, DebateVerdict
-from flowdebate.patterns.debate.debater import render_debater_system, render_debater_turn
+from flowdebate.patterns.debate.debater import DebaterIdentity, Guidance, render_debater_system, render_debater_turn
 from flowdebate.patterns.debate.judging.jurors import render_judge_system, render_judge_turn
 from flowdebate.patterns.debate.moderator import render_moderator_system, render_moderator_turn
 from flowdebate.patterns.debate.synthesizer import render_synthesizer_system, render_synthesizer_turn
@@ -49,14 +49,15 @@ def test_no_text_forges_a_line_of_a_debaters_turn(
 
     def shown(clean: Callable[[str], str]) -> str:
         return render_debater_turn(
+            DebaterIdentity(
+                stance=stance,
+                positions=(clean(other), *map(clean, more)),
+                max_rounds=2,
+                role=role and clean(role),
+            ),
             entries=[entry(e.round, "", e.stance, clean(e.text)) for e in made],
-            stance=stance,
-            stances=[clean(other), *map(clean, more)],
             round=1,
-            max_rounds=2,
-            role=role and clean(role),
-            briefing=briefing and clean(briefing),
-            new_angle=angle and clean(angle),
+            guidance=Guidance(briefing=briefing and clean(briefing), new_angle=angle and clean(angle)),
         )
 
     _check_nothing_is_forged(shown, made)
@@ -157,14 +158,15 @@ def test_two_turns_of_a_debate_begin_alike_up_to_the_end_of_the_shorter_transcri
     count = data.draw(st.integers(0, len(made)))
     shorter, longer = (
         render_debater_turn(
+            DebaterIdentity(
+                stance=data.draw(texts),
+                positions=tuple(data.draw(st.lists(texts, max_size=3))),
+                max_rounds=9,
+                role=data.draw(maybe),
+            ),
             entries=seen,
-            stance=data.draw(texts),
-            stances=data.draw(st.lists(texts, max_size=3)),
             round=data.draw(st.integers(1, 9)),
-            max_rounds=9,
-            role=data.draw(maybe),
-            briefing=data.draw(maybe),
-            new_angle=data.draw(maybe),
+            guidance=Guidance(briefing=data.draw(maybe), new_angle=data.draw(maybe)),
         )
         for seen in (made[:count], made)
     )
@@ -190,9 +192,8 @@ def test_two_rounds_of_a_moderator_begin_alike_up_to_the_end_of_the_shorter_tran
 def test_a_debater_does_not_see_names(made: Entries, stance: str) -> None:
     """Whoever argued, the debater's prompt is the same."""
     nameless = [entry(one.round, "", one.stance, one.text) for one in made]
-    first, second = (
-        render_debater_turn(entries=seen, stance=stance, round=1, max_rounds=2) for seen in (made, nameless)
-    )
+    identity = DebaterIdentity(stance=stance, max_rounds=2)
+    first, second = (render_debater_turn(identity, entries=seen, round=1) for seen in (made, nameless))
     assert first == second
 
 
@@ -204,14 +205,10 @@ def turn(
 ) -> str:
     """A turn for [for]."""
     return render_debater_turn(
+        DebaterIdentity(stance="for", positions=("for", "against"), max_rounds=2, role=role),
         entries=made,
-        stance="for",
-        stances=["for", "against"],
         round=1,
-        max_rounds=2,
-        briefing=briefing,
-        new_angle=new_angle,
-        role=role,
+        guidance=Guidance(briefing=briefing, new_angle=new_angle),
     )
 
 

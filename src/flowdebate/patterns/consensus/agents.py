@@ -14,8 +14,9 @@ from flowdebate.blocks.base import Block, Outline, merge_resources
 from flowdebate.blocks.functions import as_block
 from flowdebate.blocks.generator import Generator, generator
 from flowdebate.blocks.human.prompt import render_who
-from flowdebate.chassis.roles import NOT_KEPT, BlockOptions, RolePrompt, generator_options, whole_sentences
+from flowdebate.chassis.roles import NOT_KEPT, BlockOptions, RolePrompt, generator_options
 from flowdebate.chassis.roster import Persona, is_own, merge_options, with_answer_schema
+from flowdebate.chassis.sentences import whole_sentences
 from flowdebate.chassis.state import Recovery, accepted, state_of
 from flowdebate.chassis.turn import TurnTask, ask, is_provider_failure, record_loss, take_turn
 from flowdebate.errors import CircuitOpen

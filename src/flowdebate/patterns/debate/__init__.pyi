@@ -1,7 +1,9 @@
 from .debater import CONCISE_DEBATER as CONCISE_DEBATER
 from .debater import DEBATER as DEBATER
 from .debater import Debater as Debater
+from .debater import DebaterIdentity as DebaterIdentity
 from .debater import DebaterTemplate as DebaterTemplate
+from .debater import Guidance as Guidance
 from .debater import create_debater as create_debater
 from .debater import render_debater_system as render_debater_system
 from .debater import render_debater_turn as render_debater_turn

@@ -22,7 +22,6 @@ from flowdebate.models.base import ModelResponse
 from flowdebate.prompts import Profiles, Template, filled, listed, part, quoted, tag_name, tag_text, uses
 from flowdebate.runs.context import Context
 
-from .debater import is_english
 from .schemas import (
     DebateContributionEntry,
     DebateModeratorDecision,
@@ -30,6 +29,7 @@ from .schemas import (
     DebateState,
     ModeratorDecided,
 )
+from .small_model import is_english
 from .transcript import HOW_TO_READ_NAMED, Transcript, render_entries, render_transcript
 
 

@@ -21,8 +21,8 @@ from flowdebate._text import CutOff, clean_text, is_blank, shown
 from flowdebate._util.wire import WireModel, one_of
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.functions import Handler, Tool, function_schema, handler
-from flowdebate.chassis.roles import trim_to_sentence
 from flowdebate.chassis.roster import check_choice
+from flowdebate.chassis.sentences import trim_to_sentence
 from flowdebate.chassis.state import Flag, accepted, round_of, state_of
 from flowdebate.chassis.turn import (
     audit_resources,

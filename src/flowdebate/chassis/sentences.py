@@ -1,0 +1,59 @@
+"""Cut texts at the ends of their sentences."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from flowdebate._text import CutOff, Trimmed
+
+if TYPE_CHECKING:
+    from flowdebate.models.base import ModelResponse
+    from flowdebate.runs.context import Context
+
+
+def whole_sentences(text: str, response: ModelResponse, _: Context) -> str:
+    """Cut `text` at its last full sentence if the answer ran out of room."""
+    return CutOff(trim_to_sentence(text)) if response.finish == "length" else text
+
+
+_SENTENCE_END = (
+    "[.!?\u2026\u061f\u06d4\u0964]+[\"'\u201d\u2019)\\]\u00bb]*(?=\\s|$)"
+    "|[\u3002\uff01\uff1f]+[\"'\u201d\u2019\u300d\u300f\uff09)\\]]*"
+)
+"""Ends of sentences, in scripts with and without blanks."""
+# Full stops that do not end a sentence; one that is missing here makes a turn end a sentence early.
+_ABBREVIATED = r"(?:\b(?:[A-Z]|e\.g|i\.e|U\.[SK]|[ap]\.m|Mrs?|Ms|Dr|St|vs|z\.B))\.\Z"
+
+
+def first_sentences(text: str, most: int, *, begins: str = "", unfinished: bool = False) -> str:
+    """Return the first `most` sentences of `text`, as `Trimmed` if it has more.
+
+    The last words of an `unfinished` text go if a whole sentence stands between `begins` and them; else it is `CutOff`.
+
+    >>> first_sentences("Cars are loud. They stink. They also po", 3, unfinished=True)
+    'Cars are loud. They stink.'
+    """
+    whole, abbreviated = text.rstrip(), re.compile(_ABBREVIATED)
+    ends = [
+        end.end()
+        for end in re.finditer(_SENTENCE_END, whole)
+        if not abbreviated.search(whole, max(0, end.end() - 8), end.end())  # none of them is longer
+    ]
+    # the words that the model was made to begin with are not its own sentence
+    ends = [end for end in ends if end > len(begins) or not whole.startswith(begins)]
+    if unfinished and not ends:
+        return CutOff(trim_to_sentence(text))
+    last = ends[-1] if unfinished else len(whole)
+    end = ends[most - 1] if len(ends) >= most else last
+    return Trimmed(whole[:end]) if end < len(whole) or unfinished else whole
+
+
+def trim_to_sentence(text: str) -> str:
+    """Return `text` up to the end of its last full sentence; all of it if it has none.
+
+    >>> trim_to_sentence("Cars are loud. They also po")
+    'Cars are loud.'
+    """
+    ends = [match.end() for match in re.finditer(_SENTENCE_END, text)]
+    return text[: ends[-1]] if ends else text

@@ -1,0 +1,405 @@
+"""Support for debaters whose model is small: first words of their turns, facts to begin with, and a second try.
+
+A model of a few billion parameters forgets its side, copies earlier turns and leaves sources aside. So each turn of the
+concise profile begins with the debater's position, which the model continues; where there are sources, with a fact that
+supports it; and a turn that copies, or ends on another side, is asked for once more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING
+
+from flowdebate._text import fold, is_blank
+from flowdebate.blocks.generator import AnswerForm, Generator, Visibility, generator
+from flowdebate.chassis.material import Material, make_material
+from flowdebate.chassis.state import entries_of, question_of, state_of
+from flowdebate.chassis.turn import discard, is_provider_failure
+from flowdebate.errors import BadAnswer, ModelError
+from flowdebate.models.base import CallRetried, Message, Model, ModelResponse, ModelSettings
+from flowdebate.patterns.debate.judging.ballots import centred
+from flowdebate.patterns.debate.judging.jurors import letters_for, listed_letters
+from flowdebate.patterns.debate.judging.verdicts import sentences_of
+from flowdebate.prompts import Template, filled, part, quoted, tag_text, uses
+
+from .schemas import DebateContributionEntry, DebateState, SortedFacts, SourceFact
+
+if TYPE_CHECKING:
+    from flowdebate.chassis.roles import BlockOptions
+    from flowdebate.runs.context import Context
+    from flowdebate.sources.source import Source
+
+    from .debater import DebaterPrompt
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpeningTemplate(Template):
+    """Texts of the first words of turns; each line of one that begins with "begins" is a choice."""
+
+    begins: str = part("", uses("position"))
+    """First words of a debater's first turn, for a model that can continue them: a small model that begins with its
+    position argues for it. Turns take the lines in order, so that they do not sound alike."""
+    begins_reply: str = part("", uses("position"))
+    """First words of a debater's first turn after another position has been argued."""
+    begins_again: str = part("", uses("position"))
+    """First words of a debater's further turns."""
+    sorts: str = part("", uses("question", "text", "letters", lines=("positions",)))
+    """Question which position a fact of the sources supports; empty: facts are not sorted."""
+    fact: str = part("", uses("position", "fact"))
+    """Task of a turn that begins with a fact."""
+    begins_fact: str = part("", uses("position", "fact"))
+    """First words of a turn that begins with a fact."""
+
+
+OPENINGS = OpeningTemplate(
+    begins="{position}, because",
+    begins_reply="I disagree. {position}, because\nI see it differently. {position}, because",
+    begins_again=(  # neighbours are built differently: a small model goes on as a turn did that begins alike
+        "That does not settle it. {position}, and here is a further reason:\n"
+        "I still say: {position}. What is easily forgotten is\n"
+        "Something is left out. {position}, and there is one more reason for it:\n"
+        "There is more to it. {position}. Just as important is"
+    ),
+    sorts=(
+        "Question: {question}\nPositions:\n{positions}\n\nFact: “{text}”\n\n"
+        "This fact is a reason for one of them, {letters}. Which one?"
+    ),
+    fact=(
+        "Your turn begins with a fact from the sources. Go on in two short sentences: say what the fact shows, with "
+        "its figures, and why that means: {position}"
+    ),
+    begins_fact=(
+        "{position}. The figures show it: “{fact}” This means\n"
+        "I disagree. {position}, for this was found: “{fact}” So\n"
+        "That is not all. {position}, as this shows: “{fact}” In other words,\n"
+        "Something else counts here: “{fact}” {position}, because"
+    ),
+)
+"""The texts of the concise profile."""
+OPENING_PARTS = tuple(field.name for field in fields(OpeningTemplate))
+
+
+def support_small_model(
+    block: Generator[str], prompt: DebaterPrompt, *, name: str, options: BlockOptions
+) -> Generator[str]:
+    """Add to a debater's `block` what a small model needs, as far as the texts of its `prompt` ask for it.
+
+    Facts of the sources are sorted by the model of `options`, in calls of the block `{name}-facts`. A block with tools
+    gets no second try: the further request would lack the tools' results.
+    """
+    sorter = FactSorter(
+        name=f"{name}-facts",
+        prompt=prompt,
+        model=options.get("model"),
+        settings=options.get("settings"),
+    )
+    material = make_material(options.get("sources"), where=block.name)
+    support = SmallModelSupport(block=block, prompt=prompt, sorter=sorter, material=material)
+    supported = block.with_user(support.render_turn).with_form(support.bounds).with_transform(support.cut)
+    return supported if block.tools else supported.with_review(support.review)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SmallModelSupport:
+    """Support of one debater's block; see `support_small_model`."""
+
+    block: Generator[str]
+    prompt: DebaterPrompt
+    sorter: FactSorter
+    material: Material | None
+    """The sources; None without any."""
+
+    async def render_turn(self, value: object, ctx: Context) -> str:
+        """Write the message of a turn; the first one sorts the facts."""
+        if self.material is not None:
+            await self.sorter.sort(self.material.of_run(ctx), value, ctx)
+        return self._render(ctx)
+
+    def _render(self, ctx: Context, entries: Sequence[DebateContributionEntry] | None = None) -> str:
+        fact = self.next_fact(ctx)
+        if fact is None:
+            return self.prompt.render_turn(None, ctx, entries=entries)
+        position = tag_text(self.prompt.identity.stance)
+        task = filled(self.prompt.template(ctx).fact, fact=quoted(fact), position=position)
+        return self.prompt.render_turn(None, ctx, entries=entries, task=task)
+
+    def next_fact(self, ctx: Context) -> str | None:
+        """Return the fact that the turn begins with; None if its position has used all of its facts."""
+        if not self.prompt.template(ctx).begins_fact or self.prompt.is_examination(ctx):
+            return None
+        facts = state_of(ctx, DebateState).facts
+        stance = self.prompt.identity.stance
+        supporting = [] if facts is None else facts.by_stance.get(stance, [])
+        used = sum(entry.stance == stance for entry in entries_of(ctx))
+        return supporting[used].text if used < len(supporting) else None
+
+    def bounds(self, value: object, ctx: Context, shift: int = 0) -> AnswerForm:
+        """Return the form of the answer: its bounds, and the words that it begins with."""
+        return {**self.prompt.wording.bounds(value, ctx), "begins": self.first_words(ctx, shift)}
+
+    def first_words(self, ctx: Context, shift: int = 0) -> str:
+        """Return the words with which the turn begins; `shift` takes a later choice."""
+        template = self.prompt.template(ctx)
+        if not (template.begins or template.begins_reply or template.begins_again) or self.prompt.is_examination(ctx):
+            return ""
+        return opening_words(
+            entries=entries_of(ctx),
+            agent_name=self.prompt.agent_name,
+            stance=self.prompt.identity.stance,
+            question=state_of(ctx, DebateState).question,
+            shift=shift,
+            fact=self.next_fact(ctx),
+            template=template,
+        )
+
+    def cut(self, text: str, response: ModelResponse, ctx: Context) -> str:
+        """Cut an answer to its bounds: the words that it was made to begin with do not count."""
+        choices = (self.first_words(ctx, shift) for shift in (0, 1))  # a second try begins with the later choice
+        begins = next((words for words in choices if text.startswith(words)), "")
+        return self.prompt.wording.cut(text, response, ctx, begins=begins)
+
+    async def review(
+        self, messages: list[Message], response: ModelResponse, ctx: Context
+    ) -> tuple[ModelResponse, bool]:
+        """Ask once more for a turn that copies, or ends on another side; see `Review`.
+
+        The second answer is a step of its own; readers learn that the text streamed so far does not count.
+        """
+        objection = self._find_copy(response.text, ctx) or await self._find_other_side(response.text, ctx)
+        if objection is None:
+            return response, False
+        model = ctx.model(self.block.model)
+        problem, message = objection.problem, objection.message
+        ctx.emit(
+            CallRetried(block=self.block.name, model=model.name, attempt=2, error=problem, message=message, wait=0.0)
+        )
+        form = self.bounds(None, ctx, shift=1)
+        again: list[Message] = [*messages[:-1], {"role": "user", "content": objection.turn}]
+        second = await self.block.request(again, form, ctx, path=f"{ctx.path}#again")
+        improved = objection.is_answered_by(second.text.removeprefix(form.get("begins", "")))
+        return (second, False) if improved else (response, True)
+
+    def _find_copy(self, text: str, ctx: Context) -> Objection | None:
+        """Find what `text` copies of earlier turns, its first words aside."""
+        from flowdebate.measures.similarity import NOT_COPIED, measure_copy
+
+        if self.prompt.may_quote(ctx):
+            return None
+        entries = self.prompt.entries(ctx)
+        text = text.removeprefix(self.first_words(ctx))
+        copies = {entry: measure_copy(text, entry.text) for entry in entries}
+        worst = max(copies.values(), default=NOT_COPIED)
+        if worst.excess <= 1:
+            return None
+        # without what it copied: a small model that reads it again goes on as it did
+        own = [
+            entry for entry, copy in copies.items() if entry.agent_name == self.prompt.agent_name and copy.excess <= 1
+        ]
+        earlier = tuple(entry.text for entry in entries)
+        return Objection("Copied", worst.told, self._render(ctx, own), copied=earlier, excess=worst.excess)
+
+    async def _find_other_side(self, text: str, ctx: Context) -> Objection | None:
+        """Find the other side on which `text` ends, in a debate with facts."""
+        facts = state_of(ctx, DebateState).facts
+        if not facts or not any(facts.by_stance.values()) or self.prompt.is_examination(ctx):
+            return None
+        leader = await self.sorter.find_leader(text.removeprefix(self.first_words(ctx)), facts, ctx)
+        if leader in (None, self.prompt.identity.stance):
+            return None
+        return Objection("Strayed", f"It ends on the side of {leader!r}", self._render(ctx))
+
+
+@dataclass(frozen=True, slots=True)
+class Objection:
+    """A reason to ask for a turn once more."""
+
+    problem: str
+    """One word, as the class name of an error would say it."""
+    message: str
+    turn: str
+    """Message that asks for the turn once more."""
+    copied: tuple[str, ...] = ()
+    """Texts of which a better answer copies less."""
+    excess: float = 0.0
+    """How much the first answer copies."""
+
+    def is_answered_by(self, text: str) -> bool:
+        """Tell whether `text`, without its first words, is better than the first answer."""
+        from flowdebate.measures.similarity import measure_copy
+
+        return not is_blank(text) and all(measure_copy(text, earlier).excess < self.excess for earlier in self.copied)
+
+
+# First words
+
+
+def opening_words(
+    *,
+    entries: Sequence[DebateContributionEntry],
+    agent_name: str,
+    stance: str,
+    question: str = "",
+    shift: int = 0,
+    fact: str | None = None,
+    template: OpeningTemplate = OPENINGS,
+) -> str:
+    """Return the words with which a turn begins; none for a position as long as a speech.
+
+    The default texts are English: in a debate in another language, a turn begins with the position alone. `shift`
+    takes a later choice; a `fact` is quoted.
+
+    >>> opening_words(entries=[], agent_name="ann", stance="trams are better.", question="Trams or buses?")
+    'Trams are better, because'
+    """
+    if fact is not None:
+        text = template.begins_fact
+    elif any(entry.agent_name == agent_name for entry in entries):
+        text = template.begins_again
+    else:
+        text = template.begins_reply if entries else template.begins
+    position = " ".join(stance.split()).rstrip(".!?;:, ")
+    choices = [line for line in text.splitlines() if line.strip()]
+    if not choices or not position or len(position) > _LONGEST_POSITION:
+        return ""
+    first, _, rest = position.partition(" ")
+    position = f"{first[0].upper()}{first[1:]} {rest}".rstrip() if first.islower() else position
+    if text in _ENGLISH and not is_english(f"{question} {stance}"):
+        return f"{position}:" if fact is None else f"{position}: “{fact}”"
+    return filled(choices[(len(entries) + shift) % len(choices)], position=position, fact=fact)
+
+
+def is_english(text: str) -> bool:
+    """Tell whether `text` has a word that is frequent in English questions and positions, and rare elsewhere."""
+    return not _COMMON.isdisjoint(fold(text).split())
+
+
+# Characters of a position that a turn begins with: a small model that begins with a speech has nothing left to say.
+_LONGEST_POSITION = 200
+_ENGLISH = frozenset(asdict(OPENINGS).values())
+_COMMON = frozenset(
+    """
+    and are be better does from how not or our should than that the their to what which who why with would
+    """.split()  # noqa: SIM905 - a list this long is read as words
+)
+
+
+# Facts of the sources, sorted by side. A small model that is shown a source does not use it, and asked for the best
+# evidence it picks the same sentence for every side. Asked of one sentence at a time for whom it speaks, with each side
+# once under each letter, it sorts well.
+
+_MOST_FACTS = 8  # each takes a call a side
+_LONGEST_FACT = 240  # characters
+_SORTER = "You sort evidence by side. Reply with one letter."
+
+
+def facts_in(sources: Sequence[Source]) -> list[SourceFact]:
+    r"""Return the sentences of `sources` with a number, without headings: the first eight that a turn can quote.
+
+    >>> from flowdebate.sources.source import Source
+    >>> trial = Source.of("trial", "Trial of 2024\n\nSales rose by 4 percent. All were glad.")
+    >>> [fact.text for fact in facts_in([trial])]
+    ['Sales rose by 4 percent.']
+    """
+    return [
+        SourceFact(source=source.name, text=" ".join(sentence.split()))
+        for source in sources
+        for sentence in sentences_of(source.text)
+        if re.search(r"\d", sentence) and re.search(r"[.!。]$", sentence)
+        if len(sentence) <= _LONGEST_FACT and not re.search('["“”„«»]', sentence)
+    ][:_MOST_FACTS]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FactSorter:
+    """Sorts facts by the position that they support, as a model sees it."""
+
+    name: str
+    """Name of the block that asks the model."""
+    prompt: DebaterPrompt
+    model: Model | str | None
+    settings: ModelSettings | None
+
+    @property
+    def stances(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self.prompt.identity.positions))
+
+    async def sort(self, sources: Sequence[Source], value: object, ctx: Context) -> None:
+        """Sort the facts of `sources` into the state, once in a debate, if turns begin with facts.
+
+        A fact goes to the position that it supports most, compared with what the model gives that position on average.
+        """
+        if state_of(ctx, DebateState).facts is not None or not self.prompt.template(ctx).sorts:
+            return
+        facts = facts_in(sources)
+        odds: list[dict[str, float]] = []
+        for number, fact in enumerate(facts):
+            inner = ctx.child(self.name, f"{ctx.path}/fact[{number}]")
+            odds.append(await self._ask(fact.text, question_of(value, ctx), inner))
+            if not odds[-1]:
+                facts, odds = [], []
+                break
+        stances = self.stances
+        bias = {side: sum(answer[side] for answer in odds) / len(odds) if odds else 0.0 for side in stances}
+        ranked: dict[str, list[tuple[float, int]]] = {side: [] for side in stances}
+        for number, answer in enumerate(odds):
+            gains = {side: support - bias[side] for side, support in answer.items()}
+            best = max(gains, key=gains.__getitem__)
+            ranked[best].append((-gains[best], number))
+        by_stance = {side: [facts[number] for _, number in sorted(numbers)] for side, numbers in ranked.items()}
+        ctx.scope.handle.update(facts=SortedFacts(by_stance=by_stance, bias=bias))
+
+    async def find_leader(self, text: str, facts: SortedFacts, ctx: Context) -> str | None:
+        """Return the position that the last sentence of `text` supports; None where that cannot be told."""
+        sentences: Sequence[str] = sentences_of(text)
+        odds = await self._ask(sentences[-1], state_of(ctx, DebateState).question, ctx) if sentences else {}
+        return max(odds, key=lambda side: odds[side] - facts.bias.get(side, 0.0)) if odds else None
+
+    async def _ask(self, text: str, question: str, ctx: Context) -> dict[str, float]:
+        """Return the mean log-odds of each position, each once under each letter.
+
+        They are empty for a model without log-probabilities, and where its provider fails: the debate goes on
+        without facts.
+        """
+        stances, odds = self.stances, list[dict[str, float]]()
+        letters = letters_for(len(stances), where=self.name)
+        for shift in range(len(stances)):
+            order = dict(zip(letters, [*stances[shift:], *stances[:shift]], strict=True))
+            logprobs = await self._choose(
+                text, question, order, ctx.child(self.name, f"{ctx.path}/{self.name}[{shift}]")
+            )
+            if logprobs is None:
+                return {}
+            odds.append(centred({side: logprobs[letter] for letter, side in order.items()}))
+        return {side: sum(answer[side] for answer in odds) / len(odds) for side in stances}
+
+    async def _choose(
+        self, text: str, question: str, order: Mapping[str, str], ctx: Context
+    ) -> Mapping[str, float] | None:
+        """Return the log-probability of each letter of `order`; None if the model gives none."""
+        positions = "\n".join(f"{letter}: {tag_text(side)}" for letter, side in order.items())
+        user = filled(
+            self.prompt.template(ctx).sorts,
+            question=quoted(question),
+            positions=positions,
+            text=quoted(text),
+            letters=listed_letters(tuple(order)),
+        )
+        block = generator(
+            name=self.name,
+            prompt=_SORTER,
+            user=user,
+            choices=tuple(order),
+            model=self.model,
+            settings=self.settings,
+            transform=lambda _, response, __: response.logprobs,
+            visibility=Visibility(client=False, history=False),
+        )
+        try:
+            return await block(None, ctx)
+        except ModelError as failure:
+            if not (isinstance(failure, BadAnswer) or is_provider_failure(failure)):
+                raise
+            await discard(ctx, failure, block=self.name)
+            return None
