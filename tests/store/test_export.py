@@ -268,6 +268,19 @@ STEP_CHANGES: dict[str, tuple[tuple[str, ...], Any, str]] = {
 }
 
 
+async def test_a_run_with_a_plan_of_another_version_is_not_imported() -> None:
+    """With both numbers, and what to do."""
+    lines = await lines_of(await filled("r1"))
+    lines[0] = changed(lines[0], "run", "header", "plan", to={"format": 2, "pattern": "debate", "options": {}})
+    store, problem = (
+        MemoryStore(),
+        r"run r1 was exported by another version .*2, known: 1\): import it with that version",
+    )
+    with pytest.raises(BadFile, match=problem):
+        await import_runs(store, lines)
+    assert await store.runs() == []
+
+
 @pytest.mark.parametrize(("index", "name"), [(0, n) for n in RUN_CHANGES] + [(1, n) for n in STEP_CHANGES])
 async def test_a_line_that_does_not_fit_is_refused_with_its_field(index: int, name: str) -> None:
     """The message says which line of what, what is allowed and what was given; nothing of its run is kept."""

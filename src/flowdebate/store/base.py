@@ -13,7 +13,9 @@ from typing import Any, Literal, Protocol, TypedDict, runtime_checkable
 from flowdebate.errors import ConfigurationError, RunConflict, RunNotFound, StoreError
 
 ROW_FORMAT = 1
-"""Format number of headers and bodies; older formats stay readable."""
+"""Format number of headers and bodies."""
+PLAN_FORMAT = 1
+"""Format number of the plans in headers."""
 
 RunStatus = Literal["running", "complete", "degraded", "no_verdict", "interrupted", "limit", "failed", "awaiting"]
 """Status of a run: in progress; complete; complete except for provider failures; ended without a verdict; cancelled;

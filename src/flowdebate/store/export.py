@@ -21,7 +21,16 @@ from typing import Any, Literal
 from flowdebate._text import add_note, is_deeper, shown
 from flowdebate._util.files import open_private
 from flowdebate.errors import BadFile, ConfigurationError, RunExists, StoreError
-from flowdebate.store.base import ROW_FORMAT, RunHeader, StepRow, Store, StoredRun, documents_of, header_values
+from flowdebate.store.base import (
+    PLAN_FORMAT,
+    ROW_FORMAT,
+    RunHeader,
+    StepRow,
+    Store,
+    StoredRun,
+    documents_of,
+    header_values,
+)
 
 GONE = "null"
 """The body of a document that was deleted."""
@@ -147,6 +156,7 @@ async def import_runs(
         while (found := await asyncio.to_thread(next, runs, None)) is not None:
             run, rows, documents = found
             run_id = run.header.run_id
+            _check_plan(run, source)
             if not trusted:
                 parent = run.header.parent
                 # Of its parent only the name: it is complete without, and another run of this store may have that id.
@@ -356,6 +366,14 @@ def _check_formats(value: dict[str, Any]) -> None:
         if isinstance(written, int) and not isinstance(written, bool) and written != known:
             problem = f"the run was exported by another version of flowdebate ({shown(written)}, known: {known})"
             raise ValueError(f"`{name}`: {problem}: import it with that version")
+
+
+def _check_plan(run: StoredRun, source: str) -> None:
+    """Refuse plans of other versions, which no front end here could read."""
+    written = (run.header.plan or {}).get("format", PLAN_FORMAT)
+    if written != PLAN_FORMAT:
+        problem = f"was exported by another version of flowdebate (plan format {shown(written)}, known: {PLAN_FORMAT})"
+        raise BadFile(source, f"run {run.header.run_id} {problem}: import it with that version")
 
 
 def _parse_line(line: str | bytes) -> Any:  # noqa: ANN401 - JSON is of any type

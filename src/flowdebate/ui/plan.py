@@ -16,6 +16,7 @@ from flowdebate.models.openai.endpoint import address_of
 from flowdebate.models.prices import HOW, prices_known
 from flowdebate.models.resolve import EACH, model_of_environment
 from flowdebate.sources.source import Source
+from flowdebate.store.base import PLAN_FORMAT
 from flowdebate.ui.files import MEGABYTES, parse_json, read_plan_file, read_text
 from flowdebate.ui.models import AllowedModels, Models, Policies, prices_of
 from flowdebate.ui.options import OutputOptions, PatternOptions, PlanFile, SourceEntry, join_models, misuse
@@ -31,10 +32,6 @@ if TYPE_CHECKING:
     from flowdebate.resources.archive import Archive
     from flowdebate.runs.limits import Limits
     from flowdebate.store.base import StoredRun
-
-
-_FORMAT = 1
-"""The format of stored plans."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -327,7 +324,7 @@ def stored_plan(plan: Plan) -> dict[str, Any]:
     options = {**plan.options.stored(), **plan.info.load_page().settled(plan)}
     if plan.dealt is not None:  # a resumed run has the same, whatever is set up then
         options["model"] = plan.dealt
-    stored: dict[str, Any] = {"format": _FORMAT, "pattern": plan.info.name, "options": options}
+    stored: dict[str, Any] = {"format": PLAN_FORMAT, "pattern": plan.info.name, "options": options}
     if "base_url" in options:
         address = address_of(options["base_url"])
         if address != options["base_url"]:
@@ -455,7 +452,7 @@ def _read_stored(run: StoredRun) -> tuple[PatternInfo, dict[str, Any], str]:
     """The pattern of a stored plan, its options, and the name of its block."""
     stored: Any = run.header.plan
     info, options, number = pattern_of_run(run), stored.get("options"), stored.get("format")
-    if info is None or not isinstance(options, dict) or number != _FORMAT:
+    if info is None or not isinstance(options, dict) or number != PLAN_FORMAT:
         raise misuse(
             "RUN",
             run.header.run_id,

@@ -17,8 +17,8 @@ from flowdebate._util.files import make_private_folder, open_private
 from flowdebate.errors import StoreError
 from flowdebate.store.base import decode_text, encode_text
 
-_APPLICATION = 0x464C4442
-"""The `application_id` that marks the file as a store: "FLDB"."""
+_APPLICATION = 0x464C4F57
+"""The `application_id` that marks the file as a store: "FLOW"."""
 VERSION = 1
 """The number of the schema that this version of the library writes."""
 _SCHEMA = (
@@ -196,7 +196,7 @@ def _prepare(connection: sqlite3.Connection, name: str, patience: float) -> None
     application, version = (connection.execute(f"PRAGMA {pragma}").fetchone()[0] for pragma in _HEAD)
     connection.execute("COMMIT")
     if application != _APPLICATION and (tables or application):
-        raise StoreError(name, "is the database of another program")
+        raise StoreError(name, "is the database of another program, or of a version before 0.1.0: use another file")
     if tables or version:
         check_version(version, name)
     connection.execute("PRAGMA synchronous = FULL")
