@@ -62,7 +62,7 @@ class Field:
     maximum: float | None = None
     whole: bool = False
     """Whether its number is a whole one."""
-    value: Any = None
+    value: object = None
     """What it is filled with."""
     flag: str = ""
     """What the command line calls it, and errors of it."""

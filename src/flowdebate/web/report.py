@@ -90,7 +90,7 @@ def document_html(
     return _rendered(Sheet.of(document, events=events, sections=sections), framed=True)
 
 
-def _rendered(sheet: Sheet, **journal: Any) -> str:  # noqa: ANN401 - for the template
+def _rendered(sheet: Sheet, **journal: object) -> str:
     from flowdebate import __version__
 
     policy = report_policy(base="about:") if "framed" in journal else report_policy()

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flowdebate.service.runs import ago, moment, short_id
 from flowdebate.ui.sections import FLAGS
@@ -30,12 +30,12 @@ _LONG = 220
 """Characters from which a result is set in smaller type."""
 
 
-def render(template: str, **data: Any) -> str:  # noqa: ANN401 - what the template shows
+def render(template: str, **data: object) -> str:
     """The page of a template. All text in `data` is escaped."""
     return _environment().get_template(f"{template}.html").render(**data)
 
 
-def macro(name: str, *given: Any) -> str:  # noqa: ANN401 - what the macro shows
+def macro(name: str, *given: object) -> str:
     """A piece of a page: what the macro `name` makes of what it is given, in which all text is escaped."""
     return str(getattr(_environment().get_template("pieces.html").module, name)(*given))
 
@@ -104,7 +104,7 @@ def _environment() -> Environment:
     return environment
 
 
-def _seen(value: Any) -> Any:  # noqa: ANN401 - whatever a template shows
+def _seen(value: object) -> object:
     return printable(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 

@@ -90,7 +90,7 @@ def _key(name: str) -> str:
     return name if _BARE.fullmatch(name) else _text(name)
 
 
-def _value(value: Any) -> str:  # noqa: ANN401 - JSON data
+def _value(value: object) -> str:
     match value:
         case bool():
             return "true" if value else "false"
@@ -111,7 +111,7 @@ def _text(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _literal(value: Any, indent: int) -> str:  # noqa: ANN401 - JSON data
+def _literal(value: object, indent: int) -> str:
     """A value as Python, on as many lines as it takes."""
     short = _line(value)
     if len(short) + indent < _WIDE or not isinstance(value, (list, dict)):
@@ -125,7 +125,7 @@ def _literal(value: Any, indent: int) -> str:  # noqa: ANN401 - JSON data
     return "\n".join([left, *lines, f"{' ' * indent}{right}"])
 
 
-def _line(value: Any) -> str:  # noqa: ANN401 - JSON data
+def _line(value: object) -> str:
     match value:
         case str() if value.isprintable():
             return json.dumps(value, ensure_ascii=False)

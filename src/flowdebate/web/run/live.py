@@ -155,7 +155,7 @@ class LivePage:
         # a model may send half a surrogate pair, which no stream can carry
         return clean_text(json.dumps(message, ensure_ascii=False, separators=(",", ":")))
 
-    def _put(self, name: str, at: str, template: str, *given: Any) -> None:  # noqa: ANN401 - what the macro shows
+    def _put(self, name: str, at: str, template: str, *given: object) -> None:
         self._new[name] = at, template, given
 
     # What was said
