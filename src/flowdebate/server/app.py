@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
     from starlette.types import ASGIApp
+    from uvicorn.server import ServerState
 
     from flowdebate.service.service import Service
 
@@ -194,7 +195,7 @@ _MOST_REQUESTS = 2_000
 """Twice the 1,000 debates at once that scripts/benchmarks/http_runs.py holds; more are answered with 503."""
 _MOST_WAITING = 500
 """Connections that wait for their clients: half of the 1,024 open files that a process often may have."""
-_PATIENCE = {h11.IDLE: 10.0, h11.SEND_BODY: 60.0}
+_PATIENCE: Mapping[object, float] = {h11.IDLE: 10.0, h11.SEND_BODY: 60.0}
 """Seconds for the head of a request, and then for its body: the largest comes in a minute over 200 kbit/s."""
 _LONGEST_HEADERS = 32_768
 """Twice what h11 allows by itself: a browser sends the cookies of all servers on this host."""
@@ -213,14 +214,17 @@ class _Connection(H11Protocol):
 
     def __init__(
         self,
-        *args: Any,  # noqa: ANN401 - those of uvicorn
+        config: uvicorn.Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
         waiting: dict[_Connection, None],
-        **options: Any,  # noqa: ANN401 - likewise
     ) -> None:
-        super().__init__(*args, **options)
+        super().__init__(config, server_state, app_state, _loop)
         self._waiting = waiting
         """All connections that wait for their clients, the longest first."""
-        self._expected: Any = None
+        self._expected: object = None
         """The part of a request that the client is sending, as a key of `_PATIENCE`; None for none."""
         self._deadline: asyncio.TimerHandle | None = None
 
@@ -253,7 +257,7 @@ class _Connection(H11Protocol):
         elif self not in self._waiting:
             self._add_waiting()
 
-    def _expect(self, part: Any) -> None:  # noqa: ANN401 - h11 does not export the type of its states
+    def _expect(self, part: object) -> None:
         if part is self._expected:
             return
         if self._deadline is not None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
@@ -142,7 +142,7 @@ async def stored_run(service: Service | OwnedService, run_id: str) -> StoredRun:
 def data(value: WireModel | Sequence[WireModel], status: int = 200, **headers: str) -> Response:
     """The response with a value, or a list of values."""
     if isinstance(value, WireModel):
-        plain: Any = value.model_dump(mode="json", by_alias=True)
+        plain: object = value.model_dump(mode="json", by_alias=True)
     else:
         plain = [each.model_dump(mode="json", by_alias=True) for each in value]
     return JSONData(plain, status_code=status, headers=headers)

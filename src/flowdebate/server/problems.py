@@ -69,7 +69,7 @@ STATUSES: Mapping[type[FlowDebateError], HTTPStatus] = {
 class JSONData(JSONResponse):
     """Response with JSON data."""
 
-    def render(self, content: Any) -> bytes:  # noqa: ANN401 - JSON data
+    def render(self, content: object) -> bytes:
         return json_text(content).encode("ascii")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -23,6 +23,7 @@ _MOST_LABELS = 32
 _MOST_EDITS = 200
 _YEAR = 31_536_000
 
+T = TypeVar("T")
 _EMPTY = BeforeValidator(lambda value: None if value == "" else value)
 """A field of a form that was left empty."""
 
@@ -34,14 +35,15 @@ def _check_text(value: str) -> str:
     return value
 
 
-def check_data(value: Any) -> Any:  # noqa: ANN401 - JSON data
+def check_data(value: T) -> T:
     """Refuse what cannot be stored, shown and sent on. Level by level: recursion is what deep data attacks."""
-    level, depth = [value], 0
+    level: list[object] = [value]
+    depth = 0
     while level:
         depth += 1
         if depth > _DEEPEST:
             raise ValueError(f"must be nested at most {_DEEPEST} levels deep")
-        found: list[Any] = []
+        found: list[object] = []
         for each in level:
             if isinstance(each, dict):
                 found += [*each, *each.values()]
@@ -55,7 +57,7 @@ def check_data(value: Any) -> Any:  # noqa: ANN401 - JSON data
     return value
 
 
-def _check_question(value: Any) -> Any:  # noqa: ANN401 - JSON data
+def _check_question(value: T) -> T:
     length = len(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
     if length > LONGEST_QUESTION:
         raise ValueError(f"must have at most {LONGEST_QUESTION:,} characters, has {length:,}")

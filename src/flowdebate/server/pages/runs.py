@@ -304,7 +304,7 @@ def page(
     status: int = 200,
     here: str = "",
     menu: bool = True,
-    **data: Any,  # noqa: ANN401 - what the template shows
+    **data: object,
 ) -> Response:
     """The response with a page; `here` is the path of its entry in the menu, which pages of links do not have."""
     writable = not front.read_only

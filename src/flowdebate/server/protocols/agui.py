@@ -173,7 +173,7 @@ class AgUi:
                 yield from self._say(spoken)
             yield from self._tell(update.event)
 
-    def _tell(self, event: Any) -> Iterator[ag_ui.BaseEvent]:  # noqa: ANN401 - any event
+    def _tell(self, event: object) -> Iterator[ag_ui.BaseEvent]:
         match event:
             case RoundStarted():
                 # patterns inside others have open steps side by side, and AG-UI knows steps by their names alone

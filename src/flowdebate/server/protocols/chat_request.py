@@ -127,7 +127,7 @@ class _Request(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _fits(cls, value: Any) -> Any:  # noqa: ANN401 - whatever was sent
+    def _fits(cls, value: object) -> object:
         return check_data(value)
 
     def check(self) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flowdebate.chassis.state import RoleFailed, RoundStarted, TurnFinished, TurnStarted
 from flowdebate.ui.live import sections_of
@@ -163,7 +163,7 @@ def answer_of(details: RunDetails, output: object = None) -> str | None:
     `output` is that of a run without document.
     """
     if details.document is not None:
-        document: Any = details.document
+        document = details.document
         output = getattr(document, "output", None)
         output = document.raw.answer if output is None else output
     return None if output is None else _text_of(output)

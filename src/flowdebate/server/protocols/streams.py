@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from anyio import CancelScope
 
@@ -82,7 +82,7 @@ class Reader:
 
     async def updates(self) -> AsyncGenerator[Update | None, None]:
         """The updates of the run, and None in pauses; they end early if the server stops."""
-        items: Any = self._service.follow(self._run_id)
+        items = self._service.follow(self._run_id)
         closed = asyncio.ensure_future(self._audience.closed.wait())
         upcoming = asyncio.ensure_future(anext(items, None))
         try:
