@@ -14,12 +14,15 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.util import find_spec
 from itertools import combinations, pairwise
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from flowdebate._text import shown
 from flowdebate._util.validation import check_library, check_share
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError, OutputError
+
+if TYPE_CHECKING:
+    from wordllama import WordLlamaInference
 
 Matrix: TypeAlias = list[list[float]]
 """A row for each text, with a number from 0 to 1 for each text."""
@@ -315,16 +318,17 @@ def _share_words(texts: list[str]) -> Matrix:
     return [[len(one & other) / (len(one | other) or 1) for other in sets] for one in sets]
 
 
-def _rare_words(texts: list[str]) -> Any:  # noqa: ANN401 - an array of a library that may be missing
+def _rare_words(texts: list[str]) -> Matrix:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     if not any(map(text_words, texts)):
         return [[0.0] * len(texts) for _ in texts]  # scikit-learn refuses an empty vocabulary
     counted = TfidfVectorizer(analyzer=text_words).fit_transform(texts)
-    return (counted @ counted.T).toarray()
+    cosines: Matrix = (counted @ counted.T).toarray().tolist()
+    return cosines
 
 
-def _meanings(texts: list[str]) -> Any:  # noqa: ANN401 - an array of a library that may be missing
+def _meanings(texts: list[str]) -> Matrix:
     import numpy as np
 
     # Its tokenizer takes no halves of surrogate pairs, and gives blanks a meaning.
@@ -332,11 +336,12 @@ def _meanings(texts: list[str]) -> Any:  # noqa: ANN401 - an array of a library 
     vectors = np.asarray(_wordllama().embed(clean, norm=False), dtype=np.float64)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     directions = vectors / np.where(lengths > 0, lengths, 1.0)
-    return directions @ directions.T
+    cosines: Matrix = (directions @ directions.T).tolist()
+    return cosines
 
 
 @cache
-def _wordllama() -> Any:  # noqa: ANN401 - a class of a library that may be missing, without types
+def _wordllama() -> WordLlamaInference:
     """The model, read once in a process."""
     from pathlib import Path
 
@@ -350,4 +355,5 @@ def _wordllama() -> Any:  # noqa: ANN401 - a class of a library that may be miss
         root.removeHandler(handler)
 
     folder = Path(wordllama.__file__).parent
-    return wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
+    model: WordLlamaInference = wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
+    return model
