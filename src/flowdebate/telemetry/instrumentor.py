@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
-from typing import Any
+from typing import TYPE_CHECKING
 
 from flowdebate.runs.observer import set_default_observer
 from flowdebate.telemetry.opentelemetry import Content, OpenTelemetry
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import TracerProvider
 
 _CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _IN_SPANS = ("true", "span_only", "span_and_event")  # values with which content goes into spans
@@ -20,7 +24,9 @@ class FlowDebateInstrumentor:
     OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT says `SPAN_ONLY` or `SPAN_AND_EVENT`.
     """
 
-    def instrument(self, *, tracer_provider: Any = None, meter_provider: Any = None, **_: Any) -> None:  # noqa: ANN401 - whatever a distribution passes
+    def instrument(
+        self, *, tracer_provider: TracerProvider | None = None, meter_provider: MeterProvider | None = None, **_: object
+    ) -> None:
         """Export all runs that begin from now on."""
         in_spans = os.environ.get(_CAPTURE, "").strip().lower() in _IN_SPANS
         content: Content = "spans" if in_spans else "none"
@@ -28,7 +34,7 @@ class FlowDebateInstrumentor:
             OpenTelemetry(tracer_provider=tracer_provider, meter_provider=meter_provider, content=content)
         )
 
-    def uninstrument(self, **_: Any) -> None:  # noqa: ANN401 - as above
+    def uninstrument(self, **_: object) -> None:
         """Export no further run."""
         set_default_observer(None)
 
