@@ -20,6 +20,8 @@ from flowdebate.store.postgres.database import Address, open_prepared
 from flowdebate.store.postgres.sessions import ALIVE
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from dbos import DBOSClient, WorkflowStatus
     from sqlalchemy import Engine
 
@@ -391,7 +393,7 @@ def _partition(owner: str) -> str:
     return sha256(owner.encode(errors="surrogatepass")).hexdigest()
 
 
-def driver() -> Any:  # noqa: ANN401 - a module
+def driver() -> ModuleType:
     """The package `dbos`; ConfigurationError if it is missing."""
     try:
         with IMPORTING:

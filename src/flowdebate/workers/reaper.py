@@ -18,6 +18,8 @@ from flowdebate.workers.queue import ACTIVE, FORGET, History, workers_of
 if TYPE_CHECKING:
     import psycopg
     from dbos import WorkflowStatus
+    from psycopg.abc import Params
+    from psycopg.sql import Composed
 
     from flowdebate.runs.queue_state import QueueState
     from flowdebate.workers.deployment import Workers
@@ -156,7 +158,7 @@ class Reaper:
             found += page
         return found
 
-    async def _ask(self, query: Any, values: Any = ()) -> list[Any]:  # noqa: ANN401 - as psycopg takes them
+    async def _ask(self, query: bytes | Composed, values: Params = ()) -> list[Any]:
         """The first column of what the database answers."""
 
         def ask() -> list[Any]:

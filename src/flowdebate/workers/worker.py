@@ -10,7 +10,7 @@ import socket
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flowdebate._text import error_text
 from flowdebate.errors import (
@@ -40,6 +40,9 @@ from flowdebate.store.postgres.sessions import PostgresOwner
 from flowdebate.workers.deployment import Workers
 from flowdebate.workers.queue import WORKFLOW, History, driver, workers_of
 from flowdebate.workers.reaper import Reaper, worker_id
+
+if TYPE_CHECKING:
+    from dbos import DBOS
 
 _LOGGER = logging.getLogger("flowdebate")
 COOLDOWN = 10.0
@@ -189,9 +192,10 @@ class Worker:
                 await asyncio.wait_for(stop.wait(), 1.0)
         return False
 
-    def _make_engine(self) -> Any:  # noqa: ANN401 - the class DBOS
+    def _make_engine(self) -> type[DBOS]:
         """DBOS, configured; it runs its workflows on the loop in which it is launched."""
-        engine, deliveries = driver().DBOS, self._workers.queue
+        engine: type[DBOS] = driver().DBOS
+        deliveries = self._workers.queue
         engine(
             config={
                 "name": deliveries.name,
@@ -212,7 +216,9 @@ class Worker:
             assert current is not None  # noqa: S101 - DBOS calls it in a task
             self._delivering.add(current)
             current.add_done_callback(self._delivering.discard)
-            return await self._deliver(engine.workflow_id, run_id)
+            delivery = engine.workflow_id
+            assert delivery is not None  # noqa: S101 - DBOS calls it in a workflow
+            return await self._deliver(delivery, run_id)
 
         engine.workflow(name=WORKFLOW, max_recovery_attempts=None)(deliver)
         engine.listen_queues([deliveries.name])
@@ -372,7 +378,7 @@ class Worker:
                 self._store.given_up.add(run_id)
                 task.cancel()
 
-    async def _stop(self, engine: Any) -> None:  # noqa: ANN401
+    async def _stop(self, engine: type[DBOS]) -> None:
         """Take no more runs, wait for calls in flight, interrupt the runs, and hand them back."""
         self._store.stop()
         ending = asyncio.ensure_future(asyncio.to_thread(engine.destroy, destroy_registry=True))
