@@ -214,8 +214,16 @@ class RunTools:
         names), "high" 11 (five members). With a hosted model that is usually half a minute, one minute, one to two
         minutes; a small local one takes longer.
         """
-        asked: Any = {"sources": sources, "confidence": confidence, "model": model, "effort": effort, "wait": wait}
-        return await self.start_debate(ctx, question, pattern="council", **asked)
+        return await self.start_debate(
+            ctx,
+            question,
+            pattern="council",
+            sources=sources,
+            confidence=confidence,
+            model=model,
+            effort=effort,
+            wait=wait,
+        )
 
     async def review(  # noqa: PLR0913 - what a host may say
         self,
@@ -470,7 +478,7 @@ class Form(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore", title="Answer")
     request: ClassVar[PendingInput]
 
-    def answer(self) -> Any:  # noqa: ANN401 - text, or JSON data
+    def answer(self) -> object:
         """What was filled in, as the run takes it."""
         request = self.request
         given = self.model_dump(by_alias=True, exclude_none=True)
