@@ -7,7 +7,7 @@ import contextlib
 import re
 from functools import cache
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flowdebate._text import error_text
 from flowdebate._util.validation import check_library
@@ -21,6 +21,9 @@ from flowdebate.store.open import StoreChoice, open_store
 from flowdebate.ui.statuses import status_text
 from flowdebate.web.forms import Asked, answer_fields
 from flowdebate.web.templates import asset, render, style_of
+
+if TYPE_CHECKING:
+    from anywidget import AnyWidget
 
 _WHERE = "HumanTurn()"
 _SECONDS = 1.0
@@ -69,7 +72,7 @@ class HumanTurn:
         self.widget.on_msg(self._receive)
         self._watch = None if self._store is None else self._loop.create_task(self._look_again())
 
-    def _repr_mimebundle_(self, **options: Any) -> Any:  # noqa: ANN401 - IPython's own
+    def _repr_mimebundle_(self, **options: object) -> tuple[dict[str, Any], dict[str, Any]]:
         """The widget, for a notebook; a sentence where no widget can be shown."""
         data, metadata = self.widget._repr_mimebundle_(**options)
         return {**data, "text/plain": repr(self), "text/html": f"<p>{escape(_STATIC)}</p>"}, metadata
@@ -77,7 +80,7 @@ class HumanTurn:
     def __repr__(self) -> str:
         return "<HumanTurn>" if self._run_id is None else f"<HumanTurn of run {self._run_id}>"
 
-    async def ask(self, request: HumanRequest) -> Any:  # noqa: ANN401 - text, or JSON data
+    async def ask(self, request: HumanRequest) -> object:
         """Show `request` in the cell, and return the answer once it is valid: `human(name=…, ask=turn.ask)`.
 
         Several requests are shown one after the other. ConfigurationError for a turn that was made for a durable run.
@@ -122,7 +125,7 @@ class HumanTurn:
 
     # What the person sends
 
-    def _receive(self, _: object, content: Any, __: object) -> None:  # noqa: ANN401 - what a front end has sent
+    def _receive(self, _: object, content: object, __: object) -> None:
         """Take a message, in whatever thread the kernel handles it."""
         if isinstance(content, dict) and content.get("kind") == "answer":
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
@@ -219,7 +222,7 @@ def _page(request: HumanRequest | None = None, *, note: str = "", token: str = "
 
 
 @cache
-def _widget_class() -> Any:  # noqa: ANN401 - of anywidget
+def _widget_class() -> type[AnyWidget]:
     """The class of the widget, made at first use: anywidget takes a second to import."""
     from anywidget import AnyWidget
     from traitlets import Unicode
