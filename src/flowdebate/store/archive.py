@@ -108,7 +108,7 @@ def stored_archive(store: StoreChoice, *, name: str = "default", patience: float
 
     logs: dict[str, _StoredLog] = {}
 
-    def log(part: str, kind: Any) -> Log[Any]:  # noqa: ANN401 - a type that pydantic knows
+    def log(part: str, kind: object) -> Log[Any]:
         logs[part] = _StoredLog(opened, f"archive/{name}/{part}", kind)
         return logs[part]
 
@@ -127,7 +127,7 @@ def stored_archive(store: StoreChoice, *, name: str = "default", patience: float
 class _StoredLog(Log[Any]):
     """A log whose values are the documents of a collection."""
 
-    def __init__(self, store: Store, collection: str, kind: Any) -> None:  # noqa: ANN401 - as above
+    def __init__(self, store: Store, collection: str, kind: Any) -> None:  # noqa: ANN401 - a type that pydantic knows
         super().__init__()
         self._store = store
         self._collection = collection
@@ -135,14 +135,14 @@ class _StoredLog(Log[Any]):
         self._parsed: Mapping[str, tuple[str, Any]] = {}
         """Documents that were read before, with their values."""
 
-    async def add(self, debate: str, value: Any) -> None:  # noqa: ANN401 - of the kind that the adapter checks
+    async def add(self, debate: str, value: object) -> None:
         body = self._body(debate, value)
         if not await self._store.put(self._collection, debate, body):
             await self._store.put(
                 self._collection, debate, body, expected=GONE
             )  # another run has the id of a deleted one
 
-    async def replace(self, debate: str, value: Any | None) -> None:  # noqa: ANN401 - as above
+    async def replace(self, debate: str, value: object) -> None:
         """Put `value` in the place of that of `debate`; None removes it."""
         body = GONE if value is None else self._body(debate, value)
         while (before := (await self._store.documents(self._collection)).get(debate)) != body:
@@ -160,14 +160,14 @@ class _StoredLog(Log[Any]):
         }
         return {key: value for key, (_, value) in self._parsed.items()}
 
-    def _body(self, debate: str, value: Any) -> str:  # noqa: ANN401 - as above
+    def _body(self, debate: str, value: object) -> str:
         try:
             plain = self._adapter.dump_python(self._adapter.validate_python(value), mode="json")
             return json.dumps({"format": _FORMAT, "value": plain}, allow_nan=False)
         except ValueError as error:
             raise self._problem(debate, "cannot be stored", error) from error
 
-    def _parse(self, debate: str, body: str) -> Any:  # noqa: ANN401 - as above
+    def _parse(self, debate: str, body: str) -> object:
         try:
             document = json.loads(body)
             written = document["format"]

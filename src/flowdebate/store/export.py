@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from flowdebate._text import add_note, is_deeper, shown
 from flowdebate._util.files import open_private
@@ -324,7 +324,7 @@ def _text(value: object) -> str:
     return text.translate(_LINE_ENDS)
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - json.dumps asks for any type that it does not know
+def _plain(value: object) -> dict[Any, Any]:
     """Convert a mapping that is no dict."""
     if isinstance(value, Mapping):
         return dict(value)
@@ -376,7 +376,7 @@ def _check_plan(run: StoredRun, source: str) -> None:
         raise BadFile(source, f"run {run.header.run_id} {problem}: import it with that version")
 
 
-def _parse_line(line: str | bytes) -> Any:  # noqa: ANN401 - JSON is of any type
+def _parse_line(line: str | bytes) -> object:
     """Parse JSON; ValueError for anything that is invalid, or that two readers may take for different things."""
     if len(line) > LONGEST_LINE:
         raise ValueError(f"it is longer than {LONGEST_LINE // 1_000_000} million characters")
@@ -387,7 +387,7 @@ def _parse_line(line: str | bytes) -> Any:  # noqa: ANN401 - JSON is of any type
     if _SURROGATE.search(text):
         raise ValueError("it holds half of a surrogate pair, which is no text")
     try:
-        return json.loads(
+        value: object = json.loads(
             text.removeprefix("\ufeff"),  # which editors on Windows put at the beginning of a file
             object_pairs_hook=_unique,
             parse_constant=_refuse_constant,
@@ -398,6 +398,7 @@ def _parse_line(line: str | bytes) -> Any:  # noqa: ANN401 - JSON is of any type
         raise ValueError(f"it is no JSON: {error.msg} at character {error.pos + 1}") from None
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
+    return value
 
 
 def _check_rows(run: StoredRun, rows: Sequence[StepRow]) -> None:
@@ -462,7 +463,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _refuse_constant(name: str) -> Any:  # noqa: ANN401 - it never returns
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
 
 

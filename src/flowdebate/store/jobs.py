@@ -16,7 +16,7 @@ class Job:
         self.work: Callable[[Any], Any] = work
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self.loop.create_future()
-        self.value: Any = None
+        self.value: object = None
         self.error: BaseException | None = None
 
 

@@ -53,7 +53,7 @@ class MemoryStore(Store):
         if before.owned:
             raise RunConflict(self.name, run_id)
         taken = replace(before, owned=True, recoveries=before.recoveries + (before.status == "running"))
-        self._change(record, owned=True, recoveries=taken.recoveries, status="running")
+        record.run = replace(taken, status="running", updated_at=time.time())
         return taken
 
     async def release(self, run_id: str) -> None:
@@ -75,7 +75,7 @@ class MemoryStore(Store):
         row = record.steps.get(key) or StepRow(key=key, kind=kind)
         if row.body is None:
             record.steps[key] = replace(row, kind=kind, body=body, at=at, seq=record.run.steps + 1)
-            self._change(record, steps=record.run.steps + 1, recoveries=0)
+            record.run = replace(record.run, steps=record.run.steps + 1, recoveries=0, updated_at=time.time())
 
     async def fail(self, run_id: str, key: str, failure: str) -> None:
         record = self._owned(run_id)
@@ -84,7 +84,8 @@ class MemoryStore(Store):
             record.steps[key] = replace(row, failures=(*row.failures, failure))
 
     async def finish(self, run_id: str, status: StoredStatus, outcome: Mapping[str, Any] | None) -> None:
-        self._change(self._owned(run_id), status=status, outcome=outcome, owned=False)
+        record = self._owned(run_id)
+        record.run = replace(record.run, status=status, outcome=outcome, owned=False, updated_at=time.time())
 
     async def run(self, run_id: str) -> StoredRun:
         return self._record(run_id).run
@@ -162,7 +163,3 @@ class MemoryStore(Store):
         if not record.run.owned:
             raise RunConflict(self.name, run_id, "is not owned by this process")
         return record
-
-    @staticmethod
-    def _change(record: _Record, **changes: Any) -> None:  # noqa: ANN401 - fields of StoredRun
-        record.run = replace(record.run, updated_at=time.time(), **changes)
