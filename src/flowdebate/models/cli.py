@@ -66,7 +66,7 @@ class Program:
     environment: Mapping[str, str] | None = None
 
 
-def _count(counts: Any, *names: str) -> int | None:  # noqa: ANN401 - JSON of a program
+def _count(counts: object, *names: str) -> int | None:
     for name in names:
         counts = counts.get(name) if isinstance(counts, dict) else None
     return counts if isinstance(counts, int) and not isinstance(counts, bool) and counts >= 0 else None
@@ -119,7 +119,7 @@ def _read_codex(output: str) -> Said:
                 reasoning_tokens=_count(counts, "reasoning_output_tokens"),
             )
         elif kind in ("turn.failed", "error"):
-            inner = event.get("error")
+            inner: Any = event.get("error")
             error = str(inner.get("message") if isinstance(inner, dict) else event.get("message") or kind)
     if not ended and not error:
         raise ValueError(output)

@@ -150,7 +150,7 @@ def reused_text(body: str) -> str:
     return json_text({**json.loads(body), "origin": "reused"})
 
 
-def edited_text(body: str, edit: Any) -> str:  # noqa: ANN401 - JSON data
+def edited_text(body: str, edit: object) -> str:
     """`edit` in place of the answer of `call_row`; ValueError for an answer of another kind.
 
     An answer with data takes JSON data or its text, any other one takes text.

@@ -10,7 +10,7 @@ from copy import deepcopy
 from functools import cached_property, lru_cache
 from hashlib import blake2b
 from inspect import isroutine
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import (
     AfterValidator,
@@ -25,6 +25,9 @@ from pydantic_core import from_json, to_json
 from flowdebate._text import is_deeper, problems_of, shown
 from flowdebate._util.wire import WireModel, share_fields_set
 from flowdebate.errors import ConfigurationError, SchemaViolation
+
+if TYPE_CHECKING:
+    from referencing._core import Resolver
 
 
 def find_object(text: str) -> str | None:
@@ -178,7 +181,7 @@ class _ObjectOnTop:
     """Mixin of pydantic models whose JSON Schema has no reference at its top level."""
 
     @classmethod
-    def model_json_schema(cls, *args: Any, **options: Any) -> dict[str, Any]:  # noqa: ANN401 - as pydantic's own
+    def model_json_schema(cls, *args: object, **options: object) -> dict[str, Any]:
         return _with_object_on_top(super().model_json_schema(*args, **options))  # type: ignore[misc]
 
 
@@ -219,7 +222,7 @@ def _model_of_json_schema(given: Mapping[str, Any], where: str, field: str) -> t
     name = re.sub(r"\W", "", str(schema.get("title", ""))) or "Output"
     root: Any = RootModel[Annotated[dict[str, Any], AfterValidator(check)]]
 
-    def as_given(*_: Any, **__: Any) -> dict[str, Any]:  # noqa: ANN401 - as pydantic's own
+    def as_given(*_: object, **__: object) -> dict[str, Any]:
         # a copy: pydantic would look for the schema's definitions among its own
         return deepcopy({"title": name, "type": "object", **schema})
 
@@ -266,7 +269,7 @@ def validator_of(schema: Mapping[str, Any], *, where: str, field: str) -> Any:  
     return kind(root, registry=REGISTRY)
 
 
-def _parts_of(schema: Any) -> Iterator[Any]:  # noqa: ANN401 - a part of a schema
+def _parts_of(schema: object) -> Iterator[object]:
     """The parts of `schema` that may be schemas: not its constants and examples, which may look like some."""
     if isinstance(schema, list):
         yield from schema
@@ -278,7 +281,9 @@ def _parts_of(schema: Any) -> Iterator[Any]:  # noqa: ANN401 - a part of a schem
                 yield value
 
 
-def _schemas_in(part: Any, resolver: Any, level: int = 1) -> Iterator[tuple[dict[str, Any], Any]]:  # noqa: ANN401 - a part of a schema, and referencing's own
+def _schemas_in(
+    part: object, resolver: Resolver[Any], level: int = 1
+) -> Iterator[tuple[dict[str, Any], Resolver[Any]]]:
     """Each schema in a schema, and the resolver around it; RecursionError beyond the deepest level."""
     if isinstance(part, dict):
         if level > _DEEPEST:
@@ -289,7 +294,7 @@ def _schemas_in(part: Any, resolver: Any, level: int = 1) -> Iterator[tuple[dict
         yield from _schemas_in(inner, resolver, level + isinstance(part, dict))
 
 
-def _resolver_in(part: Mapping[str, Any], resolver: Any) -> Any:  # noqa: ANN401 - referencing's own
+def _resolver_in(part: Mapping[str, Any], resolver: Resolver[Any]) -> Resolver[Any]:
     """The resolver inside of a schema: references are relative to the nearest `$id` around them."""
     from referencing.jsonschema import DRAFT202012
 
@@ -297,7 +302,7 @@ def _resolver_in(part: Mapping[str, Any], resolver: Any) -> Any:  # noqa: ANN401
     return resolver.in_subresource(DRAFT202012.create_resource(part)) if named else resolver
 
 
-def _height(part: Any, resolver: Any, known: dict[int, int | None], level: int = 1) -> int:  # noqa: ANN401 - as in `_schemas_in`
+def _height(part: object, resolver: Resolver[Any], known: dict[int, int | None], level: int = 1) -> int:
     """The number of schemas that `part` applies to one value, one inside of the other; RecursionError for no end.
 
     `known` has the heights so far, by identity, and None for a schema in progress.
@@ -335,7 +340,7 @@ _VALUES = frozenset({"const", "default", "enum", "examples"})
 def _map_parts(schema: Mapping[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
     """Copy `schema` with `change` applied to the value of each keyword, and to each schema inside of it."""
 
-    def changed(key: str, value: Any) -> Any:  # noqa: ANN401 - JSON
+    def changed(key: str, value: object) -> object:
         if key in _VALUES:
             return value
         if key in _NAMED and isinstance(value, dict):
@@ -384,7 +389,7 @@ def drop_titles(schema: Any) -> Any:  # noqa: ANN401 - a schema may be a bool
     return _map_parts({key: value for key, value in schema.items() if key != "title"}, drop_titles)
 
 
-def _reached(schema: Any, definitions: dict[str, Any], seen: frozenset[str] = frozenset()) -> frozenset[str]:  # noqa: ANN401
+def _reached(schema: object, definitions: dict[str, Any], seen: frozenset[str] = frozenset()) -> frozenset[str]:
     """Return the definitions that `schema` refers to, directly or through others."""
     name = _referenced(schema, definitions) if isinstance(schema, dict) else None
     if name is not None and name not in seen:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
-from typing import Any, Self
+from typing import Self
 
 from flowdebate._text import add_note, error_text
 from flowdebate._util.validation import check_seconds
@@ -98,7 +98,7 @@ class Wrapper:
         """Keep the connections of all its models open inside the `async with` block."""
         async with AsyncExitStack() as stack:
             for model in self.models():
-                opened: Any = getattr(model, "open_connections", None)
+                opened = getattr(model, "open_connections", None)
                 if opened is not None:
                     await stack.enter_async_context(opened())
             yield self
