@@ -167,7 +167,7 @@ class Resources:
     def __len__(self) -> int:
         return len(self._handles)
 
-    def _seen(self, handle: Any) -> Any:  # noqa: ANN401 - see Resource.open
+    def _seen(self, handle: object) -> object:
         return handle.view(self._block) if isinstance(handle, Protectable) and handle.protected else handle
 
     def _missing(self, key: str) -> str:

@@ -94,7 +94,7 @@ _WIRE_KEYS = {item.name: to_camel(item.name) for item in fields(Task)}
 _NEW = Task(id="", goal="", created_at=0.0, updated_at=0.0, seq=0)  # its defaults, for `_change_fields`
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - anything goes in, plain data comes out
+def _plain(value: object) -> object:
     if value is None or isinstance(value, (str, bool, int)):  # nearly all outputs and metadata
         return value
     from pydantic_core import to_jsonable_python
@@ -383,7 +383,7 @@ class TaskCollection(Protectable):
         task: Task,
         action: TaskAction,
         comment: str | None = None,
-        **changes: Any,  # noqa: ANN401 - of a task's fields
+        **changes: object,
     ) -> Task:
         """Put the task's next state in place.
 
@@ -488,7 +488,7 @@ class TaskCollectionView:
         if name not in _ACTIONS:
             return method
 
-        def change(*arguments: Any, **options: Any) -> Task | None:  # noqa: ANN401 - those of the method
+        def change(*arguments: object, **options: object) -> Task | None:
             task_id = arguments[0] if arguments else options.get("task_id")
             if task_id in self._tasks.reserved:
                 what = f"task {task_id!r} of {self._tasks.collection_id!r}"
