@@ -6,8 +6,11 @@ import re
 import reprlib
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unicodedata import category, combining, normalize
+
+if TYPE_CHECKING:
+    from pydantic_core import ValidationError
 
 __all__ = ("add_note", "cut", "error_text", "is_deeper", "listed", "pickles", "problems_of", "shown")
 
@@ -99,7 +102,7 @@ def listed(problems: Iterable[tuple[str, str]]) -> str:
     return cut(text, _LONGEST_LIST)
 
 
-def problems_of(error: Any, *, got: bool = True) -> list[tuple[str, str]]:  # noqa: ANN401 - pydantic is not imported here
+def problems_of(error: ValidationError, *, got: bool = True) -> list[tuple[str, str]]:
     """The `(field, what is wrong)` pairs of a pydantic `ValidationError`; with `got`, each shows what was given."""
     found = []
     for item in error.errors(include_url=False, include_context=False):

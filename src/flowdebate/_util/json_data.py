@@ -83,10 +83,10 @@ class _Writer:
         self._room = room
         self._strict = strict
 
-    def write(self, value: Any, depth: int = 0) -> Any:  # noqa: ANN401 - any value, as JSON data
+    def write(self, value: object, depth: int = 0) -> object:
         self._take(_ONE)
         kind = type(value)
-        if kind in _PLAIN or isinstance(value, (str, int, float)):
+        if value is None or isinstance(value, (str, int, float)):
             return self._plain(value)
         if depth >= _DEEPEST:
             return self._refuse(value, f"<{kind.__name__}, too deep for JSON>")
@@ -96,12 +96,13 @@ class _Writer:
             return {self._key(key): self.write(part, depth + 1) for key, part in value.items()}
         return self._object(value, kind, depth + 1)
 
-    def _object(self, value: Any, kind: type[Any], depth: int) -> Any:  # noqa: ANN401 - as above
+    def _object(self, value: object, kind: type[Any], depth: int) -> object:
         if isinstance(value, BaseModel):  # by its own serializers
             fallback = None if self._strict else _shown
             return self.write(value.model_dump(mode="json", by_alias=True, fallback=fallback, warnings=False), depth)
-        if callable(getattr(kind, "to_wire", None)):
-            return self.write(value.to_wire(), depth)
+        to_wire = getattr(kind, "to_wire", None)
+        if callable(to_wire):
+            return self.write(to_wire(value), depth)
         if is_dataclass(kind):
             left_out = {name for name, default in sparse_defaults(kind).items() if getattr(value, name) == default}
             return {
@@ -116,7 +117,7 @@ class _Writer:
     def _all(self, values: Iterable[Any], depth: int) -> list[Any]:
         return [self.write(part, depth) for part in values]
 
-    def _key(self, key: Any) -> str:  # noqa: ANN401 - mappings may have keys of any type
+    def _key(self, key: object) -> str:
         if isinstance(key, Enum):
             key = key.value
         if isinstance(key, str):
@@ -128,7 +129,7 @@ class _Writer:
         self._take(len(text))
         return clean_text(text)
 
-    def _plain(self, value: Any) -> Any:  # noqa: ANN401 - a text, a number, a truth value or None
+    def _plain(self, value: str | float | None) -> object:
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
@@ -140,7 +141,7 @@ class _Writer:
             return number if number.bit_length() <= _LONGEST_INT else self._refuse(value, "<int, too large for JSON>")
         return float.__float__(value) if isfinite(value) else None
 
-    def _leaf(self, value: Any) -> Any:  # noqa: ANN401 - as above
+    def _leaf(self, value: object) -> object:
         """A date, a UUID, bytes: whatever pydantic writes as one text. Iterators are not touched."""
         if isinstance(value, (bytes, bytearray, memoryview)):
             self._take(len(value))
@@ -163,7 +164,7 @@ class _Writer:
             raise _TooLarge
 
 
-def json_text(value: Any) -> str:  # noqa: ANN401 - JSON data
+def json_text(value: object) -> str:
     r"""JSON on one line, in ASCII: half surrogate pairs are escaped, and numbers that JSON lacks are null.
 
     >>> json_text({"text": "\ud83d"}), json_text({"score": float("nan")})

@@ -61,7 +61,7 @@ async def audited_runs(store: Store, runs: Sequence[StoredRun]) -> Items:
     return replace(items_of(runs), readers=ReaderAgreement.of(read))
 
 
-def _verdict_of(run: StoredRun) -> Any:  # noqa: ANN401 - JSON data
+def _verdict_of(run: StoredRun) -> object:
     raw = (run.outcome or {}).get("raw")
     return raw.get("verdict") if isinstance(raw, dict) else None
 
