@@ -50,7 +50,7 @@ test: $(VENV)/.dev ## run the tests
 	@python3 scripts/postgres install >/dev/null || echo "The tests that need PostgreSQL are skipped"
 	$(BIN)/python -m pytest $(SUITE)
 
-test-slow: $(VENV)/.dev ## run the slow tests, in which every kind has all its cases (PART=1/4)
+test-slow: $(VENV)/.dev ## run the slow tests, in which every kind has all its cases (PART=1/2)
 	@python3 scripts/postgres install >/dev/null || echo "The tests that need PostgreSQL are skipped"
 	$(BIN)/python -m pytest $(SUITE) -m "slow and not slow_model and not simulation" $(if $(PART),--part=$(PART))
 

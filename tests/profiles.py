@@ -27,4 +27,4 @@ settings.load_profile("suite")
 
 def example_count(number: int) -> int:
     """Scale the number of examples that a law has in the suite to the profile that is loaded."""
-    return max(1, number * settings.default.max_examples // _SUITE)
+    return max(1, number * settings().max_examples // _SUITE)

@@ -319,7 +319,7 @@ async def test_the_start_of_the_engine_does_not_count(path: Path) -> None:
     await running_server(path).endpoint()
     took = loop.time() - since
     stop_local_servers()
-    assert (await ask(model, question(max_tokens=1, timeout=took / 2))).text
+    assert (await ask(model, question(max_tokens=1, timeout=0.8 * took))).text
 
 
 async def test_a_prompt_that_does_not_fit_says_so(path: Path) -> None:
