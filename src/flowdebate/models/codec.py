@@ -1,29 +1,31 @@
 """The one codec of model calls: digests of requests, answers with their attempts, and errors, as JSON.
 
-A row of a stored run's journal and the answer in a line of a cassette have the same form.
+The answer in a row of a stored run's journal and the one in a line of a cassette are the same record, `Answer`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
-from types import NoneType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar
 
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
 import flowdebate.errors
-from flowdebate._text import error_text, shown
-from flowdebate.models.base import Attempt, ModelRequest, ModelResponse, ToolCall, Usage
+from flowdebate._text import error_text, problems_of
+from flowdebate.models.base import Attempt, FinishReason, Flag, ModelRequest, ModelResponse, ToolCall, Usage
 
 if TYPE_CHECKING:
     from flowdebate.models.output import OutputSchema
 
 
 ErrorT = TypeVar("ErrorT", bound=Exception)
-_USAGE = tuple(field.name for field in fields(Usage))
+RecordedT = TypeVar("RecordedT", bound="Recorded")
+
+Origin = Literal["asked", "reused", "edited"]
+"""Where a run has an answer from: the model; the run that it was forked from; the edits of the fork."""
 
 
 def json_text(value: object) -> str:
@@ -68,33 +70,111 @@ def digest_of(request: ModelRequest) -> str:
     return blake2b(json_text(given).encode(), digest_size=16).hexdigest()
 
 
-def attempts_row(attempts: Iterable[Attempt]) -> list[list[Any]]:
-    """Attempts as JSON data: lists without names, since a long debate has thousands of them."""
+Tokens: TypeAlias = tuple[int, int | None, int | None, int | None, int | None, int | None]
+"""The counts of a `Usage`, in the order of its fields."""
+AttemptRow: TypeAlias = tuple[str, str | None, float, float, Tokens, str | None]
+"""An `Attempt`: a tuple without names, since a long debate has thousands of them."""
+
+
+class Recorded(BaseModel):
+    """Base class of records, which are read strictly: people edit cassettes, and import runs of others."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Answer(Recorded):
+    """A recorded answer, as `call_row` writes it."""
+
+    text: str = ""
+    finish: FinishReason = "stop"
+    model: str | None = None
+    usage: Tokens = (1, None, None, None, None, None)
+    seconds: float = 0.0
+    attempts: tuple[AttemptRow, ...] = ()
+    asked_as: str | None = None
+    flags: tuple[Flag, ...] = ()
+    logprobs: dict[str, float] | None = None
+    tool_calls: tuple[tuple[str, str, str], ...] = ()
+    data: JsonValue = None
+
+    def response(self, output: OutputSchema | None) -> ModelResponse:
+        """Build the response, with the data that `output` validates; SchemaViolation where it does not fit."""
+        schema = None if self.tool_calls else output
+        return ModelResponse(
+            text=self.text,
+            # read as JSON: from Python values a strict schema takes no list for a tuple, and no text for a date
+            data=None if schema is None else schema.validate(json_text(self.data)),
+            tool_calls=tuple(ToolCall(id=i, name=name, arguments=args) for i, name, args in self.tool_calls),
+            finish=self.finish,
+            usage=usage_of(self.usage),
+            model=self.model,
+            asked_as=self.asked_as,
+            flags=self.flags,
+            logprobs=self.logprobs,
+            validated=schema,
+        )
+
+
+class StoredAnswer(Answer):
+    """An answer in a journal, where nothing is left to a default."""
+
+    text: str
+    finish: FinishReason
+    model: str | None
+    usage: Tokens
+    seconds: float
+    attempts: tuple[AttemptRow, ...]
+    origin: Origin = "asked"
+
+
+class FailedCall(Recorded):
+    """A call in a journal that got no answer."""
+
+    block: str
+    role: str | None
+    model: str
+    seconds: float
+    error: str
+    attempts: tuple[AttemptRow, ...]
+
+
+def read_record(kind: type[RecordedT], text: str | bytes) -> RecordedT:
+    """Read a record; ValueError names the first fields that do not fit."""
+    try:
+        return kind.model_validate_json(text)
+    except ValidationError as error:
+        raise ValueError(problems_text(error)) from None
+
+
+def problems_text(error: ValidationError) -> str:
+    """Name the first three fields of a record that do not fit."""
+    return "; ".join(f"`{field}` {what}" if field else what for field, what in problems_of(error, got=False)[:3])
+
+
+def attempts_row(attempts: Iterable[Attempt]) -> list[AttemptRow]:
+    """Attempts as JSON data."""
     return [
-        [made.model, made.asked_as, made.waited, made.seconds, _usage_row(made.usage), made.error] for made in attempts
+        (made.model, made.asked_as, made.waited, made.seconds, tokens_of(made.usage), made.error) for made in attempts
     ]
 
 
-def attempts_of(recorded: Iterable[Sequence[Any]]) -> list[Attempt]:
-    """Read the attempts that `attempts_row` formatted; TypeError for a part of another type."""
-    attempts: list[Attempt] = []
-    for model, asked_as, waited, seconds, usage, error in recorded:
-        _check_types((model, asked_as, waited, seconds, error), _ATTEMPT)
-        attempts.append(
-            Attempt(model=model, asked_as=asked_as, waited=waited, seconds=seconds, usage=usage_of(usage), error=error)
-        )
-    return attempts
+def attempts_of(rows: Iterable[AttemptRow]) -> list[Attempt]:
+    """Read the attempts that `attempts_row` formatted."""
+    return [
+        Attempt(model=model, asked_as=asked_as, waited=waited, seconds=seconds, usage=usage_of(usage), error=error)
+        for model, asked_as, waited, seconds, usage, error in rows
+    ]
 
 
 def call_row(
-    response: ModelResponse, attempts: Sequence[Attempt], *, seconds: float, output: OutputSchema | None
-) -> dict[str, Any]:
-    """An answered call with all its attempts, as JSON data."""
-    recorded: dict[str, Any] = {
+    response: ModelResponse, attempts: Iterable[Attempt], *, seconds: float, output: OutputSchema | None
+) -> dict[str, object]:
+    """An answered call with all its attempts, as JSON data: the record `Answer`."""
+    recorded: dict[str, object] = {
         "text": response.text,
         "finish": response.finish,
         "model": response.model,
-        "usage": _usage_row(response.usage),
+        "usage": tokens_of(response.usage),
         "seconds": seconds,
         "attempts": attempts_row(attempts),
     }
@@ -105,39 +185,19 @@ def call_row(
     if response.logprobs is not None:
         recorded["logprobs"] = response.logprobs
     if response.tool_calls:
-        recorded["tool_calls"] = [[call.id, call.name, call.arguments] for call in response.tool_calls]
+        recorded["tool_calls"] = [(call.id, call.name, call.arguments) for call in response.tool_calls]
     elif output is not None:
         recorded["data"] = output.dump(response.data)
     return recorded
 
 
-def read_call(body: str, output: OutputSchema | None) -> tuple[ModelResponse, list[Attempt], float, Any]:
-    """Read the answer, its attempts, its total seconds, and its origin.
+def read_call(body: str, output: OutputSchema | None) -> tuple[ModelResponse, list[Attempt], float, Origin]:
+    """Read the answer in a journal, its attempts, its total seconds, and its origin.
 
-    ValueError, KeyError or TypeError (or SchemaViolation) for any other text.
+    ValueError or SchemaViolation for any other text.
     """
-    recorded = json.loads(body)
-    _check_types([recorded["seconds"]], [_NUMBER])
-    response = response_of(recorded, output)
-    return response, attempts_of(recorded["attempts"]), recorded["seconds"], recorded.get("origin", "asked")
-
-
-def response_of(recorded: Mapping[str, Any], output: OutputSchema | None) -> ModelResponse:
-    """Read the answer in a row of `call_row`; the errors are those of `read_call`."""
-    calls = tuple(ToolCall(id=i, name=name, arguments=args) for i, name, args in recorded.get("tool_calls", ()))
-    return ModelResponse(
-        text=recorded["text"],
-        # read as JSON: from Python values a strict schema takes no list for a tuple, and no text for a date
-        data=None if calls or output is None else output.validate(json_text(recorded["data"])),
-        tool_calls=calls,
-        finish=recorded["finish"],
-        usage=usage_of(recorded["usage"]),
-        model=recorded["model"],
-        asked_as=recorded.get("asked_as"),
-        flags=tuple(recorded.get("flags", ())),
-        logprobs=recorded.get("logprobs"),
-        validated=None if calls else output,
-    )
+    answer = read_record(StoredAnswer, body)
+    return answer.response(output), attempts_of(answer.attempts), answer.seconds, answer.origin
 
 
 def models_asked(body: str) -> tuple[str, ...]:
@@ -156,7 +216,7 @@ def edited_text(body: str, edit: object) -> str:
     An answer with data takes JSON data or its text, any other one takes text.
     """
     recorded = json.loads(body)
-    edited = {"finish": "stop", "model": recorded["model"], "usage": _usage_row(Usage.none()), "seconds": 0.0}
+    edited = {"finish": "stop", "model": recorded["model"], "usage": tokens_of(Usage.none()), "seconds": 0.0}
     edited |= {"attempts": [], "origin": "edited"}
     if "data" in recorded:
         data = json.loads(edit) if isinstance(edit, str) and not isinstance(recorded["data"], str) else edit
@@ -167,25 +227,29 @@ def edited_text(body: str, edit: object) -> str:
     return json_text({**edited, "text": edit})
 
 
-def _usage_row(usage: Usage) -> list[int | None]:
-    return [getattr(usage, name) for name in _USAGE]
+def tokens_of(usage: Usage) -> Tokens:
+    """The counts of `usage`, as JSON data."""
+    return (
+        usage.calls,
+        usage.prompt_tokens,
+        usage.cached_tokens,
+        usage.completion_tokens,
+        usage.reasoning_tokens,
+        usage.cache_written_tokens,
+    )
 
 
-_NUMBER, _MAYBE_TEXT, _MAYBE_COUNT = (int, float), (str, NoneType), (int, NoneType)
-_ATTEMPT = (str, _MAYBE_TEXT, _NUMBER, _NUMBER, _MAYBE_TEXT)
-
-
-def _check_types(values: Iterable[object], kinds: Iterable[type | tuple[type, ...]]) -> None:
-    """TypeError for a value that is not of its kind: it would fail later, in a sum or in an event, and say less."""
-    for value, kind in zip(values, kinds, strict=True):
-        if not isinstance(value, kind):
-            raise TypeError(f"{shown(value)} is no {kind}")
-
-
-def usage_of(values: list[Any]) -> Usage:
-    """Read the counts of a row of `attempts_row` or `call_row`; ValueError or TypeError for what is no such row."""
-    _check_types(values, (int, *[_MAYBE_COUNT] * (len(_USAGE) - 1)))
-    return Usage(**dict(zip(_USAGE, values, strict=True)))
+def usage_of(tokens: Tokens) -> Usage:
+    """Read the counts that `tokens_of` formatted."""
+    calls, prompt, cached, completion, reasoning, cache_written = tokens
+    return Usage(
+        calls=calls,
+        prompt_tokens=prompt,
+        cached_tokens=cached,
+        completion_tokens=completion,
+        reasoning_tokens=reasoning,
+        cache_written_tokens=cache_written,
+    )
 
 
 def failure_text(error: BaseException) -> str:

@@ -21,12 +21,10 @@ from dataclasses import asdict, replace
 from inspect import Parameter, signature
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     JsonValue,
     TypeAdapter,
@@ -35,7 +33,7 @@ from pydantic import (
 )
 
 from flowdebate import errors
-from flowdebate._text import clean_data, clean_text, error_text, one_line, problems_of, without_keys
+from flowdebate._text import clean_data, clean_text, error_text, one_line, without_keys
 from flowdebate._util.files import open_private
 from flowdebate._util.json_data import json_data
 from flowdebate.errors import BadFile, CassetteMismatch, MalformedResponse, ModelError, ModelTimeout
@@ -44,12 +42,21 @@ from flowdebate.models.base import (
     CallFellBack,
     CallRetried,
     CircuitChanged,
-    FinishReason,
     Model,
     ModelRequest,
     ModelResponse,
 )
-from flowdebate.models.codec import attempts_of, attempts_row, call_row, json_text, make_error, response_of
+from flowdebate.models.codec import (
+    Answer,
+    AttemptRow,
+    Recorded,
+    attempts_of,
+    attempts_row,
+    call_row,
+    json_text,
+    make_error,
+    read_record,
+)
 from flowdebate.models.openai.clients import load
 from flowdebate.models.output import OutputSchema, find_object
 from flowdebate.models.wrapper import Wrapper
@@ -69,11 +76,7 @@ Redacted = Annotated[str, BeforeValidator(_without_keys)]
 """Text without anything that looks like a key: an application's own model may put one into its errors."""
 
 
-class _Strict(BaseModel):
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class Header(_Strict):
+class Header(Recorded):
     """First line of the file."""
 
     format: Literal["flowdebate.cassette"] = "flowdebate.cassette"
@@ -91,7 +94,7 @@ CLASSES: dict[str, type[ModelError]] = {
 """Classes that a recorded error may have: a file that somebody sent builds nothing else."""
 
 
-class Failure(_Strict):
+class Failure(Recorded):
     """A `ModelError`. A journal's failures may be of any class; these are of `CLASSES`, with facts of known types."""
 
     kind: str
@@ -155,7 +158,7 @@ FACTS = {
 _EVENTS: dict[str, Any] = {kind.kind: kind for kind in (CallRetried, CallFellBack, CircuitChanged)}
 
 
-class Notice(_Strict):
+class Notice(Recorded):
     """Event of a model call."""
 
     kind: str
@@ -175,32 +178,7 @@ class Notice(_Strict):
         return event
 
 
-_Tokens = tuple[int, int | None, int | None, int | None, int | None, int | None]
-_Attempts = tuple[tuple[str, str | None, float, float, _Tokens, str | None], ...]
-
-
-class Answer(_Strict):
-    """An answer as `codec.call_row` writes it."""
-
-    text: str = ""
-    finish: FinishReason = "stop"
-    model: str | None = None
-    usage: _Tokens = (1, None, None, None, None, None)
-    seconds: float = 0.0
-    attempts: _Attempts = ()
-    asked_as: str | None = None
-    flags: tuple[str, ...] = ()
-    logprobs: dict[str, float] | None = None
-    tool_calls: tuple[tuple[str, str, str], ...] = ()
-    data: JsonValue = None
-    """None where the output schema reads it from `text`."""
-
-    def response(self, output: OutputSchema | None) -> ModelResponse:
-        """Build the response; SchemaViolation where its data does not fit `output`."""
-        return response_of(self.model_dump(), None if self.data is None else output)
-
-
-class Call(_Strict):
+class Call(Recorded):
     """Line after the first: one call with its answer or error."""
 
     block: str
@@ -211,7 +189,7 @@ class Call(_Strict):
     request: dict[str, JsonValue]
     answer: Answer | None = None
     error: Failure | None = None
-    attempts: _Attempts = ()
+    attempts: tuple[AttemptRow, ...] = ()
     """Those of a failed call; an answer has its own."""
     notices: tuple[Notice, ...] = ()
 
@@ -224,6 +202,11 @@ class Call(_Strict):
             problem = "the request is not the one that was recorded (sha256)"
             raise ValueError(problem)
         return self
+
+
+def _response_of(answer: Answer, output: OutputSchema | None) -> ModelResponse:
+    """Build the response; without data, `output` reads the data from the text, as that of any model."""
+    return answer.response(None if answer.data is None else output)
 
 
 def describe_request(request: ModelRequest) -> dict[str, JsonValue]:
@@ -302,8 +285,7 @@ class RecordingModel(Wrapper):
                 try:
                     call = _new_call(opening, outcome, request.output, attempts=attempts, events=heard)
                 except (ValueError, TypeError) as error:  # an answer with tokens that are no int, or the like
-                    told = _problems(error) if isinstance(error, ValidationError) else str(error)
-                    raise MalformedResponse(f"the answer cannot be recorded: {one_line(told)}") from None
+                    raise MalformedResponse(f"the answer cannot be recorded: {one_line(str(error))}") from None
                 await load(self._write, _as_line(call))
 
             try:
@@ -360,15 +342,15 @@ def _new_call(
     if isinstance(outcome, ModelError):
         line |= {"error": Failure.of(outcome).model_dump(), "attempts": attempts_row(made)}
     else:
-        line["answer"] = call_row(outcome, made, seconds=0.0, output=None)
-        if output is not None and not outcome.tool_calls and (data := _data_of(outcome, output)) is not None:
-            line["answer"]["data"] = data
+        answer = line["answer"] = call_row(outcome, made, seconds=0.0, output=None)
+        if output is not None and not outcome.tool_calls:
+            answer["data"] = _data_of(outcome, output)
     for event in events:
         if isinstance(event, (CallRetried, CallFellBack, CircuitChanged)):
             facts = {name: _without_keys(value) for name, value in asdict(event).items()}
             with suppress(ValidationError):  # an application's error with a message that is no text
                 line["notices"].append(Notice(kind=event.kind, facts=facts).model_dump())
-    return Call.model_validate_json(json.dumps(clean_data(line)))
+    return read_record(Call, json.dumps(clean_data(line)))
 
 
 def _data_of(response: ModelResponse, output: OutputSchema) -> JsonValue:
@@ -453,7 +435,7 @@ class ReplayModel:
             raise call.error.error()
         if request.on_text is not None and call.answer.text:
             request.on_text(call.answer.text)
-        return call.answer.response(request.output)
+        return _response_of(call.answer, request.output)
 
     def assert_complete(self) -> None:
         """Raise CassetteMismatch while recorded calls were not replayed."""
@@ -521,10 +503,10 @@ def _read_cassette(path: str) -> tuple[Header, list[Call]]:
     seen: set[tuple[str, int]] = set()
     for number, line in enumerate(lines, start=2):
         try:
-            call = Call.model_validate_json(line)
-        except ValidationError as error:
+            call = read_record(Call, line)
+        except ValueError as error:
             hint = "; the last line may have been cut off" if number == len(lines) + 1 else ""
-            raise _bad_line(path, number, _problems(error), hint) from None
+            raise _bad_line(path, number, str(error), hint) from None
         if (call.sha256, call.occurrence) in seen:
             raise _bad_line(path, number, "this call was there before")
         seen.add((call.sha256, call.occurrence))
@@ -543,13 +525,9 @@ def _header(path: str, line: bytes) -> Header:
     if isinstance(version, int) and version != (current := Header.model_fields["version"].default):
         raise _bad_line(path, 1, f"format {version} of cassettes cannot be read, only {current}: record it again")
     try:
-        return Header.model_validate_json(line)
-    except ValidationError as error:
-        raise _bad_line(path, 1, _problems(error)) from None
-
-
-def _problems(error: ValidationError) -> str:
-    return "; ".join(f"`{field}` {what}" if field else what for field, what in problems_of(error, got=False)[:3])
+        return read_record(Header, line)
+    except ValueError as error:
+        raise _bad_line(path, 1, str(error)) from None
 
 
 def _bad_line(path: str, number: int, problem: str, hint: str = "") -> BadFile:
@@ -574,7 +552,7 @@ class PlayedModel(ReplayModel):
         if index is None or (answer := self._calls[index].answer) is None:
             return await super().request(request)
         self._given.add(index)
-        response = answer.response(request.output)
+        response = _response_of(answer, request.output)
         with request.attempts.sending(self.name, request) as attempt:
             attempt.usage = response.usage
             for word in re.findall(r"\s*\S+", answer.text or ""):

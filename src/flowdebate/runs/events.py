@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 from urllib.parse import unquote
 
 from flowdebate._util.wire import SPARSE, BaseEvent, BlockEvent
@@ -19,11 +19,9 @@ from flowdebate.models.base import Attempt, Flag, Usage
 from flowdebate.models.base import CallFellBack as CallFellBack
 from flowdebate.models.base import CallRetried as CallRetried
 from flowdebate.models.base import CircuitChanged as CircuitChanged
+from flowdebate.models.codec import Origin
 from flowdebate.runs.suspend import role_in_name
 from flowdebate.store.base import RunStatus as RunStatus
-
-Origin = Literal["asked", "reused", "edited"]
-"""Where a run has an answer from: the model; the run that it was forked from; the edits of the fork."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -204,13 +204,13 @@ class Journal:
         try:
             value = await call()
         except Suspended as suspended:  # not uncertain: nothing was done yet
-            await self.fail(key, failed_text(error_text(suspended)))
+            await self.fail(key, json_text({"error": error_text(suspended)}))
             raise
         except Exception as error:
             if failures:
                 await self.record_failure(key, error)
             else:
-                await self.fail(key, failed_text(error_text(error)))
+                await self.fail(key, json_text({"error": error_text(error)}))
             raise
         await self.commit(key, "effect", self._value_text(key, value, returns))
         return value
@@ -266,11 +266,6 @@ class Journal:
 def is_within(key: str, place: str) -> bool:
     """Whether the step `key` is at or below `place`."""
     return key == place or key.startswith((f"{place}/", f"{place}#"))
-
-
-def failed_text(error: str, **about: Any) -> str:  # noqa: ANN401 - JSON data
-    """Serialize a failed attempt at a step; `about` is anything else that is known of it."""
-    return json_text({"error": error, **about})
 
 
 def plain(value: object) -> Any:  # noqa: ANN401 - JSON data

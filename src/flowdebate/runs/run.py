@@ -12,12 +12,11 @@ from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from contextvars import ContextVar
 from dataclasses import InitVar, dataclass, field, replace
 from functools import partial
-from types import NoneType, TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 from pydantic_core import to_json
 
-from flowdebate._text import error_text, shown
+from flowdebate._text import error_text
 from flowdebate.errors import FlowDebateWarning, LimitReached, ModelError
 from flowdebate.models import call
 from flowdebate.models.base import (
@@ -30,17 +29,27 @@ from flowdebate.models.base import (
     estimate_tokens,
     total_usage,
 )
-from flowdebate.models.codec import attempts_of, attempts_row, call_row, digest_of, json_text, read_call
+from flowdebate.models.codec import (
+    FailedCall,
+    attempts_of,
+    attempts_row,
+    call_row,
+    digest_of,
+    json_text,
+    read_call,
+    read_record,
+)
 from flowdebate.models.prices import prices_known
 from flowdebate.runs.events import CallStarted, ModelCalled, RunFinished, RunStarted, RunStatus
-from flowdebate.runs.journal import Journal, failed_text
+from flowdebate.runs.journal import Journal
 from flowdebate.runs.limits import Account, Budget, Charge, Limits
 from flowdebate.runs.records import Records, ResourcePlace
 from flowdebate.runs.session import Session
-from flowdebate.runs.suspend import role_in_name
 from flowdebate.store.base import StepRow
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from flowdebate.models.base import ToolCall
     from flowdebate.models.resolve import ModelResolver
     from flowdebate.resources.resource import Resource, StateHandle, StateResource
@@ -350,13 +359,15 @@ class Run:
                 failure.block = failure.block or request.block
             # Of a call that is cancelled nobody knows whether it was paid: it stays uncertain, and is not recorded.
             if journal is not None and isinstance(failure, (ModelError, LimitReached)):
-                about = {
+                failed = {
+                    "error": error,
                     "block": request.block,
                     "role": request.role,
                     "model": model.name,
                     "seconds": time.perf_counter() - started,
+                    "attempts": attempts_row(attempts.made),
                 }
-                await journal.fail(path, failed_text(error, **about, attempts=attempts_row(attempts.made)))
+                await journal.fail(path, json_text(failed))
             raise
         finally:
             ACTING.set(acting)
@@ -387,7 +398,7 @@ class Run:
         if self.journal is None:
             return
         for key, text in self.journal.take_failures(path):
-            failed = self.journal.read(StepRow(key=key, kind="call", body=text), partial(_read_failure, path, key))
+            failed = self.journal.read(StepRow(key=key, kind="call", body=text), partial(_read_failure, key))
             if failed is not None:
                 self._count(*failed)
 
@@ -459,31 +470,20 @@ class Run:
             _LOGGER.warning("run %s: the connections of a model could not be closed", self.run_id, exc_info=True)
 
 
-def _read_failure(path: str, key: str, text: str) -> tuple[ModelCalled, list[Attempt]] | None:
-    """A recorded failure as a call with its attempts; None for one without. The errors are those of `read_call`."""
-    failure = json.loads(text)
-    if "attempts" not in failure:
+def _read_failure(path: str, text: str) -> tuple[ModelCalled, list[Attempt]] | None:
+    """Read a failed call with its attempts; None for a failure without any. The errors are those of `read_call`."""
+    if "attempts" not in json.loads(text):
         return None
-    kinds: dict[str, type | tuple[type, ...]] = {
-        "block": str,
-        "role": (str, NoneType),
-        "model": str,
-        "seconds": (int, float),
-        "error": str,
-    }
-    for name, kind in kinds.items():
-        if not isinstance(failure.get(name), kind):
-            raise TypeError(f"`{name}` is {shown(failure[name])}")
-    made, block = attempts_of(failure["attempts"]), failure["block"]
+    failed = read_record(FailedCall, text)
+    made = attempts_of(failed.attempts)
     called = ModelCalled(
-        block=block,
-        # Journals have the role only since events have it.
-        role=failure["role"] if "role" in failure else role_in_name(block, path),
-        path=key,
-        model=failure["model"],
+        block=failed.block,
+        role=failed.role,
+        path=path,
+        model=failed.model,
         usage=total_usage(made),
-        seconds=failure["seconds"],
-        error=failure["error"],
+        seconds=failed.seconds,
+        error=failed.error,
         attempts=tuple(made),
         replayed=True,
     )
