@@ -314,6 +314,7 @@ async def test_waiting_for_one_s_turn_does_not_count_and_can_be_given_up(path: P
 async def test_the_start_of_the_engine_does_not_count(path: Path) -> None:
     """A call has its whole time once the engine is there."""
     model, loop = LocalModel(path), asyncio.get_running_loop()
+    await ask(model, question(max_tokens=1))  # it imports what a call needs
     stop_local_servers()
     since = loop.time()
     await running_server(path).endpoint()
