@@ -1,4 +1,4 @@
-"""Which cases of a test `make test` runs, and which only `make test-slow`."""
+"""Division of a test's cases between `make test` and `make test-slow`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Case = TypeVar("Case")
 
 
 def slow_but_first(cases: Iterable[Case], kind: Callable[[Case], object] = lambda _: None) -> list[object]:
-    """Mark all cases of each kind as slow, but for the first; without `kind`, they are all of one."""
+    """Mark all cases as slow except the first of each kind; without `kind`, all cases are of one kind."""
     seen = set[object]()
     marked = list[object]()
     for case in cases:

@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     if part := config.getoption("--part"):
         number, parts = map(int, part.split("/"))
-        # the cases of a matrix take about as long as each other: each part gets some of them
+        # cases of one matrix take about the same time, so every part gets its share of them
         config.hook.pytest_deselected(items=[item for at, item in enumerate(items) if at % parts != number - 1])
         items[:] = items[number - 1 :: parts]
     waits, computes, places = list[pytest.Item](), list[pytest.Item](), dict[str, float]()

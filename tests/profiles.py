@@ -1,6 +1,6 @@
-"""How many examples hypothesis draws for a law, and which: here and nowhere else.
+"""Hypothesis profiles: the only place that decides which examples a law draws, and how many.
 
-A pytest plugin, which conftest.py registers: `--hypothesis-profile` chooses another profile than the suite's.
+A pytest plugin that conftest.py registers. `--hypothesis-profile` selects a profile other than `suite`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ __all__ = ("example_count",)
 
 _SUITE = 15
 
-# The same examples for everybody who runs the tests, whatever failed on their machine before; machines are busy.
+# Everybody gets the same examples, whatever failed on their machine before. Machines are busy: no deadline.
 settings.register_profile(
     "suite",
     max_examples=_SUITE,
@@ -26,5 +26,5 @@ settings.load_profile("suite")
 
 
 def example_count(number: int) -> int:
-    """Scale the number of examples that a law has in the suite to the profile that is loaded."""
+    """Scale a law's number of examples in the suite to the loaded profile."""
     return max(1, number * settings().max_examples // _SUITE)

@@ -34,8 +34,8 @@ _ANTHROPIC = [fault for fault in FAULTS if fault.id not in _OPENAI_S]
 pytestmark = [pytest.mark.anyio, pytest.mark.fault]
 
 
-def number(fault: Fault) -> str:
-    """The number of a fault in the catalogue, which its variants share."""
+def catalogue_number(fault: Fault) -> str:
+    """Return the number that all variants of a fault share."""
     return fault.id.partition("-")[0]
 
 
@@ -53,14 +53,14 @@ async def _loaded() -> None:
 
 @pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
-@pytest.mark.parametrize("fault", slow_but_first(FAULTS, number), ids=str)
+@pytest.mark.parametrize("fault", slow_but_first(FAULTS, catalogue_number), ids=str)
 async def test_a_fault_ends_as_its_row_says(fault: Fault, transport: Transport) -> None:
     """The outcome, the requests, their errors and waits; no secret shown, nothing left behind, the model works on."""
     await play(fault, transport)
 
 
 @pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
-@pytest.mark.parametrize("fault", slow_but_first(_ANTHROPIC, number), ids=str)
+@pytest.mark.parametrize("fault", slow_but_first(_ANTHROPIC, catalogue_number), ids=str)
 async def test_a_fault_ends_in_the_same_way_over_anthropic_s_api(fault: Fault) -> None:
     """The same rows, by another SDK and another API."""
     await play(fault, "aiohttp", AnthropicModel)

@@ -109,7 +109,7 @@ def test_what_is_marked_are_the_words_of_the_spans(text: str, places: list[int])
 
 
 def grown(pieces: list[str]) -> list[str]:
-    """The blocks of a text that came in pieces, put together as a browser does."""
+    """Grow a text piece by piece, and join its blocks as a browser does."""
     growing, shown, text = GrowingProse(), list[str](), ""
     for piece in pieces:
         text += piece
@@ -208,8 +208,8 @@ def test_a_text_that_is_asked_for_again_begins_anew() -> None:
     assert data.blocks == []
 
 
-def test_a_text_that_becomes_too_long_for_the_parser_ends_as_the_whole_text_is() -> None:
-    """All of it is as it was written, also what was set as Markdown before."""
+def test_a_text_that_outgrows_the_parser_becomes_plain() -> None:
+    """So do the blocks that were rendered as Markdown before."""
     paragraph = "So *it* is.\n\n"
     text = paragraph * (module._LONGEST // len(paragraph))
     assert "<em>" in "\n".join(grown([text]))
@@ -217,7 +217,7 @@ def test_a_text_that_becomes_too_long_for_the_parser_ends_as_the_whole_text_is()
 
 
 def test_finished_blocks_are_not_sent_again() -> None:
-    """Only the last paragraphs of a text are, for the next line may still change them."""
+    """Only the last paragraphs are sent, because the next line may still change them."""
     for begin, most in (("So", 2), ("**So**", 3)):
         growing, text = GrowingProse(), ""
         for _ in range(50):

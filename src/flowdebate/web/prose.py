@@ -33,7 +33,7 @@ _SPECIAL = re.compile(r"[\\`*_\[<~|]|^[ \t]*(?:[-+#>=]|\d+[.)])|^(?: {4}| {0,3}\
 """In every text that may have more than paragraphs."""
 _LETTERS = re.compile(r"[^\W_]+")
 _INDENTED = re.compile(r"\n[ \t]*")
-"""Between two lines: of spaces, the parser takes away these."""
+"""A line break and the indentation behind it, which the parser removes as well."""
 _HTML = {
     "paragraph_open": "<p>",
     "paragraph_close": "</p>",
@@ -140,7 +140,7 @@ def is_marked(text: str) -> bool:
 def _plain(text: str) -> str:
     """`text` with line feeds alone at the ends of lines, and nothing that acts or hides.
 
-    No line ends with a space: a line of spaces that only Unicode has is blank for a reader, and not for the parser.
+    Spaces at the ends of lines are removed: to the parser, a line of Unicode spaces would not be blank.
     """
     return "\n".join(map(str.rstrip, printable("\n".join(text.splitlines())).split("\n")))
 
@@ -330,21 +330,21 @@ _LINK = re.compile(r"!?\[([^\[\]]*)\]\(([^()]*)\Z")
 
 
 class GrowingProse:
-    """A text while it is written: a finished block is rendered once, and what may still change is rendered again.
+    """A text while it is written: finished blocks are rendered once, and what may still change is rendered again.
 
-    A block ends where the next one begins, and only complete lines tell where that is: `***` is a rule, and goes on
-    the paragraph before it as `***so***`; a table begins with its second line, `|---|`. Nothing in a block depends on
-    what comes behind it, for the subset has no definitions that another block refers to.
+    A block is finished when the start of the next one is final. An incomplete line does not decide that: `***` is a
+    rule, but `***so***` continues the paragraph before it. Later text never changes a finished block, because the
+    subset has no reference definitions.
     """
 
     def __init__(self) -> None:
         self._text = ""
         self._start = 0
-        """Where the first open block begins."""
+        """Offset of the first block that may still change."""
         self._settled = 0
-        """Characters of the plain text before it."""
+        """Length of the plain text of all finished blocks."""
         self._parsed = True
-        """Whether the text is short enough for the parser."""
+        """False once the text is too long for the parser."""
         self._done: list[Markup] = []
         self._open: list[Markup] = []
         self.kept: int = 0
@@ -369,7 +369,7 @@ class GrowingProse:
             tail, plain = text, _plain(text)
         blocks = list(_blocks(plain, (), parsed=self._parsed, grows=True))
         lines = plain.split("\n")
-        open_from = max((at for at, (line, _) in enumerate(blocks) if at and _begins_for_good(lines, line)), default=0)
+        open_from = max((at for at, (line, _) in enumerate(blocks) if at and _is_final_start(lines, line)), default=0)
         self.kept = len(self._done)
         self._done += [html for _, html in blocks[:open_from]]
         self._open = [html for _, html in blocks[open_from:]]
@@ -389,11 +389,12 @@ class GrowingProse:
         return [*self._done, *self._open]
 
 
-def _begins_for_good(lines: Sequence[str], line: int) -> bool:
-    """Whether the block that begins at `line` will begin there whatever follows the last of `lines`."""
-    if line + 2 < len(lines):  # the last line may be incomplete, and a table is known by its second line
+def _is_final_start(lines: Sequence[str], line: int) -> bool:
+    """Tell whether the block at `line` starts there whatever text follows."""
+    # the last line may be incomplete, and the second line of a table makes it one
+    if line + 2 < len(lines):
         return True
-    # a sign or a number behind a blank line may become an item of the list before
+    # after a blank line, a sign or a number may still become an item of the list before it
     return not lines[line - 1] and lines[line].lstrip(" ")[:1].isalpha()
 
 
