@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 from mcp.server.mcpserver import AcceptedElicitation, Context, Elicit, ElicitationResult, MCPServer, Resolve
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ToolAnnotations
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from flowdebate.blocks.human.prompt import kind_of
 from flowdebate.blocks.human.terminal import value_typed
@@ -161,7 +161,7 @@ class RunTools:
         question: Question,
         *,
         sides: Sides | None = None,
-        max_rounds: Annotated[Rounds | None, Field(validation_alias=AliasChoices("max_rounds", "rounds"))] = None,
+        max_rounds: Rounds | None = None,
         sources: Sources | None = None,
         pattern: Annotated[str, Field(max_length=200)] = DEFAULT,
         confidence: HowSure | None = None,
