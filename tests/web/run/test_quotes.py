@@ -80,7 +80,7 @@ async def test_quotes_are_marked_and_listed() -> None:
 
     options = {
         "debaters": [{"name": "ann", "stance": "cap rents"}, {"name": "bob", "stance": "build homes"}],
-        "rounds": 1,
+        "max_rounds": 1,
         "sources": {"report.txt": "In May, rents rose by 15 per cent."},
     }
     async with Service(store=MemoryStore(), model=FunctionModel(answer)) as service:
