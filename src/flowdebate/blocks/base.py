@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, TypeGuard, TypeVar, Unpack
 
 from flowdebate._text import add_note
 from flowdebate.errors import ConfigurationError, ReadOnly, ResourceConflict, RunExists, RunNotFound
@@ -198,8 +198,7 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         """All that ask models inside it, as far as it holds their blocks: whom a function asks is not known."""
         found, held = [], [*vars(self).values()]
         for each in held:  # which grows
-            kind: Any = type(each)
-            if _is_block(kind):
+            if _is_block(each):
                 found += each.seats(around)
             elif isinstance(each, (list, tuple, dict)):
                 held += each.values() if isinstance(each, dict) else each
@@ -411,7 +410,7 @@ class InRole(Wrapped):
         super().__init__(inner)
         self.role: str | None = role
 
-    async def act(self, value: Any, ctx: Context, /) -> Any:  # noqa: ANN401 - what the inner block takes and gives
+    async def act(self, value: object, ctx: Context, /) -> object:
         return await self._inner.act(value, ctx)  # no call: a judge who is put among the debaters debates
 
 
@@ -453,6 +452,11 @@ def merge_resources(
     return {key: resource for key, resource in shared.items() if resource not in owned}, hidden
 
 
+def _is_block(value: object) -> TypeGuard[Block[Any, Any]]:
+    kind: type = type(value)
+    return _is_kind_of_block(kind)
+
+
 @lru_cache(maxsize=1024)  # `isinstance` of an abstract class is slow, and each run asks about hundreds of values
-def _is_block(kind: type) -> bool:
+def _is_kind_of_block(kind: type) -> bool:
     return issubclass(kind, Block)

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, is_dataclass
 from functools import lru_cache
 from types import FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar, overload
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic_core import to_json
@@ -62,7 +62,7 @@ def invocation(function: Function, *, where: str, field: str) -> Invocation:
 
 def _plain_arguments(function: Function) -> int | None:
     """How many arguments `function` takes, if it is one of Python's and takes them by position, without any option."""
-    own: Any = function
+    own: object = function
     if not isinstance(function, FunctionType):
         own = function.__func__ if isinstance(function, MethodType) else type(function).__call__
     if not isinstance(own, FunctionType) or own.__dict__ or own.__defaults__ or own.__kwdefaults__:
@@ -74,7 +74,7 @@ def _plain_arguments(function: Function) -> int | None:
 
 
 def _of_value(function: Function) -> Invocation:
-    def call(value: Any, _: Context) -> Any:  # noqa: ANN401 - those of the function
+    def call(value: object, _: Context) -> object:
         return function(value)
 
     call.__module__ = getattr(function, "__module__", None) or ""  # by which `decision` knows whose function it is
@@ -88,7 +88,7 @@ async def decision(
     place: str,
     *,
     read: Callable[[Any], T],
-    returns: Any,  # noqa: ANN401 - any type form
+    returns: object,
 ) -> T:
     """What `read` makes of the answer of `function`, on which it depends what the run does next.
 
@@ -127,10 +127,15 @@ def _awaits(kind: Hashable) -> bool:
     return hasattr(kind, "__await__")
 
 
-async def result_of(outcome: Any) -> Any:  # noqa: ANN401 - the result of the application's function
-    """`outcome`, awaited if it is awaitable: decided by its type, since attributes of values may be slow or wrong."""
-    kind: Any = type(outcome)
-    return await outcome if _awaits(kind) else outcome
+def _is_awaitable(value: object) -> TypeGuard[Awaitable[Any]]:
+    """Decide by the type of `value`, since attributes of values may be slow or wrong."""
+    kind: type = type(value)
+    return _awaits(kind)
+
+
+async def result_of(outcome: object) -> Any:  # noqa: ANN401 - the result of the application's function
+    """`outcome`, awaited if it is awaitable."""
+    return await outcome if _is_awaitable(outcome) else outcome
 
 
 def function_name(function: Function) -> str:
@@ -168,8 +173,7 @@ class Handler(Block[InT, OutT]):
                 self.name,
                 held,
             )
-        kind: Any = type(outcome)
-        result: OutT = await outcome if _awaits(kind) else outcome
+        result: OutT = await outcome if _is_awaitable(outcome) else outcome
         return result
 
     def outline(self) -> Outline:
@@ -300,7 +304,7 @@ class Tool:
             return f"Error: the arguments of {self.spec.name} are not valid: {listed}"
         return clean_text(result_text(await self._called(values, ctx)))  # a lone surrogate could not be sent
 
-    async def value(self, arguments: str, ctx: Context) -> Any:  # noqa: ANN401 - the result of the tool
+    async def value(self, arguments: str, ctx: Context) -> object:
         """The result of a call that is a model's answer; SchemaViolation for invalid arguments."""
         try:
             values = self._checked(arguments)
@@ -313,7 +317,7 @@ class Tool:
         checked = self.arguments.model_validate_json(clean_text(arguments) or "{}")
         return {field.alias or name: getattr(checked, name) for name, field in self.arguments.model_fields.items()}
 
-    async def _called(self, values: dict[str, Any], ctx: Context) -> Any:  # noqa: ANN401 - the result of the tool
+    async def _called(self, values: dict[str, Any], ctx: Context) -> object:
         try:
             return await self.call(values, ctx)
         except Exception as error:

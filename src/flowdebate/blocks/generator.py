@@ -90,7 +90,7 @@ class Generator(Block[Any, OutT]):
         self._form: Callable[[Any, Context], AnswerForm] | None = None
         self._review: Review | None = None
 
-    async def act(self, value: Any, ctx: Context, /) -> OutT:  # noqa: ANN401 - the slots accept any value
+    async def act(self, value: object, ctx: Context, /) -> OutT:
         with ctx.run.tracing.agent(self.name, ctx.path):
             messages = await self._messages(value, ctx)
             form: AnswerForm = {} if self._form is None else self._form(value, ctx)
@@ -287,7 +287,7 @@ def generator(
 def generator(
     *,
     name: str,
-    output_schema: Any = None,  # noqa: ANN401 - see below
+    output_schema: object = None,
     answer_tool: ToolLike | None = None,
     transform: Callable[[Any, ModelResponse, Context], Awaitable[OutT]],
     **options: Unpack[GeneratorOptions],
@@ -298,7 +298,7 @@ def generator(
 def generator(
     *,
     name: str,
-    output_schema: Any = None,  # noqa: ANN401 - see below
+    output_schema: object = None,
     answer_tool: ToolLike | None = None,
     transform: Callable[[Any, ModelResponse, Context], OutT],
     **options: Unpack[GeneratorOptions],
@@ -309,7 +309,7 @@ def generator(
 def generator(
     *,
     name: str,
-    output_schema: Any = None,  # noqa: ANN401 - see below
+    output_schema: object = None,
     answer_tool: ToolLike | None = None,
     transform: None = None,
     **options: Unpack[GeneratorOptions],
@@ -325,7 +325,7 @@ def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
     history: bool | MessagesSlot = False,
     instructions: TextSlot | None = None,
     model: Model | str | None = None,
-    output_schema: Any = None,
+    output_schema: object = None,
     choices: Sequence[str] = (),
     tools: Sequence[ToolLike] = (),
     uses: Sequence[Capability] = (),
@@ -434,7 +434,7 @@ def _slot(value: object, where: str, field: str) -> Invocation:
     return lambda *_: value
 
 
-def _as_text(value: Any) -> str:  # noqa: ANN401 - any value
+def _as_text(value: object) -> str:
     if isinstance(value, str):
         return value
     dump = getattr(value, "model_dump_json", None)

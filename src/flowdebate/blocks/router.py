@@ -26,9 +26,10 @@ class Router(Block[Any, Any]):
         self.otherwise = otherwise
         self._choose = invocation(choose, where=self._where, field="choose")
 
-    async def act(self, value: Any, ctx: Context, /) -> Any:  # noqa: ANN401 - as the chosen route
+    async def act(self, value: object, ctx: Context, /) -> object:
         key = await decision(self._choose, value, ctx, ctx.path, read=self._key, returns=str | None)
-        block: Any = self.otherwise if key is None else self.routes[key]
+        block = self.otherwise if key is None else self.routes[key]
+        assert block is not None  # noqa: S101 - see `_key`
         return await block(value, ctx.below(block))
 
     def _key(self, chosen: object) -> str | None:

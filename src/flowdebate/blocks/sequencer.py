@@ -22,7 +22,7 @@ from flowdebate.blocks.functions import (
 from flowdebate.blocks.steps import Beside, Branch, DoLoop, ForEach, LoopBack, Map, Parallel, Rescue, Step, Tap, Then
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.resolve import ModelChoice, check_model
-from flowdebate.resources.resource import Protectable, Resource, StateResource
+from flowdebate.resources.resource import Protectable, Resource, StateHandle, StateResource
 from flowdebate.runs.context import Context, Scope, SequencerHandle, place_of
 from flowdebate.runs.execute import Seat
 
@@ -224,7 +224,7 @@ class Sequencer(Block[InT, OutT]):
 
     async def act(self, value: InT, ctx: Context, /) -> Any:  # noqa: ANN401 - the output of the last step
         accepts = self._setup.accepts
-        current: Any = value if accepts is None else accepts(value)
+        current: object = value if accepts is None else accepts(value)
         inner, at = self._inner(ctx), self._beside
         if at is None:
             return await self._go(current, inner, ctx, 0, len(self.steps))
@@ -236,7 +236,7 @@ class Sequencer(Block[InT, OutT]):
             current, _ = await in_order(halves)
         return await self._go(current, inner, ctx, at + 2, len(self.steps))
 
-    async def _go(self, current: Any, inner: Context, ctx: Context, index: int, stop: int) -> Any:  # noqa: ANN401
+    async def _go(self, current: object, inner: Context, ctx: Context, index: int, stop: int) -> object:
         """The value after the steps from `index` to the one before `stop`."""
         cancels = _count_cancellations() if self._rescues else 0
         passes = 1
@@ -259,7 +259,7 @@ class Sequencer(Block[InT, OutT]):
             index += 1
         return current
 
-    async def _rescued(self, error: Exception, index: int, passes: int, ctx: Context) -> tuple[int, int, Any]:
+    async def _rescued(self, error: Exception, index: int, passes: int, ctx: Context) -> tuple[int, int, object]:
         """The next rescue for `error`, the pass that it is in, and its output; raises without one."""
         for number in range(index + 1, len(self.steps)):
             step = self.steps[number]
@@ -294,14 +294,15 @@ class Sequencer(Block[InT, OutT]):
         models = ctx.scope.models if setup.model is None else (setup.model, *ctx.scope.models)
         return ctx.child(self.name, ctx.path, Scope(visible, opened, state, models))
 
-    def _open(self, resource: Resource, ctx: Context) -> Any:  # noqa: ANN401 - each resource has its own type of handle
+    def _open(self, resource: Resource, ctx: Context) -> object:
         if resource not in self._anew:
             return ctx.run.open_shared(resource, ctx.path)
         if resource in self._setup.isolated:
             around = ctx.scope.opened.get(resource)
             if around is None:  # changes reach the session through it, so that it has to be open as well
                 around = ctx.run.open_shared(resource, ctx.path)
-            handle = ctx.run.open_within(resource, around, ctx.path)
+            assert isinstance(around, StateHandle)  # noqa: S101 - only state resources are isolated
+            handle: object = ctx.run.open_within(resource, around, ctx.path)
         else:
             handle = ctx.run.open(resource, ctx.path)
         if self._setup.protected and isinstance(handle, Protectable):

@@ -27,7 +27,7 @@ class Step:
         """The blocks that the step may run."""
         return ()
 
-    async def run(self, value: Any, ctx: Context, path: str) -> Any:  # noqa: ANN401 - values of the application
+    async def run(self, value: object, ctx: Context, path: str) -> object:
         """The value after the step; `path` is the step's place in the run."""
         raise AssertionError(value, ctx, path)  # pragma: no cover - the sequencer itself executes jumps
 
@@ -45,7 +45,7 @@ class Then(Step):
     def blocks(self) -> Sequence[Block[Any, Any]]:
         return (self.block,)
 
-    async def run(self, value: Any, ctx: Context, path: str) -> Any:  # noqa: ANN401
+    async def run(self, value: object, ctx: Context, path: str) -> object:
         if self.when is not None and not await _holds(self.when, value, ctx, path):
             return value
         return await self.block(value, ctx.child(self.block.name, path))
@@ -58,7 +58,7 @@ class Then(Step):
 class Tap(Then):
     """Like `Then`, but the value is unchanged."""
 
-    async def run(self, value: Any, ctx: Context, path: str) -> Any:  # noqa: ANN401
+    async def run(self, value: object, ctx: Context, path: str) -> object:
         await super().run(value, ctx, path)
         return value
 
@@ -80,7 +80,7 @@ class Map(Step):
     function: Invocation
     name: str
 
-    async def run(self, value: Any, ctx: Context, path: str) -> Any:  # noqa: ANN401
+    async def run(self, value: object, ctx: Context, path: str) -> object:
         return await result_of(self.function(value, ctx.child(self.name, path)))
 
     def outline(self) -> Outline:
@@ -97,7 +97,7 @@ class Parallel(Step):
     def blocks(self) -> Sequence[Block[Any, Any]]:
         return tuple(self.branches.values())
 
-    async def run(self, value: Any, ctx: Context, path: str) -> Any:  # noqa: ANN401
+    async def run(self, value: object, ctx: Context, path: str) -> object:
         outputs = await in_order(
             [
                 # with the key of the branch: two may run the same block
@@ -126,7 +126,7 @@ class ForEach(Step):
     def blocks(self) -> Sequence[Block[Any, Any]]:
         return (self.block,)
 
-    async def run(self, value: Any, ctx: Context, path: str) -> Any:  # noqa: ANN401
+    async def run(self, value: object, ctx: Context, path: str) -> object:
         items = value if self.over is None else await result_of(self.over(value, ctx))
         if not isinstance(items, Iterable):
             raise OutputError(f"{ctx.block} for_each", "items to iterate over", [("", f"got {shown(items)}")])
@@ -156,7 +156,7 @@ class Branch(Step):
         rest = () if self.otherwise is None else (self.otherwise,)
         return (*(block for _, block in self.cases), *rest)
 
-    async def run(self, value: Any, ctx: Context, path: str) -> Any:  # noqa: ANN401
+    async def run(self, value: object, ctx: Context, path: str) -> object:
         chosen = self.otherwise
         for number, (condition, block) in enumerate(self.cases):
             if await _holds(condition, value, ctx, f"{path}[{number}]"):
@@ -185,7 +185,7 @@ class DoLoop(Step):
     def blocks(self) -> Sequence[Block[Any, Any]]:
         return (self.body,)
 
-    async def run(self, value: Any, ctx: Context, path: str) -> Any:  # noqa: ANN401
+    async def run(self, value: object, ctx: Context, path: str) -> object:
         for iteration in range(self.max_iterations):
             value = await self.body(value, ctx.child(self.body.name, f"{path}[{iteration + 1}]"))
             if await _holds(self.condition, value, ctx, f"{path}[{iteration + 1}]") is self.until:

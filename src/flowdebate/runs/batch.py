@@ -288,8 +288,8 @@ class _Job:
     """A question of the batch."""
 
     index: int
-    row: Any
-    question: Any
+    row: object
+    question: object
     run_id: str
     seed: int
     block: Runnable[Any]

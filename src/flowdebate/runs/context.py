@@ -54,7 +54,7 @@ class SequencerHandle:
     derived: dict[object, Any] = field(default_factory=dict, init=False)
     """What its own steps have derived from the history so far, such as its rendering: later steps add to it."""
 
-    def update(self, **changes: Any) -> None:  # noqa: ANN401 - fields of the state
+    def update(self, **changes: object) -> None:
         """Replace fields of a pydantic, dataclass or dict state; ConfigurationError for an unknown field."""
         state = self.state
         if self.protected:  # frozen once, where it is added: `SequencerView.state` shares it with every block
@@ -100,7 +100,7 @@ class SequencerView:
     def state(self) -> Any:  # noqa: ANN401 - each has a state of its own type
         return freeze(self._handle.state)
 
-    def update(self, **changes: Any) -> None:  # noqa: ANN401 - fields of the state
+    def update(self, **changes: object) -> None:
         """Refused: ReadOnly names the block."""
         raise self._refusal(*changes)
 
@@ -218,12 +218,12 @@ class Context:
 
     async def step(
         self,
-        call: Callable[[], Awaitable[Any]],
+        call: Callable[[], Awaitable[T]],
         *,
         key: str = "",
-        returns: Any = None,  # noqa: ANN401 - any type form
+        returns: object = None,
         failures: bool = False,
-    ) -> Any:  # noqa: ANN401 - the result of `call`
+    ) -> T:
         """Execute a side effect (a request, a write) as a step of the run, under this block's key.
 
         In a durable run the result of `call` is recorded, and returned without a call when the run is resumed.
@@ -237,7 +237,7 @@ class Context:
         count = self._steps[name] = self._steps.get(name, 0) + 1
         return await self.run.step(name if count == 1 else f"{name}#{count}", call, returns=returns, failures=failures)
 
-    async def decide(self, call: Callable[[], Awaitable[T]], *, returns: Any = None) -> T:  # noqa: ANN401 - any type form
+    async def decide(self, call: Callable[[], Awaitable[T]], *, returns: object = None) -> T:
         """Make the one decision of this place, which the application's code takes and the run depends on.
 
         A resumed run does not ask again: the recorded decision holds. One without a record is taken anew. `returns` is

@@ -133,7 +133,7 @@ def check_unchanged(store: Store, run_id: str, pairs: Mapping[str, tuple[str, st
         raise RunChanged(store.name, run_id, changes)
 
 
-def _json_or_text(value: object) -> Any:  # noqa: ANN401 - JSON data
+def _json_or_text(value: object) -> object:
     """Convert `value` to JSON data, or to text where it is none: no output may keep a run's end from being recorded."""
     try:
         return from_json(to_json(value, fallback=shown, inf_nan_mode="strings"))
@@ -160,7 +160,7 @@ def list_model_names(model: ModelChoice) -> str:
     return str(getattr(model, "name", type(model).__name__))
 
 
-def name_models(model: ModelChoice) -> Any:  # noqa: ANN401 - names
+def name_models(model: ModelChoice) -> dict[str, str] | None:
     """Return the names of the run's models for its header; None if one is an object."""
     if isinstance(model, Mapping):
         named = {intent: chosen for intent, chosen in model.items() if isinstance(chosen, str)}

@@ -9,7 +9,7 @@ import time
 import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar
 
 from pydantic import TypeAdapter
 
@@ -39,6 +39,15 @@ OnUncertain: TypeAlias = Literal["retry", "raise"]
 
 DECISION = "#decision"
 """End of the key of a decision that code takes without side effects."""
+
+
+class JournalOptions(TypedDict, total=False):
+    """The options of a journal, whatever its kind."""
+
+    rows: Sequence[StepRow] | None
+    owned: bool
+    on_uncertain: OnUncertain
+    accepts_changes: bool
 
 
 class Journal:
@@ -199,7 +208,8 @@ class Journal:
         if row is not None:
             if row.kind == "loss":
                 raise self.read(row, failure_of)
-            return cast("T", self._read_value(row, returns))
+            recorded: T = self._read_value(row, returns)
+            return recorded
         await self.intend(key, "effect", None)
         try:
             value = await call()
@@ -222,17 +232,18 @@ class Journal:
         """
         row = self.find(key)
         if row is not None:
-            return cast("T", self._read_value(row, returns))
+            recorded: T = self._read_value(row, returns)
+            return recorded
         value = await call()
         body = self._value_text(key, value, returns)
         if self.owned:
             await self.commit(key, "effect", body)
         return value
 
-    def _read_value(self, row: StepRow, returns: Any) -> Any:  # noqa: ANN401 - the type that `returns` says
+    def _read_value(self, row: StepRow, returns: object) -> Any:  # noqa: ANN401 - the type that `returns` says
         return self.read(row, json.loads if returns is None else _adapter(returns).validate_json)
 
-    def _value_text(self, key: str, value: object, returns: Any) -> str:  # noqa: ANN401 - any type form
+    def _value_text(self, key: str, value: object, returns: object) -> str:
         """Serialize a value; NotRecordable if a resumed run would get another value than this one."""
         body = exact_json(value) if returns is None else _adapter(returns).dump_json(value).decode()
         if body is None:
@@ -268,7 +279,7 @@ def is_within(key: str, place: str) -> bool:
     return key == place or key.startswith((f"{place}/", f"{place}#"))
 
 
-def plain(value: object) -> Any:  # noqa: ANN401 - JSON data
+def plain(value: object) -> object:
     """Convert `value` to JSON data; ValueError, TypeError or RecursionError if it is none."""
     return json.loads(json_text(value))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flowdebate.errors import ConfigurationError
 from flowdebate.runs.events import ModelCalled
@@ -91,7 +91,7 @@ def is_new(events: Sequence[object], place: str = "") -> bool:
     return not last or not last[0].replayed
 
 
-def log_failure(run: Run, path: str, **fields: Any) -> None:  # noqa: ANN401 - attributes of a log record
+def log_failure(run: Run, path: str, **fields: object) -> None:
     """Log a failure at `path` that `run` goes on without, unless it is replayed; `fields` have no content."""
     if RUN_LOGGER.isEnabledFor(logging.WARNING) and not run.is_replay and is_new(run.records.events, path):
         about = ", ".join(f"{name} {value}" for name, value in fields.items())

@@ -138,5 +138,5 @@ class _SavedStates(dict[str, Any]):
         super().__init__(session)
         self._session = session
 
-    def __setitem__(self, key: str, state: Any) -> None:  # noqa: ANN401 - each resource has a state of its own type
+    def __setitem__(self, key: str, state: object) -> None:
         self._session[key] = state

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 OutT_co = TypeVar("OutT_co", covariant=True)
+HandleT = TypeVar("HandleT")
 
 
 class RunView(InNotebooks):
@@ -131,8 +132,8 @@ class RunView(InNotebooks):
 
         LookupError if no block has one. `task_collections` has them all.
         """
-        trail: TaskCollection = self._outermost(lambda handle: isinstance(handle, TaskCollection), "TaskCollection")
-        return trail
+        trails = [(depth, handle) for depth, handle in self._run.opened if isinstance(handle, TaskCollection)]
+        return self._outermost(trails, "TaskCollection")
 
     @property
     def transcript(self) -> Any:  # noqa: ANN401 - each pattern has a transcript of its own type
@@ -140,17 +141,16 @@ class RunView(InNotebooks):
 
         LookupError if there is none.
         """
-        return self._outermost(
-            lambda handle: isinstance(handle, StateHandle) and handle.resource.key == "transcript", "transcript"
-        ).state
+        states = [(depth, handle) for depth, handle in self._run.opened if isinstance(handle, StateHandle)]
+        transcripts = [(depth, handle) for depth, handle in states if handle.resource.key == "transcript"]
+        return self._outermost(transcripts, "transcript").state
 
-    def _outermost(self, wanted: Callable[[Any], bool], what: str) -> Any:  # noqa: ANN401 - what `wanted` takes
-        found = [(depth, handle) for depth, handle in self._run.opened if wanted(handle)]
-        if not found:
+    def _outermost(self, handles: Sequence[tuple[int, HandleT]], what: str) -> HandleT:
+        if not handles:
             message = f"run {self.run_id} has no {what}"
             raise LookupError(message)
-        top = min(depth for depth, _ in found)
-        return [handle for depth, handle in found if depth == top][-1]
+        top = min(depth for depth, _ in handles)
+        return [handle for depth, handle in handles if depth == top][-1]
 
 
 class RunResult(RunView, Generic[OutT_co]):

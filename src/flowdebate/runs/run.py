@@ -174,9 +174,9 @@ class Run:
     usage: Usage = field(default=Usage.none(), init=False)
     tokens: int = field(default=0, init=False)
     """Tokens used so far, prompts and answers together; estimated where a server reports none."""
-    raw_output: Any = field(default=None, init=False)
+    raw_output: object = field(default=None, init=False)
     """The raw output of the pattern that ended last, or was cut short; None without one."""
-    _unfinished: dict[str, Callable[[RunStatus], Any]] = field(default_factory=dict, init=False)
+    _unfinished: dict[str, Callable[[RunStatus], object]] = field(default_factory=dict, init=False)
     shared: dict[Resource, Any] = field(default_factory=dict, init=False)
     opened: list[tuple[int, Any]] = field(default_factory=list, init=False)
     """The depth in the run and the handle of each resource, in the order in which they were opened."""
@@ -239,11 +239,11 @@ class Run:
         if self.outcome != "no_verdict":  # the worst outcome: a skipped turn afterwards makes it no better
             self.outcome = outcome
 
-    def register_partial_output(self, path: str, build: Callable[[RunStatus], Any]) -> None:
+    def register_partial_output(self, path: str, build: Callable[[RunStatus], object]) -> None:
         """Register a callback that builds the raw output of the pattern at `path` if the run ends before it does."""
         self._unfinished[path] = build
 
-    def set_raw_output(self, path: str, raw: Any) -> None:  # noqa: ANN401 - each pattern has a raw output of its own type
+    def set_raw_output(self, path: str, raw: object) -> None:
         """Set the run's raw output to that of the pattern at `path`, which has ended; a later one replaces it."""
         self._unfinished.pop(path, None)
         self.raw_output = raw
@@ -253,7 +253,7 @@ class Run:
         """Whether a pattern is in progress whose raw output can be built."""
         return bool(self._unfinished)
 
-    def partial_output(self, status: RunStatus) -> Any:  # noqa: ANN401 - see set_raw_output
+    def partial_output(self, status: RunStatus) -> object:
         """Return the raw output of the outermost unfinished pattern as of now, else the one that is there."""
         if not self._unfinished:
             return self.raw_output
@@ -287,14 +287,14 @@ class Run:
 
     # Resources
 
-    def open(self, resource: Resource, path: str) -> Any:  # noqa: ANN401 - each resource has a handle of its own type
+    def open(self, resource: Resource, path: str) -> object:
         return self._add_opened(resource.open(ResourcePlace(self.records, path)), path)
 
     def open_within(self, resource: StateResource[Any], around: StateHandle[Any], path: str) -> StateHandle[Any]:
         """Open `resource` inside `around`, for the block at `path`."""
         return self._add_opened(resource.open_within(around, ResourcePlace(self.records, path)), path)
 
-    def open_shared(self, resource: Resource, path: str) -> Any:  # noqa: ANN401 - see open
+    def open_shared(self, resource: Resource, path: str) -> object:
         """Return the run's shared handle of `resource`, opened at first use."""
         if resource not in self.shared:
             self.shared[resource] = self.open(resource, path)

@@ -40,7 +40,7 @@ def parse_text(answer: object, *, block: str) -> str:
     return text
 
 
-def parse_data(answer: object, schema: Mapping[str, Any], *, block: str) -> Any:  # noqa: ANN401 - JSON data
+def parse_data(answer: object, schema: Mapping[str, Any], *, block: str) -> object:
     """`answer` as data for `schema`: JSON text is parsed, and a bare value is that of the only required field.
 
     Keys may be in snake_case or camelCase. OutputError for text that is not JSON if several fields are required.
@@ -63,7 +63,7 @@ def only_field(schema: Mapping[str, Any]) -> str | None:
     return required[0] if len(required) == 1 else None
 
 
-def check_answer(schema: Mapping[str, Any], answer: object, *, block: str) -> Any:  # noqa: ANN401 - JSON data
+def check_answer(schema: Mapping[str, Any], answer: object, *, block: str) -> object:
     """`answer` as data that satisfies `schema`; OutputError names each invalid field."""
     validator = _create_validator(json.dumps(dict(schema)), block)
     data = parse_data(answer, schema, block=block)
@@ -92,7 +92,7 @@ def _field_problems(error: Any, known: Mapping[str, Any]) -> list[tuple[str, str
     return [(".".join(path), error.message)]
 
 
-def _read(text: str, schema: Mapping[str, Any], block: str) -> Any:  # noqa: ANN401 - JSON data
+def _read(text: str, schema: Mapping[str, Any], block: str) -> object:
     if len(text) > LONGEST_ARGUMENT:
         problem = f"has {len(text):,} characters, and may have {LONGEST_ARGUMENT:,}"
         raise OutputError(block, "an answer", [("", problem)])
@@ -119,7 +119,7 @@ def _is_text(part: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
     return part.get("type") == "string" or all(isinstance(choice, str) for choice in part.get("enum", (None,)))
 
 
-def _rename_keys(data: Any, names: set[str]) -> Any:  # noqa: ANN401 - JSON data
+def _rename_keys(data: object, names: set[str]) -> object:
     """`data` with its keys in the style of the schema."""
     if isinstance(data, dict):
         given = {key: to_camel(key) for key in data if isinstance(key, str) and key not in names}
@@ -286,7 +286,7 @@ def _find_request(
     raise NotAwaited(store.name, run_id, why, open_places)
 
 
-def check_submission(request: HumanRequest, answer: object) -> Any:  # noqa: ANN401 - JSON data
+def check_submission(request: HumanRequest, answer: object) -> object:
     """`answer` as data for a stored request; OutputError if it is invalid."""
     if request.schema is None:
         return parse_text(answer, block=request.block)

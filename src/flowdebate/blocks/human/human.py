@@ -90,7 +90,7 @@ class Human(Block[Any, Any]):
         placed.role = role
         return placed
 
-    async def act(self, value: Any, ctx: Context, /) -> Any:  # noqa: ANN401 - the type is that of the schema
+    async def act(self, value: object, ctx: Context, /) -> object:
         spec = self.output
         if spec is None and callable(ask_for := getattr(value, "answer_schema", None)):
             spec = ask_for()  # the input itself says which answer it needs, such as a ballot
@@ -101,7 +101,7 @@ class Human(Block[Any, Any]):
         ctx.emit(BlockAnswered(block=self.name, output=output))
         return output
 
-    async def _answer(self, request: HumanRequest, check: _Check, ctx: Context) -> Any:  # noqa: ANN401 - see act
+    async def _answer(self, request: HumanRequest, check: _Check, ctx: Context) -> object:
         """The checked answer; if a submitted answer proves invalid, the human is asked again."""
         journal, number = ctx.run.journal, 1
         while journal is not None:
@@ -126,7 +126,7 @@ class Human(Block[Any, Any]):
             )
         return check(await result_of(self._ask(request)))
 
-    async def _ask_and_record(self, request: HumanRequest, check: _Check, journal: Journal) -> Any:  # noqa: ANN401 - see act
+    async def _ask_and_record(self, request: HumanRequest, check: _Check, journal: Journal) -> object:
         await journal.ask(request.place, request.text)  # before the human sees it: an answer needs its request
         if self._ask is None:
             raise Suspended([request])
@@ -175,7 +175,7 @@ class _Check:
     block: str
     output: OutputSchema | None
 
-    def __call__(self, answer: object) -> Any:  # noqa: ANN401 - the application's own type
+    def __call__(self, answer: object) -> object:
         if self.output is None:
             return parse_text(answer, block=self.block)
         if isinstance(answer, BaseModel):  # an `ask` may return the value itself
@@ -186,7 +186,7 @@ class _Check:
         except SchemaViolation as violation:
             raise OutputError(self.block, f"a {self.output.name}", violation.problems) from None
 
-    def dump(self, value: object) -> Any:  # noqa: ANN401 - JSON data
+    def dump(self, value: object) -> object:
         """`value` as JSON data that validates to the same value."""
         return value if self.output is None else self.output.dump(value)
 
@@ -200,7 +200,7 @@ def human(
     *,
     name: str,
     prompt: TextSlot | None = None,
-    output_schema: Any = None,  # noqa: ANN401 - a pydantic model, any type, or a JSON Schema
+    output_schema: object = None,
     ask: Ask | None = None,
     context: TextSlot | None = None,
 ) -> Human:

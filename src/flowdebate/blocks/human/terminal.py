@@ -24,7 +24,7 @@ _LINE = 100_000  # bytes of a line; longer lines are cut
 _TURNS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
 
-async def ask_in_terminal(request: HumanRequest) -> Any:  # noqa: ANN401 - text, or JSON data
+async def ask_in_terminal(request: HumanRequest) -> object:
     """Show `request` on the terminal (stderr), and return what is typed: `human(name=…, ask=ask_in_terminal)`.
 
     Text ends with an empty line or the end of the input; fields take a line each. An invalid answer is asked for again,
@@ -46,7 +46,7 @@ class Terminal:
         self._typed = typed
         self._shown = shown
 
-    async def ask(self, request: HumanRequest) -> Any:  # noqa: ANN401 - text, or JSON data
+    async def ask(self, request: HumanRequest) -> object:
         """Ask until the answer is valid."""
         self._say(f"\n{request.to_read}\n\n[{request.block}] {request.expects}\n")
         problem = request.problem
@@ -116,7 +116,7 @@ def _ended(request: HumanRequest) -> OutputError:
     return OutputError(request.block, "an answer", [("", "the input has ended")])
 
 
-def value_typed(line: str, part: Mapping[str, Any], known: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON data
+def value_typed(line: str, part: Mapping[str, Any], known: Mapping[str, Any]) -> object:
     """The value of `line` for a field; text that has no such value is left as it is, for the check to refuse.
 
     >>> value_typed("yes", {"type": "boolean"}, {}), value_typed("ann, bob", {"type": "array"}, {})

@@ -450,15 +450,19 @@ def add_baselines(
         **options,
     )
 
+    def _debate(ctx: Context) -> DebateRawOutput:
+        raw = ctx.run.raw_output
+        assert isinstance(raw, DebateRawOutput)  # noqa: S101 - `pattern` has ended
+        return raw
+
     def has_verdict(_: object, ctx: Context) -> bool:
-        return bool(ctx.run.raw_output.verdict)
+        return bool(_debate(ctx).verdict)
 
     def _question(_: object, ctx: Context) -> str:
-        question: str = ctx.run.raw_output.question
-        return question
+        return _debate(ctx).question
 
     def _keep(answers: list[BaselineAnswer], ctx: Context) -> None:
-        publish(ctx.run.raw_output.model_copy(update={"baselines": answers}), ctx, path=ctx.path)
+        publish(_debate(ctx).model_copy(update={"baselines": answers}), ctx, path=ctx.path)
 
     def _output(output: object, ctx: Context) -> object:
         return ctx.run.raw_output if isinstance(output, DebateRawOutput) else output

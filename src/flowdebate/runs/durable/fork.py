@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, Unpack
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -18,7 +18,8 @@ from flowdebate._text import error_text, is_blank, shown
 from flowdebate._util.validation import check_count
 from flowdebate.errors import ConfigurationError, JournalMismatch, RunNotFound
 from flowdebate.models.codec import edited_text, json_text, models_asked, reused_text
-from flowdebate.runs.journal import DECISION, Journal, is_within
+from flowdebate.runs.header import StoreOptions
+from flowdebate.runs.journal import DECISION, Journal, JournalOptions, is_within
 from flowdebate.runs.suspend import answer_text, read_answer
 from flowdebate.store.base import COMPLETE, RunHeader, StepKind, StepRow, Store, StoredRun, StoredStatus
 from flowdebate.store.open import StoreChoice, open_store
@@ -66,7 +67,7 @@ def goes_on(stored: StoredRun, *, where: str, rounds: int = 1, ask: str | None =
     if ask is not None and (not isinstance(ask, str) or is_blank(ask) or len(ask) > LONGEST):
         raise ConfigurationError(where, "ask", ask, ASKED)
     raw = (stored.outcome or {}).get("raw")
-    held: Any = raw.get("rounds") if isinstance(raw, Mapping) else None
+    held: object = raw.get("rounds") if isinstance(raw, Mapping) else None
     if stored.status not in COMPLETE or type(held) is not int or held < 1:
         allowed = "a run with rounds that is over; resume one that is not"
         raise ConfigurationError(where, "run_id", stored.header.run_id, allowed)
@@ -82,9 +83,11 @@ def asked_to_go_on(stored: StoredRun, more: object) -> GoesOn:
     return goes_on(stored, where="goes_on", **{key: each for key, each in more.items() if each is not None})
 
 
-async def read_goes_on(where: str, run_id: str, *, rounds: int, ask: str | None, store: Any) -> GoesOn:  # noqa: ANN401 - a store, or StoreOptions
+async def read_goes_on(
+    where: str, run_id: str, *, rounds: int, ask: str | None, store: StoreChoice | StoreOptions
+) -> GoesOn:
     """How the run of that id goes on; ConfigurationError without the store of the run."""
-    choice: StoreChoice = getattr(store, "store", store)
+    choice = store.store if isinstance(store, StoreOptions) else store
     opened = open_store(choice, where=where)
     if opened is None:
         raise ConfigurationError(where, "store", store, "the store of the run")
@@ -120,7 +123,7 @@ class ForkJournal(Journal):
     itself.
     """
 
-    def __init__(self, store: Store, header: RunHeader, parent: _Parent, **options: Any) -> None:  # noqa: ANN401 - those of Journal
+    def __init__(self, store: Store, header: RunHeader, parent: _Parent, **options: Unpack[JournalOptions]) -> None:
         super().__init__(store, header, **options)
         self._parent = parent
         self.parent_labels: Mapping[str, str] = parent.labels
@@ -212,7 +215,6 @@ def fork_header(
     edits: Mapping[str, Any] | None,
     at: str | None,
     kept: str | None = None,
-    **changed: Any,  # noqa: ANN401 - other fields of the header
 ) -> RunHeader:
     """The header of a fork of `parent`; ConfigurationError for edits and places that do not fit it."""
     where = f"{block}.fork()"
@@ -247,11 +249,10 @@ def fork_header(
             "left_at": max(before, default=began_at),
             **({} if kept is None else {"kept": kept}),
         },
-        **changed,
     )
 
 
-async def journal_of(store: Store, header: RunHeader, **options: Any) -> Journal:  # noqa: ANN401 - those of Journal
+async def journal_of(store: Store, header: RunHeader, **options: Unpack[JournalOptions]) -> Journal:
     """The journal of a run; that of a fork reads its parent, as far as it is still there.
 
     A fork that was imported has no parent here, whichever run has the id of its parent.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NoReturn, TypeVar
 from urllib.parse import unquote
 
@@ -46,7 +46,7 @@ class Replay:
 
     handle: RunHandle[Any]
     """The replayed run, which is over: its raw output, transcript and usage."""
-    output: Any
+    output: object
     """The output of the block; None if the run did not come to its end."""
     events: Sequence[object]
     """The events so far, `RunFinished` included if the run has ended."""
@@ -78,7 +78,7 @@ async def replay(
     unless `model` is given: a journal has only its name.
     """
     header, store = stored.header, MemoryStore()  # which is only named in errors
-    journal = _ReadOnlyJournal(store, header, rows=steps, accepts_changes=True, status=stored.status)
+    journal = _ReadOnlyJournal(store, header, steps, stored.status)
     run = _Replayed(
         run_id=header.run_id,
         session=session_of(store, header, f"{block.name}.replay()"),
@@ -182,19 +182,16 @@ def _finish(stored: StoredRun, run: Run, events: Sequence[object]) -> RunFinishe
     )
 
 
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class _Replayed(Run):
     """A run that notes what its models are asked, and does not repeat the warnings of its execution."""
 
-    __slots__ = ("requests",)
     is_replay: ClassVar[bool] = True
-
-    def __init__(self, **given: Any) -> None:  # noqa: ANN401 - those of Run
-        super().__init__(**given)
-        self.requests: dict[str, ModelRequest] = {}
+    requests: dict[str, ModelRequest] = field(default_factory=dict, init=False)
 
     async def ask(self, model: Model, request: ModelRequest, *, path: str) -> ModelResponse:
         self.requests[path] = request
-        return await super().ask(model, request, path=path)
+        return await Run.ask(self, model, request, path=path)
 
     def warn_once(self, key: str, message: str) -> None:
         """Do nothing."""
@@ -203,8 +200,8 @@ class _Replayed(Run):
 class _ReadOnlyJournal(Journal):
     """A journal that is only read: whatever it has no record of is never executed."""
 
-    def __init__(self, *given: Any, status: StoredStatus, rows: Sequence[StepRow], **options: Any) -> None:  # noqa: ANN401 - those of Journal
-        super().__init__(*given, rows=rows, **options)
+    def __init__(self, store: Store, header: RunHeader, rows: Sequence[StepRow], status: StoredStatus) -> None:
+        super().__init__(store, header, rows=rows, accepts_changes=True)
         self._asked = {row.key for row in rows if row.kind == "human" and row.body is None and status == "awaiting"}
         self.parked: list[str] = []
         """The places at which branches of the run have come to the end of the journal."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 from flowdebate._util.cancellation import wait_uncancelled
@@ -97,7 +98,7 @@ async def load_run(
     return run, header.input
 
 
-async def load_fork(
+async def load_fork(  # noqa: PLR0913 - the options of fork
     run_id: str,
     *,
     block: Runnable[Any],
@@ -106,7 +107,10 @@ async def load_fork(
     limits: Limits | None = None,
     session: SessionLike = None,
     observe: Observer | None = None,
-    **options: Any,  # noqa: ANN401 - those of `prepare_fork`
+    seed: int | None = None,
+    fork_id: str | None = None,
+    edits: Mapping[str, Any] | None = None,
+    at: str | None = None,
 ) -> tuple[Run, Any]:
     """Create a fork of the stored run, which has not started; gives its input too. Errors: those of `prepare_fork`."""
     where = f"{block.name}.fork()"
@@ -114,8 +118,19 @@ async def load_fork(
     opened = open_store(stored.store, where=where)
     if opened is None:
         raise ConfigurationError(where, "store", store, "the store of the run")
-    options |= {"labels": stored.labels, "plan": stored.plan}
-    header = await prepare_fork(opened, run_id, block=block, model=model, limits=limits, **options)
+    header = await prepare_fork(
+        opened,
+        run_id,
+        block=block,
+        fork_id=fork_id,
+        edits=edits,
+        at=at,
+        seed=seed,
+        model=model,
+        limits=limits,
+        labels=stored.labels,
+        plan=stored.plan,
+    )
     journal = await journal_of(opened, header)
     return _restore_run(journal, where, session=session, model=model, limits=limits, observe=observe), header.input
 
@@ -170,6 +185,9 @@ async def prepare_fork(  # noqa: PLR0913 - the options of fork
         edits=edits,
         at=at,
         kept=getattr(block, "keeps", None),
+    )
+    header = replace(
+        header,
         seed=parent.header.seed if seed is None else seed,
         model=parent.header.model if model is None else name_models(model),
         limits=parent.header.limits if limits is None else limit_numbers(limits),
