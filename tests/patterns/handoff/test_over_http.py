@@ -69,7 +69,7 @@ UNREAD = "the answer does not fit its schema: "
 CASES = [
     Case(id="no marker", form="text", reply=completion(SAID), problem=NOBODY),
     Case(id="itself", form="text", reply=completion(f"{SAID}\nTransition to PRO."), problem=ITSELF),
-    Case(id="a stranger", form="text", reply=completion(f"{SAID} **Transition to Bob**"), problem=STRANGER),
+    Case(id="a stranger", form="text", reply=completion(f"{SAID}\n**Transition to Bob**"), problem=STRANGER),
     Case(
         id="a marker alone",
         form="text",

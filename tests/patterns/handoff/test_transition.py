@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from flowdebate.patterns.handoff.answers import Transition, read_transition
+from flowdebate.patterns.handoff.transition import Transition, read_transition
 from flowdebate.prompts import AROUND, as_seen, name_among, tag_name
 from flowdebate.testing.strategies import names
 from tests.ids import shown
@@ -53,6 +53,7 @@ SAID = "Machines err."
         "> Transition to Opponent",
         "-> Transition to Opponent",
         "### Transition to Opponent",
+        "3. Transition to Opponent",
         "Transition to Opponent  \r\n\n",
         "Transition to \uff2fpponent",
     ],
@@ -61,8 +62,8 @@ SAID = "Machines err."
 @pytest.mark.parametrize("gap", ["\n", "\n\n", " ", "\r\n"], ids=repr)
 def test_a_marker_may_be_dressed_up(gap: str, marker: str) -> None:
     """Any case, quotes, brackets, markdown, the end of a sentence: all of it goes, and nothing else."""
-    if gap == " " and marker[0] in "-#>":
-        return  # a bullet stands at the beginning of a line
+    if gap == " " and marker[0] in "-#>3":
+        return  # bullets and numbers stand at the beginning of a line
     assert read_transition(f"{SAID}{gap}{marker}", ROSTER) == Transition(text=SAID, name=CON)
 
 
@@ -77,23 +78,19 @@ def test_a_name_may_be_any(name: str, written: object) -> None:
 @pytest.mark.parametrize(
     ("text", "rest", "name"),
     [
-        (f"{SAID} Transition to Opponent. Let us hear it.", f"{SAID} Let us hear it.", CON),
         (f"{SAID}\nTransition to Opponent\n\n(I wait.)", f"{SAID}\n\n(I wait.)", CON),
         ("Transition to Opponent\nYes.", "Yes.", CON),
         ("Transition to Opponent\nTransition to Neutral", "Transition to Opponent", NEUTRAL),
         (f"{SAID}\nTransition to Neutral\nTransition to Bob", f"{SAID}\nTransition to Neutral", "Bob"),
         ("I give way: transition to neutral", "I give way:", NEUTRAL),
         ("Transition to Opponent", "", CON),
-        (f"**{SAID} Transition to Opponent**", f"**{SAID}**", CON),
-        (f'"{SAID} Transition to Opponent."', f'"{SAID}"', CON),
-        (f"({SAID} Transition to Opponent)", f"({SAID})", CON),
+        (f"**{SAID} Transition to Opponent**", f"**{SAID}", CON),
         (f"{SAID}\nTransition to Bob the Builder.", SAID, "Bob the Builder"),
-        (f"{SAID} Transition to neutral ground.", SAID, "neutral ground"),
     ],
     ids=shown,
 )
 def test_the_last_marker_counts_and_the_rest_stays(text: str, rest: str, name: str) -> None:
-    """Where the text ends, or in a sentence or line of its own; what it closes of the text before it stays closed."""
+    """At the end of the text, or on a line of its own."""
     assert read_transition(text, ROSTER) == Transition(text=rest, name=name)
 
 
@@ -112,6 +109,9 @@ def test_the_last_marker_counts_and_the_rest_stays(text: str, rest: str, name: s
         "I hand over to Opponent.",
         "retransition to Opponent and more",
         "Transition to Bob is what I want.\nBut not now.",
+        f"{SAID} Transition to Opponent. Let us hear it.",
+        f"{SAID} Transition to neutral ground.",
+        f"{SAID} Transition to Bob.",
         f"Transition to {'x' * 100}",
     ],
     ids=shown,
@@ -128,7 +128,7 @@ def test_a_longer_name_is_meant_where_it_fits() -> None:
         assert read_transition(f"{SAID}\nTransition to {written}", AWKWARD).name == name
 
 
-TEXTS = st.text(st.characters(codec="utf-8"), max_size=60).map(str.rstrip).filter(lambda text: text not in {"-", ">"})
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=60).map(str.rstrip)
 
 
 @given(TEXTS, st.lists(names(), min_size=1, max_size=4, unique_by=as_seen), st.data())
@@ -137,12 +137,25 @@ def test_what_is_put_behind_any_text_is_read_and_taken_off(text: str, roster: li
     assume("transition" not in text.lower())
     name = data.draw(st.sampled_from(roster))
     assume(as_seen(name) and "\n" not in name)
-    marker = data.draw(st.sampled_from(["Transition to {}", "transition to {}.", "**Transition to {}**", "({})"]))
-    marker = marker.replace("({})", "(Transition to {})").replace("{}", name)
-    found = read_transition(f"{text}\n{marker}", roster)
-    assert found.text == text
-    assert found.name is not None
-    assert name_among(found.name, roster) == name or as_seen(name).strip(AROUND + " ") != as_seen(name)
+    markers = [
+        "Transition to {}",
+        "\nTransition to: {}",
+        "transition to {}.",
+        "**Transition to {}**",
+        "(Transition to {})",
+    ]
+    # where signs of a name could be those around it, the marker is plain
+    is_plain = as_seen(name).strip(AROUND + " ") == as_seen(name)
+    marker = data.draw(st.sampled_from(markers if is_plain else markers[:1]))
+    found = read_transition(f"{text}\n{marker.replace('{}', name)}", roster)
+    assert found == Transition(text=text, name=name)
+
+
+@given(TEXTS, st.lists(names(), min_size=1, max_size=4, unique_by=as_seen))
+def test_nobody_outside_the_roster_is_handed_over_to(text: str, roster: list[str]) -> None:
+    """Whatever is written behind a marker, unless a name is part of it."""
+    assume(all(as_seen(name) not in as_seen(text) for name in roster))
+    assert read_transition(f"Yes.\nTransition to {text}", roster).name not in roster
 
 
 def test_what_a_name_ends_in_is_its_own() -> None:

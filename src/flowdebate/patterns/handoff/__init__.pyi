@@ -1,6 +1,4 @@
 from .answers import HandoffDecision as HandoffDecision
-from .answers import Transition as Transition
-from .answers import read_transition as read_transition
 from .factory import create_speaker as create_speaker
 from .factory import handoff as handoff
 from .schemas import HandoffEntry as HandoffEntry
@@ -9,3 +7,5 @@ from .schemas import HandoffMade as HandoffMade
 from .schemas import HandoffOutput as HandoffOutput
 from .schemas import TransitionForm as TransitionForm
 from .schemas import create_handoff_transcript as create_handoff_transcript
+from .transition import Transition as Transition
+from .transition import read_transition as read_transition

@@ -31,13 +31,9 @@ from flowdebate.prompts import Length, Profile, Profiles, Template, filled, part
 from .answers import (
     HandoffDecision,
     check_decision,
-    draw_instead,
-    hand_over,
     handoff_form,
     handoff_schema,
-    needs_another_word,
     read_output,
-    record_said,
     salvage_json,
 )
 from .schemas import (
@@ -52,6 +48,7 @@ from .schemas import (
     TransitionForm,
     create_handoff_transcript,
 )
+from .steps import draw_instead, hand_over, needs_another_word, record_said
 
 if TYPE_CHECKING:
     from flowdebate.blocks.functions import Capability, ToolLike

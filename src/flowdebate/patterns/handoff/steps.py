@@ -1,0 +1,98 @@
+"""Steps of a turn after its answer: record what was said, ask once more, and decide who speaks next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from flowdebate.blocks.functions import Handler, handler
+from flowdebate.chassis.state import accepted, round_of, state_of
+from flowdebate.chassis.turn import audit_resources, complete_turn, record_failure, record_flag, warn_of_nothing
+from flowdebate.errors import OutputError, RosterError
+from flowdebate.runs.context import Context
+
+from .answers import NOTHING, HandoffDecision, check_decision, read_said
+from .schemas import HandoffAnswer, HandoffEntry, HandoffMade, HandoffState, HandoffTranscript, OnInvalid
+
+
+def record_said(
+    *,
+    name: str,
+    agent_name: str,
+    names: Sequence[str],
+    transcript: HandoffTranscript,
+    collection_id: str,
+    own: bool = False,
+) -> Handler[Any, HandoffDecision]:
+    """Create the block that adds a speaker's text to the transcript, before it is decided who is next."""
+
+    @handler(name=f"{name}-record-{agent_name}", resources=audit_resources(transcript, collection_id))
+    async def record(value: object, ctx: Context) -> HandoffDecision:
+        if not isinstance(value, HandoffDecision):
+            read = partial(read_said, value, agent_name, names, ctx)
+            answer = await accepted(read, ctx, returns=HandoffAnswer, own=own)
+            value = check_decision(answer, agent_name=agent_name, names=names)
+        entry = HandoffEntry(round=round_of(ctx), agent_name=agent_name, text=value.text, flag=value.flag)
+        held = ctx.scope.handles["transcript"]
+        held.set(held.state.with_entry(entry))
+        complete_turn(agent_name, value.text, ctx)
+        return value
+
+    return record
+
+
+def needs_another_word(value: object) -> bool:
+    """Tell whether a turn's speaker has to be asked once more, and can be."""
+    return isinstance(value, HandoffDecision) and value.problem is not None and value.speaker is not None
+
+
+def draw_instead(error: Exception, value: HandoffDecision, ctx: Context) -> HandoffDecision:
+    """Go on with a speaker's first answer if its provider fails when it is asked once more."""
+    speaker = state_of(ctx, HandoffState).speaker
+    record_failure(error, ctx, block=ctx.block, role="debater", name=speaker, instead="drawn")
+    return value
+
+
+def hand_over(
+    *, name: str, names: Sequence[str], on_invalid: OnInvalid, transcript: HandoffTranscript
+) -> Handler[Any, None]:
+    """Create the block that decides who speaks next: the speaker's choice, or the lot; with "error", a RosterError."""
+
+    @handler(name=f"{name}-hand-over", resources={"transcript": transcript})
+    def decide(value: HandoffDecision | None, ctx: Context) -> None:
+        speaker = state_of(ctx, HandoffState).speaker
+        others = [other for other in names if other != speaker]
+        said = HandoffDecision(text="", problem="the turn was lost") if value is None else value
+        if value is not None and on_invalid == "error":
+            _refuse_problem(value, others, ctx)
+        next_name, by = said.next_agent_name, said.chosen_by  # an application's decision may lack either
+        if next_name is None or by is None:
+            next_name, by = ctx.random.choice(others), "random"
+        if value is not None:
+            if said.flag is not None:
+                record_flag(said.flag, speaker, ctx)
+            if said.flag == "empty" and said.speaker is None:
+                warn_of_nothing(speaker, ctx)
+            decided = {"next_agent_name": next_name, "chosen_by": by, "problem": said.problem}
+            held = ctx.scope.handles["transcript"]
+            *before, last = held.state.entries
+            last = last.model_copy(update={"text": said.text, "flag": said.flag, **decided})
+            held.set(held.state.with_entries([*before, last]))
+        number = state_of(ctx, HandoffState).round
+        ctx.scope.handle.update(speaker=next_name)
+        ctx.emit(
+            HandoffMade(round=number, agent_name=speaker, next_agent_name=next_name, chosen_by=by, problem=said.problem)
+        )
+
+    return decide
+
+
+def _refuse_problem(said: HandoffDecision, others: Sequence[str], ctx: Context) -> None:
+    """Raise an error for an answer with a problem; it names the block that gave it."""
+    if said.problem is None:
+        return
+    block = ctx.block if said.speaker is None else said.speaker.name
+    if said.next_agent_name is not None:
+        raise OutputError(block, "what is said, and who speaks next", [("response", NOTHING)])
+    raise RosterError(block, said.named or "", others, field="next_agent_name", problem=said.problem)

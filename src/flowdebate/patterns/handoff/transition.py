@@ -1,0 +1,69 @@
+"""The marker "Transition to NAME", by which a text hands over."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from flowdebate.prompts import AROUND, DECORATION, name_among
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transition:
+    """Result of `read_transition`."""
+
+    text: str
+    """The answer without the marker; nothing else of it is changed."""
+    name: str | None
+    """The name, as it is spelt in the roster, or as written if nobody has it; None without a marker."""
+
+
+_MARKER = re.compile(r"\btransition[^\S\n]+to\b", re.IGNORECASE)
+_LEAD = f"{DECORATION}-+•>=#→⇒.0123456789 \t\r"
+"""Characters before a marker that has a line of its own: bullets, numbers, quotes, markdown."""
+_MOST_MARKERS = 50  # looked at, from the last on: a model can write any number of them
+_LONGEST_NAME = 2_000  # characters of a name with all of them escaped
+_LONGEST_STRANGER = 80  # characters of a name that nobody has; what is longer is a sentence about some transition
+
+
+def read_transition(text: str, names: Iterable[str]) -> Transition:
+    r"""Return the name that `text` hands over to, and the rest of the text.
+
+    A marker is "Transition to" with one of `names`, in any case, maybe in quotes, brackets or markdown, at the end of
+    the text or on a line of its own; the last one is taken off. A name that nobody has is read on the last line only,
+    if the marker has it for itself.
+
+    >>> read_transition("Machines err.\n\n**Transition to: opponent.**", ["Proponent", "Opponent"])
+    Transition(text='Machines err.', name='Opponent')
+    >>> read_transition("As I said. Transition to opponent", ["Proponent", "Opponent"])
+    Transition(text='As I said.', name='Opponent')
+    >>> read_transition("The transition to Opponent rule failed.", ["Proponent", "Opponent"]).name is None
+    True
+    """
+    roster = tuple(names)
+    for marker in reversed(list(_MARKER.finditer(text))[-_MOST_MARKERS:]):
+        line_start = text.rfind("\n", 0, marker.start()) + 1
+        rest, _, following = text[marker.end() :].partition("\n")
+        lead = text[line_start : marker.start()]
+        is_alone, is_last = not lead.strip(_LEAD), not following.strip()
+        if not (is_alone or is_last):
+            continue
+        written = rest.strip()
+        name = _find_name(written, roster)
+        if name is None and is_alone and is_last and len(written) <= _LONGEST_STRANGER:
+            name = written.strip(f"{AROUND} ") or None
+        if name is None:
+            continue
+        before = text[:line_start] if is_alone else text[: marker.start()].rstrip(DECORATION)
+        return Transition(text=before.rstrip() if is_last else f"{before}{following}", name=name)
+    return Transition(text=text, name=None)
+
+
+def _find_name(written: str, roster: tuple[str, ...]) -> str | None:
+    """Return the one of `roster` that is `written`, maybe with an article or the end of a sentence."""
+    if not 0 < len(written) <= _LONGEST_NAME:
+        return None
+    bare = written.strip(f"{AROUND} ")
+    candidates = (written, written.rstrip(".!?… "), re.sub("^the ", "", bare, flags=re.IGNORECASE))
+    return next((name for candidate in candidates if (name := name_among(candidate, roster)) is not None), None)
