@@ -356,7 +356,7 @@ def deciding_block(  # noqa: PLR0913 - what a block is made of
     turn: Callable[[TemplateT, Any, Context], str],
     template: TemplateT | None = None,
     transcript: StateResource[Any] | None = None,
-    output_schema: Any = None,  # noqa: ANN401 - any type form, or a JSON Schema
+    output_schema: object = None,
     transform: Callable[[Any, ModelResponse, Context], Any] | None = None,
     intent: str = "intent/synthesize",
     visibility: Visibility = SHOWN,

@@ -196,7 +196,7 @@ def check_name(value: object, *, where: str, field: str) -> None:
         raise ConfigurationError(where, field, value, "a string that is not blank")
 
 
-def check_choice(value: object, kind: Any, *, where: str, field: str) -> None:  # noqa: ANN401 - a Literal
+def check_choice(value: object, kind: object, *, where: str, field: str) -> None:
     """An option of a few words is one of the words of its type."""
     if not isinstance(value, str) or value not in get_args(kind):
         raise ConfigurationError(where, field, value, f"one of {', '.join(map(repr, get_args(kind)))}")
@@ -230,7 +230,7 @@ def check_prompt_options(given: Mapping[str, Any], kind: type[Template], *, wher
         raise ConfigurationError(where, "template", given["template"], f"a {kind.__name__}, or None")
 
 
-def check_failure_policy(policy: Any, *, where: str) -> None:  # noqa: ANN401 - to be checked
+def check_failure_policy(policy: object, *, where: str) -> None:
     """ConfigurationError for what a failure policy cannot be."""
     if not isinstance(policy, FailurePolicy):
         raise ConfigurationError(where, "failures", policy, "FailurePolicy(…), or None")

@@ -236,7 +236,7 @@ class WithFallback(Wrapped):
         self._losses = losses
         self._timeout = timeout
 
-    async def act(self, value: Any, ctx: Context, /) -> Any:  # noqa: ANN401 - what the inner block takes and gives
+    async def act(self, value: object, ctx: Context, /) -> Any:  # noqa: ANN401 - what the inner block takes and gives
         try:
             return await in_time(
                 self._inner(value, ctx), ctx, block=self.name, timeout=self._timeout, losses=self._losses
@@ -263,7 +263,7 @@ class IfHeard(Wrapped):
         self._instead = instead
         self._heard = heard
 
-    async def act(self, value: Any, ctx: Context, /) -> Any:  # noqa: ANN401 - what the inner block takes and gives
+    async def act(self, value: object, ctx: Context, /) -> Any:  # noqa: ANN401 - what the inner block takes and gives
         if self._heard(ctx):
             return await self._inner(value, ctx)
         error = FlowDebateError("nothing was said, so that there is nothing to decide about")
@@ -553,7 +553,7 @@ def text_said(value: object, agent_name: str, ctx: Context) -> str:
     return clean_text(text)
 
 
-def _text_of(value: Any, agent_name: str, ctx: Context) -> str:  # noqa: ANN401 - whatever a block returned
+def _text_of(value: object, agent_name: str, ctx: Context) -> str:
     if value is None:
         return ""
     text = value
