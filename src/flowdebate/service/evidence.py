@@ -180,7 +180,7 @@ def difference(one: object, other: object, *, besides: Collection[str] = ()) -> 
     return None
 
 
-def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, object]]:  # noqa: ANN401 - JSON data
+def _leaves(value: object, place: str = "") -> Iterator[tuple[str, object]]:
     """The texts, numbers and empty lists in a value, each with its place."""
     if isinstance(value, dict) and value:
         for key, each in cast("dict[str, object]", value).items():

@@ -32,7 +32,7 @@ class Recipe:
 
     name: str
     block: Block[Any, Any]
-    value: Any = None
+    value: object = None
     model: ModelChoice = None
     limits: Limits | None = None
     seed: int | None = None

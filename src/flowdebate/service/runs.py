@@ -47,7 +47,7 @@ class SoFar:
     """A run without an outcome as far as it is: in progress in this process, or replayed."""
 
     view: RunView
-    output: Any = None
+    output: object = None
 
     @classmethod
     def of(cls, replay: Replay) -> Self:
