@@ -164,7 +164,7 @@ class Document(InNotebooks, WireModel):
         return as_json(self.to_data())
 
     @classmethod
-    def of_raw(cls, value: Any) -> Self:  # noqa: ANN401 - any JSON object
+    def of_raw(cls, value: object) -> Self:
         """The document of a bare raw output; ValidationError for what is none."""
         raw: Any = load_patterns()[cls.model_fields["pattern"].default].load_output().model_validate(value)
         return cls.model_validate({"status": raw.status, "raw": raw, "seed": raw.seed})
@@ -329,7 +329,7 @@ _MOST_SOURCES = 20
 """Sources that notes list one by one."""
 
 
-def material_notes(raw: Any) -> list[str]:  # noqa: ANN401 - a raw output
+def material_notes(raw: PatternOutput) -> list[str]:
     """Notes on the sources of a run, and on its quotes.
 
     >>> from flowdebate.patterns.debate.schemas import DebateRawOutput

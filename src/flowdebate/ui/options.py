@@ -147,7 +147,7 @@ def or_off(given: str) -> float | str | bool:
         return given
 
 
-def read_models(given: Any, flag: str = "--model", word: str = "MODEL") -> Any:  # noqa: ANN401 - or what a file says already
+def read_models(given: object, flag: str = "--model", word: str = "MODEL") -> Any:  # noqa: ANN401 - or what a file says already
     """The `model` of a plan as the command line has it: [NAME|ROLE=]MODEL, once or repeated.
 
     >>> read_models(["local"]), read_models(["openai/gpt-5", "judge=gemini/flash"])
@@ -168,7 +168,7 @@ def read_models(given: Any, flag: str = "--model", word: str = "MODEL") -> Any: 
     return models[DEFAULT] if [*models] == [DEFAULT] else models
 
 
-def read_efforts(given: Any) -> Any:  # noqa: ANN401 - as above
+def read_efforts(given: object) -> object:
     """The `effort` of a plan, likewise.
 
     >>> read_efforts(["low", "judge=high"])
@@ -564,7 +564,7 @@ class PatternOptions(BaseModel):
             return self._file, name
         return COMMAND, self.flag_of(name)
 
-    def replaced(self, **fields: Any) -> Self:  # noqa: ANN401 - values of fields
+    def replaced(self, **fields: object) -> Self:
         """These options with other values, in place of those that were given."""
         made = self.model_copy(update=fields)
         made._file, made._of_file = self._file, self._of_file  # noqa: SLF001 - its own

@@ -127,7 +127,7 @@ class PatternPage(ABC):
         share = {"quick": 0.5, "balanced": 1, "high": 1.5}[confidence]
         return {self.options.LENGTH: max(1, int(self.default_length * share)), **own}
 
-    def document_of(self, plan: Plan, raw: Any, output: object, facts: Mapping[str, Any]) -> Document:  # noqa: ANN401 - of any pattern
+    def document_of(self, plan: Plan, raw: object, output: object, facts: Mapping[str, Any]) -> Document:
         """The document of a run of `plan` with the raw output `raw`; None if the run never started."""
         options = plan.options
         if raw is None:
