@@ -36,8 +36,8 @@ RIGHT = (
     "Fire is hot",
     "Ice is cold",
     "Snow is white",
-    "Cars should be banned",
-    "Tea should not be free",
+    'The answer to "Should cars be banned?" is yes',
+    'The answer to "Should tea be free?" is no',
 )
 
 

@@ -23,26 +23,6 @@ Should we ship on Friday?
 We should ship on Friday
 We should not ship on Friday
 
-Should private cars be banned from city centres?
-Private cars should be banned from city centres
-Private cars should not be banned from city centres
-
-Should social media companies be liable for what users post?
-Social media companies should be liable for what users post
-Social media companies should not be liable for what users post
-
-Should the state tax have limits?
-The state tax should have limits
-The state tax should not have limits
-
-Should teachers strike?
-Teachers should strike
-Teachers should not strike
-
-Should the king abdicate?
-The king should abdicate
-The king should not abdicate
-
 Should there be a wealth tax?
 There should be a wealth tax
 There should not be a wealth tax
@@ -59,66 +39,37 @@ should we use Node.js ?
 We should use Node.js
 We should not use Node.js
 
-Must rents be capped?
-Rents must be capped
-Rents need not be capped
+Would it be fair to tax wealth?
+It would be fair to tax wealth
+It would not be fair to tax wealth
 
-Can machines think?
-Machines can think
-Machines cannot think
-
-Could Rome have survived?
-Rome could have survived
-Rome could not have survived
-
-Would a wealth tax be fair?
-A wealth tax would be fair
-A wealth tax would not be fair
-
-Is AI dangerous?
-AI is dangerous
-AI is not dangerous
-
-Is there a God?
-There is a God
-There is no God
-
-Are there aliens?
-There are aliens
-There are no aliens
-
-Is it right to lie to a dying friend?
-It is right to lie to a dying friend
-It is not right to lie to a dying friend
-
-Do we need more roads?
-We need more roads
-We do not need more roads
-
-Does coffee help?
-Coffee does help
-Coffee does not help
-
-Does God exist?
-God does exist
-God does not exist
-
-Does it have a future?
-It does have a future
-It does not have a future
-
-Has democracy failed?
-Democracy has failed
-Democracy has not failed
-
-Have we lost the war on drugs?
-We have lost the war on drugs
-We have not lost the war on drugs
+Could they have survived?
+They could have survived
+They could not have survived
 """.strip().split("\n\n")
 ]
-"""Questions of yes or no, each with the claim and its negation."""
+"""Questions whether "we", or another pronoun, should: each with the claim and its negation."""
 
 ANSWERS = [
+    "Should private cars be banned from city centres?",
+    "Should social media companies be liable for what users post?",
+    "Should the state tax have limits?",
+    "Should teachers strike?",
+    "Should the king abdicate?",
+    "Must rents be capped?",
+    "Can machines think?",
+    "Could Rome have survived?",
+    "Would a wealth tax be fair?",
+    "Is AI dangerous?",
+    "Is there a God?",
+    "Are there aliens?",
+    "Is it right to lie to a dying friend?",
+    "Do we need more roads?",
+    "Does coffee help?",
+    "Does God exist?",
+    "Does it have a future?",
+    "Has democracy failed?",
+    "Have we lost the war on drugs?",
     "Should our team adopt a four-day week?",
     "Should the company move its headquarters to Berlin?",
     "Should the city council of Berlin in 2027 build a new tram line?",
@@ -159,7 +110,7 @@ ANSWERS = [
     "Do you think that it is right?",
     "Does anybody care?",
 ]
-"""Questions of yes or no whose subject ends where only a reader knows."""
+"""Other questions of yes or no: where their subject ends, only a reader knows."""
 
 ALTERNATIVES = [
     tuple(case.split("\n"))
@@ -171,26 +122,6 @@ We should use MySQL
 Should we rent or buy?
 We should rent
 We should buy
-
-Is it better to work from home or in an office?
-It is better to work from home
-It is better to work in an office
-
-Is it better to rent or to buy?
-It is better to rent
-It is better to buy
-
-Is it better to rent or buy a house?
-It is better to rent
-It is better to buy a house
-
-Is light a wave or a particle?
-Light is a wave
-Light is a particle
-
-Are humans good or evil?
-Humans are good
-Humans are evil
 
 Tea or coffee?
 The better choice is tea
@@ -207,6 +138,11 @@ The better choice is dogs
 ]
 
 UNCERTAIN = [
+    "Is it better to work from home or in an office?",
+    "Is it better to rent or to buy?",
+    "Is it better to rent or buy a house?",
+    "Is light a wave or a particle?",
+    "Are humans good or evil?",
     "Which database should we use?",
     "What should we do about rents?",
     "How should we make rents affordable?",

@@ -21,56 +21,28 @@ _LONGEST = 200  # characters of a question whose words make the sides, and of a 
 _QUOTED = 300  # characters up to which the answers yes and no repeat their question
 _NAME = 24  # characters of a side's name, which stands before each of its arguments in a terminal
 
-# Sides by the words of the question. A lexicon of verbs and adjectives split more of them: "Should the city build a
-# tram line?" into a claim and its negation. Without it, 21 of the 50 questions of the tests that it split still become
-# claims of their own words, and 9 of 11 "A or B" their alternatives. The rest are answered with yes and no, which fits
-# each of them; so do 13 for which the lexicon knew no claim, and a model was asked.
-
-# Signs of more than one plain clause, and contracted negations.
-_SIGNS = re.compile(r"[,;:!?\"()\[\]{}<>“”„«»…/]|\.(?!\w)|\s['’]|['’]\s|n['’]t\b", re.IGNORECASE)
-# With one of these, "yes" can mean either: "Should we not ship?".
-_NEGATION = re.compile(r"\b(?:not|never|nor?|none|nothing|nobody|hardly|without)\b", re.IGNORECASE)
-_ASKS_YES_OR_NO = re.compile(
-    r"(should|must|can|could|will|would|may|might|shall|is|are|was|were|do|does|did|has|have|had) (\S+ .+)",
-    re.IGNORECASE,
+# A few forms of questions say their sides for certain; a model is asked about all others. A grammar with more verbs and
+# nouns never ends, and each of its rules is wrong for some question.
+_YES_OR_NO = re.compile(
+    r"(?i:should|must|can|could|will|would|may|might|shall|is|are|was|were|do|does|did|has|have|had) \S+ .+"
 )
-# Words that no claim keeps as the question has them: "Should we ever lie?", "Can you trust it?".
-_RESHAPED = re.compile(r"\b(?:any\w*|ever|yet|either|neither|you)\b", re.IGNORECASE)
-_PRONOUN = "(?i:i|we|they|it|he|she)"
-_OF_A_NOUN = "(?i:the|an?|our|my|your|their|his|her|its|every|each|some)"
-_INSIDE = rf"(?!(?:{_PRONOUN}|(?i:you|who|which|that|to|and)) )"
-# A subject whose end is certain whatever the words behind it mean.
-_SUBJECT = re.compile(
-    rf"((?i:there)|{_PRONOUN}(?! (?:and|who|that)\b)"
-    rf"|{_INSIDE}\S+(?: {_INSIDE}\S+){{0,4}}(?= (?:be|have) )"  # "private cars be banned": these two are never nouns
-    rf"|(?!(?:{_OF_A_NOUN}|(?i:wh\w+)) )\S+(?= \S+$)"  # "machines think"
-    rf"|{_OF_A_NOUN} \S+(?= \S+$)) (.+)"  # "the king abdicate"
-)
-# Questions of "A or B", with what each alternative is said of.
+# More than a plain clause, or a negation, of which "yes" can mean either.
+_UNCLEAR = re.compile(r"(?i)[^\w\s.'’&+#%-]|\.\s|n['’]t\b|\b(?:or|not?|never|nor|none|nothing|nobody|hardly|without)\b")
+# "we should ship"; words such as "ever" do not fit a claim.
+_WE_SHOULD = r"(?i:(?P<verb>should|could|would|will) (?P<subject>i|we|they|it|he|she|there))"
+_CLAIM = re.compile(rf"{_WE_SHOULD} (?!.*\b(?i:any\w*|ever|yet|either|neither|you)\b)(?!(?:and|who|that) )(?P<rest>.+)")
 _ALTERNATIVES = (
-    (re.compile(r"(?i)is it (\w+er|better|best|more \w+|worse) to (?P<a>.+) or (?:to )?(?P<b>.+)"), r"It is \1 to"),
-    (re.compile(rf"((?i:should|will)) ({_PRONOUN}) (?P<a>\S+) or (?P<b>\S+)"), r"\2 \1"),
-    # two names behind one verb: of "raise rents or leave", only a reader knows which words belong together
-    (re.compile(rf"((?i:should|will)) ({_PRONOUN}) (\S+) (?P<a>[A-Z]\S*) or (?P<b>[A-Z]\S*)"), r"\2 \1 \3"),
-    (
-        re.compile(rf"((?i:is|are)) (?!{_OF_A_NOUN} )(\S+) (?P<a>(an? )?\S+) or (?P<b>(?(4)an? |(?!an? ))\S+)"),
-        r"\2 \1",
-    ),
-)
-_PLACE = re.compile("(?:in|at|on|from) ")
-# The alternatives alone, of one or two words each: longer ones are hardly names of things.
-_BARE = re.compile(
-    r"(?i)(?:(?:which|what) is (?:better|best)[,:]? |(?!wh|how |to |in |on |at |for |by |with |if |either ))"
-    r"(?P<a>[^\s,;:!?\"]+(?: [^\s,;:!?\"]+)?) or (?P<b>[^\s,;:!?\"]+(?: [^\s,;:!?\"]+)?)"
+    re.compile(rf"{_WE_SHOULD} (?P<a>\S+) or (?P<b>\S+)"),
+    re.compile(rf"{_WE_SHOULD} (?P<rest>\S+) (?P<a>[A-Z]\S*) or (?P<b>[A-Z]\S*)"),  # not "raise rents or leave"
+    re.compile(r"(?i:(?:which|what) is better[,:]? )?(?P<a>\S+) or (?P<b>\S+)"),
 )
 
 
 def default_sides(question: str) -> list[Debater] | None:
-    """Two debaters for a plain English question of yes or no, or of "A or B"; None for all others.
+    """Make two debaters for a plain English question of yes or no, or of "A or B"; None for all others.
 
-    A question of yes or no gives a claim and its negation where its grammar is certain, else the answers yes and no.
-    None is the answer for questions that ask what, which, why or how, that are negated, for other languages, and where
-    it is not certain what an "or" joins: `create_side_proposer` lets a model propose the sides of those.
+    There are no sides for questions that ask what, which, why or how, that are negated, or in other languages:
+    `create_side_proposer` lets a model propose them.
 
     >>> [side.stance for side in default_sides("Should we adopt a four-day week?")]
     ['We should adopt a four-day week', 'We should not adopt a four-day week']
@@ -81,33 +53,26 @@ def default_sides(question: str) -> list[Debater] | None:
     >>> default_sides("Which database should we use?") is None
     True
     """
-    asked = " ".join(question.split())
-    clause = asked.removesuffix("?").rstrip()
-    if clause == asked or not clause or len(clause) > _LONGEST or not clause.isprintable():
+    text = " ".join(question.split())
+    clause = re.sub("(?i) or not$", "", text.removesuffix("?").rstrip())
+    if not text.endswith("?") or len(clause) > _LONGEST or not clause.isprintable():
         return None
-    clause = re.sub(" or not$", "", clause, flags=re.IGNORECASE)
-    if (bare := _BARE.fullmatch(clause)) and not _ASKS_YES_OR_NO.match(clause):
-        return _either("The better choice is", bare)
-    asks = _ASKS_YES_OR_NO.fullmatch(clause)
-    if asks is None or _SIGNS.search(clause) or _NEGATION.search(clause):
+    for pattern in _ALTERNATIVES:
+        if match := pattern.fullmatch(clause):
+            return _choose_between(match)
+    if _YES_OR_NO.fullmatch(clause) is None or _UNCLEAR.search(clause):
         return None
-    if " or " in clause.lower():
-        asked = clause[0].lower() + clause[1:]
-        found = ((pattern.fullmatch(asked), lead) for pattern, lead in _ALTERNATIVES)
-        return next((_either(match.expand(lead), match) for match, lead in found if match), None)
-    plain = None if _RESHAPED.search(clause) else _SUBJECT.fullmatch(asks[2])
-    if plain is None:
-        return _answer_yes_and_no(asked)
-    verb, subject, rest = asks[1].lower(), plain[1], plain[2]
-    denied = {"can": "cannot", "must": "need not"}.get(verb, f"{verb} not")  # "must not" would forbid it
-    claim = f"{subject} {'' if verb == 'do' else f'{verb} '}{rest}"
-    if subject.lower() == "there" and verb in ("is", "are", "was", "were"):
-        denied, rest = f"{verb} no", re.sub("^(an?|the|some) ", "", rest, flags=re.IGNORECASE)
-    return [Debater("pro", _begin(claim)), Debater("con", _begin(f"{subject} {denied} {rest}"))]
+    if claim := _CLAIM.fullmatch(clause):
+        subject, verb = _start_claim(claim)
+        return [
+            Debater("pro", f"{subject} {verb} {claim['rest']}"),
+            Debater("con", f"{subject} {verb} not {claim['rest']}"),
+        ]
+    return _answer_yes_and_no(text)
 
 
 def yes_no_sides(question: str) -> list[Debater]:
-    """Two debaters for a question that is known to ask for yes or no, in any language.
+    """Make two debaters for a question that is known to ask for yes or no, in any language.
 
     >>> [side.stance for side in yes_no_sides("Ist die Erde rund?")]
     ['The answer to "Ist die Erde rund?" is yes', 'The answer to "Ist die Erde rund?" is no']
@@ -116,29 +81,28 @@ def yes_no_sides(question: str) -> list[Debater]:
     return sides if sides and sides[0].name == "pro" else _answer_yes_and_no(" ".join(question.split()))
 
 
-def _answer_yes_and_no(asked: str) -> list[Debater]:
-    about = f'The answer to "{asked}"' if len(asked) <= _QUOTED else "The answer to the question"
-    return [Debater("pro", f"{about} is yes"), Debater("con", f"{about} is no")]
+def _answer_yes_and_no(question: str) -> list[Debater]:
+    answer = f'The answer to "{question}"' if len(question) <= _QUOTED else "The answer to the question"
+    return [Debater("pro", f"{answer} is yes"), Debater("con", f"{answer} is no")]
 
 
-def _either(lead: str, found: re.Match[str]) -> list[Debater] | None:
-    first, second = found["a"], found["b"]
-    if as_seen(first) == as_seen(second) or " or " in f" {first} {second} ".lower():
+def _choose_between(match: re.Match[str]) -> list[Debater] | None:
+    """Make a side of each of two alternatives; None if they are the same, or not plain words."""
+    alternatives = (match["a"], match["b"])
+    if len(set(map(as_seen, alternatives))) == 1 or any(map(_UNCLEAR.search, alternatives)):
         return None
-    if second[0].islower() and first[1:].islower():
-        first = first[0].lower() + first[1:]
-    claims = [first, second]
-    if _PLACE.match(second):  # "work from home or in an office": the verb of the first is that of the second
-        verb = re.match(rf"(.+?) {_PLACE.pattern}", first)
-        if verb is None:
-            return None
-        claims[1] = f"{verb[1]} {second}"
-    names = (first, second) if max(len(first), len(second)) <= _NAME else ("A", "B")
-    return [Debater(name, _begin(f"{lead} {each}")) for name, each in zip(names, claims, strict=True)]
+    lead = "The better choice is"
+    if "verb" in match.groupdict():
+        lead = " ".join([*_start_claim(match), *filter(None, [match.groupdict().get("rest")])])
+    if alternatives[1].islower():
+        alternatives = (alternatives[0].lower(), alternatives[1])  # "Tea or coffee?"
+    names = alternatives if max(map(len, alternatives)) <= _NAME else ("A", "B")
+    return [Debater(name, f"{lead} {alternative}") for name, alternative in zip(names, alternatives, strict=True)]
 
 
-def _begin(claim: str) -> str:
-    return claim[0].upper() + claim[1:]
+def _start_claim(match: re.Match[str]) -> tuple[str, str]:
+    """Return the subject and the verb of a claim: "We" and "should"."""
+    return match["subject"].capitalize(), match["verb"].lower()
 
 
 # Sides that a model proposes
