@@ -253,7 +253,7 @@ def question_of(value: object, ctx: Context) -> str:
     return value.subject if isinstance(value, PatternInput) else str(value)
 
 
-async def accepted(read: Callable[[], T], ctx: Context, *, returns: Any, own: bool) -> T:  # noqa: ANN401 - any type form
+async def accepted(read: Callable[[], T], ctx: Context, *, returns: object, own: bool) -> T:
     """What `read` makes of a block's answer; of one of the application's `own` what it was when the run first was here.
 
     Models' answers are recorded as such. An answer that `read` refuses is not recorded: the block may be mended.

@@ -97,7 +97,7 @@ async def _ask(
     call: Callable[[], Awaitable[T]],
     ctx: Context,
     key: str,
-    returns: Any,  # noqa: ANN401 - any type form
+    returns: object,
 ) -> T:
     """Await a store of `archive`; TimeoutError if it takes longer than the archive's patience."""
 

@@ -93,7 +93,7 @@ def create_council_reviewer(
 def create_chair(
     *,
     name: str,
-    output_schema: Any = None,  # noqa: ANN401 - a pydantic model, any type, or a JSON Schema
+    output_schema: object = None,
     template: ChairTemplate | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[Any]:

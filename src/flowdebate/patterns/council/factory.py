@@ -76,7 +76,7 @@ def council(*, output_schema: type[OutT], **options: Unpack[CouncilKeywords]) ->
 @overload
 def council(
     *,
-    output_schema: Any,  # noqa: ANN401 - a JSON Schema, or a type form
+    output_schema: object,
     **options: Unpack[CouncilKeywords],
 ) -> Sequencer[Any, Any]: ...
 
@@ -89,7 +89,7 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
     chair: BlockLike | RoleOptions | None = None,
     review: ReviewScope | Literal[False] = "others",
     max_concurrency: int | None = None,
-    output_schema: Any = None,
+    output_schema: object = None,
     transcript: CouncilTranscript | None = None,
     instructions: TextSlot | None = None,
     model: ModelChoice = None,

@@ -106,7 +106,7 @@ class Audience(Block[Any, Any]):
         said = f"The debate:\n{render_entries(entries)}\n\n{who}{voted}"
         return f"{said}\n\nThe debate is over. Which position do you hold now?"
 
-    async def act(self, value: Any, ctx: Context, /) -> Any:  # noqa: ANN401 - what it is given, or the verdict
+    async def act(self, value: object, ctx: Context, /) -> Any:  # noqa: ANN401 - what it is given, or the verdict
         cast = await in_order([partial(self._vote, block, value, ctx) for block in self._blocks], finish=True)
         if not self.after:
             votes = [AudienceVote(voter=who, before=vote) for who, vote in zip(self.listeners, cast, strict=True)]

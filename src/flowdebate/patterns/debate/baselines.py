@@ -227,7 +227,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         shared, hidden = merge_resources(f"baselines {name!r}", [direct_answer(name, positions, template, options)])
         super().__init__(name, resources=shared, hidden=hidden)
 
-    async def act(self, value: Any, ctx: Context, /) -> list[BaselineAnswer]:  # noqa: ANN401 - the pattern's input
+    async def act(self, value: object, ctx: Context, /) -> list[BaselineAnswer]:
         around = ctx.scope.sequencer  # the debate is around the block, or beside it (`with_baselines`)
         debate = ctx.path.rpartition("/")[0].rpartition("/")[0] if around is None else around.path
 

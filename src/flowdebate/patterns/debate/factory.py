@@ -353,7 +353,7 @@ def debate(
 def debate(
     *,
     synthesizer: BlockLike | SynthesizerOptions | bool | None = None,
-    output_schema: Any = None,  # noqa: ANN401 - a JSON Schema, or a type form
+    output_schema: object = None,
     **options: Unpack[DebateKeywords],
 ) -> Sequencer[Any, Any]: ...
 
@@ -374,7 +374,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     audience: Sequence[str] | None = None,
     mirror: bool = False,
     transcript: Transcript | None = None,
-    output_schema: Any = None,
+    output_schema: object = None,
     instructions: TextSlot | None = None,
     model: ModelChoice = None,
     tools: Sequence[ToolLike] | None = None,

@@ -86,7 +86,7 @@ def render_synthesizer_turn(raw: DebateRawOutput, *, template: SynthesizerTempla
 def create_synthesizer(
     *,
     name: str,
-    output_schema: Any = None,  # noqa: ANN401 - a pydantic model, any type, or a JSON Schema
+    output_schema: object = None,
     template: SynthesizerTemplate | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[Any]:

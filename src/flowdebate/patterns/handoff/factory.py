@@ -275,7 +275,7 @@ class Speaker(Block[Any, HandoffDecision]):
         self._transition = transition
         self._history = history
 
-    async def act(self, value: Any, ctx: Context, /) -> HandoffDecision:  # noqa: ANN401 - the input, or what it answered to it
+    async def act(self, value: object, ctx: Context, /) -> HandoffDecision:
         first = value if isinstance(value, HandoffDecision) else None
         said = await self._ask(value, ctx, "speaker" if first is None else "retry")
         fresh = first is None or not first.text

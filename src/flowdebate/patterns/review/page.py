@@ -31,7 +31,7 @@ from flowdebate.ui.options import (
     roster_option,
 )
 from flowdebate.ui.page import Confidence, PatternPage
-from flowdebate.ui.sections import Card, Entry, Fact, Group, Heading, Remark, Section, failures
+from flowdebate.ui.sections import Card, Entry, Fact, Group, Heading, Remark, Section, Tone, failures
 from flowdebate.ui.text import as_json, cost_text, in_line, models_text, printable
 
 from .schemas import (
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.chassis.roster import Persona
     from flowdebate.chassis.state import RoundStarted, TurnFinished
     from flowdebate.ui.plan import Plan
 
@@ -58,9 +59,9 @@ _LEVELS = {"blocker": "error", "major": "warning", "minor": "note", "nit": "note
 _SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def findings_markdown(document: Any) -> str:  # noqa: ANN401 - the document of a review
+def findings_markdown(document: Document) -> str:
     """A comment on a pull request: the confirmed findings, and the others folded below them; "" if nobody was heard."""
-    raw = document.raw
+    raw: ReviewRawOutput = document.raw
     if not raw.reviewers:
         return ""
     lines = [f"### Review: {escaped(raw.answer or 'not finished')}", ""]
@@ -85,7 +86,7 @@ def findings_markdown(document: Any) -> str:  # noqa: ANN401 - the document of a
     return "\n".join(lines)
 
 
-def _finding(finding: Any) -> Iterator[str]:  # noqa: ANN401 - a Finding
+def _finding(finding: Finding) -> Iterator[str]:
     place = finding.place
     where = f" {escaped(place.text)}" if place.text else ""
     missing = f" (place not found: {escaped(place.problem)})" if place.problem is not None else ""
@@ -96,7 +97,8 @@ def _finding(finding: Any) -> Iterator[str]:  # noqa: ANN401 - a Finding
     elif text:
         yield f"  - Suggestion: {escaped(text)}"
     yield f"  - Raised by {escaped(', '.join(finding.raisers))}. {escaped(finding.why[:1].upper() + finding.why[1:])}"
-    for each in (*finding.verdicts, *finding.defences):
+    remarks: list[Verdict | Defence] = [*finding.verdicts, *finding.defences]
+    for each in remarks:
         yield f"  - {escaped(each.agent_name)} {_in_words(_said_of(each))}"
 
 
@@ -104,11 +106,11 @@ def _in_words(text: str) -> str:
     return escaped(" ".join(text.split()))
 
 
-def findings_sarif(document: Any) -> str:  # noqa: ANN401 - as above
+def findings_sarif(document: Document) -> str:
     """SARIF 2.1.0: disputed findings are for people to look at, refuted ones are suppressed with the reason."""
     from flowdebate import __version__
 
-    raw = document.raw
+    raw: ReviewRawOutput = document.raw
     driver = {
         "name": "flowdebate",
         "version": __version__,
@@ -125,7 +127,7 @@ def findings_sarif(document: Any) -> str:  # noqa: ANN401 - as above
     return as_json({"$schema": _SARIF, "version": "2.1.0", "runs": [run]})
 
 
-def _result(finding: Any) -> dict[str, Any]:  # noqa: ANN401 - a Finding
+def _result(finding: Finding) -> dict[str, Any]:
     place = finding.place
     text = f"{finding.title}. {finding.claim}"
     text += f" Suggestion: {finding.suggestion}" if finding.suggestion else ""
@@ -153,7 +155,7 @@ def _result(finding: Any) -> dict[str, Any]:  # noqa: ANN401 - a Finding
     return result
 
 
-def findings_lines(document: Any) -> str:  # noqa: ANN401 - as above
+def findings_lines(document: Document) -> str:
     """JSON Lines: a finding in each, as the raw output has it; a last one counts findings that were empty."""
     lines = [finding.model_dump_json(by_alias=True) for finding in document.raw.findings]
     lines += [json.dumps({"empty": document.raw.empty})] if document.raw.empty else []
@@ -276,7 +278,7 @@ class ReviewDocument(Document):
         if raw.answer is not None:
             facts = [Fact(label="Result", text=raw.answer, tone="strong")]
             if raw.gate is not None:
-                tone: Any = "good" if raw.gate.holds else "warning"
+                tone: Tone = "good" if raw.gate.holds else "warning"
                 facts.append(Fact(label="Gate", text=f'"{raw.gate.rule}" {raw.gate.word}: {raw.gate.why}', tone=tone))
             yield Card(title="Review", facts=tuple(facts), lead="Result")
 
@@ -395,7 +397,7 @@ class ReviewPage(PatternPage):
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
         options: ReviewOptions = plan.options
 
-        def seated(each: Any) -> Any:  # noqa: ANN401 - a Persona
+        def seated(each: Persona) -> Persona:
             if each.name not in (options.humans or ()):
                 return each
             from flowdebate.blocks.human.human import human

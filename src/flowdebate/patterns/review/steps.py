@@ -36,6 +36,7 @@ from .schemas import (
 if TYPE_CHECKING:
     from flowdebate.chassis.spec import Loop
     from flowdebate.runs.context import Context
+    from flowdebate.sources.source import Source
 
 
 Hide: TypeAlias = "Callable[[str, Context], str | None]"
@@ -157,7 +158,7 @@ class ReviewerTurn(Block[Any, None]):
             ]
         return [verdict for each in findings if (verdict := self._verdict(each, read, sources)) is not None]
 
-    def _verdict(self, finding: Finding, read: Sequence[Any], sources: Any) -> Verdict | None:  # noqa: ANN401 - sources
+    def _verdict(self, finding: Finding, read: Sequence[Any], sources: tuple[Source, ...]) -> Verdict | None:
         """What the reviewer says of a finding, if anything; "neither" where it changes with the order of the words."""
         said = [each for answer in read for each in answer.verdicts if each.finding == finding.id]
         if not said:
@@ -318,7 +319,7 @@ def build_review(loop: Loop) -> Handler[Any, Any]:
     """A block that decides about all findings and publishes the raw output."""
 
     @handler(name=f"{loop.name}-decide")
-    def build(_: object, ctx: Context) -> Any:  # noqa: ANN401 - the raw output
+    def build(_: object, ctx: Context) -> object:
         state = state_of(ctx, ReviewState)
         ctx.scope.handle.deadline = None
         transcript = ctx.scope.handles["transcript"]  # not before: a person who reviews is shown it, with names

@@ -90,7 +90,7 @@ def round_robin(
 def round_robin(
     *,
     synthesizer: BlockLike | SynthesizerOptions | bool | None = None,
-    output_schema: Any = None,  # noqa: ANN401 - a JSON Schema, or a type form
+    output_schema: object = None,
     **options: Unpack[RoundRobinKeywords],
 ) -> Sequencer[Any, Any]: ...
 
@@ -106,7 +106,7 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
     terminate_when: StopWhen | None = None,
     turn_order: TurnOrder = "declared",
     transcript: RoundRobinTranscript | None = None,
-    output_schema: Any = None,
+    output_schema: object = None,
     instructions: TextSlot | None = None,
     model: ModelChoice = None,
     tools: Sequence[ToolLike] | None = None,

@@ -311,7 +311,7 @@ def render_synthesizer_turn(raw: RoundRobinOutput, *, template: RoundRobinSynthe
 def create_round_robin_synthesizer(
     *,
     name: str,
-    output_schema: Any = None,  # noqa: ANN401 - a pydantic model, any type, or a JSON Schema
+    output_schema: object = None,
     template: RoundRobinSynthesizerTemplate | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[Any]:

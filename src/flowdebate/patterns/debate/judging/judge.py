@@ -231,7 +231,7 @@ class Judge(Block[Any, JudgedVerdict]):
         self._turn_order: TurnOrder = turn_order
         self._material = material
 
-    async def act(self, value: Any, ctx: Context, /) -> JudgedVerdict:  # noqa: ANN401 - the debate's input
+    async def act(self, value: object, ctx: Context, /) -> JudgedVerdict:
         question = question_of(value, ctx)
         asking = self._by_letter if self._by_letter is not None and self._is_concise(ctx) else self._asking
         first = asking.jurors[0]

@@ -149,7 +149,7 @@ def verdict_among(stances: tuple[str, ...]) -> type[WireModel]:
 def scores_among(names: tuple[str, ...], criteria: tuple[str, ...] = ()) -> type[WireModel]:
     """The schema of a judge that scores each side, or each by all `criteria`; `names` are in the order of the view."""
 
-    def made(title: str, prefix: str, parts: tuple[str, ...], kind: Any, about: str) -> type[WireModel]:  # noqa: ANN401 - a type
+    def made(title: str, prefix: str, parts: tuple[str, ...], kind: object, about: str) -> type[WireModel]:
         described = {f"{prefix}{at}": (kind, Field(alias=part, description=about)) for at, part in enumerate(parts)}
         fields: dict[str, Any] = described
         return create_model(title, __base__=WireModel, **fields)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, permutations
 from random import Random
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 from flowdebate._util.validation import check_count
 from flowdebate.chassis.anonymity.aliases import Aliases, make_aliases
@@ -136,7 +136,7 @@ def sampled(n: int) -> Schedule:
     return Schedule(kind="sampled", size=n)
 
 
-def as_schedule(value: Any, *, where: str, field: str = "schedule", allowed: str = NAMES) -> Schedule:  # noqa: ANN401 - what an application or a person gave
+def as_schedule(value: object, *, where: str, field: str = "schedule", allowed: str = NAMES) -> Schedule:
     """Read `value`, a schedule or its name; ConfigurationError with the allowed names.
 
     >>> as_schedule("sampled(5)", where="debate").size
