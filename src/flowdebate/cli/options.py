@@ -211,7 +211,7 @@ def parameter(name: str, kind: object, option: Option, default: object = None, *
         about |= {"rich_help_panel": option.panel, "show_default": default is not None}
         declared = typer.Option(*flags, **about)
     shown: type = list[str] if plain is list else plain
-    given: Any = shown | None if default is None else shown
+    given = shown | None if default is None else shown
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[given, declared])
 
 

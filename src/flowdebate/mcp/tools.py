@@ -505,7 +505,7 @@ def make_form(request: PendingInput) -> type[Form]:
         described_by, typed_as = part.get("description"), kind_of(part, known)
         about = f"{described_by} ({typed_as})" if described_by else typed_as
         optional = nullable or name not in required
-        default: Any = None if optional else ...
+        default = None if optional else ...
         field = Field(default, alias=name, title=name, description=about)
         fields[f"field_{number}"] = (kind | None if optional else kind, field)  # a name of the schema may be none here
     form = create_model("Answer", __base__=Form, **fields)

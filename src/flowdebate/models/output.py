@@ -220,7 +220,7 @@ def _model_of_json_schema(given: Mapping[str, Any], where: str, field: str) -> t
         return value
 
     name = re.sub(r"\W", "", str(schema.get("title", ""))) or "Output"
-    root: Any = RootModel[Annotated[dict[str, Any], AfterValidator(check)]]
+    root = RootModel[Annotated[dict[str, Any], AfterValidator(check)]]
 
     def as_given(*_: object, **__: object) -> dict[str, Any]:
         # a copy: pydantic would look for the schema's definitions among its own

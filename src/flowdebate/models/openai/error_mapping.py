@@ -264,7 +264,7 @@ def _chain(error: BaseException | None, during: BaseException | None) -> Iterato
 
 def _message_and_code(body: object, secrets: Sequence[str]) -> tuple[str, str]:
     """Read message and code of an error body; every provider nests them in its own way."""
-    inner: Any = body
+    inner = body
     if isinstance(body, list) and body and isinstance(body[0], dict):  # Gemini sends a list
         inner = body[0]
     if isinstance(inner, dict):

@@ -98,7 +98,7 @@ class HttpClient:
             raise
 
     async def _refusal(self, response: aiohttp.ClientResponse) -> Exception:
-        body: Any = (await _read(response)).decode(errors="replace").strip()
+        body = (await _read(response)).decode(errors="replace").strip()
         if "html" in response.headers.get("content-type", ""):
             body = f"an HTML page; is base_url {self._endpoint.base_url} an API?"
         try:

@@ -509,7 +509,7 @@ class _Whole(Exception):
 
 async def _check_stream(stream: Any) -> None:  # noqa: ANN401 - openai's own
     """Check that `stream` is one: _Whole for a server that does not stream, MalformedResponse for a page."""
-    response: Any = stream.response
+    response = stream.response
     kind = response.headers.get("content-type", "").lower()
     if "json" in kind:
         body = await response.aread()

@@ -146,7 +146,7 @@ def create_vote_form(choices: tuple[str, ...]) -> type[VoteAnswer]:
         # models add words and marks to a name: "the proposal of **Ann**"
         return find_agent(choice, choices) or choice if isinstance(choice, str) else choice
 
-    known: Any = Annotated[str, BeforeValidator(as_known), Field(json_schema_extra={"enum": list(choices)})]
+    known = Annotated[str, BeforeValidator(as_known), Field(json_schema_extra={"enum": list(choices)})]
     return create_model(
         "VoteAnswer",
         __base__=VoteAnswer,

@@ -455,7 +455,7 @@ def _human(plan: Plan, role: str) -> Human:
 def phases_in(options: Any) -> tuple[Phase, ...]:  # noqa: ANN401 - those of a debate
     """The phases of a plan: its own, or those of its format."""
     chosen = format_of(options, "debate")
-    given: Any = None if chosen is None else chosen.phases or None
+    given = None if chosen is None else chosen.phases or None
     if options.phases is not None:
         given = [each.model_dump(exclude_none=True) for each in options.phases]
     return check_phases(given, where="options", members=MOST_MEMBERS)

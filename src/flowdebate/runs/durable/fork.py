@@ -71,7 +71,7 @@ def goes_on(stored: StoredRun, *, where: str, rounds: int = 1, ask: str | None =
     if stored.status not in COMPLETE or type(held) is not int or held < 1:
         allowed = "a run with rounds that is over; resume one that is not"
         raise ConfigurationError(where, "run_id", stored.header.run_id, allowed)
-    before: Any = raw.get("readerQuestions", []) if isinstance(raw, Mapping) else []
+    before = raw.get("readerQuestions", []) if isinstance(raw, Mapping) else []
     asked = [(int(each["round"]), str(each["text"])) for each in before]
     return GoesOn(held=held, rounds=rounds, asked=(*asked, *([] if ask is None else [(held + 1, ask)])))
 
