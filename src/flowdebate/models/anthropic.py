@@ -147,7 +147,7 @@ class AnthropicModel(PooledModel):
         return Endpoint.of(url, key, self._headers)
 
 
-def _connect(endpoint: Endpoint, options: dict[str, Any]) -> Any:  # noqa: ANN401 - in the place of openai's client
+def _connect(endpoint: Endpoint, options: dict[str, Any]) -> MessagesClient:
     from anthropic import AsyncAnthropic
 
     # the SDK adds /v1 itself, and its own spans would stand beside those of the run
@@ -187,7 +187,7 @@ class MessagesClient:
     async def close(self) -> None:
         await self._client.close()
 
-    async def create(self, *, stream: bool = False, **parameters: Any) -> Any:  # noqa: ANN401 - openai's own
+    async def create(self, *, stream: bool = False, **parameters: object) -> object:
         """Send a request, which is that of a chat completion with `marks`, and return its completion or stream."""
         sent = self._request(parameters)
         create: Any = self._client.messages.create
@@ -273,7 +273,7 @@ class MessagesClient:
             while len(self._thoughts) > _REMEMBERED:
                 self._thoughts.popitem(last=False)
 
-    def completion(self, message: Any) -> Any:  # noqa: ANN401 - whatever the server sent
+    def completion(self, message: object) -> object:
         """Translate an answer to a chat completion; what is none is passed on, and read as openai's would be."""
         content = getattr(message, "content", None)
         if not isinstance(content, list):
@@ -285,7 +285,7 @@ class MessagesClient:
             for block in content
             if _kind(block) == "tool_use"
         ]
-        text: Any = "".join(texts) if all(isinstance(each, str) for each in texts) else texts[0]
+        text: object = "".join(texts) if all(isinstance(each, str) for each in texts) else texts[0]
         answer = SimpleNamespace(content=text, tool_calls=calls, refusal=_refusal(message))
         choice = SimpleNamespace(message=answer, finish_reason=_finish(getattr(message, "stop_reason", None)))
         usage = _usage(getattr(message, "usage", None))
@@ -305,7 +305,7 @@ class _MessageStream:
     async def close(self) -> None:
         await self._stream.close()
 
-    def whole(self, body: bytes) -> Any:  # noqa: ANN401 - as in `completion`
+    def whole(self, body: bytes) -> object:
         """Read the answer of a server that answers whole where a stream was asked for."""
         from anthropic.types import Message as Whole
 
@@ -341,7 +341,7 @@ class _MessageStream:
             yield chunk
 
 
-def _delta(index: object, delta: Any, block: Any) -> Any:  # noqa: ANN401 - anthropic's own
+def _delta(index: object, delta: Any, block: Any) -> SimpleNamespace:  # noqa: ANN401 - anthropic's own
     """A piece of a block as that of a message; pieces of thoughts are added to their block."""
     match _kind(delta):
         case "text_delta":
@@ -364,14 +364,14 @@ def _finish(reason: object) -> object:
     return _FINISHES.get(reason, reason) if isinstance(reason, str) else reason
 
 
-def _refusal(message: Any) -> str | None:  # noqa: ANN401 - anthropic's own
+def _refusal(message: object) -> str | None:
     """Why a message was refused, where its vendor says so."""
     details = getattr(message, "stop_details", None)
     said = getattr(details, "explanation", None) or getattr(details, "category", None)
     return said if getattr(message, "stop_reason", None) == "refusal" and isinstance(said, str) else None
 
 
-def _usage(*reported: Any) -> Any:  # noqa: ANN401 - anthropic's own, the later ones first where they have a count
+def _usage(*reported: object) -> object:
     """Counts as openai has them: cached tokens, read or written, are among those of the prompt."""
 
     def count(name: str) -> int | None:

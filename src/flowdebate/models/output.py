@@ -206,7 +206,7 @@ def _model_of_json_schema(given: Mapping[str, Any], where: str, field: str) -> t
     if schema.get("type", "object") != "object":
         raise ConfigurationError(where, field, schema, "a JSON Schema whose top level has type 'object'")
 
-    def check(value: Any) -> Any:  # noqa: ANN401 - plain JSON data
+    def check(value: object) -> object:
         try:
             problems = [
                 f"{'.'.join(map(str, problem.absolute_path)) or 'the answer'}: must satisfy "

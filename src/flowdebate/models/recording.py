@@ -68,7 +68,7 @@ _LARGEST = 100_000_000
 # Lines of a cassette
 
 
-def _without_keys(value: Any) -> Any:  # noqa: ANN401 - other values stay
+def _without_keys(value: object) -> object:
     return without_keys(clean_text(value)) if isinstance(value, str) else value
 
 
@@ -349,7 +349,7 @@ def _new_call(
         if isinstance(event, (CallRetried, CallFellBack, CircuitChanged)):
             facts = {name: _without_keys(value) for name, value in asdict(event).items()}
             with suppress(ValidationError):  # an application's error with a message that is no text
-                line["notices"].append(Notice(kind=event.kind, facts=facts).model_dump())
+                line["notices"].append(Notice.model_validate({"kind": event.kind, "facts": facts}).model_dump())
     return read_record(Call, json.dumps(clean_data(line)))
 
 

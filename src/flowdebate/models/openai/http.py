@@ -74,7 +74,7 @@ class HttpClient:
     async def close(self) -> None:
         await self._session.close()
 
-    async def create(self, *, extra_body: Any = (), **parameters: Any) -> Any:  # noqa: ANN401 - openai's own
+    async def create(self, *, extra_body: Any = (), **parameters: object) -> object:  # noqa: ANN401 - a mapping, or none
         """Request a completion, or a stream of chunks with `stream`."""
         body = json.dumps({**parameters, **dict(extra_body)}, ensure_ascii=False, allow_nan=False).encode()
         response = await self._session.post(
@@ -128,7 +128,7 @@ class _Chunks:
     async def close(self) -> None:
         self._response.close()
 
-    def whole(self, body: bytes) -> Any:  # noqa: ANN401 - openai's own
+    def whole(self, body: bytes) -> object:
         """Read the answer of a server that does not stream."""
         return json.loads(body, object_hook=_Fields)
 
@@ -164,7 +164,7 @@ def _parts(response: aiohttp.ClientResponse, *, events: bool = False) -> AsyncIt
     return bound_parts(arriving, LONGEST_BODY, encoding=encoding_of(response.headers), events=events)
 
 
-def _completion(body: bytes, response: aiohttp.ClientResponse) -> Any:  # noqa: ANN401 - openai's own
+def _completion(body: bytes, response: aiohttp.ClientResponse) -> object:
     """Read a completion; a body that is neither JSON nor said to be is its text."""
     try:
         return json.loads(body, object_hook=_Fields)

@@ -438,7 +438,7 @@ class Chat:
         if response.finish == "length" and is_blank(response.text) and not response.tool_calls:
             raise LostToThinking(room=parameters.get(self.dialect.room), thought=response.usage.reasoning_tokens)
 
-    def _read(self, completion: Any, request: ModelRequest, parameters: Parameters) -> ModelResponse:  # noqa: ANN401 - openai's own
+    def _read(self, completion: object, request: ModelRequest, parameters: Parameters) -> ModelResponse:
         response = self._reader.completion(completion)
         max_chars = request.settings.max_chars  # checked here as well, before the answer is validated
         if len(response.text) > max_chars or any(len(call.arguments) > max_chars for call in response.tool_calls):
@@ -502,7 +502,7 @@ class Chat:
 class _Whole(Exception):
     """Carries a whole answer to the reader of a stream."""
 
-    def __init__(self, completion: Any) -> None:  # noqa: ANN401 - the object that openai built
+    def __init__(self, completion: object) -> None:
         self.completion = completion
         super().__init__()
 
