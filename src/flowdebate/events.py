@@ -16,10 +16,11 @@ from contextlib import suppress
 from dataclasses import fields
 from inspect import getdoc
 from math import isfinite
-from typing import Any, Literal, TypeAlias, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Union, get_args, get_type_hints
 
 from flowdebate._util.json_data import json_data, wire_names
 from flowdebate._util.wire import BaseEvent as BaseEvent
+from flowdebate.chassis.registry import load
 from flowdebate.chassis.state import RoleFailed as RoleFailed
 from flowdebate.chassis.state import RoundsEnded as RoundsEnded
 from flowdebate.chassis.state import RoundStarted as RoundStarted
@@ -27,25 +28,6 @@ from flowdebate.chassis.state import TurnFinished as TurnFinished
 from flowdebate.chassis.state import TurnsOrdered as TurnsOrdered
 from flowdebate.chassis.state import TurnStarted as TurnStarted
 from flowdebate.patterns import PATTERNS
-from flowdebate.patterns.consensus.events import AgentMessage as AgentMessage
-from flowdebate.patterns.consensus.events import ConsensusDecided as ConsensusDecided
-from flowdebate.patterns.consensus.events import CritiqueMade as CritiqueMade
-from flowdebate.patterns.consensus.events import DebateEnded as DebateEnded
-from flowdebate.patterns.consensus.events import DebateStarted as DebateStarted
-from flowdebate.patterns.consensus.events import PollVoteCast as PollVoteCast
-from flowdebate.patterns.consensus.events import StageEntered as StageEntered
-from flowdebate.patterns.consensus.events import VoteCast as VoteCast
-from flowdebate.patterns.council.schemas import ReviewFinished as ReviewFinished
-from flowdebate.patterns.debate.schemas import JudgeViewMade as JudgeViewMade
-from flowdebate.patterns.debate.schemas import MirrorStarted as MirrorStarted
-from flowdebate.patterns.debate.schemas import ModeratorDecided as ModeratorDecided
-from flowdebate.patterns.debate.schemas import VerdictReached as VerdictReached
-from flowdebate.patterns.deliberation.schemas import ModeratorReported as ModeratorReported
-from flowdebate.patterns.handoff.schemas import HandoffMade as HandoffMade
-from flowdebate.patterns.review.schemas import FindingsDecided as FindingsDecided
-from flowdebate.patterns.review.schemas import FindingsExamined as FindingsExamined
-from flowdebate.patterns.review.schemas import FindingsReported as FindingsReported
-from flowdebate.patterns.round_robin.schemas import RefereeReported as RefereeReported
 from flowdebate.resources.tasks import TaskChanged as TaskChanged
 from flowdebate.runs.events import BlockAnswered as BlockAnswered
 from flowdebate.runs.events import CallFellBack as CallFellBack
@@ -58,6 +40,27 @@ from flowdebate.runs.events import RunFinished as RunFinished
 from flowdebate.runs.events import RunStarted as RunStarted
 from flowdebate.runs.events import TextDelta as TextDelta
 from flowdebate.runs.events import ToolCalled as ToolCalled
+
+if TYPE_CHECKING:  # loaded from the folders of patterns when they are used, by `__getattr__`
+    from flowdebate.patterns.consensus.events import AgentMessage as AgentMessage
+    from flowdebate.patterns.consensus.events import ConsensusDecided as ConsensusDecided
+    from flowdebate.patterns.consensus.events import CritiqueMade as CritiqueMade
+    from flowdebate.patterns.consensus.events import DebateEnded as DebateEnded
+    from flowdebate.patterns.consensus.events import DebateStarted as DebateStarted
+    from flowdebate.patterns.consensus.events import PollVoteCast as PollVoteCast
+    from flowdebate.patterns.consensus.events import StageEntered as StageEntered
+    from flowdebate.patterns.consensus.events import VoteCast as VoteCast
+    from flowdebate.patterns.council.events import ReviewFinished as ReviewFinished
+    from flowdebate.patterns.debate.events import JudgeViewMade as JudgeViewMade
+    from flowdebate.patterns.debate.events import MirrorStarted as MirrorStarted
+    from flowdebate.patterns.debate.events import ModeratorDecided as ModeratorDecided
+    from flowdebate.patterns.debate.events import VerdictReached as VerdictReached
+    from flowdebate.patterns.deliberation.events import ModeratorReported as ModeratorReported
+    from flowdebate.patterns.handoff.events import HandoffMade as HandoffMade
+    from flowdebate.patterns.review.events import FindingsDecided as FindingsDecided
+    from flowdebate.patterns.review.events import FindingsExamined as FindingsExamined
+    from flowdebate.patterns.review.events import FindingsReported as FindingsReported
+    from flowdebate.patterns.round_robin.events import RefereeReported as RefereeReported
 
 EVENT_FORMAT = 1
 """The number of the wire form of events; further kinds, fields and values do not change it."""
@@ -81,49 +84,72 @@ RunEvent: TypeAlias = (
 )
 """The events of all runs."""
 
-PatternEvent: TypeAlias = (
-    RoundStarted
-    | TurnsOrdered
-    | TurnStarted
-    | TurnFinished
-    | RoleFailed
-    | RoundsEnded
-    | ModeratorDecided
-    | MirrorStarted
-    | JudgeViewMade
-    | VerdictReached
-    | ModeratorReported
-    | HandoffMade
-    | RefereeReported
-    | ReviewFinished
-    | FindingsReported
-    | FindingsExamined
-    | FindingsDecided
-    | DebateStarted
-    | StageEntered
-    | AgentMessage
-    | CritiqueMade
-    | PollVoteCast
-    | VoteCast
-    | ConsensusDecided
-    | DebateEnded
-)
-"""The events of patterns."""
+_SharedEvent: TypeAlias = RoundStarted | TurnsOrdered | TurnStarted | TurnFinished | RoleFailed | RoundsEnded
+"""The events that all patterns share."""
 
-Event: TypeAlias = RunEvent | PatternEvent
-"""Every event of this library, for type checkers.
+if TYPE_CHECKING:
+    PatternEvent: TypeAlias = (
+        _SharedEvent
+        | ModeratorDecided
+        | MirrorStarted
+        | JudgeViewMade
+        | VerdictReached
+        | ModeratorReported
+        | HandoffMade
+        | DebateStarted
+        | StageEntered
+        | AgentMessage
+        | CritiqueMade
+        | PollVoteCast
+        | VoteCast
+        | ConsensusDecided
+        | DebateEnded
+        | RefereeReported
+        | ReviewFinished
+        | FindingsReported
+        | FindingsExamined
+        | FindingsDecided
+    )
+    """The events of patterns."""
 
-A run's stream also holds the events of further patterns, which are in their registry entries, and whatever an
-application gave to `ctx.emit`.
-"""
+    Event: TypeAlias = RunEvent | PatternEvent
+    """Every event of this library, for type checkers.
 
-_KINDS: frozenset[type[Any]] = frozenset(get_args(Event))
+    A run's stream also holds the events of further patterns, which are in their registry entries, and whatever an
+    application gave to `ctx.emit`.
+    """
+
+_SHARED: frozenset[type[BaseEvent]] = frozenset(get_args(RunEvent | _SharedEvent))
+"""The events that runs of any pattern may have."""
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - a class of events, or their union
+    """Load an event from the folder of its pattern, or build the union of all events."""
+    places = _event_places()
+    if name == "PatternEvent":
+        return Union[(_SharedEvent, *map(load, places.values()))]
+    if name == "Event":
+        return RunEvent | __getattr__("PatternEvent")
+    if name in places:
+        return load(places[name])
+    message = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(message)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), "Event", "PatternEvent", *_event_places()])
+
+
+def _event_places() -> dict[str, str]:
+    """Return the places of the events of the library's own patterns, by the names of their classes."""
+    places = (place for info in PATTERNS.values() for place in info.events)
+    return {place.partition(":")[2]: place for place in places if place.startswith("flowdebate.patterns.")}
 
 
 def changes() -> tuple[type[BaseEvent], ...]:
     """Classes of events after which a page of the run has more to show: all of patterns but for the start of a turn."""
-    ours = (each for each in get_args(PatternEvent) if each is not TurnStarted)
-    return tuple(dict.fromkeys([*ours, *(kind for info in PATTERNS.values() for kind in info.load_events())]))
+    shared = (kind for kind in get_args(_SharedEvent) if kind is not TurnStarted)
+    return (*shared, *(kind for info in PATTERNS.values() for kind in info.load_events()))
 
 
 def wire_of(event: object) -> dict[str, Any]:
@@ -139,7 +165,7 @@ def wire_of(event: object) -> dict[str, Any]:
     with suppress(Exception):  # a foreign class may refuse to be hashed, and be anything else but an event
         if isinstance(event, BaseEvent):
             kind: Any = type(event)
-            if kind in _KINDS or any(kind in info.load_events() for info in PATTERNS.values()):
+            if kind in _SHARED or _is_registered(kind):
                 return event.to_wire()
     wire: dict[str, Any] = {"kind": "custom", "name": "object"}
     with suppress(Exception):
@@ -155,6 +181,12 @@ def wire_of(event: object) -> dict[str, Any]:
     return wire
 
 
+def _is_registered(kind: type[BaseEvent]) -> bool:
+    place = f"{kind.__module__}:{kind.__qualname__}"  # usually the registered one: no other has to be loaded
+    entries = PATTERNS.values()
+    return any(place in info.events for info in entries) or any(kind in info.load_events() for info in entries)
+
+
 def event_schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of `wire_of(event)`: one of all kinds of events, told apart by their `kind`.
 
@@ -165,8 +197,9 @@ def event_schema() -> dict[str, Any]:
     from importlib.resources import files
 
     schema: dict[str, Any] = json.loads(files("flowdebate").joinpath("events.schema.json").read_text("utf-8"))
+    published = frozenset(schema["discriminator"]["mapping"])
     for kind in changes():
-        if kind not in _KINDS:
+        if kind.kind not in published:
             _add_to(schema, kind)
     return schema
 

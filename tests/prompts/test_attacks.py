@@ -29,9 +29,9 @@ from flowdebate.cli.terminal.page import Page, render
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.debate.debater import DebaterIdentity, Guidance, render_debater_system, render_debater_turn
 from flowdebate.patterns.debate.document import DebateDocument
+from flowdebate.patterns.debate.events import JudgeViewMade
 from flowdebate.patterns.debate.judging.jurors import render_judge_system, render_judge_turn
 from flowdebate.patterns.debate.moderator import render_moderator_system, render_moderator_turn
-from flowdebate.patterns.debate.schemas import JudgeViewMade
 from flowdebate.patterns.debate.synthesizer import render_synthesizer_system, render_synthesizer_turn
 from flowdebate.patterns.debate.transcript import parse_entries, render_entries
 from flowdebate.prompts import quoted, unescaped, unquoted, without_control_tokens

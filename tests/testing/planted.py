@@ -37,12 +37,12 @@ from flowdebate.chassis.rounds import AnotherRound
 from flowdebate.chassis.state import TurnsOrdered, accepted
 from flowdebate.models.base import Usage
 from flowdebate.patterns.debate import factory as debate_factory
+from flowdebate.patterns.debate.events import VerdictReached
 from flowdebate.patterns.debate.schemas import (
     DebateContributionEntry,
     DebateRawOutput,
     DebateTranscriptState,
     DebateVerdict,
-    VerdictReached,
 )
 from flowdebate.runs.run import Run
 from flowdebate.testing.check import find_broken_promise

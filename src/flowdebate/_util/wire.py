@@ -88,6 +88,8 @@ class BaseEvent:
     """The kind of event, for readers that do not know the class."""
     repeats_speech: ClassVar[bool] = False
     """Whether a reader of what is said has all of it already: chats leave such an event out."""
+    output_item: ClassVar[tuple[str, str] | None] = None
+    """Its field that the raw output has as well, and the field of the output: a list of them, or the one value."""
     path: str = field(default="", compare=False, repr=False)
     """The place of the block that emitted it; for events of the run itself, that of the outermost block."""
     at: float = field(default=0.0, compare=False, repr=False)

@@ -40,18 +40,18 @@ class PatternInfo:
         return self.name.replace("_", "-")
 
     def load_factory(self) -> Callable[..., Any]:
-        factory: Callable[..., Any] = _load(self.factory)
+        factory: Callable[..., Any] = load(self.factory)
         return factory
 
     def load_output(self) -> type[BaseModel]:
-        output: type[BaseModel] = _load(self.output)
+        output: type[BaseModel] = load(self.output)
         return output
 
     def load_events(self) -> tuple[type[BaseEvent], ...]:
-        return tuple(map(_load, self.events))
+        return tuple(map(load, self.events))
 
     def load_page(self) -> Any:  # noqa: ANN401 - a page of flowdebate.ui, which stands above this package
-        return _load(self.page)
+        return load(self.page)
 
 
 # places are texts, so that who asks for a name or a command imports no pattern, and no page of a layer above
@@ -87,6 +87,7 @@ def find_pattern(name: object) -> PatternInfo | None:
     return None
 
 
-def _load(place: str) -> Any:  # noqa: ANN401 - whatever is there
+def load(place: str) -> Any:  # noqa: ANN401 - whatever is there
+    """Import what stands at a place "module:name"."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)

@@ -33,9 +33,9 @@ from flowdebate.evaluation.audit_report import (
 )
 from flowdebate.evaluation.statistics import ALPHA, Resampling, check_scipy, holm, place_test, sign_flip_test
 from flowdebate.measures.votes import leaders
+from flowdebate.patterns.debate.events import JudgeViewMade
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot, effective_n, leader_of
 from flowdebate.patterns.debate.mirror import speaking_order
-from flowdebate.patterns.debate.schemas import JudgeViewMade
 from flowdebate.runs.events import ModelCalled
 from flowdebate.runs.result import RunView
 

@@ -29,7 +29,7 @@ from flowdebate.models.base import (
     total_usage,
     without_images,
 )
-from flowdebate.patterns.debate.schemas import VerdictReached
+from flowdebate.patterns.debate.events import VerdictReached
 from flowdebate.runs.events import CallStarted, ModelCalled, RunFinished
 from flowdebate.runs.observer import Observer, is_new
 from flowdebate.runs.result import RunView

@@ -13,12 +13,11 @@ from pydantic_core import to_jsonable_python
 
 from flowdebate._text import clean_text, error_text, is_blank, shown
 from flowdebate.chassis.output import PatternOutput
+from flowdebate.chassis.registry import load_patterns
 from flowdebate.chassis.state import RoleFailed, RoundsEnded, RoundStarted, TurnFinished, TurnsOrdered, TurnStarted
 from flowdebate.errors import FlowDebateError
 from flowdebate.models.base import Usage
-from flowdebate.patterns.debate.schemas import DebateRawOutput, ModeratorDecided, VerdictReached
-from flowdebate.patterns.deliberation.schemas import ModeratorReported
-from flowdebate.patterns.round_robin.schemas import RefereeReported
+from flowdebate.patterns.debate.schemas import DebateRawOutput
 from flowdebate.prompts import quoted
 from flowdebate.runs.events import ModelCalled, RunFinished, RunStarted
 from flowdebate.runs.result import RunView
@@ -275,14 +274,6 @@ def counts_every_call(run: Played) -> Problems:
         yield f"{len(run.model.calls)} requests, {len(answered)} calls"
 
 
-# Lists of raw outputs whose items are events, too.
-_PARTS: tuple[tuple[type[Any], str, str], ...] = (
-    (ModeratorDecided, "moderator_decisions", "decision"),
-    (ModeratorReported, "reports", "report"),
-    (RefereeReported, "audits", "audit"),
-)
-
-
 def events_tell_the_result(run: Played) -> Problems:
     """The events begin and end with the run's, and tell the decisions, reports and verdicts that the output has."""
     events = run.view.events
@@ -290,15 +281,14 @@ def events_tell_the_result(run: Played) -> Problems:
         yield f"the first event is {events[0]!r}, the last {events[-1]!r}"
     elif (events[-1].status, events[-1].usage) != (run.view.status, run.view.usage):
         yield f"the last event says {events[-1].status!r} and {events[-1].usage}, the run {run.view.status!r}"
-    for kind, attribute, part in _PARTS:
-        told = [getattr(event, part) for event in run.events(kind)]
-        recorded = [item for item in getattr(run.raw, attribute, ()) if item is not None]
-        if told != recorded:
-            yield f"`{attribute}` and the events differ: {_describe_difference(_as_json(recorded), _as_json(told))}"
-    verdicts = [event.verdict for event in run.events(VerdictReached)]
-    verdict = getattr(run.raw, "verdict", None)
-    if verdicts != ([] if verdict is None else [verdict]):
-        yield f"the verdict is {verdict!r}, the events say {verdicts!r}"
+    for kind in (kind for info in load_patterns().values() for kind in info.load_events() if kind.output_item):
+        part, attribute = kind.output_item
+        announced = [getattr(event, part) for event in run.events(kind)]
+        recorded = getattr(run.raw, attribute, None)
+        recorded = [item for item in (recorded if isinstance(recorded, list) else [recorded]) if item is not None]
+        if announced != recorded:
+            difference = _describe_difference(_as_json(recorded), _as_json(announced))
+            yield f"`{attribute}` and the events differ: {difference}"
 
 
 def reads_back_from_json(run: Played) -> Problems:

@@ -19,7 +19,7 @@ from flowdebate import (
     format_transcript_for_judge,
 )
 from flowdebate.errors import ConfigurationError, SchemaViolation
-from flowdebate.patterns.debate.schemas import JudgeViewMade, VerdictReached
+from flowdebate.patterns.debate.events import JudgeViewMade, VerdictReached
 from tests.patterns.debates import QUESTION, SIDES, VERDICT, events, script, turn_of
 
 if TYPE_CHECKING:

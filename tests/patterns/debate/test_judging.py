@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from flowdebate import Debater, JudgeOptions, create_debate_transcript, create_judge_panel, debate
 from flowdebate.chassis.state import RoleFailed
 from flowdebate.errors import ConfigurationError, ModelUnavailable, SchemaViolation
-from flowdebate.patterns.debate.schemas import JudgeViewMade
+from flowdebate.patterns.debate.events import JudgeViewMade
 from flowdebate.patterns.debate.transcript import parse_entries
 from flowdebate.runs.events import BlockAnswered
 from flowdebate.testing import FunctionModel, ScriptedModel

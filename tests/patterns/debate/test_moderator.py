@@ -12,8 +12,9 @@ from flowdebate import DebateModeratorOutput, Debater, debate
 from flowdebate.chassis.state import RoundStarted, TurnStarted
 from flowdebate.errors import OutputError, RosterError
 from flowdebate.models import Retry, Retrying
+from flowdebate.patterns.debate.events import ModeratorDecided
 from flowdebate.patterns.debate.moderator import owed_a_turn
-from flowdebate.patterns.debate.schemas import DebateContributionEntry, ModeratorDecided
+from flowdebate.patterns.debate.schemas import DebateContributionEntry
 from flowdebate.testing import FunctionModel, ScriptedModel
 from tests.patterns.debates import QUESTION, SIDES, VERDICT, asked, by_role, decision, events, moderated, turn_of
 

@@ -16,7 +16,7 @@ from flowdebate import (
     debate,
 )
 from flowdebate.chassis.state import RoundsEnded, RoundStarted, TurnFinished, TurnStarted
-from flowdebate.patterns.debate.schemas import VerdictReached
+from flowdebate.patterns.debate.events import VerdictReached
 from flowdebate.runs.events import ModelCalled
 from tests.patterns.debates import QUESTION, SIDES, VERDICT, asked, events, script, system_of, turn_of
 

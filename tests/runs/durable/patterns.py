@@ -24,7 +24,7 @@ from flowdebate import (
     round_robin,
 )
 from flowdebate.errors import ProviderFailed
-from flowdebate.patterns.debate.schemas import JudgeViewMade
+from flowdebate.patterns.debate.events import JudgeViewMade
 from flowdebate.runs.events import RunFinished
 
 if TYPE_CHECKING:

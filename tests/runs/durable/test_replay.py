@@ -32,7 +32,7 @@ from flowdebate.errors import FlowDebateError
 from flowdebate.models import Retrying
 from flowdebate.models.base import ToolCall
 from flowdebate.models.codec import digest_of
-from flowdebate.patterns.debate.schemas import JudgeViewMade
+from flowdebate.patterns.debate.events import JudgeViewMade
 from flowdebate.runs.durable import replay as module
 from flowdebate.runs.durable.replay import replay
 from flowdebate.runs.events import CallFellBack, CallRetried, ModelCalled, RunFinished

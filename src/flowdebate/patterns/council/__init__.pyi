@@ -1,6 +1,7 @@
 from .blocks import create_chair as create_chair
 from .blocks import create_council_member as create_council_member
 from .blocks import create_council_reviewer as create_council_reviewer
+from .events import ReviewFinished as ReviewFinished
 from .factory import council as council
 from .prompts import CHAIR as CHAIR
 from .prompts import COUNCIL_MEMBER as COUNCIL_MEMBER
@@ -19,5 +20,4 @@ from .schemas import CouncilRank as CouncilRank
 from .schemas import CouncilRanked as CouncilRanked
 from .schemas import CouncilReview as CouncilReview
 from .schemas import ReviewAsked as ReviewAsked
-from .schemas import ReviewFinished as ReviewFinished
 from .schemas import create_council_transcript as create_council_transcript

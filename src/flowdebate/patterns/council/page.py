@@ -13,7 +13,8 @@ from flowdebate.ui.options import OutputOptions, PersonaEntry, Text, option, ros
 from flowdebate.ui.page import Confidence, PatternPage
 from flowdebate.ui.sections import Card, Entry, Fact, Group, Heading, Output, Section, failures
 
-from .schemas import MEMBERS, CouncilOutput, CouncilReview, ReviewFinished
+from .events import ReviewFinished
+from .schemas import MEMBERS, CouncilOutput, CouncilReview
 
 if TYPE_CHECKING:
     from flowdebate.blocks.sequencer import Sequencer

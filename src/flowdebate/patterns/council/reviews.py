@@ -17,6 +17,7 @@ from flowdebate.chassis.state import Recovery, RoundsEnded, as_model, state_of
 from flowdebate.chassis.turn import FailurePolicy, TurnTask, ask, record_failure, take_turn
 from flowdebate.runs.context import Context
 
+from .events import ReviewFinished
 from .schemas import (
     ChairAsked,
     CouncilAgreement,
@@ -25,7 +26,6 @@ from .schemas import (
     CouncilReview,
     CouncilState,
     ReviewAsked,
-    ReviewFinished,
     ReviewScope,
 )
 

@@ -1,4 +1,4 @@
-"""Data of a council: input, opinions, transcript, reviews, ranking, output, and its event."""
+"""Data of a council: input, opinions, transcript, reviews, ranking, output."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import Field, create_model, model_validator
 
-from flowdebate._util.wire import BaseEvent, WireModel, one_of
+from flowdebate._util.wire import WireModel, one_of
 from flowdebate.chassis.output import Entry, PatternOutput
 from flowdebate.chassis.state import (
     Contribution,
@@ -271,14 +271,3 @@ def ranking_of(letters: tuple[str, ...]) -> type[WireModel]:
             return self
 
     return Ranking
-
-
-@dataclass(slots=True, kw_only=True)
-class ReviewFinished(BaseEvent):
-    """A member of a council has ranked the answers."""
-
-    kind: ClassVar[str] = "review_finished"
-    block: str
-    """The name of the block that reviewed."""
-    review: CouncilReview
-    """The ranking, with the order in which the answers were shown."""

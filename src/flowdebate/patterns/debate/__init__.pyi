@@ -7,6 +7,9 @@ from .debater import Guidance as Guidance
 from .debater import create_debater as create_debater
 from .debater import render_debater_system as render_debater_system
 from .debater import render_debater_turn as render_debater_turn
+from .events import JudgeViewMade as JudgeViewMade
+from .events import ModeratorDecided as ModeratorDecided
+from .events import VerdictReached as VerdictReached
 from .factory import debate as debate
 from .judging.ballots import JudgeBallot as JudgeBallot
 from .judging.ballots import Judging as Judging
@@ -43,9 +46,6 @@ from .schemas import DebateTranscriptState as DebateTranscriptState
 from .schemas import DebateTurn as DebateTurn
 from .schemas import DebateVerdict as DebateVerdict
 from .schemas import JudgedVerdict as JudgedVerdict
-from .schemas import JudgeViewMade as JudgeViewMade
-from .schemas import ModeratorDecided as ModeratorDecided
-from .schemas import VerdictReached as VerdictReached
 from .schemas import Winner as Winner
 from .synthesizer import CONCISE_SYNTHESIZER as CONCISE_SYNTHESIZER
 from .synthesizer import SYNTHESIZER as SYNTHESIZER

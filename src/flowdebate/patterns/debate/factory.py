@@ -36,6 +36,7 @@ from flowdebate.prompts import Length, Profile, as_seen
 
 from .audience import Audience, check_audience
 from .debater import DebaterTemplate, create_debater
+from .events import VerdictReached
 from .mirror import Mirror, mirrored_loop, verdict_of_both
 from .moderator import Moderator, create_moderator, decide_declared_order, decision_among, stash_moderator_decision
 from .phases import Phase, PhasedTurns, PhaseLike, check_phases
@@ -51,7 +52,6 @@ from .schemas import (
     JudgedVerdict,
     ReaderQuestion,
     StopReason,
-    VerdictReached,
 )
 from .synthesizer import create_synthesizer
 from .transcript import Transcript, create_debate_transcript

@@ -14,7 +14,8 @@ from flowdebate.patterns.debate.judging.ballots import JudgeBallot, OnFlip, deci
 from flowdebate.patterns.debate.judging.verdicts import HINT, conclude
 from flowdebate.runs.context import Context
 
-from .schemas import DebateContributionEntry, DebateRawOutput, DebateVerdict, MirrorStarted
+from .events import MirrorStarted
+from .schemas import DebateContributionEntry, DebateRawOutput, DebateVerdict
 
 
 def mirrored_loop(loop: Loop) -> Loop:

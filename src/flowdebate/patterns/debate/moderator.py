@@ -22,13 +22,8 @@ from flowdebate.models.base import ModelResponse
 from flowdebate.prompts import Profiles, Template, filled, listed, part, quoted, tag_name, tag_text, uses
 from flowdebate.runs.context import Context
 
-from .schemas import (
-    DebateContributionEntry,
-    DebateModeratorDecision,
-    DebateModeratorOutput,
-    DebateState,
-    ModeratorDecided,
-)
+from .events import ModeratorDecided
+from .schemas import DebateContributionEntry, DebateModeratorDecision, DebateModeratorOutput, DebateState
 from .small_model import is_english
 from .transcript import HOW_TO_READ_NAMED, Transcript, render_entries, render_transcript
 

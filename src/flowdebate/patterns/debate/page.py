@@ -46,19 +46,12 @@ from .document import (
     reader_asks,
     verdict_card,
 )
+from .events import MirrorStarted, ModeratorDecided, VerdictReached
 from .factory import DEFAULT_ROUNDS
 from .formats import find_format, format_of, names_of, purposes, with_roles
 from .judging.ballots import Answer, DecidedBy, OnFlip
 from .phases import Phase, check_phases
-from .schemas import (
-    BUDGETED,
-    PHASE_NAME,
-    BaselineName,
-    Equal,
-    MirrorStarted,
-    ModeratorDecided,
-    VerdictReached,
-)
+from .schemas import BUDGETED, PHASE_NAME, BaselineName, Equal
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block

@@ -1,4 +1,4 @@
-"""Data of a debate: input, contributions, decisions, verdicts, state, raw output, and its own events.
+"""Data of a debate: input, contributions, decisions, verdicts, state, raw output.
 
 Names are snake_case in Python and camelCase on the wire: `model_dump(by_alias=True)` and
 `model_dump_json(by_alias=True)` write what flow-state-dev's `debate` writes, and either spelling is read back.
@@ -8,11 +8,11 @@ Values are frozen: a change makes a new one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from flowdebate._util.wire import BaseEvent, WireModel, as_list, new_dict, new_list
+from flowdebate._util.wire import WireModel, as_list, new_dict, new_list
 from flowdebate.chassis.anonymity.aliases import LeakReport
 from flowdebate.chassis.output import PatternOutput
 from flowdebate.chassis.state import (
@@ -435,51 +435,3 @@ class DebateRawOutput(PatternOutput):
             return None
         named = (entry.agent_name for entry in self.transcript if entry.stance == self.verdict.winner)
         return next(named, self.verdict.winner or "no winner")
-
-
-@dataclass(slots=True, kw_only=True)
-class ModeratorDecided(BaseEvent):
-    """The moderator of a debate opened a round."""
-
-    kind: ClassVar[str] = "moderator_decided"
-    block: str
-    """The moderator's block."""
-    decision: DebateModeratorDecision
-    """The decision, with the round that it opened."""
-
-
-@dataclass(slots=True, kw_only=True)
-class MirrorStarted(BaseEvent):
-    """The debate is held again, with the order of speakers reversed."""
-
-    kind: ClassVar[str] = "mirror_started"
-    block: str
-    """The mirrored debate; the paths of its events have it."""
-
-
-@dataclass(slots=True, kw_only=True)
-class JudgeViewMade(BaseEvent):
-    """A view of the transcript was made for a debate's judge."""
-
-    kind: ClassVar[str] = "judge_view_made"
-    block: str
-    """The judge's block."""
-    order: tuple[int, ...]
-    """For each place in the view, the argument's index in the transcript."""
-    anonymized: bool
-    """Whether names were hidden in it."""
-    view: int = 0
-    """The number of the view in the judge's schedule, from 0."""
-    model: str | None = None
-    """The model of a panel of judges that is shown it; None for the judge's own."""
-
-
-@dataclass(slots=True, kw_only=True)
-class VerdictReached(BaseEvent):
-    """The judge of a debate reached its verdict."""
-
-    kind: ClassVar[str] = "verdict_reached"
-    block: str
-    """The judge's block."""
-    verdict: DebateVerdict
-    """The verdict, with the ballots behind it."""

@@ -1,10 +1,10 @@
 from .agents import create_moderator as create_moderator
 from .agents import create_persona_debater as create_persona_debater
+from .events import ModeratorReported as ModeratorReported
 from .factory import deliberation as deliberation
 from .report import parse_report as parse_report
 from .report import render_report as render_report
 from .schemas import DeliberationOutput as DeliberationOutput
 from .schemas import ModeratorReport as ModeratorReport
-from .schemas import ModeratorReported as ModeratorReported
 from .schemas import create_deliberation_transcript as create_deliberation_transcript
 from .text import render_deliberation as render_deliberation

@@ -37,15 +37,9 @@ from flowdebate.models.base import ModelResponse
 from flowdebate.prompts import Length, Profiles, Template, filled, part, quoted, tag_name, uses
 from flowdebate.runs.context import Context
 
+from .events import ModeratorReported
 from .report import parse_report
-from .schemas import (
-    DeliberationEntry,
-    DeliberationState,
-    DeliberationTranscript,
-    ModeratorReport,
-    ModeratorReported,
-    ReportStatus,
-)
+from .schemas import DeliberationEntry, DeliberationState, DeliberationTranscript, ModeratorReport, ReportStatus
 
 OWN = " (you)"
 """Stands behind the reader's own name in the transcript that it is shown."""

@@ -13,12 +13,8 @@ from flowdebate.ui.options import Count, PatternOptions, PersonaEntry, Text, opt
 from flowdebate.ui.page import PatternPage
 from flowdebate.ui.sections import Card, Entry, Fact, Group, Section
 
-from .schemas import (
-    DeliberationOutput,
-    ModeratorReport,
-    ModeratorReported,
-    ReportStatus,
-)
+from .events import ModeratorReported
+from .schemas import DeliberationOutput, ModeratorReport, ReportStatus
 
 if TYPE_CHECKING:
     from flowdebate.blocks.sequencer import Sequencer

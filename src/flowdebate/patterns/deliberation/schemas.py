@@ -1,13 +1,12 @@
-"""Data of a deliberation: input, entries, reports, state, output, and its own event."""
+"""Data of a deliberation: input, entries, reports, state, output."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field
 
-from flowdebate._util.wire import BaseEvent, WireModel
+from flowdebate._util.wire import WireModel
 from flowdebate.chassis.output import PatternOutput
 from flowdebate.chassis.state import (
     Contribution,
@@ -157,16 +156,3 @@ class DeliberationOutput(PatternOutput):
         if self.stop_reason is None:
             return None
         return "settled" if self.is_settled else "not settled"
-
-
-@dataclass(slots=True, kw_only=True)
-class ModeratorReported(BaseEvent):
-    """The moderator of a deliberation closed a round."""
-
-    kind: ClassVar[str] = "moderator_reported"
-    block: str
-    """The moderator's block."""
-    round: int
-    """The round that it closed, from 1."""
-    report: ModeratorReport
-    """The report."""

@@ -1,9 +1,9 @@
 from .answers import HandoffDecision as HandoffDecision
+from .events import HandoffMade as HandoffMade
 from .factory import create_speaker as create_speaker
 from .factory import handoff as handoff
 from .schemas import HandoffEntry as HandoffEntry
 from .schemas import HandoffInput as HandoffInput
-from .schemas import HandoffMade as HandoffMade
 from .schemas import HandoffOutput as HandoffOutput
 from .schemas import TransitionForm as TransitionForm
 from .schemas import create_handoff_transcript as create_handoff_transcript

@@ -28,14 +28,8 @@ from flowdebate.ui.sections import (
     failures,
 )
 
-from .schemas import (
-    HandoffAnswer,
-    HandoffEntry,
-    HandoffMade,
-    HandoffOutput,
-    OnInvalid,
-    TransitionForm,
-)
+from .events import HandoffMade
+from .schemas import HandoffAnswer, HandoffEntry, HandoffOutput, OnInvalid, TransitionForm
 
 if TYPE_CHECKING:
     from flowdebate.blocks.sequencer import Sequencer

@@ -1,13 +1,12 @@
-"""Data of a handoff: input, answers, entries, state, output, and its own event."""
+"""Data of a handoff: input, answers, entries, state, output."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import Field
 
-from flowdebate._util.wire import BaseEvent, WireModel
+from flowdebate._util.wire import WireModel
 from flowdebate.chassis.output import PatternOutput
 from flowdebate.chassis.state import (
     Contribution,
@@ -108,23 +107,3 @@ class HandoffOutput(PatternOutput):
     def answer(self) -> None:
         """None: a handoff ends without an answer of its own."""
         return None
-
-
-@dataclass(slots=True, kw_only=True)
-class HandoffMade(BaseEvent):
-    """A turn of a handoff is over, and it is decided who speaks next.
-
-    With a `problem` it is a warning: the speaker did not choose as it should.
-    """
-
-    kind: ClassVar[str] = "handoff_made"
-    round: int
-    """The turn that is over."""
-    agent_name: str
-    """Whose turn it was."""
-    next_agent_name: str
-    """Who speaks next."""
-    chosen_by: ChosenBy
-    """Who or what chose it."""
-    problem: str | None = None
-    """Why the speaker's first choice did not count."""

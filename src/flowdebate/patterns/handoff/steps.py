@@ -13,7 +13,8 @@ from flowdebate.errors import OutputError, RosterError
 from flowdebate.runs.context import Context
 
 from .answers import NOTHING, HandoffDecision, check_decision, read_said
-from .schemas import HandoffAnswer, HandoffEntry, HandoffMade, HandoffState, HandoffTranscript, OnInvalid
+from .events import HandoffMade
+from .schemas import HandoffAnswer, HandoffEntry, HandoffState, HandoffTranscript, OnInvalid
 
 
 def record_said(

@@ -1,3 +1,6 @@
+from .events import FindingsDecided as FindingsDecided
+from .events import FindingsExamined as FindingsExamined
+from .events import FindingsReported as FindingsReported
 from .factory import review as review
 from .findings import decide as decide
 from .findings import parse_gate as parse_gate
@@ -12,9 +15,6 @@ from .schemas import Finding as Finding
 from .schemas import FindingDraft as FindingDraft
 from .schemas import Findings as Findings
 from .schemas import FindingsAsked as FindingsAsked
-from .schemas import FindingsDecided as FindingsDecided
-from .schemas import FindingsExamined as FindingsExamined
-from .schemas import FindingsReported as FindingsReported
 from .schemas import GateResult as GateResult
 from .schemas import Place as Place
 from .schemas import Raised as Raised

@@ -34,17 +34,8 @@ from flowdebate.ui.page import Confidence, PatternPage
 from flowdebate.ui.sections import Card, Entry, Fact, Group, Heading, Remark, Section, Tone, failures
 from flowdebate.ui.text import as_json, cost_text, in_line, models_text, printable
 
-from .schemas import (
-    QUESTION,
-    REVIEWERS,
-    STATES,
-    Defence,
-    Finding,
-    FindingsExamined,
-    FindingsReported,
-    ReviewRawOutput,
-    Verdict,
-)
+from .events import FindingsExamined, FindingsReported
+from .schemas import QUESTION, REVIEWERS, STATES, Defence, Finding, ReviewRawOutput, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Data of a review: findings with their places, who raised, confirmed and refuted them, output, and events."""
+"""Data of a review: findings with their places, who raised, confirmed and refuted them, output."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 from pydantic import AfterValidator, Field
 
 from flowdebate._text import is_blank
-from flowdebate._util.wire import BaseEvent, WireModel, new_dict, new_list
+from flowdebate._util.wire import WireModel, new_dict, new_list
 from flowdebate.chassis.output import PatternOutput
 from flowdebate.chassis.state import (
     Contribution,
@@ -371,42 +371,3 @@ class FindingsAsked:
 
 
 # Events
-
-
-@dataclass(slots=True, kw_only=True)
-class FindingsReported(BaseEvent):
-    """A reviewer has read the material."""
-
-    kind: ClassVar[str] = "findings_reported"
-    block: str
-    """The name of the block that read it."""
-    agent_name: str
-    """The reviewer."""
-    findings: list[Raised]
-    """What it found; also what is left out since it `is_empty`."""
-
-
-@dataclass(slots=True, kw_only=True)
-class FindingsExamined(BaseEvent):
-    """A reviewer has examined findings of others, or has answered those who refute its own."""
-
-    kind: ClassVar[str] = "findings_examined"
-    block: str
-    """The name of the block that was asked."""
-    agent_name: str
-    """The reviewer."""
-    verdicts: list[Verdict]
-    """What it says of findings of others."""
-    defences: list[Defence]
-    """What it says of its own."""
-
-
-@dataclass(slots=True, kw_only=True)
-class FindingsDecided(BaseEvent):
-    """Every finding is confirmed, disputed or refuted."""
-
-    kind: ClassVar[str] = "findings_decided"
-    findings: list[Finding]
-    """All of them, the gravest first."""
-    gate: GateResult | None = None
-    """Whether the gate holds; None without one."""

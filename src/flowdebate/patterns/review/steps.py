@@ -15,6 +15,7 @@ from flowdebate.chassis.rounds import check_quorum
 from flowdebate.chassis.state import Recovery, RoundsEnded, accepted, as_model, state_of
 from flowdebate.chassis.turn import MISSING, TurnTask, ask, record_failure, take_turn
 
+from .events import FindingsDecided, FindingsExamined, FindingsReported
 from .findings import MOST_PAIRS, decide, group, join, locate, pairs_to_compare
 from .prompts import render_finding
 from .schemas import (
@@ -23,9 +24,6 @@ from .schemas import (
     Finding,
     Findings,
     FindingsAsked,
-    FindingsDecided,
-    FindingsExamined,
-    FindingsReported,
     Raised,
     ReviewReport,
     ReviewState,

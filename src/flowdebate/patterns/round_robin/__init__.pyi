@@ -1,3 +1,4 @@
+from .events import RefereeReported as RefereeReported
 from .factory import round_robin as round_robin
 from .prompts import create_round_robin_debater as create_round_robin_debater
 from .prompts import create_round_robin_synthesizer as create_round_robin_synthesizer
@@ -5,6 +6,5 @@ from .referee import create_referee as create_referee
 from .schemas import Assessment as Assessment
 from .schemas import RefereeAudit as RefereeAudit
 from .schemas import RefereeReport as RefereeReport
-from .schemas import RefereeReported as RefereeReported
 from .schemas import RoundRobinOutput as RoundRobinOutput
 from .schemas import create_round_robin_transcript as create_round_robin_transcript

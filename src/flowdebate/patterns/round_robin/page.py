@@ -14,7 +14,8 @@ from flowdebate.ui.options import Count, Flag, OutputOptions, PersonaEntry, Text
 from flowdebate.ui.page import PatternPage
 from flowdebate.ui.sections import Entry, Fact, Group, Output, Section
 
-from .schemas import RefereeAudit, RefereeReported, RoundRobinOutput
+from .events import RefereeReported
+from .schemas import RefereeAudit, RoundRobinOutput
 
 if TYPE_CHECKING:
     from flowdebate.blocks.sequencer import Sequencer

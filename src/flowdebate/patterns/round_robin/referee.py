@@ -21,16 +21,9 @@ from flowdebate.models.base import ModelResponse
 from flowdebate.prompts import Profiles, Template, filled, listed, name_among, part, quoted, tag_name, uses
 from flowdebate.runs.context import Context
 
+from .events import RefereeReported
 from .prompts import HOW_TO_READ_AUDITS, render_contributions
-from .schemas import (
-    Assessment,
-    RefereeAudit,
-    RefereeReport,
-    RefereeReported,
-    RoundRobinEntry,
-    RoundRobinState,
-    RoundRobinTranscript,
-)
+from .schemas import Assessment, RefereeAudit, RefereeReport, RoundRobinEntry, RoundRobinState, RoundRobinTranscript
 
 
 @dataclass(frozen=True, kw_only=True)

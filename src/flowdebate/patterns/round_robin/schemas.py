@@ -1,13 +1,12 @@
-"""Data of a round robin: input, contributions, audits, state, raw output, and its own event."""
+"""Data of a round robin: input, contributions, audits, state, raw output."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from flowdebate._util.wire import BaseEvent, WireModel, as_list
+from flowdebate._util.wire import WireModel, as_list
 from flowdebate.chassis.output import PatternOutput
 from flowdebate.chassis.state import (
     Contribution,
@@ -121,14 +120,3 @@ class RoundRobinOutput(PatternOutput):
     def answer(self) -> None:
         """None: the answer is the synthesizer's, and that is the run's output."""
         return None
-
-
-@dataclass(slots=True, kw_only=True)
-class RefereeReported(BaseEvent):
-    """The referee of a round robin audited a round."""
-
-    kind: ClassVar[str] = "referee_reported"
-    block: str
-    """The referee's block."""
-    audit: RefereeAudit
-    """The report on the round."""

@@ -19,7 +19,8 @@ from flowdebate.chassis.state import TurnOrder, question_of, recent_entries
 from flowdebate.chassis.turn import discard, is_provider_failure, record_failure, recorded_failure
 from flowdebate.errors import BadAnswer, ConfigurationError, ModelError
 from flowdebate.models.base import Model, profile_of
-from flowdebate.patterns.debate.schemas import JudgedVerdict, JudgeViewMade
+from flowdebate.patterns.debate.events import JudgeViewMade
+from flowdebate.patterns.debate.schemas import JudgedVerdict
 from flowdebate.patterns.debate.transcript import Transcript, render_quotes
 from flowdebate.runs.events import BlockAnswered
 from flowdebate.sources.quotes import look_up

@@ -1,0 +1,21 @@
+"""Event of a council: a finished review."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from flowdebate._util.wire import BaseEvent
+
+from .schemas import CouncilReview
+
+
+@dataclass(slots=True, kw_only=True)
+class ReviewFinished(BaseEvent):
+    """A member of a council has ranked the answers."""
+
+    kind: ClassVar[str] = "review_finished"
+    block: str
+    """The name of the block that reviewed."""
+    review: CouncilReview
+    """The ranking, with the order in which the answers were shown."""

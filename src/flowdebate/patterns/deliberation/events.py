@@ -1,0 +1,24 @@
+"""Event of a deliberation: the moderator's report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from flowdebate._util.wire import BaseEvent
+
+from .schemas import ModeratorReport
+
+
+@dataclass(slots=True, kw_only=True)
+class ModeratorReported(BaseEvent):
+    """The moderator of a deliberation closed a round."""
+
+    kind: ClassVar[str] = "moderator_reported"
+    output_item: ClassVar[tuple[str, str] | None] = ("report", "reports")
+    block: str
+    """The moderator's block."""
+    round: int
+    """The round that it closed, from 1."""
+    report: ModeratorReport
+    """The report."""

@@ -1,0 +1,30 @@
+"""Event of a handoff: the choice of the next speaker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from flowdebate._util.wire import BaseEvent
+
+from .schemas import ChosenBy
+
+
+@dataclass(slots=True, kw_only=True)
+class HandoffMade(BaseEvent):
+    """A turn of a handoff is over, and it is decided who speaks next.
+
+    With a `problem` it is a warning: the speaker did not choose as it should.
+    """
+
+    kind: ClassVar[str] = "handoff_made"
+    round: int
+    """The turn that is over."""
+    agent_name: str
+    """Whose turn it was."""
+    next_agent_name: str
+    """Who speaks next."""
+    chosen_by: ChosenBy
+    """Who or what chose it."""
+    problem: str | None = None
+    """Why the speaker's first choice did not count."""

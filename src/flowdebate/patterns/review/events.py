@@ -1,0 +1,49 @@
+"""Events of a review: the findings, their examination and the decisions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from flowdebate._util.wire import BaseEvent
+
+from .schemas import Defence, Finding, GateResult, Raised, Verdict
+
+
+@dataclass(slots=True, kw_only=True)
+class FindingsReported(BaseEvent):
+    """A reviewer has read the material."""
+
+    kind: ClassVar[str] = "findings_reported"
+    block: str
+    """The name of the block that read it."""
+    agent_name: str
+    """The reviewer."""
+    findings: list[Raised]
+    """What it found; also what is left out since it `is_empty`."""
+
+
+@dataclass(slots=True, kw_only=True)
+class FindingsExamined(BaseEvent):
+    """A reviewer has examined findings of others, or has answered those who refute its own."""
+
+    kind: ClassVar[str] = "findings_examined"
+    block: str
+    """The name of the block that was asked."""
+    agent_name: str
+    """The reviewer."""
+    verdicts: list[Verdict]
+    """What it says of findings of others."""
+    defences: list[Defence]
+    """What it says of its own."""
+
+
+@dataclass(slots=True, kw_only=True)
+class FindingsDecided(BaseEvent):
+    """Every finding is confirmed, disputed or refuted."""
+
+    kind: ClassVar[str] = "findings_decided"
+    findings: list[Finding]
+    """All of them, the gravest first."""
+    gate: GateResult | None = None
+    """Whether the gate holds; None without one."""
