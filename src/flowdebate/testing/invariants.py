@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 from pydantic_core import to_jsonable_python
 
 from flowdebate._text import clean_text, error_text, is_blank, shown
+from flowdebate._util.wire import BaseEvent
 from flowdebate.chassis.output import PatternOutput
 from flowdebate.chassis.registry import load_patterns
 from flowdebate.chassis.state import RoleFailed, RoundsEnded, RoundStarted, TurnFinished, TurnsOrdered, TurnStarted
@@ -281,14 +282,21 @@ def events_tell_the_result(run: Played) -> Problems:
         yield f"the first event is {events[0]!r}, the last {events[-1]!r}"
     elif (events[-1].status, events[-1].usage) != (run.view.status, run.view.usage):
         yield f"the last event says {events[-1].status!r} and {events[-1].usage}, the run {run.view.status!r}"
-    for kind in (kind for info in load_patterns().values() for kind in info.load_events() if kind.output_item):
-        part, attribute = kind.output_item
+    for kind, (part, attribute) in _output_items():
         announced = [getattr(event, part) for event in run.events(kind)]
-        recorded = getattr(run.raw, attribute, None)
-        recorded = [item for item in (recorded if isinstance(recorded, list) else [recorded]) if item is not None]
+        value = getattr(run.raw, attribute, None)
+        recorded = [item for item in (value if isinstance(value, list) else [value]) if item is not None]
         if announced != recorded:
             difference = _describe_difference(_as_json(recorded), _as_json(announced))
             yield f"`{attribute}` and the events differ: {difference}"
+
+
+def _output_items() -> Iterator[tuple[type[BaseEvent], tuple[str, str]]]:
+    """Yield the events of all patterns that the raw output repeats, with the names of both fields."""
+    for info in load_patterns().values():
+        for kind in info.load_events():
+            if kind.output_item is not None:
+                yield kind, kind.output_item
 
 
 def reads_back_from_json(run: Played) -> Problems:
