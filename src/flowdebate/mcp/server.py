@@ -27,7 +27,7 @@ from flowdebate.events import changes
 from flowdebate.mcp.judging import NAME as JUDGE
 from flowdebate.mcp.judging import add_compare_tool, judge_texts
 from flowdebate.mcp.reports import HOW_TO_READ, render_said, sentence_of, split_said
-from flowdebate.mcp.tools import ServiceOf, add_prompts, add_run_tools, add_turn_tools
+from flowdebate.mcp.tools import ServiceOf, add_prompts, add_run_tools, add_turn_tools, start_tools
 from flowdebate.service.lifetime import bind_socket, keep_warm
 from flowdebate.sources.files import allowed_folders
 from flowdebate.ui.markdown import report
@@ -49,10 +49,10 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 """Names of this machine, as the Host header of a request has them."""
 
 _INSTRUCTIONS = (
-    "Debates, councils and reviews of language models, which are stored and survive restarts. They take minutes: call "
-    "start_debate, start_council or review, then wait_for_run until `status` is no longer running, and pass `parts` of "
-    "the last result as `seen`. `next` in each result says what to do now, `spent` what it has cost. compare judges "
-    "texts that you have, without a debate.\n\n"
+    "Debates and other discussions of language models, which are stored and survive restarts. They take minutes: call "
+    "{starting}, then wait_for_run until `status` is no longer running, and pass `parts` of the last result as `seen`. "
+    "`next` in each result says what to do now, `spent` what it has cost. compare judges texts that you have, without "
+    "a debate.\n\n"
     f"{HOW_TO_READ}"
 )
 
@@ -75,6 +75,7 @@ def create_server(
     def of(ctx: Context[Any, Any]) -> Service:
         return service if service_of is None else service_of(ctx.request_context.request)
 
+    starting = ["start_debate", *(tool.name for tool in start_tools().values() if service.plans)]
     bus = InMemorySubscriptionBus()
     root, handler = logging.getLogger(), logging.NullHandler()
     # with a handler there, the SDK's basicConfig does nothing: logging is the application's to set up
@@ -83,7 +84,7 @@ def create_server(
         server = _Server(
             name,
             title="flowdebate",
-            instructions=_INSTRUCTIONS,
+            instructions=_INSTRUCTIONS.format(starting=" or ".join(starting)),
             version=__version__,
             subscriptions=bus,
             middleware=[Subscriptions(of, bus)],

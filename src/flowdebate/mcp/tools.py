@@ -3,8 +3,8 @@
 The SDK evaluates annotations when a tool is registered, so this module does without postponed ones.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from inspect import cleandoc
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from inspect import Parameter, Signature, cleandoc
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
@@ -25,7 +25,7 @@ from flowdebate.runs.durable.fork import LONGEST, MOST
 from flowdebate.service.service import Service
 from flowdebate.service.state import PendingInput, RunDetails
 from flowdebate.sources.files import outside_of
-from flowdebate.ui.page import Confidence
+from flowdebate.ui.page import Confidence, StartTool
 from flowdebate.ui.plan import going_on
 from flowdebate.ui.statuses import State
 
@@ -138,6 +138,30 @@ def make_options(
     return options or None
 
 
+def start_tools() -> dict[str, StartTool]:
+    """Return the tools of patterns that have one beside `start_debate`, by the pattern's name."""
+    tools = {name: info.load_page().start_tool for name, info in PATTERNS.items()}
+    return {name: tool for name, tool in tools.items() if tool is not None}
+
+
+def _signature_of(tool: StartTool, question: str | None) -> Signature:
+    """Return the arguments of a pattern's own tool; with a default `question` it requires sources instead."""
+    arguments: dict[str, tuple[Any, Any]] = {
+        "question": (Question, Parameter.empty if question is None else question),
+        "sources": (Sources | None, None) if question is None else (Sources, Parameter.empty),
+        **{name: (Annotated[str | None, about], None) for name, about in tool.texts.items()},
+        "confidence": (HowSure, "balanced"),
+        "model": (Models | None, None),
+        "effort": (Efforts | None, None),
+        "wait": (Seconds, 20),
+    }
+    parameters = [
+        Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind, default=default)
+        for name, (kind, default) in arguments.items()
+    ]
+    return Signature(parameters, return_annotation=RunReport)
+
+
 # Tools
 
 READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
@@ -195,66 +219,31 @@ class RunTools:
         run = await service.begin(pattern, question, options=options)
         return make_report(await wait_with_progress(service, run.run_id, wait, ctx))
 
-    async def start_council(
-        self,
-        ctx: Context[Any, Any],
-        question: Question,
-        *,
-        sources: Sources | None = None,
-        confidence: HowSure = "balanced",
-        model: Models | None = None,
-        effort: Efforts | None = None,
-        wait: Seconds = 20,
-    ) -> RunReport:
-        """Ask several language models the same question: each answers by itself, then a chair writes one answer.
+    def start_tool_of(self, pattern: str, tool: StartTool) -> Callable[..., Coroutine[Any, Any, RunReport]]:
+        """Make the tool that starts runs of one pattern."""
 
-        Without `model`, members are of all vendors that are set up. They see the question and its `sources` alone.
-        Returns after at most `wait` seconds; then call wait_for_run until it is over. `confidence`: "quick" makes 4
-        calls of models (three answers, the chair's), "balanced" 7 (members also rank each other's answers without
-        names), "high" 11 (five members). With a hosted model that is usually half a minute, one minute, one to two
-        minutes; a small local one takes longer.
-        """
-        return await self.start_debate(
-            ctx,
-            question,
-            pattern="council",
-            sources=sources,
-            confidence=confidence,
-            model=model,
-            effort=effort,
-            wait=wait,
-        )
+        async def start(
+            ctx: Context[Any, Any],
+            question: str,
+            *,
+            sources: dict[str, str] | list[str] | None = None,
+            confidence: Confidence,
+            model: str | dict[str, str] | None = None,
+            effort: str | dict[str, str] | None = None,
+            wait: float,
+            **texts: str | None,
+        ) -> RunReport:
+            options = make_options(pattern, None, None, confidence, model, effort) or {}
+            self._check_sources(tool.name, sources)
+            options |= {name: value for name, value in {"sources": sources, **texts}.items() if value is not None}
+            service = self._of(ctx)
+            run = await service.begin(pattern, question, options=options)
+            return make_report(await wait_with_progress(service, run.run_id, wait, ctx))
 
-    async def review(  # noqa: PLR0913 - what a host may say
-        self,
-        ctx: Context[Any, Any],
-        sources: Sources,
-        *,
-        question: Question = "What is wrong with this change?",
-        focus: Annotated[str | None, Field(max_length=2_000, description="What to look for above all.")] = None,
-        gate: Annotated[
-            str | None,
-            Field(max_length=500, description='A rule such as "no confirmed blocker"; the result says if it holds.'),
-        ] = None,
-        confidence: HowSure = "balanced",
-        model: Models | None = None,
-        effort: Efforts | None = None,
-        wait: Seconds = 20,
-    ) -> RunReport:
-        """Have several language models find what is wrong with `sources`, such as a diff, and check each other.
-
-        Each reviewer finds on its own, then confirms or refutes what the others found, without names. The result has
-        each finding with its place, whether it is confirmed, disputed or refuted, and why. It is advice: check each
-        finding in the material yourself. Returns after at most `wait` seconds; then call wait_for_run until it is over.
-        `confidence`: "quick" makes up to 10 calls of models (two reviewers), "balanced" up to 14 (three), "high" up to
-        22 (five). With a hosted model that is usually one to three minutes; a small local one takes longer.
-        """
-        options = make_options("review", None, None, confidence, model, effort) or {}
-        self._check_sources("review", sources)
-        given = {"sources": sources, "focus": focus, "gate": gate}
-        options |= {name: value for name, value in given.items() if value is not None}
-        run = await self._of(ctx).begin("review", question, options=options)
-        return make_report(await wait_with_progress(self._of(ctx), run.run_id, wait, ctx))
+        start.__name__, start.__doc__ = tool.name, tool.description
+        signature = _signature_of(tool, PATTERNS[pattern].load_page().question_about_sources)
+        start.__dict__["__signature__"] = signature  # which the SDK reads
+        return start
 
     def _check_sources(self, tool: str, sources: dict[str, str] | list[str] | None) -> None:
         """ConfigurationError for paths that this server does not allow."""
@@ -384,12 +373,12 @@ def add_run_tools(
     `models` are those that a host may name; sources may be named below `folders`.
     """
     tools = RunTools(service_of, patterns, folders)
+    starters: list[Callable[..., Any]] = [tools.start_tool_of(*item) for item in start_tools().items()] if plans else []
     named = f"Models that you may name: {', '.join(models) or 'none is set up'}."
     known = f"`pattern` is one of {', '.join(dict.fromkeys([*patterns, *(PATTERNS if plans else ())]))}."
     for tool, hints, more in (
         (tools.start_debate, ASKS_MODELS, (known, named, HOW_TO_READ)),
-        *(((tools.start_council, ASKS_MODELS, (named, HOW_TO_READ)),) if plans else ()),
-        *(((tools.review, ASKS_MODELS, (named, HOW_TO_READ)),) if plans else ()),
+        *((tool, ASKS_MODELS, (named, HOW_TO_READ)) for tool in starters),
         (tools.wait_for_run, READS, (HOW_TO_READ,)),
         (tools.get_run, READS, (HOW_TO_READ,)),
         (tools.list_runs, READS, ()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_origin
@@ -14,6 +15,8 @@ from flowdebate.ui.files import problem_of
 from flowdebate.ui.options import OutputOptions, PatternOptions
 
 if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.store.base import StoredRun
@@ -24,6 +27,16 @@ if TYPE_CHECKING:
 
 Confidence: TypeAlias = Literal["quick", "balanced", "high"]
 """How sure an answer is to be, for who cannot know a pattern's options; each takes more calls than the one before."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StartTool:
+    """A tool of an MCP server that starts runs of one pattern, beside `start_debate`, which starts those of all."""
+
+    name: str
+    description: str
+    texts: Mapping[str, FieldInfo] = dataclasses.field(default_factory=dict)
+    """Options of the pattern that the tool takes as texts, each with its description and its limits."""
 
 
 class PatternPage(ABC):
@@ -54,6 +67,8 @@ class PatternPage(ABC):
 
     question_about_sources: ClassVar[str | None] = None
     """The subject where sources are given without one."""
+    start_tool: ClassVar[StartTool | None] = None
+    """A tool of its own for hosts of an MCP server; it requires sources if there is a `question_about_sources`."""
     formats: ClassVar[Mapping[str, Callable[[Any], str]]] = {}
     """Other forms of its document, for tools, by their names."""
     exit_note: ClassVar[str] = ""

@@ -30,7 +30,7 @@ from flowdebate.ui.options import (
     read_models,
     roster_option,
 )
-from flowdebate.ui.page import Confidence, PatternPage
+from flowdebate.ui.page import Confidence, PatternPage, StartTool
 from flowdebate.ui.sections import Card, Entry, Fact, Group, Heading, Remark, Section, Tone, failures
 from flowdebate.ui.text import as_json, cost_text, in_line, models_text, printable
 
@@ -359,6 +359,23 @@ class ReviewPage(PatternPage):
         "quick": {"reviewers": [{"name": name} for name in ("Ada", "Ben")]},
         "high": {"reviewers": [{"name": name} for name in ("Ada", "Ben", "Cleo", "Dan", "Eve")]},
     }
+    start_tool: ClassVar[StartTool | None] = StartTool(
+        name="review",
+        description="Have several language models find what is wrong with `sources`, such as a diff, and check each "
+        "other.\n\n"
+        "Each reviewer finds on its own, then confirms or refutes what the others found, without names. The result has "
+        "each finding with its place, whether it is confirmed, disputed or refuted, and why. It is advice: check each "
+        "finding in the material yourself. Returns after at most `wait` seconds; then call wait_for_run until it is "
+        'over. `confidence`: "quick" makes up to 10 calls of models (two reviewers), "balanced" up to 14 (three), '
+        '"high" up to 22 (five). With a hosted model that is usually one to three minutes; a small local one takes '
+        "longer.",
+        texts={
+            "focus": Field(max_length=2_000, description="What to look for above all."),
+            "gate": Field(
+                max_length=500, description='A rule such as "no confirmed blocker"; the result says if it holds.'
+            ),
+        },
+    )
     example = QUESTION
     sample: ClassVar[Mapping[str, Any]] = {"question": "What is wrong with a plan that moves all data in one night?"}
     examples: ClassVar[tuple[str, ...]] = (
