@@ -62,13 +62,14 @@ fuzz: $(VENV)/.dev ## run the tests in random order, each law with thousands of 
 coverage: $(VENV)/.dev ## run the tests and measure their coverage: at least 95 % of branches
 	$(BIN)/python -m pytest $(SUITE) -m "not slow_model and not simulation" --hypothesis-profile=coverage --cov --cov-report=term
 
-check: $(VENV)/.dev ## check format, lint, layers and types
+check: $(VENV)/.dev ## check format, lint, layers and types, and that each pattern can be deleted
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 	$(BIN)/basedpyright
 	$(BIN)/python scripts/type_completeness.py
+	$(BIN)/python scripts/delete_patterns.py
 
 format: $(VENV)/.dev ## format the code and fix what ruff can fix
 	$(BIN)/ruff format .
