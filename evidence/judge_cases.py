@@ -60,11 +60,11 @@ HELPS = JudgeTemplate(
     ),
 )
 JUDGES = {
-    "letter": JudgeOptions(answer="letter", quotes=False),
-    "earlier": JudgeOptions(answer="letter", quotes=False, template=EARLIER),
-    "helps": JudgeOptions(answer="letter", quotes=False, template=HELPS),
-    "winner": JudgeOptions(answer="winner"),
-    "first_round": JudgeOptions(answer="letter", quotes=False),  # reads no more of a debate
+    "letter": JudgeOptions(answer_form="letter", quotes=False),
+    "earlier": JudgeOptions(answer_form="letter", quotes=False, template=EARLIER),
+    "helps": JudgeOptions(answer_form="letter", quotes=False, template=HELPS),
+    "winner": JudgeOptions(answer_form="winner"),
+    "first_round": JudgeOptions(answer_form="letter", quotes=False),  # reads no more of a debate
 }
 GROUPS = {"c": "tuning", "d": "tuning", "n": "new", "e": "equal"}
 

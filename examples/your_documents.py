@@ -26,7 +26,7 @@ MEMBERS = [Persona("Ada", role="plans lines"), Persona("Ben", role="pays for the
 
 def build(folder: Path) -> Sequencer[Any, Any]:
     """The council, with all that may be read of a folder."""
-    return council(name="trams", members=MEMBERS, review=False, sources=[folder])
+    return council(name="trams", members=MEMBERS, review="none", sources=[folder])
 
 
 def main(model: Model | str | None = None) -> CouncilOutput:

@@ -33,6 +33,7 @@ ARGUMENTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "OutputError": (("block", "text", [("field", "is missing")]), {}),
     "PromiseBroken": (("counts", "It counts.", "it does not"), {"example": "one", "reproduce": "check(…)"}),
     "ProviderFailed": (("it failed",), {"status": 503, "retry_after": 2.0}),
+    "ConflictingOptions": (("debate", ("mirror", "turn_order"), "{mirror} without {turn_order}"), {}),
     "LostToThinking": ((), {"room": 400, "thought": 380, "model": "m"}),
     "QuorumLost": (("debate",), {"round": 1, "heard": ["for"], "quorum": 2}),
     "RateLimited": (("slow down",), {"retry_after": 1.0, "quota_exhausted": True}),

@@ -195,7 +195,7 @@ def test_everything_public_is_documented(name: str) -> None:
     assert undocumented == []
 
 
-POSITIONAL = {"Debater", "Persona", "Phase", "StandIn"}
+POSITIONAL = {"BaselineOptions", "Debater", "Persona", "Phase", "Sources", "StandIn"}
 """Dataclasses that are written so often that their first fields may go without names."""
 
 

@@ -14,6 +14,7 @@ from .blocks.human.terminal import ask_in_terminal as ask_in_terminal
 from .blocks.router import router as router
 from .blocks.sequencer import sequencer as sequencer
 from .chassis.material import Window as Window
+from .chassis.options import PromptOptions as PromptOptions
 from .chassis.roles import DebaterOptions as DebaterOptions
 from .chassis.roles import ModeratorOptions as ModeratorOptions
 from .chassis.roles import RefereeOptions as RefereeOptions
@@ -36,6 +37,7 @@ from .patterns.consensus.schemas import ConsensusOutput as ConsensusOutput
 from .patterns.council import council as council
 from .patterns.council.schemas import CouncilOutput as CouncilOutput
 from .patterns.debate import debate as debate
+from .patterns.debate.baselines import BaselineOptions as BaselineOptions
 from .patterns.debate.debater import create_debater as create_debater
 from .patterns.debate.formats import Format as Format
 from .patterns.debate.formats import add_format as add_format
@@ -83,5 +85,6 @@ from .runs.limits import Price as Price
 from .runs.session import Session as Session
 from .runs.suspend import HumanRequest as HumanRequest
 from .sources.source import Source as Source
+from .sources.source import Sources as Sources
 
 __version__: str

@@ -2,6 +2,7 @@
 
     FlowDebateError
     ├── ConfigurationError (ValueError)      invalid options: the block or run cannot be built
+    │   ├── ConflictingOptions               options that cannot be combined
     │   └── ResourceConflict                 two different resources under one key
     ├── ModelError                           a model could not be called, or gave no usable answer
     │   ├── ModelUnavailable                 no model is configured, or its endpoint cannot be reached
@@ -70,7 +71,7 @@ from flowdebate._text import listed, pickles, shown
 
 __all__ = (
     "AuthenticationFailed", "BadAnswer", "BadFile", "BudgetReached", "CassetteMismatch", "CircuitOpen",
-    "ConfigurationError", "ConnectionLost", "ContentFiltered", "ContextTooLong", "DeadLetter", "EmptyResponse",
+    "ConfigurationError", "ConflictingOptions", "ConnectionLost", "ContentFiltered", "ContextTooLong", "DeadLetter", "EmptyResponse",
     "FlowDebateError", "FlowDebateWarning", "IllegalTransition", "JournalMismatch", "LimitReached",
     "LoopLimitExceeded", "LostToThinking", "MalformedResponse", "ModelError", "ModelNotFound", "ModelTimeout",
     "ModelUnavailable", "NoProposals", "NotAwaited", "NotRecordable", "OutputError", "OutputTruncated",
@@ -125,6 +126,32 @@ class ConfigurationError(FlowDebateError, ValueError):
         self.hint = hint
         message = f"{where}: `{field}` must be {allowed}, got {shown(got)}"
         super().__init__(f"{message}. {hint}" if hint else message)
+
+
+class ConflictingOptions(ConfigurationError):
+    """Options that cannot be combined, each valid by itself.
+
+    >>> sentence = "{mirror} cannot be combined with {turn_order} 'simultaneous'"
+    >>> error = ConflictingOptions("debate 'rent'", ("mirror", "turn_order"), sentence)
+    >>> print(error)
+    debate 'rent': `mirror` cannot be combined with `turn_order` 'simultaneous'
+    >>> print(error.at("command line", {"mirror": "--mirror", "turn_order": "--turn-order"}))
+    command line: `--mirror` cannot be combined with `--turn-order` 'simultaneous'
+    """
+
+    def __init__(
+        self, where: str, options: Sequence[str], sentence: str, *, spelled: Mapping[str, str] | None = None
+    ) -> None:
+        names = {option: option for option in options} | dict(spelled or {})
+        self.options: tuple[str, ...] = tuple(options)
+        self.sentence = sentence
+        """The message without its place; each option stands in braces."""
+        super().__init__(where, names[self.options[0]], None, "left out")
+        self.args = (f"{where}: " + sentence.format_map({name: f"`{text}`" for name, text in names.items()}),)
+
+    def at(self, where: str, spelled: Mapping[str, str]) -> ConflictingOptions:
+        """Return the same error at another place, where the options are `spelled` in another way."""
+        return ConflictingOptions(where, self.options, self.sentence, spelled=spelled)
 
 
 class ResourceConflict(ConfigurationError):

@@ -13,10 +13,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, Generic, Literal, TypeAlias, TypeVar, get_args
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 from unicodedata import normalize
 
 from flowdebate._text import is_unseen
+from flowdebate._util.option_types import TurnLength, check_option
 from flowdebate.errors import ConfigurationError, ViewError
 
 BAR = "\n  | "
@@ -170,7 +171,6 @@ _LENGTHS: dict[object, tuple[str, int]] = {
     "medium": ("two to four paragraphs", 320),
     "long": ("five to eight paragraphs", 800),
 }
-_SHORTEST, _LONGEST = 10, 2_000  # words of a turn
 
 _FIELD = re.compile(r"\{(\w+)\}")
 # Fields that are rendered as whole lines: each must be alone on its line.
@@ -252,18 +252,13 @@ class Profiles(Generic[TemplateT]):
 
 
 def check_profile(where: str, profile: object, *, field: str = "profile") -> None:
-    """ConfigurationError unless `profile` is one of the profiles, or None."""
-    if profile is not None and (not isinstance(profile, str) or profile not in get_args(Profile)):
-        raise ConfigurationError(where, field, profile, "'concise', 'full' or None")
+    """Raise ConfigurationError unless `profile` is one of the profiles, or None."""
+    check_option(Profile, field, profile, where=where)
 
 
 def check_length(where: str, length: object, *, field: str = "length") -> None:
-    """ConfigurationError unless `length` is a name, a number of words, or None."""
-    known = isinstance(length, str) and length in _LENGTHS
-    number = isinstance(length, int) and not isinstance(length, bool) and _SHORTEST <= length <= _LONGEST
-    if length is not None and not known and not number:
-        allowed = f"'short', 'medium', 'long', a number of words from {_SHORTEST} to {_LONGEST:,}, or None"
-        raise ConfigurationError(where, field, length, allowed)
+    """Raise ConfigurationError unless `length` is a name, a number of words, or None."""
+    check_option(TurnLength, field, length, where=where)
 
 
 def length_text(length: Length) -> str:

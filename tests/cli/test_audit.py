@@ -132,10 +132,10 @@ def test_a_file_that_is_no_data_set_is_refused(tmp_path: Path, content: str, pro
         (("--seed", "-1"), "--seed must be an int >= 0, got -1"),
         (("--data", " "), "--data must be the path of a file"),
         (("--schedule", "cyclic"), "Leave --schedule out without --rejudge"),
-        (("--judge-answer", "letter"), "Leave --judge-answer out without --rejudge"),
+        (("--answer-form", "letter"), "Leave --answer-form out without --rejudge"),
         (
-            ("--rejudge", "--judge-answer", "winner"),
-            "--judge-answer must be 'scores', 'letter'",
+            ("--rejudge", "--answer-form", "winner"),
+            "--answer-form must be 'scores', 'letter'",
         ),
         (("--model", "local"), "Leave --model out without --rejudge"),
         (("--rejudge", "--data", "x"), "Leave --rejudge out where --data is given"),
@@ -232,7 +232,7 @@ def test_what_was_argued_is_judged_again_by_letter() -> None:
     """In both orders, as a batch of its own; the table has the judge's preference for the first slot."""
     with Stage(answers={"scores": SCORES}, letters=lambda _: {"A": -0.2, "B": -1.7}) as on:
         run_id = held(on)
-        again = (run_id, "--rejudge", "--base-url", on.base_url, "--model", "staged", "--judge-answer", "letter")
+        again = (run_id, "--rejudge", "--base-url", on.base_url, "--model", "staged", "--answer-form", "letter")
         found = audit(*again)
         asked = len(on.bodies)
         page = command("audit", *again).stdout
@@ -247,7 +247,7 @@ def test_what_was_argued_is_judged_again_by_letter() -> None:
 def test_a_debate_that_was_judged_by_letter_is_judged_again_by_letter() -> None:
     """Without an option that says so; a schedule that is asked for changes the orders alone."""
     with Stage(answers={"scores": SCORES}, letters=lambda _: {"A": -0.2, "B": -1.7}) as on:
-        run_id = held(on, "--judge-answer", "letter")
+        run_id = held(on, "--answer-form", "letter")
         again = (run_id, "--rejudge", "--base-url", on.base_url, "--model", "staged")
         found, once = audit(*again), audit(*again, "--schedule", "single")
     assert found["audit"]["slotLogOdds"]["value"] == pytest.approx(1.5)

@@ -10,9 +10,10 @@ import pytest
 from pydantic import BaseModel
 from typer.testing import CliRunner
 
+from flowdebate._util.option_types import Reach, Text
 from flowdebate.cli.app import app
 from flowdebate.patterns import PATTERNS
-from flowdebate.ui.options import FilePath, OutputOptions, PatternOptions, Reach, Text
+from flowdebate.ui.options import FilePath, OutputOptions, PatternOptions
 
 from .stage import OnTerminal, Stage
 from .test_run import SIDES

@@ -101,7 +101,7 @@ def test_a_judge_by_letter_shows_its_log_odds(tmp_path: Path) -> None:
     """Each order with its log-odds, little probability, and quotes once; the document and the stored run have them."""
     report = tmp_path / "report.md"
     with Stage(letters=_likely) as stage:
-        plain = _run(stage, "--judge-answer", "letter", "--seed", "1", "--markdown", str(report))
+        plain = _run(stage, "--answer-form", "letter", "--seed", "1", "--markdown", str(report))
         again = CliRunner().invoke(app, ["show", "--last", "--page", "--json"])
         shown = CliRunner().invoke(app, ["show", "--last", "--page"])
     assert plain.exit_code == 0, plain.stderr
@@ -121,10 +121,10 @@ def test_a_judge_by_letter_shows_its_log_odds(tmp_path: Path) -> None:
 def test_letters_are_asked_for_in_each_way(tmp_path: Path) -> None:
     """Crossed with slots; after reasons; by the rule alone; and by a plan file, whose options are stored."""
     plan = tmp_path / "plan.toml"
-    plan.write_text('judge_answer = "letter"\nschedule = "single"\n')
+    plan.write_text('answer_form = "letter"\nschedule = "single"\n')
     ways = {
-        ("--judge-answer", "letter", "--crossed-labels"): ("letter", 4),
-        ("--judge-answer", "letter_after_reasons", "--schedule", "swap"): ("letter_after_reasons", 2),
+        ("--answer-form", "letter", "--crossed-labels"): ("letter", 4),
+        ("--answer-form", "letter_after_reasons", "--schedule", "swap"): ("letter_after_reasons", 2),
         ("--decided-by", "log_odds"): ("letter", 2),
         ("--file", str(plan)): ("letter", 1),
     }
@@ -146,7 +146,7 @@ def test_how_far_a_winner_has_to_be_ahead_can_be_told(least: tuple[str, ...], wi
         return {"A": -0.7, "B": -0.65} if con_is_first else {"A": -0.65, "B": -0.7}
 
     with Stage(letters=barely) as stage:
-        result = _run(stage, "--judge-answer", "letter", *least, "--json")
+        result = _run(stage, "--answer-form", "letter", *least, "--json")
     assert result.exit_code == 0, result.stderr
     assert DebateRawOutput.model_validate(json.loads(result.stdout)["raw"]).found.winner == winner
 
@@ -155,20 +155,20 @@ def test_quotes_of_a_judge_by_letter_can_be_left_out() -> None:
     """No call asks for a sentence then, and the verdict has no quote."""
     turns = (("Build more. It is cheap.",), ("Cap them. It is fair.",))
     found = {}
-    for quoted in ("--judge-quotes", "--no-judge-quotes"):
+    for quoted in ("--quotes", "--no-quotes"):
         with Stage(letters=_likely, turns=turns) as stage:
-            result = _run(stage, "--judge-answer", "letter", quoted, "--json")
+            result = _run(stage, "--answer-form", "letter", quoted, "--json")
         assert result.exit_code == 0, result.stderr
         judging = DebateRawOutput.model_validate(json.loads(result.stdout)["raw"]).found.judging
         assert judging is not None
         found[quoted] = len(judging.quotes or ()), sum("Which sentence" in json.dumps(body) for body in stage.bodies)
-    assert found == {"--judge-quotes": (2, 2), "--no-judge-quotes": (0, 0)}
+    assert found == {"--quotes": (2, 2), "--no-quotes": (0, 0)}
 
 
 def test_a_server_without_log_probabilities_is_told() -> None:
     """The judge scores, and the page has the reason; and shows no log-odds."""
     with Stage(answers={"scores": _scored(90, 10)}) as stage:
-        result = _run(stage, "--judge-answer", "letter")
+        result = _run(stage, "--answer-form", "letter")
     assert result.exit_code == 0, result.stderr
     words = " ".join(result.stdout.split())
     assert "letter -> scores: the model gives no log-probabilities" in words
@@ -178,18 +178,18 @@ def test_a_server_without_log_probabilities_is_told() -> None:
 def test_a_judge_by_letter_that_prefers_a_slot_finds_nobody() -> None:
     """The page says so, and does not call it a synthesis or a tie."""
     with Stage(letters=lambda _: {"A": -0.1, "B": -2.5}) as stage:
-        result = _run(stage, "--judge-answer", "letter")
+        result = _run(stage, "--answer-form", "letter")
     assert "none, no side is clearly ahead" in result.stdout
     assert "2 (cyclic, by letter), which disagree: pro 0.50, con 0.50" in " ".join(result.stdout.split())
 
 
 WRONG = {
-    ("--judge-answer", "word"): "--judge-answer must be 'winner', 'scores', 'letter' or 'letter_after_reasons'",
-    ("--judge-answer", "winner", "--schedule", "swap"): "--judge-answer must be 'scores' with several ballots",
-    ("--judge-answer", "letter", "--curtail"): "--curtail must be False with letters: log-odds have no bound",
-    ("--judge-answer", "scores", "--decided-by", "log_odds"): "--decided-by must be 'mean' or 'vote' without letters",
-    ("--judge-answer", "letter", "--human", "judge"): "--human out where options of a judging model are given",
-    ("--judge-answer", "letter", "--criterion", "clear"): "--criterion must be None unless the answers are scores",
+    ("--answer-form", "word"): "--answer-form must be 'winner', 'scores', 'letter' or 'letter_after_reasons'",
+    ("--answer-form", "winner", "--schedule", "swap"): "--answer-form must be 'scores' with several ballots",
+    ("--answer-form", "letter", "--curtail"): "--curtail must be False with letters: log-odds have no bound",
+    ("--answer-form", "scores", "--decided-by", "log_odds"): "--decided-by must be 'mean' or 'vote' without letters",
+    ("--answer-form", "letter", "--human", "judge"): "--human out where options of a judging model are given",
+    ("--answer-form", "letter", "--criterion", "clear"): "--criterion must be None unless the answers are scores",
     ("--criterion", "=2"): "--criterion must be a list of NAME or NAME=WEIGHT, got ['=2']",
     ("--criterion", "clear=0"): "--criterion must be None, or 1 to 20 names, each with a number > 0, <= 1,000",
     ("--criterion", "clear=2", "--criterion", "clear"): "--criterion must be different criteria",

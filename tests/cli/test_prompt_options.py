@@ -27,7 +27,7 @@ def test_profile_length_and_instructions_reach_the_prompts(tmp_path: Path) -> No
     """A plan file says the same under the same names."""
     full = prompts()
     assert "two to four paragraphs" in full[0]
-    assert "two or three short sentences" in prompts("--profile", "concise", "--judge-answer", "winner")[0]
+    assert "two or three short sentences" in prompts("--profile", "concise", "--answer-form", "winner")[0]
     asked = prompts("--length", "120", "--instructions", "Answer in German.")
     assert "about 120 words" in asked[0]
     assert len(asked) == len(full)

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from flowdebate.cli.app import app
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns import PATTERNS
-from flowdebate.patterns.handoff.page import HandoffOptions
+from flowdebate.patterns.handoff.page import HandoffPlanOptions
 from flowdebate.ui.plan import make_plan
 
 from .siblings import VERBS, saved, stage
@@ -294,7 +294,7 @@ def test_what_a_pattern_refuses_is_placed_where_it_was_given(tmp_path: Path) -> 
     """The key stands for the pattern's field, with what is inside of it; other errors pass as they are."""
     path = tmp_path / "plan.toml"
     path.write_text("max_turns = 3")
-    given = HandoffOptions.read({"first": "Ann"}, file=str(path))
+    given = HandoffPlanOptions.read({"first": "Ann"}, file=str(path))
     fields = {"first": "first", "max_turns": "max_turns"}
     with pytest.raises(ConfigurationError, match=r"^command line: `--first` must be x, got 1$"), given.placing(fields):
         raise ConfigurationError("handoff", "first", 1, "x")

@@ -86,7 +86,7 @@ async def test_a_rubric_is_scored_by_criterion_and_weighted() -> None:
     assert [side.criteria for side in found.sides] == [{"correct": 90, "clear": 30}, {"correct": 30, "clear": 90}]
     assert found.ballots[0].criteria == {"a": {"correct": 90, "clear": 30}, "b": {"correct": 30, "clear": 90}}
     with pytest.raises(ConfigurationError, match="criteria"):
-        JudgeOptions(criteria={"correct": 1}, answer="letter")
+        JudgeOptions(criteria={"correct": 1}, answer_form="letter")
 
 
 async def test_a_side_that_no_row_has_is_refused() -> None:
@@ -115,7 +115,7 @@ async def test_models_of_any_vendor_may_judge() -> None:
     assert (await compare("Q?", TEXTS, judges=[small], store=False)).winner == "a"
 
 
-async def test_a_small_judge_answers_by_letter() -> None:
+async def test_a_small_answer_forms_by_letter() -> None:
     """A model with the profile "concise", whose reasons may contradict its winner."""
     judge = SimJudge(quality=good)
     judge.profile = "concise"  # type: ignore[attr-defined] # an attribute that models may have

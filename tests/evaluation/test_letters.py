@@ -89,7 +89,7 @@ def verdict(model: Any, **options: Any) -> Any:
     """On a debate whose first side says three times as much."""
     said = {"cap": "Rents rose by a third. " * 3, "free": "Rents rose by a third. "}
     sides = [Debater(name, name, block=lambda _, __, text=text: text) for name, text in said.items()]
-    judge = JudgeOptions(answer="letter", quotes=False, **options)
+    judge = JudgeOptions(answer_form="letter", quotes=False, **options)
     pattern = debate(name="rent", debaters=sides, max_rounds=1, judge=judge, synthesizer=False)
     return pattern.run_sync("Cap rents?", model=model, seed=1).raw.verdict
 

@@ -55,9 +55,9 @@ class Judge:
 @pytest.mark.parametrize(
     ("options", "mirror"),
     [
-        ({"answer": "letter", "min_log_odds": 0.5}, False),
-        ({"answer": "letter", "min_log_odds": 0.5}, True),
-        ({"answer": "letter", "labels": "crossed"}, False),
+        ({"answer_form": "letter", "min_log_odds": 0.5}, False),
+        ({"answer_form": "letter", "min_log_odds": 0.5}, True),
+        ({"answer_form": "letter", "crossed_labels": True}, False),
         ({"schedule": "swap", "decided_by": "vote"}, False),
         ({"schedule": "full", "labels": True}, False),
         ({"schedule": "cyclic", "labels": ["red", "blue"]}, True),
@@ -195,7 +195,7 @@ async def test_letters_are_judged_again(tmp_path: Path) -> None:
     async def again() -> Any:
         return await rejudge(
             [argued("a", "b", "c"), argued("yes", "no")],
-            judge=JudgeOptions(answer="letter"),
+            judge=JudgeOptions(answer_form="letter"),
             model=FunctionModel(counted),
             store=str(tmp_path / "runs.db"),
             batch_id="again",

@@ -124,7 +124,7 @@ async def test_ballots_are_kept_without_positions(tmp_path: Path, by: DecidedBy)
 
     judge = JudgeOptions(criteria={"evidence": 2.0, "style": 1.0}, schedule="swap")
     if by == "log_odds":
-        judge = JudgeOptions(answer="letter", fit=LetterFit(per_log_length=0.5, min_log_odds=0.1))
+        judge = JudgeOptions(answer_form="letter", fit=LetterFit(per_log_length=0.5, min_log_odds=0.1))
     asked = study(ROWS[:2], designs={"together": primes("single", judge=judge)}, noise=True)
     path = tmp_path / "answers.jsonl"
     answers = await ask_study(asked, path, model=FunctionModel(answer))

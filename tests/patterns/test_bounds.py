@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flowdebate import Debater, Persona, consensus, council, debate, deliberation, handoff, round_robin
-from flowdebate.chassis.roster import MOST_MEMBERS, MOST_ROUNDS
+from flowdebate._util.option_types import MOST_ROUNDS
+from flowdebate.chassis.roster import MOST_MEMBERS
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.patterns.debate.judging.views import sampled
 from flowdebate.service.service import Service

@@ -92,7 +92,7 @@ PATTERNS: Mapping[str, Callable[[], Any]] = {
         name="x",
         debaters=SIDES,
         max_rounds=1,
-        judge=JudgeOptions(schedule="full", models=[Slow(SimJudge(name="one")), Slow(SimJudge(name="two"))], quorum=1),
+        judge=JudgeOptions(schedule="full", panel=[Slow(SimJudge(name="one")), Slow(SimJudge(name="two"))], quorum=1),
         baselines=True,
         failures=SKIP,
     ),

@@ -17,8 +17,10 @@ from flowdebate import (
     JudgeOptions,
     ModeratorOptions,
     Persona,
+    PromptOptions,
     RefereeOptions,
     SynthesizerOptions,
+    Window,
     consensus,
     council,
     debate,
@@ -46,21 +48,21 @@ if TYPE_CHECKING:
     from flowdebate.testing import ModelRequest
 
 
-@pytest.mark.parametrize("options", [RoleOptions, DebaterOptions, ModeratorOptions, RefereeOptions, JudgeOptions])
+@pytest.mark.parametrize(
+    "options", [RoleOptions, DebaterOptions, ModeratorOptions, RefereeOptions, JudgeOptions, PromptOptions]
+)
 def test_an_unknown_profile_of_a_role_is_refused(options: Any) -> None:
     """When the options are made."""
-    with pytest.raises(ConfigurationError, match=rf"{options.__name__}.*`profile` must be 'concise', 'full' or None"):
+    with pytest.raises(ConfigurationError, match=rf"{options.__name__}.*`profile` must be 'concise' or 'full'"):
         options(profile="small")
 
 
-LENGTHS = ["tiny", 9, 2_001, True, 20.5, [120]]
-
-
-@pytest.mark.parametrize("length", LENGTHS)
-def test_a_length_is_a_name_or_a_number_of_words(length: Any) -> None:
+@pytest.mark.parametrize("options", [DebaterOptions, PromptOptions])
+@pytest.mark.parametrize("length", ["tiny", 9, 2_001, True, 20.5, [120]])
+def test_a_length_is_a_name_or_a_number_of_words(options: Any, length: Any) -> None:
     """From 10 to 2,000; a bool is no number here."""
-    with pytest.raises(ConfigurationError, match="`length` must be 'short', 'medium', 'long', a number of words"):
-        DebaterOptions(length=length)
+    with pytest.raises(ConfigurationError, match="`length` must be short, medium, long, or a number of words"):
+        options(length=length)
 
 
 def _own(_: Any) -> str:
@@ -82,17 +84,37 @@ FACTORIES: dict[str, Callable[..., Any]] = {
 
 @pytest.mark.parametrize("pattern", FACTORIES)
 @pytest.mark.parametrize(
-    ("field", "value", "allowed"),
+    ("field", "prompts", "allowed"),
     [
-        ("profile", "small", "'concise', 'full' or None"),
-        ("length", 5, "'short', 'medium', 'long', a number of words from 10 to 2,000, or None"),
-        ("template", ChairTemplate(), "a .*Template, or None"),
+        ("prompts", {"profile": "full"}, r"PromptOptions\(…\), or None"),
+        ("prompts.template", PromptOptions(template=ChairTemplate()), "a .*Template, or None"),
     ],
 )
-def test_every_pattern_refuses_such_options_by_its_name(pattern: str, field: str, value: Any, allowed: str) -> None:
+def test_every_pattern_rejects_other_prompt_options_by_its_name(
+    pattern: str, field: str, prompts: Any, allowed: str
+) -> None:
     """Even where all its blocks are the application's own."""
     with pytest.raises(ConfigurationError, match=rf"{pattern} 'x'.*`{field}` must be {allowed}"):
-        FACTORIES[pattern](**{field: value})
+        FACTORIES[pattern](prompts=prompts)
+
+
+WITHOUT_HISTORY = ("consensus", "council", "review")
+WITH_HIDDEN_NAMES = ("debate", "council")
+
+
+@pytest.mark.parametrize("pattern", FACTORIES)
+def test_a_pattern_rejects_prompt_options_that_it_has_no_use_for(pattern: str) -> None:
+    """A council has no rounds to leave out, and the speakers of a handoff need each other's names."""
+    rejected = {
+        "history": (PromptOptions(history=Window(rounds=1)), pattern in WITHOUT_HISTORY),
+        "hide_names": (PromptOptions(hide_names=False), pattern not in WITH_HIDDEN_NAMES),
+    }
+    for field, (prompts, is_rejected) in rejected.items():
+        if is_rejected:
+            with pytest.raises(ConfigurationError, match=rf"{pattern} 'x': `prompts.{field}` must be left out"):
+                FACTORIES[pattern](prompts=prompts)
+        else:
+            assert FACTORIES[pattern](prompts=prompts).name == "x"
 
 
 # What each role is asked
@@ -140,7 +162,7 @@ def said(request: Any) -> Any:
 
 
 PERSONS = [{"name": "ann", "role": "economist"}, {"name": "bea", "system_prompt": "You count."}]
-JUDGE = partial(JudgeOptions, answer="winner")
+JUDGE = partial(JudgeOptions, answer_form="winner")
 """A judge that is asked for the same by every model."""
 ROLES: dict[str, tuple[Callable[..., Any], dict[str, tuple[str, Any]]]] = {
     "debate": (
@@ -298,7 +320,10 @@ def test_no_turn_prescribes_a_form_beside_instructions(name: str, profile: str) 
 def test_a_length_that_is_asked_for_does_not_yield_to_instructions(name: str, profile: str) -> None:
     """It is the application's own wish, as they are."""
     prompts = [
-        str(request.messages) for request in requests_of(ROLES[name][0](instructions=TEXT, length=120), profile=profile)
+        str(request.messages)
+        for request in requests_of(
+            ROLES[name][0](instructions=TEXT, prompts=PromptOptions(length=120)), profile=profile
+        )
     ]
     assert any(re.search(r"about 120 words[.)]", prompt) for prompt in prompts)
     assert not any("unless the instructions" in prompt for prompt in prompts)
@@ -318,8 +343,8 @@ def test_a_model_is_asked_with_the_prompts_of_its_profile(name: str) -> None:
     concise, full = prompts(make(), "concise"), prompts(make(), "full")
     assert [block for block, _ in concise] == [block for block, _ in full]
     assert concise[0] != full[0]
-    assert prompts(make(profile="full"), "concise") == full
-    assert prompts(make(profile="concise"), "full") == concise
+    assert prompts(make(prompts=PromptOptions(profile="full")), "concise") == full
+    assert prompts(make(prompts=PromptOptions(profile="concise")), "full") == concise
     assert "two or three short sentences" in str(concise)
     if name != "review":  # whose claims are short in either profile
         assert "two to four paragraphs" in str(full)
@@ -358,7 +383,7 @@ def test_a_turn_is_asked_for_in_its_length(name: str, length: Any, text: str) ->
     if name == "debate":
         people = [Debater("ann", "for"), Debater("bea", "against", options=own)]
     for profile in ("concise", "full"):
-        requests = requests_of(make(**{field: people}, length=length), profile=profile)
+        requests = requests_of(make(**{field: people}, prompts=PromptOptions(length=length)), profile=profile)
         asked, others = (
             {each.block: each for each in requests if re.search(rf"{words}[.)]", str(each.messages))}
             for words in (text, "about 77 words")
@@ -378,7 +403,9 @@ def test_a_template_of_a_pattern_is_that_of_all_who_speak_and_one_of_their_own_c
     people = [Debater("ann", "for"), Debater("bea", "against", options=hers)]
     begins = {
         request.block: request.messages[0]["content"][:5]
-        for request in requests_of(debate(name="x", debaters=people, template=mine), profile="concise")
+        for request in requests_of(
+            debate(name="x", debaters=people, prompts=PromptOptions(template=mine)), profile="concise"
+        )
     }
     assert begins["x-debater-ann"] == "All: "
     assert begins["x-debater-bea"] == "Hers:"

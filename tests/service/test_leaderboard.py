@@ -51,7 +51,7 @@ async def hold(store: SqliteStore, *, slot: float, questions: int) -> Leaderboar
                         max_rounds=1,
                         moderator=False,
                         synthesizer=False,
-                        judge=JudgeOptions(schedule="swap", models=(judge,)),
+                        judge=JudgeOptions(schedule="swap", panel=(judge,)),
                     )
                     await block.run(f"Which one, {number}?", store=store, seed=number)
     return leaderboard_of(await store.runs(limit=1_000))
@@ -94,7 +94,7 @@ def test_an_empty_store_has_nothing_to_rank(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "runs.db")
     assert leaderboard_of([]).models == []
     sides = [Debater(name, side, model=speaker("small")) for name, side in (("ann", "tea"), ("bob", "rum"))]
-    judge = JudgeOptions(schedule="swap", models=(SimJudge(),))
+    judge = JudgeOptions(schedule="swap", panel=(SimJudge(),))
     block = debate(name="drinks", debaters=sides, max_rounds=1, moderator=False, synthesizer=False, judge=judge)
     asyncio.run(block.run("Which?", store=store))
     board = leaderboard_of(asyncio.run(store.runs()))

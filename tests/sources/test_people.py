@@ -79,7 +79,7 @@ SEATS: dict[str, Callable[[Any], Block[Any, Any]]] = {
         name="it", debaters=[Persona("ann", block=ann), Persona("bob")], max_rounds=1, sources=REPORT
     ),
     "member": lambda ann: council(
-        name="it", members=[Persona("ann", block=ann), Persona("bob")], review=False, sources=REPORT
+        name="it", members=[Persona("ann", block=ann), Persona("bob")], review="none", sources=REPORT
     ),
     "agent": lambda ann: consensus(
         name="it",

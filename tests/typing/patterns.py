@@ -79,5 +79,5 @@ def check_the_siblings_give_their_outputs() -> None:
     assert_type(handoff(name="a", debaters=PEOPLE).run_sync("?").output, HandoffOutput)
     assert_type(consensus(name="a", agents=PEOPLE).run_sync("?").output, ConsensusOutput)
     assert_type(council(name="a", members=PEOPLE, output_schema=Plan).run_sync("?").output, Plan)
-    assert_type(council(name="a", members=PEOPLE, review=False).run_sync("?").output, CouncilOutput)
+    assert_type(council(name="a", members=PEOPLE, review="none").run_sync("?").output, CouncilOutput)
     assert_type(council(name="a", members=PEOPLE, output_schema={"type": "object"}).run_sync("?").output, Any)

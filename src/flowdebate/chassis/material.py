@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
@@ -18,11 +18,12 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.models.base import Message, Model, context_of, estimate_tokens, has_eyes
 from flowdebate.prompts import filled, quoted, tag_text
 from flowdebate.sources.quotes import Passage, find_passages, look_up
-from flowdebate.sources.source import AN_IMAGE, Source, check_sources, numbered
+from flowdebate.sources.source import AN_IMAGE, Source, Sources, SourcesLike, check_sources, numbered
 
 if TYPE_CHECKING:
     from flowdebate.chassis.output import PatternOutput
     from flowdebate.chassis.roles import RolePrompt
+    from flowdebate.models.base import ModelSettings
     from flowdebate.runs.context import Context
 
 OutputT = TypeVar("OutputT", bound="PatternOutput")
@@ -147,16 +148,15 @@ class Material:
         return None if whole <= tokens else tokens * 4
 
 
-def make_material(value: object, *, where: str, tokens: int | None = None) -> Material | None:
-    """The material of the option `sources`, of which a prompt has so many `tokens` at most; None without any.
+def make_material(value: SourcesLike | Sources | Material | None, *, where: str) -> Material | None:
+    """Make the material of the option `sources`; None without any.
 
-    ConfigurationError or BadFile for what cannot be.
+    Raises ConfigurationError for invalid sources, BadFile for a file that cannot be used.
     """
-    if tokens is not None:
-        check_count(where, source_tokens=tokens)
     if isinstance(value, Material):
-        return value if tokens is None else replace(value, tokens=tokens)
-    sources = check_sources(value, where=where)
+        return value
+    items, tokens = (value.items, value.tokens) if isinstance(value, Sources) else (value, None)
+    sources = check_sources(items, where=where)
     return Material(sources=sources, tokens=tokens) if sources else None
 
 
@@ -253,8 +253,8 @@ def show_older(hide: Callable[[str, Context], str | None] = lambda text, _: text
     return Capability(name="history", revise=revise)
 
 
-def create_summary(name: str, options: Mapping[str, Any]) -> Block[Any, str]:
-    """The block `{name}-summary`: sums up the summary before and the rounds that leave the window."""
+def create_summary(name: str, settings: ModelSettings | None) -> Block[Any, str]:
+    """Create the block `{name}-summary`, which sums up the summary before and the rounds that leave the window."""
 
     def turn(until: int, ctx: Context) -> str:
         before = pattern_state(ctx).older
@@ -264,10 +264,14 @@ def create_summary(name: str, options: Mapping[str, Any]) -> Block[Any, str]:
 
         return "\n\n".join([*parts, f"What was said since:\n{render_said(entries)}", "Write the summary of all of it."])
 
-    given = {key: value for key, value in options.items() if key in ("model", "settings")}
-    given.setdefault("model", "intent/synthesize")
-    hidden = Visibility(client=False, history=False)
-    return generator(name=f"{name}-summary", prompt=SUMMARY, user=turn, visibility=hidden, **given)
+    return generator(
+        name=f"{name}-summary",
+        prompt=SUMMARY,
+        user=turn,
+        visibility=Visibility(client=False, history=False),
+        model="intent/synthesize",
+        settings=settings,
+    )
 
 
 class SumUp(Wrapped):

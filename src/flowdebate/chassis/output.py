@@ -12,6 +12,7 @@ from flowdebate._util.wire import WireModel, freeze
 from flowdebate.blocks.base import Block, Wrapped
 from flowdebate.blocks.functions import Handler, handler
 from flowdebate.chassis.material import Material, Shown
+from flowdebate.chassis.options import OptionsT
 from flowdebate.chassis.roster import Role, own_options
 from flowdebate.chassis.state import DebateStatus, Older, PatternInput, ProviderFailure, anything_heard, pattern_state
 from flowdebate.chassis.turn import guarded, record_failure
@@ -139,7 +140,7 @@ def stamp_subject(
     return stamp
 
 
-def build_output(loop: Loop) -> Handler[object, PatternOutput]:
+def build_output(loop: Loop[OptionsT]) -> Handler[object, PatternOutput]:
     """A block that builds the raw output from the pattern's state and publishes it."""
 
     @handler(name=f"{loop.name}-build-output")
@@ -173,7 +174,7 @@ def status_of(ctx: Context) -> RunStatus:
     return "degraded" if pattern_state(ctx).losses else "complete"
 
 
-def with_synthesizer(pipeline: Sequencer[Any, Any], loop: Loop, role: Role) -> Sequencer[Any, Any]:
+def with_synthesizer(pipeline: Sequencer[Any, Any], loop: Loop[OptionsT], role: Role) -> Sequencer[Any, Any]:
     """`pipeline` with its last step, the synthesizer in `role`, unless it is left out.
 
     An output of the application's own synthesizer is validated against the pattern's schema; the default one's model is
@@ -182,7 +183,7 @@ def with_synthesizer(pipeline: Sequencer[Any, Any], loop: Loop, role: Role) -> S
     """
     if not loop.has(role):
         return pipeline
-    schema, own = loop.schema, own_options(loop.given[role.name])
+    schema, own = loop.schema, own_options(loop.choice(role))
     block = loop.role(role, answer=lambda: schema, output_schema=schema)
 
     def recover(error: Exception, _: object, ctx: Context) -> None:

@@ -21,7 +21,7 @@ from flowdebate.blocks.generator import (
     as_visibility,
     generator,
 )
-from flowdebate.chassis.material import History, Material, make_material
+from flowdebate.chassis.material import Material, make_material
 from flowdebate.chassis.sentences import first_sentences, whole_sentences
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.base import Model, ModelResponse, ModelSettings, profile_of
@@ -42,12 +42,13 @@ from flowdebate.prompts import (
 )
 
 if TYPE_CHECKING:
+    from flowdebate.chassis.options import PromptOptions
     from flowdebate.chassis.state import Contribution, Flag
     from flowdebate.chassis.turn import FailurePolicy
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.resources.resource import StateResource
     from flowdebate.runs.context import Context
-    from flowdebate.sources.source import SourcesLike
+    from flowdebate.sources.source import Sources, SourcesLike
     from flowdebate.stop import StopWhen
 
 
@@ -82,7 +83,16 @@ class BlockOptions(TypedDict, total=False):
     profile: Profile | None
     """Default prompts for small models ("concise") or for others ("full"); None: as the model asks for."""
     sources: SourcesLike | Material | None
-    """What those who speak may quote: texts by name, or files and folders; the prompts of other roles have none."""
+    """Sources that speakers may quote: texts by name, or files and folders; prompts of other roles have none."""
+
+
+class SpeakerOptions(BlockOptions, total=False):
+    """Options of the default blocks of those who speak."""
+
+    length: Length | None
+    """Length of a turn."""
+    template: Template | None
+    """Texts of the prompt."""
 
 
 class CommonKeywords(TypedDict, total=False):
@@ -94,10 +104,8 @@ class CommonKeywords(TypedDict, total=False):
     uses: Sequence[Capability] | None
     context: MessagesSlot | None
     settings: ModelSettings | None
-    profile: Profile | None
-    length: Length | None
-    sources: SourcesLike | Material | None
-    source_tokens: int | None
+    prompts: PromptOptions | None
+    sources: SourcesLike | Sources | Material | None
     collection_id: str | None
     failures: FailurePolicy | None
 
@@ -106,7 +114,6 @@ class PatternKeywords(CommonKeywords, total=False):
     """Keywords that patterns with a synthesizer have in common."""
 
     max_rounds: int
-    history: History
     terminate_when: StopWhen | None
     debater_visibility: Visibility | Mapping[str, bool] | None
     synthesizer_visibility: Visibility | Mapping[str, bool] | None

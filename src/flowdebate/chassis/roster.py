@@ -15,23 +15,24 @@ from functools import update_wrapper
 from inspect import Parameter, signature
 from itertools import product
 from types import NoneType
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, get_args, overload
+from typing import Any, Generic, Literal, ParamSpec, TypeGuard, TypeVar, cast, overload
 
 from flowdebate._text import clean_text, is_blank
 from flowdebate._util.validation import check_count, check_seconds, unknown_option
 from flowdebate.blocks.base import Block, Outline
-from flowdebate.blocks.functions import Handler
+from flowdebate.blocks.functions import BlockLike, Handler
 from flowdebate.blocks.generator import Visibility
 from flowdebate.blocks.router import Router
 from flowdebate.blocks.sequencer import Sequencer
 from flowdebate.chassis.material import Material
-from flowdebate.chassis.roles import SHOWN, BlockOptions, RoleOptions
+from flowdebate.chassis.options import RoleChoice
+from flowdebate.chassis.roles import SHOWN, BlockOptions, RoleOptions, SpeakerOptions
 from flowdebate.chassis.state import Recovery
 from flowdebate.chassis.turn import FailurePolicy, StandIn
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.models.base import Model
 from flowdebate.models.resolve import check_model
-from flowdebate.prompts import Template, as_seen, check_length, check_profile
+from flowdebate.prompts import Template, as_seen
 from flowdebate.resources.resource import StateResource
 from flowdebate.runs.context import Context
 
@@ -83,14 +84,12 @@ class Persona:
 
 MOST_MEMBERS = 100
 """Members of a roster: building a pattern takes the square of their number, before any limit counts."""
-MOST_ROUNDS = 10_000
-"""Rounds, or turns: each prompt has the whole transcript, so the window of every model is full long before."""
 _LONGEST = {"name": 200, "stance": 10_000, "role": 10_000}
 """Characters: every prompt has all names and stances, and every argument is searched for names."""
 MANY_MEMBERS = 10
 """More debaters, personas, agents or members than this are warned of."""
 
-MemberT = TypeVar("MemberT", Debater, Persona)
+MemberT = TypeVar("MemberT", bound=Debater | Persona)
 
 
 def check_roster(
@@ -196,12 +195,6 @@ def check_name(value: object, *, where: str, field: str) -> None:
         raise ConfigurationError(where, field, value, "a string that is not blank")
 
 
-def check_choice(value: object, kind: object, *, where: str, field: str) -> None:
-    """An option of a few words is one of the words of its type."""
-    if not isinstance(value, str) or value not in get_args(kind):
-        raise ConfigurationError(where, field, value, f"one of {', '.join(map(repr, get_args(kind)))}")
-
-
 def check_predicate(value: object, *, where: str) -> None:
     """`terminate_when` is a condition, or a function that can be called with the context alone and is no block."""
     if value is None:
@@ -220,14 +213,6 @@ def check_transcript(value: object, maker: Callable[[], StateResource[Any]], *, 
     kind = type(maker().initial())
     if not (isinstance(value, StateResource) and value.key == "transcript" and isinstance(value.initial(), kind)):
         raise ConfigurationError(where, "transcript", value, f"what {maker.__name__}() makes, or None")
-
-
-def check_prompt_options(given: Mapping[str, Any], kind: type[Template], *, where: str) -> None:
-    """The options that choose the texts of prompts: a profile, a length, and a template of the speakers' `kind`."""
-    check_profile(where, given["profile"])
-    check_length(where, given["length"])
-    if not isinstance(given["template"], (kind, NoneType)):
-        raise ConfigurationError(where, "template", given["template"], f"a {kind.__name__}, or None")
 
 
 def check_failure_policy(policy: object, *, where: str) -> None:
@@ -257,11 +242,11 @@ class UnboundRole(Block[Any, Any]):
     Used anywhere else it is a ConfigurationError, which says what is missing.
     """
 
-    def __init__(self, maker: Bindable[Any, Any], given: dict[str, Any], missing: tuple[str, ...]) -> None:
+    def __init__(self, maker: Bindable[..., Any], options: Mapping[str, object], missing: tuple[str, ...]) -> None:
         self.name: str = f"{maker.name}()"
         self.place: str = maker.name
         self.maker = maker
-        self.given = given
+        self.options = options
         self._missing = missing
 
     @property
@@ -333,13 +318,18 @@ def bindable(
     return lambda create: Bindable(create, needs, pattern, role, template)
 
 
-def own_options(value: object) -> dict[str, Any] | None:
-    """The options of a role over the pattern's; None for a block or a function of the application's own."""
+def own_options(value: object) -> Mapping[str, object] | None:
+    """Return the options of a role over the pattern's; None for a custom block or function."""
     if value is None or isinstance(value, bool):
         return {}  # the default block, as the pattern's options say
     if isinstance(value, RoleOptions):
-        return dict(value.for_block())
-    return value.given if isinstance(value, UnboundRole) else None
+        return value.for_block()
+    return value.options if isinstance(value, UnboundRole) else None
+
+
+def is_custom(value: RoleChoice) -> TypeGuard[BlockLike]:
+    """Return whether a role is filled by a block or a function of the application, not by a default block."""
+    return own_options(value) is None
 
 
 def is_own(value: object) -> bool:
@@ -348,49 +338,43 @@ def is_own(value: object) -> bool:
     return isinstance(value, coded) or (callable(value) and not isinstance(value, Block))
 
 
-def merge_options(*layers: Mapping[str, Any] | RoleOptions | None) -> dict[str, Any]:
-    """The options of a default block: what a layer leaves open, by None, is left to the layers before it.
+def merge_options(*layers: Mapping[str, object] | RoleOptions | None) -> dict[str, object]:
+    """Merge the options of a default block: what a layer leaves open, by None, is left to the layers before it.
 
     >>> merge_options({"model": "a", "tools": ()}, RoleOptions(model="b"), {"model": None})
     {'model': 'b', 'tools': ()}
     """
-    merged: dict[str, Any] = {}
+    merged: dict[str, object] = {}
     for layer in layers:
-        given = layer.for_block() if isinstance(layer, RoleOptions) else layer or {}
-        for option, value in given.items():
+        options: Mapping[str, object] = layer.for_block() if isinstance(layer, RoleOptions) else layer or {}
+        for option, value in options.items():
             if value is not None:
                 merged[option] = value  # noqa: PERF403 - a comprehension costs a call for each layer
     return merged
 
 
-_FOR_ALL = ("tools", "uses", "context", "instructions", "settings", "profile")
-
-
-def options_for_all(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of a pattern's options `given` that reach the default blocks of all roles."""
-    return merge_options({option: given[option] for option in _FOR_ALL})
+def speaker_options(*layers: BlockOptions | SpeakerOptions | RoleOptions | None) -> SpeakerOptions:
+    """Merge the options of a default block, as `merge_options` does, without what only its pattern knows."""
+    return cast("SpeakerOptions", merge_options(*layers))  # of the same keys as the layers
 
 
 def make_default(
-    value: object, makers: Sequence[Bindable[Any, BlockT]], options: Mapping[str, Any], *, where: str, field: str
-) -> BlockT | None:
-    """The default block, made of `options` and what `value` says; None for one of the application's own.
+    value: object, makers: Sequence[Bindable[..., BlockT]], options: Mapping[str, object], *, where: str, field: str
+) -> BlockT:
+    """Make the default block of `options` and what `value` says.
 
     `value` is None, a bool, options, or the unbound block of one of `makers`, of which the first makes the default.
     """
-    own = own_options(value)
-    if own is None:
-        return None
     maker = makers[0]
     if isinstance(value, UnboundRole):
         if value.maker not in makers:
             raise ConfigurationError(where, field, value, f"made by {' or '.join(each.name for each in makers)}()")
         maker = value.maker
-    given = merge_options(options, own)
-    template = given.get("template")
+    merged = merge_options(options, own_options(value))
+    template = merged.get("template")
     if not isinstance(template, (maker.template, NoneType)):  # of another role: it would lack parts in mid-run
         raise ConfigurationError(where, f"template of {field}", template, f"a {maker.template.__name__}")
-    return maker.create(**given)
+    return maker.create(**merged)
 
 
 _ABSENT = {
@@ -407,7 +391,7 @@ class Role:
 
     name: str
     """The pattern's option for it; `{pattern}-{name}` is the name of its block."""
-    create: Sequence[Bindable[Any, Any]]
+    create: Sequence[Bindable[..., Any]]
     """Makers of default blocks; the first makes the one that None stands for."""
     instead: Recovery = "skipped"
     """What happens in place of its answer if its provider fails, and the failure policy goes on."""

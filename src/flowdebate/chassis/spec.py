@@ -3,7 +3,7 @@
 A pattern declares its roles and its data in a `PatternSpec`. Its function hands over what it was called with, and
 assembles the steps from top to bottom:
 
-    loop = check_options(SPEC, locals())
+    loop = check_options(SPEC, CommonOptions(name=name, roster=debaters, …))
     pipeline = loop.opening()                          # clears the transcript, opens the first round
     pipeline = loop.with_turns(pipeline, turns)        # what a round consists of
     pipeline = loop.until_stopped(pipeline)            # back to the next round, or on
@@ -14,42 +14,41 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from flowdebate._util.validation import check_count
+from flowdebate._util.option_types import Rounds, check_option
 from flowdebate._util.wire import freeze
 from flowdebate.blocks.functions import Handler, as_block, handler
 from flowdebate.blocks.generator import Visibility, as_visibility
 from flowdebate.blocks.sequencer import Sequencer, sequencer
+from flowdebate.chassis.anonymity.aliases import Anonymity
 from flowdebate.chassis.material import (
     Material,
     SumUp,
     Window,
-    check_history,
     create_summary,
     make_material,
     show_older,
 )
+from flowdebate.chassis.options import Constraint, OptionsT, PromptOptions, RoleChoice, check_prompts
 from flowdebate.chassis.output import PatternOutput, stamp_subject
-from flowdebate.chassis.roles import Members, RoleOptions, RosterBlock
+from flowdebate.chassis.roles import BlockOptions, Members, RoleOptions, RosterBlock, SpeakerOptions
 from flowdebate.chassis.roster import (
-    MOST_ROUNDS,
     Debater,
     Persona,
     Role,
-    check_choice,
     check_failure_policy,
     check_name,
     check_predicate,
-    check_prompt_options,
     check_roster,
     check_transcript,
+    is_custom,
     is_own,
     make_default,
     merge_options,
-    options_for_all,
     own_options,
+    speaker_options,
     with_answer_schema,
 )
 from flowdebate.chassis.rounds import AnotherRound, RoundOfTurns, end_turns, input_validator, note_of_ends
@@ -75,7 +74,7 @@ from flowdebate.chassis.turn import (
     record_failure,
     start_clock,
 )
-from flowdebate.errors import ConfigurationError, FlowDebateWarning
+from flowdebate.errors import ConfigurationError, ConflictingOptions, FlowDebateWarning
 from flowdebate.models.output import OutputSchema
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PatternSpec:
+class PatternSpec(Generic[OptionsT]):
     """A pattern as it is declared: its roles, its data and its end; checks, blocks and steps are made of it."""
 
     name: str
@@ -97,13 +96,15 @@ class PatternSpec:
     """The role of those on the roster."""
     roles: Sequence[Role] = ()
     """The other roles, in the order in which their options are checked."""
-    choices: Mapping[str, Any] = field(default_factory=dict)
-    """Options that are one of a few words, with the type that lists them."""
+    constraints: Sequence[Constraint[OptionsT]] = ()
+    """Rules about options that do not go together."""
+    prompt_options: Sequence[str] = ("history",)
+    """Options of `PromptOptions` that the pattern has, beside those that all patterns have."""
     input_type: type[PatternInput]
     """The pattern's input; each speaker is given one as well."""
-    new_state: Callable[[Loop], PatternState]
+    new_state: Callable[[Loop[OptionsT]], PatternState]
     """Makes the state with which the pattern's sequencer begins."""
-    make_output: Callable[[Loop, Context, RunStatus], PatternOutput]
+    make_output: Callable[[Loop[OptionsT], Context, RunStatus], PatternOutput]
     """Builds the raw output from the state, finished or cut short."""
     create_transcript: Callable[[], StateResource[Any]]
     stop_reason: Callable[[Any, int], str | None] | None = None
@@ -124,57 +125,58 @@ class PatternSpec:
 
 EntryT = TypeVar("EntryT", bound=Contribution)
 
+SCHEMA_WITHOUT_SYNTHESIZER = (
+    "{output_schema} cannot be combined with {synthesizer} switched off: only a synthesizer writes an output"
+)
+
 MANY_ROUNDS = 4
 """The measured bound of `many_rounds`: the debaters of a debate tend to agree after it."""
 
 
-def check_options(spec: PatternSpec, given: Mapping[str, Any], *, max_rounds: int | None = None) -> Loop:
-    """The loop of a pattern that was called with the options `given`; ConfigurationError for one that cannot be.
+def check_options(spec: PatternSpec[OptionsT], options: OptionsT) -> Loop[OptionsT]:
+    """Return the loop of a pattern with these options; ConfigurationError for invalid ones.
 
-    `given` are the arguments of the pattern's function by name: `check_options(SPEC, locals())`. `max_rounds` is for a
-    pattern that has no option for it.
+    Called by the pattern's function itself, so that warnings point at its caller.
     """
-    name = given["name"]
+    name, roster_field = options.name, spec.roster
     check_name(name, where=spec.name, field="name")
     where = f"{spec.name} {name!r}"
     # five frames up is the caller of the pattern's function: that one, its wrapper and this one are between
     roster = check_roster(
-        given[spec.roster], where=where, kind=spec.member, field=spec.roster, least=spec.least, stacklevel=5
+        options.roster, where=where, kind=spec.member, field=roster_field, least=spec.least, stacklevel=5
     )
     for role in spec.roles:
-        role.check(given[role.name], where=where)
-    for option, kind in spec.choices.items():
-        check_choice(given[option], kind, where=where, field=option)
-    schema = given.get("output_schema")
-    if schema is not None and given.get("synthesizer") is False:
-        allowed = "None with synthesizer=False: there is nothing to apply it to"
-        raise ConfigurationError(where, "output_schema", schema, allowed)
-    if max_rounds is None:  # a council has no rounds to choose
-        max_rounds = given[spec.cap]
-        check_count(where, most=MOST_ROUNDS, **{spec.cap: max_rounds})
-    transcript, collection_id = given["transcript"], given["collection_id"]
-    check_transcript(transcript, spec.create_transcript, where=where)
-    check_predicate(given.get("terminate_when"), where=where)
+        role.check(options.roles.get(role.name), where=where)
+    check_option(TurnOrder, "turn_order", options.turn_order, where=where, optional=False)
+    schema = options.output_schema
+    if schema is not None and options.roles.get("synthesizer") is False:
+        raise ConflictingOptions(where, ("output_schema", "synthesizer"), SCHEMA_WITHOUT_SYNTHESIZER)
+    check_option(Rounds, spec.cap, options.max_rounds, where=where, optional=False)
+    check_transcript(options.transcript, spec.create_transcript, where=where)
+    check_predicate(options.terminate_when, where=where)
     seats = seat_models(
-        given["model"],
+        options.model,
         {member.name: member.model for member in roster if own_options(member.block) is not None},
         [
             role.name
             for role in spec.roles
-            if role.is_filled(value := given[role.name]) and own_options(value) is not None
+            if role.is_filled(choice := options.roles.get(role.name)) and own_options(choice) is not None
         ],
         speaker=spec.speaker.name,
         where=where,
     )
-    failures = FailurePolicy() if given["failures"] is None else given["failures"]
+    failures = FailurePolicy() if options.failures is None else options.failures
     check_failure_policy(failures, where=where)
-    if collection_id is not None:
-        check_name(collection_id, where=where, field="collection_id")
-    check_prompt_options(given, spec.speaker.create[0].template, where=where)
-    if spec.many_rounds is not None and max_rounds > spec.many_rounds and not given.get("phases"):
+    if options.collection_id is not None:
+        check_name(options.collection_id, where=where, field="collection_id")
+    template = spec.speaker.create[0].template
+    prompts = check_prompts(options.prompts, template, accepted=spec.prompt_options, where=where)
+    for constraint in spec.constraints:
+        constraint.check(options, where=where)
+    if spec.many_rounds is not None and options.max_rounds > spec.many_rounds and not options.has_planned_rounds:
         warnings.warn(
-            f"{where}: max_rounds={max_rounds}: debaters tend to agree after {spec.many_rounds} rounds, and each turn "
-            f"sends the whole transcript; use max_rounds <= {spec.many_rounds}",
+            f"{where}: max_rounds={options.max_rounds}: debaters tend to agree after {spec.many_rounds} rounds, and "
+            f"each turn sends the whole transcript; use max_rounds <= {spec.many_rounds}",
             FlowDebateWarning,
             stacklevel=4,
         )
@@ -182,20 +184,21 @@ def check_options(spec: PatternSpec, given: Mapping[str, Any], *, max_rounds: in
         spec=spec,
         name=name,
         where=where,
-        given={**given, "model": seats.rest},
+        options=replace(options, model=seats.rest),
         roster=tuple(replace(each, model=seats.members.get(each.name, each.model)) for each in roster),
         models=seats.roles,
-        max_rounds=max_rounds,
-        transcript=spec.create_transcript() if transcript is None else transcript,
-        owns_transcript=transcript is None,
-        collection_id=name if collection_id is None else collection_id,
+        prompts=prompts,
+        max_rounds=options.max_rounds,
+        transcript=spec.create_transcript() if options.transcript is None else options.transcript,
+        owns_transcript=options.transcript is None,
+        collection_id=name if options.collection_id is None else options.collection_id,
         failures=failures,
-        material=make_material(given.get("sources"), where=where, tokens=given.get("source_tokens")),
-        window=check_history(given.get("history", "all"), where=where),
+        material=make_material(options.sources, where=where),
+        window=prompts.history if isinstance(prompts.history, Window) else None,
         schema=None if schema is None else OutputSchema.of(schema, where=where),
         visibilities={
             role.name: as_visibility(
-                given.get(f"{role.name}_visibility"), role.visibility, where=where, field=f"{role.name}_visibility"
+                options.visibilities.get(role.name), role.visibility, where=where, field=f"{role.name}_visibility"
             )
             for role in (spec.speaker, *spec.roles)
         },
@@ -203,18 +206,19 @@ def check_options(spec: PatternSpec, given: Mapping[str, Any], *, max_rounds: in
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Loop:
+class Loop(Generic[OptionsT]):
     """The checked options of a pattern, and the blocks and steps that are made of them."""
 
-    spec: PatternSpec
+    spec: PatternSpec[OptionsT]
     name: str
     where: str
-    given: Mapping[str, Any]
-    """All options, as the application gave them; `model` for those without one of their own."""
+    options: OptionsT
+    """Options as the application gave them, but for `model`: that of everybody without a model of their own."""
     roster: tuple[Any, ...]
     """The `Debater`s or `Persona`s, each with its own model, if it has one."""
     models: Mapping[str, Model | str]
     """Models of roles that have their own."""
+    prompts: PromptOptions
     max_rounds: int
     transcript: StateResource[Any]
     owns_transcript: bool
@@ -229,6 +233,8 @@ class Loop:
     """Those of default blocks, by role."""
     reverse: bool = False
     """Whether the speakers of each round have their turns in the reverse order."""
+    anonymity: Anonymity | None = None
+    """Aliases of names in prompts; None where names are shown."""
     goes_on: GoesOn | None = None
     """The rounds of a finished run that it goes on with; None for a new run."""
 
@@ -244,16 +250,15 @@ class Loop:
 
     @property
     def turn_order(self) -> TurnOrder:
-        order: TurnOrder = self.given.get("turn_order", "declared")
-        return order
+        return self.options.turn_order
 
-    def with_given(self, **options: Any) -> Loop:  # noqa: ANN401 - any option's value
-        """This loop with other values of options, or with what a pattern derives from them."""
-        return replace(self, given={**self.given, **options})
+    def choice(self, role: Role) -> RoleChoice:
+        """Return what fills `role`, as the application gave it."""
+        return self.options.roles.get(role.name)
 
     def has(self, role: Role) -> bool:
-        """Whether the pattern is built with `role`."""
-        return role.is_filled(self.given[role.name])
+        """Return whether the pattern is built with `role`."""
+        return role.is_filled(self.choice(role))
 
     def make_output(self, ctx: Context, status: RunStatus) -> PatternOutput:
         """The raw output of the pattern around a step, so far."""
@@ -280,7 +285,7 @@ class Loop:
                 # one that the application gave is as new in each run too, so that runs at once never mix in it
                 isolates=() if self.owns_transcript else (self.transcript,),
                 accepts=input_validator(self.where, self.spec.input_type),
-                model=self.given["model"],
+                model=self.options.model,
                 protected=True,  # blocks inside read the transcript and the audit trail; only turns write them
             )
             .tap(create_init_transcript(name=self.name, transcript=self.transcript, collection_id=self.collection_id))
@@ -288,7 +293,7 @@ class Loop:
         )
         pipeline = (pipeline if before is None else pipeline.tap(before)).tap(increment)
         if self.window is not None:
-            pipeline = pipeline.tap(SumUp(create_summary(self.name, options_for_all(self.given)), self.window))
+            pipeline = pipeline.tap(SumUp(create_summary(self.name, self.options.settings), self.window))
         return pipeline
 
     def open_round(self, ctx: Context, number: int) -> None:
@@ -319,7 +324,7 @@ class Loop:
 
         `ends` says what else than the number of rounds and `terminate_when` ends them, for the outline.
         """
-        terminate_when, own_reason = self.given["terminate_when"], self.spec.stop_reason
+        terminate_when, own_reason = self.options.terminate_when, self.spec.stop_reason
 
         def stop_reason(state: PatternState) -> str | None:
             if own_reason is not None:
@@ -368,7 +373,7 @@ class Loop:
         record: Callable[..., Block[Any, Any]],
         *,
         answer: Callable[[], object] | None = None,
-        **facts: Any,  # noqa: ANN401 - what the default block takes
+        **facts: object,
     ) -> Turn:
         """A turn of `member`: its block speaks (or a stand-in, where its model fails), and `record(…)` records it.
 
@@ -397,20 +402,23 @@ class Loop:
         member: Debater | Persona,
         *,
         answer: Callable[[], object] | None = None,
-        **facts: Any,  # noqa: ANN401 - what the default block takes
+        **facts: object,
     ) -> tuple[Block[Any, Any], Block[Any, Any] | None]:
         """The block of `member`, its own or the default one, and that of its stand-in."""
         makers = self.spec.speaker.create
-        known = {"name": self.name, "agent_name": member.name, "transcript": self.transcript, **facts}
-        options = merge_options(known, self.options_of(self.spec.speaker, member))
+        identity = {"name": self.name, "agent_name": member.name, "transcript": self.transcript}
+        options = merge_options(identity, facts, self.options_of(self.spec.speaker, member))
         # a stand-in takes the member's options, but for the model; a block of the application's own has none
         field, model = f"block of {member.name!r}", self.failures.stand_in
-        block = make_default(member.block, makers, options, where=self.where, field=field)
+        if is_custom(member.block):
+            block = self.own_speaker(member, answer)
+        else:
+            block = make_default(member.block, makers, options, where=self.where, field=field)
         stand_in: Block[Any, Any] | None = None
         if model is not None:
-            last = {"model": model, "name": f"{self.name}-stand-in"}
-            stand_in = makers[0].create(**merge_options(options, own_options(member.block), last))
-        return block or self.own_speaker(member, answer), stand_in
+            others = {"model": model, "name": f"{self.name}-stand-in"}
+            stand_in = makers[0].create(**merge_options(options, own_options(member.block), others))
+        return block, stand_in
 
     def own_speaker(self, member: Debater | Persona, answer: Callable[[], object] | None = None) -> Block[Any, Any]:
         """The block that the application gave for `member`."""
@@ -421,45 +429,46 @@ class Loop:
         who = render_who(member.name, stance=getattr(member, "stance", None), role=member.role)
         return with_answer_schema(block, answer, who=who, material=self.material).in_role("debater")
 
-    def options_of(self, role: Role, member: Debater | Persona | None = None) -> dict[str, Any]:
-        """The options of the default blocks of `role`, and of one `member` in it, without those left open."""
-        given = self.given
-        layers: list[Mapping[str, Any] | RoleOptions | None] = [
-            options_for_all(given),
+    def options_of(self, role: Role, member: Debater | Persona | None = None) -> SpeakerOptions:
+        """Return the options of the default blocks of `role`, and of one `member` in it, without those left open."""
+        layers: list[BlockOptions | SpeakerOptions | RoleOptions | None] = [
+            self.options.for_blocks(),
             {"visibility": self.visibilities[role.name]},
         ]
         if role is self.spec.speaker:
-            layers.append({"length": given["length"], "template": given["template"], "sources": self.material})
-        layers.append({"model": self.models.get(role.name)})
+            layers.append({"length": self.prompts.length, "template": self.prompts.template, "sources": self.material})
+        if (model := self.models.get(role.name)) is not None:
+            layers.append({"model": model})
         if member is not None:
             layers += [{"model": member.model}, member.options]
-        merged = merge_options(*layers)
+        options = speaker_options(*layers)
         if self.window is not None:
-            anonymity = given.get("anonymity")
-            older = show_older() if anonymity is None else show_older(anonymity.hide)
-            merged["uses"] = [*merged.get("uses", ()), older]
-        return merged
+            older = show_older() if self.anonymity is None else show_older(self.anonymity.hide)
+            options["uses"] = [*options.get("uses", ()), older]
+        return options
 
     def role(
         self,
         role: Role,
         *,
         answer: Callable[[], object],
-        **facts: Any,  # noqa: ANN401 - what the default block takes
+        **facts: object,
     ) -> Block[Any, Any]:
         """The block of `role`: the default one, which is told `facts`, or the application's own.
 
         A human in the role is asked for `answer()`.
         """
-        value = self.given[role.name]
-        options = merge_options({"name": self.name, **facts}, self.options_of(role))
-        block: Block[Any, Any] | None = make_default(value, role.create, options, where=self.where, field=role.name)
-        if block is None:
-            own = as_block(value, name=f"{self.name}-{role.name}", where=self.where, field=role.name)
-            block = with_answer_schema(own, answer, material=self.material)
+        choice = self.choice(role)
+        block: Block[Any, Any]
+        if is_custom(choice):
+            custom = as_block(choice, name=f"{self.name}-{role.name}", where=self.where, field=role.name)
+            block = with_answer_schema(custom, answer, material=self.material)
+        else:
+            options = merge_options({"name": self.name}, facts, self.options_of(role))
+            block = make_default(choice, role.create, options, where=self.where, field=role.name)
         # one that was made with other names would decide about people who are not here
         names = facts.get("roster_names")
-        if isinstance(block, RosterBlock) and names is not None and sorted(block.roster_names) != sorted(names):
+        if isinstance(block, RosterBlock) and isinstance(names, list) and sorted(block.roster_names) != sorted(names):
             allowed = f"made with the debaters' names, roster_names={names}"
             raise ConfigurationError(self.where, role.name, list(block.roster_names), allowed)
         return block.in_role(role.name)

@@ -14,12 +14,13 @@ import typer
 from pydantic import Field
 
 from flowdebate._text import error_text
+from flowdebate._util.option_types import Count, Text, allowed
 from flowdebate.cli import options as opt
 from flowdebate.cli.asking import Ending, ProgressLines, ask
 from flowdebate.cli.options import check
 from flowdebate.cli.terminal.process import ExitCode, open_page, tell, write_json
 from flowdebate.errors import ConfigurationError
-from flowdebate.ui.options import COMMAND, Count, FilePath, ModelName, Option, Text, allowed
+from flowdebate.ui.options import COMMAND, FilePath, ModelName, Option
 
 if TYPE_CHECKING:
     from flowdebate.evaluation import JudgeAudit
@@ -55,7 +56,7 @@ def audit(  # noqa: PLR0913 - the options of the command
         ),
     ] = None,
     repeat: Annotated[Count | None, Option(metavar="N", help="How often each view is judged. Default: 1.")] = None,
-    judge_answer: Annotated[
+    answer_form: Annotated[
         Literal["scores", "letter", "letter_after_reasons"] | None,
         Option(help="Form of the judge's answers; letters need log-probabilities. Default: as judged, else scores."),
     ] = None,
@@ -86,13 +87,13 @@ def audit(  # noqa: PLR0913 - the options of the command
     check(data is None or not runs, "RUN", runs, "left out where --data is given")
     check(not rejudge or data is None, "--rejudge", rejudge, "left out where --data is given")
     judging: dict[str, object] = {
-        "schedule": schedule, "repeat": repeat, "judge-answer": judge_answer, "labels": labels or None,
+        "schedule": schedule, "repeat": repeat, "answer-form": answer_form, "labels": labels or None,
         "model": model or None, "base-url": base_url, "max-concurrency": max_concurrency,
     }  # fmt: skip
     again = None
     if rejudge:
         again = Rejudging(
-            answer=judge_answer,
+            answer_form=answer_form,
             schedule=schedule,
             labels=labels,
             repeat=repeat or 1,
@@ -150,7 +151,7 @@ class Rejudging:
     def __init__(
         self,
         *,
-        answer: Answer | None,
+        answer_form: Answer | None,
         schedule: str | None,
         labels: bool,
         repeat: int,
@@ -168,9 +169,9 @@ class Rejudging:
         make = Models(base_url)
         models = [make(spec, COMMAND, "--model") for spec in specs]
         self._model = models[0] if len(models) == 1 else None
-        self._changes: JudgeChanges = {"models": models if len(models) > 1 else ()}
-        if answer is not None:
-            self._changes["answer"] = answer
+        self._changes: JudgeChanges = {"panel": models if len(models) > 1 else ()}
+        if answer_form is not None:
+            self._changes["answer_form"] = answer_form
         if schedule is not None:
             self._changes["schedule"] = schedule
         if labels:
@@ -178,9 +179,9 @@ class Rejudging:
         try:
             judge = judge_again_as(None, **self._changes)
         except ConfigurationError as error:
-            flag = {"answer": "judge-answer", "models": "model"}.get(error.field, error.field)
+            flag = "model" if error.field == "panel" else error.field.replace("_", "-")
             raise ConfigurationError(COMMAND, f"--{flag}", error.got, error.allowed) from None
-        self._options = str([str(judge.plan), answer, labels, repeat, list(specs), seed])
+        self._options = str([str(judge.plan), answer_form, labels, repeat, list(specs), seed])
         """The options as text: the same text continues the same batch."""
         self._repeat = repeat
         self._max_concurrency = max_concurrency

@@ -18,6 +18,7 @@ from pydantic import BaseModel
 
 from flowdebate._text import error_text, shown
 from flowdebate._util.files import open_private
+from flowdebate._util.option_types import is_text
 from flowdebate.cli.terminal.process import check_target, write_json, write_whole
 from flowdebate.cli.terminal.streams import WriteFailed
 from flowdebate.errors import BadFile
@@ -25,7 +26,6 @@ from flowdebate.models.base import Usage
 from flowdebate.store.base import COMPLETE
 from flowdebate.ui.document import Document, Tokens, read_models
 from flowdebate.ui.files import parse_json, read_text
-from flowdebate.ui.options import is_text
 from flowdebate.ui.text import seen_json
 
 if TYPE_CHECKING:

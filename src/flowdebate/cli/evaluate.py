@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 from pydantic import Field
 
 from flowdebate._text import shown
+from flowdebate._util.option_types import Text, allowed
 from flowdebate.cli import options as opt
 from flowdebate.cli.asking import Totals, store_for_asking
 from flowdebate.cli.batch import Plans, hash_name, run_batch, show_summary
@@ -21,7 +22,7 @@ from flowdebate.cli.batch_files import Row, read_rows
 from flowdebate.cli.terminal.process import open_page, tell, write_json
 from flowdebate.errors import BadFile
 from flowdebate.patterns.debate.schemas import BASELINES, BUDGETED, BaselineName, Equal
-from flowdebate.ui.options import COMMAND, FilePath, ModelName, Option, Text, allowed, misuse
+from flowdebate.ui.options import COMMAND, FilePath, ModelName, Option, misuse
 
 if TYPE_CHECKING:
     from flowdebate.evaluation import BenefitItem, BenefitReport

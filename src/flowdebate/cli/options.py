@@ -14,20 +14,10 @@ from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_orig
 import typer
 from pydantic import Field
 
+from flowdebate._util.option_types import Count, Text, allowed, check_option
 from flowdebate.cli.terminal.process import report_problems, report_warnings
 from flowdebate.errors import ConfigurationError
-from flowdebate.ui.options import (
-    COMMAND,
-    Count,
-    FilePath,
-    Option,
-    PatternOptions,
-    Text,
-    allowed,
-    check_option,
-    misuse,
-    option_of,
-)
+from flowdebate.ui.options import COMMAND, FilePath, Option, PatternOptions, misuse, option_of
 from flowdebate.ui.statuses import State
 
 File: TypeAlias = Annotated[
@@ -147,7 +137,7 @@ def check(fits: object, option: str, got: object, allowed: str) -> None:
 
 def check_named(option: str, given: str | None, *, resume: bool) -> None:
     """ConfigurationError for an id that is none, and for --resume without one."""
-    check_option(Text, option, given)
+    check_option(Text, option, given, where=COMMAND)
     if resume and given is None:
         raise misuse("--resume", resume, f"--resume goes on with the run that {option} ID names: add it.")
 
@@ -182,7 +172,7 @@ def command(*shared: str) -> Callable[[Callable[..., None]], Callable[..., None]
         def checked(**given: object) -> None:
             with report_problems(), report_warnings():
                 for name, (kind, place) in kinds.items():
-                    check_option(kind, place, given[name])
+                    check_option(kind, place, given[name], where=COMMAND)
                 function(**given)
 
         return with_parameters(checked, parameters)

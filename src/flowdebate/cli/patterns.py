@@ -20,15 +20,7 @@ from flowdebate.cli.terminal.process import check_target, report_problems, repor
 from flowdebate.errors import ConfigurationError, StoreError
 from flowdebate.patterns import PATTERNS
 from flowdebate.ui.files import MEGABYTES, read_text
-from flowdebate.ui.options import (
-    COMMAND,
-    Option,
-    OutputOptions,
-    PatternOptions,
-    misuse,
-    option_of,
-    parse_entry,
-)
+from flowdebate.ui.options import COMMAND, Option, OutputOptions, PatternOptions, misuse, option_of, parse_entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -18,13 +18,14 @@ from urllib.parse import urlencode
 from flowdebate._text import counted
 from flowdebate._util.files import make_private_folder
 from flowdebate._util.importing import load_object
+from flowdebate._util.option_types import Amount, Count, Text
 from flowdebate._util.validation import check_library
 from flowdebate.cli import options as opt
 from flowdebate.cli.terminal.process import open_page, tell, write_json
 from flowdebate.errors import BadFile, ConfigurationError
 from flowdebate.store.open import default_store_path
 from flowdebate.ui.files import read_text, reason_of
-from flowdebate.ui.options import COMMAND, Amount, Count, FilePath, Option, Text, misuse, read_models
+from flowdebate.ui.options import COMMAND, FilePath, Option, misuse, read_models
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

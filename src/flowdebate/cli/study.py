@@ -14,6 +14,7 @@ import typer
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from flowdebate._text import shown
+from flowdebate._util.option_types import Count, Text
 from flowdebate._util.validation import nearest
 from flowdebate.cli import options as opt
 from flowdebate.cli.asking import Ending, ProgressLines, Totals, ask, store_for_asking
@@ -28,7 +29,7 @@ from flowdebate.cli.terminal.process import (
 )
 from flowdebate.errors import BadFile, ConfigurationError, RunChanged
 from flowdebate.ui.files import parse_toml, problem_of, read_text
-from flowdebate.ui.options import COMMAND, Count, Criterion, FilePath, ModelName, Option, Text, misuse
+from flowdebate.ui.options import COMMAND, Criterion, FilePath, ModelName, Option, misuse
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block

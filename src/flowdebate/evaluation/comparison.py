@@ -110,9 +110,9 @@ def create_comparison(
     """
     try:
         how = JudgeOptions(
-            answer="scores",
+            answer_form="scores",
             schedule="full" if orders == "all" else orders,
-            models=judges if len(judges) > 1 else (),
+            panel=judges if len(judges) > 1 else (),
             model=judges[0] if len(judges) == 1 else None,
             labels=True,
             criteria=criteria,
@@ -152,7 +152,7 @@ def create_comparison(
         options = replace(how, criteria=texts.criteria or criteria)
         if small and options.criteria is None:
             options = JudgeOptions(
-                answer="letter", schedule=how.plan, models=how.models, model=how.model, quotes=quotes
+                answer_form="letter", schedule=how.plan, panel=how.panel, model=how.model, quotes=quotes
             )
         judge = Judge(options, name=name, transcript=transcript, stances=texts.sides)
         verdict = await judge(texts.model_copy(update={"question": asked}), ctx)
@@ -340,7 +340,7 @@ def check_judges(judges: object) -> Sequence[Model | str]:
 
 def check_orders(orders: ScheduleLike, sides: int, *, where: str = _WHERE) -> int:
     """How many ballots each judge casts on so many texts; ConfigurationError for too many texts."""
-    how = JudgeOptions(answer="scores", schedule="full" if orders == "all" else orders)
+    how = JudgeOptions(answer_form="scores", schedule="full" if orders == "all" else orders)
     try:
         return how.plan.calls(sides)
     except ConfigurationError:

@@ -14,7 +14,7 @@ _TWO = 2
 
 
 def fit_letters(judged: Iterable[tuple[Judging, str | None]]) -> LetterFit:
-    """Fit length and threshold from verdicts by letter on two sides, for `JudgeOptions(answer="letter", fit=…)`.
+    """Fit length and threshold from verdicts by letter on two sides, for `JudgeOptions(answer_form="letter", fit=…)`.
 
     Each is `verdict.judging` with the stance of the side that is better by construction, or None where both sides are
     equally good. Length is fitted by least squares on all of them: the lead of the better side is a constant, that of

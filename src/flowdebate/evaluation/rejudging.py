@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from random import Random
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 from flowdebate._util.validation import check_count
 from flowdebate.blocks.functions import handler
@@ -100,10 +100,11 @@ def create_rejudge(
 class JudgeChanges(TypedDict, total=False):
     """Options of `JudgeOptions` that judging again may change."""
 
-    answer: Answer
+    answer_form: Answer
     schedule: ScheduleLike
-    labels: bool | Literal["crossed"] | Sequence[str]
-    models: Sequence[Model | str]
+    labels: bool | Sequence[str]
+    crossed_labels: bool
+    panel: Sequence[Model | str]
     decided_by: DecidedBy
     min_log_odds: float | None
     criteria: Mapping[str, float] | None
@@ -119,7 +120,7 @@ def judge_again_as(judging: Judging | None, **changes: Unpack[JudgeChanges]) -> 
     how: JudgeChanges = {"schedule": "cyclic"}
     if judging is not None and any(ballot.scores is not None for ballot in judging.ballots):
         answer = judging.answer or "scores"
-        if changes.get("answer", answer) != answer:  # labels and rule are of the other form
+        if changes.get("answer_form", answer) != answer:  # labels and rule are of the other form
             how = {"schedule": judging.schedule, **changes}
             return JudgeOptions(**how)
         first, views = judging.ballots[0], {ballot.view for ballot in judging.ballots}
@@ -127,9 +128,10 @@ def judge_again_as(judging: Judging | None, **changes: Unpack[JudgeChanges]) -> 
         labels = sorted((first.labels or {}).values())
         own = not set(labels) <= set(string.ascii_uppercase)
         how = {
-            "answer": answer,
+            "answer_form": answer,
             "schedule": judging.schedule,
-            "labels": "crossed" if crossed else False if judging.answer or not labels else labels if own else True,
+            "labels": False if crossed or judging.answer or not labels else labels if own else True,
+            "crossed_labels": crossed,
             "decided_by": judging.decided_by,
             "min_log_odds": judging.min_log_odds,
             "criteria": judging.criteria,

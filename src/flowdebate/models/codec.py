@@ -79,7 +79,7 @@ AttemptRow: TypeAlias = tuple[str, str | None, float, float, Tokens, str | None]
 class Recorded(BaseModel):
     """Base class of records, which are read strictly: people edit cassettes, and import runs of others."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
 
 class Answer(Recorded):

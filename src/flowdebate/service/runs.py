@@ -13,6 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self, get_args
 
+from flowdebate._util.option_types import is_text
 from flowdebate.blocks.human.answers import open_requests_in
 from flowdebate.errors import BadFile, ConfigurationError, FlowDebateError, RunConflict, RunNotFound
 from flowdebate.evaluation.readers import end_shares
@@ -26,7 +27,7 @@ from flowdebate.store.archive import StoredArchive, stored_archive
 from flowdebate.store.base import StepRow, Store, StoredRun, StoredStatus, documents_of
 from flowdebate.store.export import GONE
 from flowdebate.ui.document import Document, Tokens, document_of, read_models
-from flowdebate.ui.options import COMMAND, is_text, misuse
+from flowdebate.ui.options import COMMAND, misuse
 from flowdebate.ui.page import document_of_plan
 from flowdebate.ui.plan import Plan, pattern_of_run, plan_of
 from flowdebate.ui.statuses import RESUMABLE

@@ -6,6 +6,7 @@ import base64
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Annotated, NamedTuple, Self, TypeAlias
 from pydantic import Field
 
 from flowdebate._text import clean_text, counted, is_blank
+from flowdebate._util.option_types import Count, check_option
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import BadFile, ConfigurationError
 from flowdebate.prompts import quoted, tag_text
@@ -167,6 +169,22 @@ def listed(sources: Sequence[Source]) -> str:
 
 
 SourcesLike: TypeAlias = Mapping[str, "str | Source"] | Sequence["str | Path | Source"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Sources with a bound on the room that they take: `debate(sources=Sources(["docs"], tokens=8_000))`."""
+
+    items: SourcesLike
+    """Texts by name, or a list of paths of files and folders."""
+    tokens: int | None = field(default=None, kw_only=True)
+    """Maximum number of tokens of them in a prompt. Of more, each turn is shown the best passages for the question and
+    the last arguments. None: a quarter of the model's context, or 32,000 where that is unknown."""
+
+    def __post_init__(self) -> None:
+        check_option(Count, "tokens", self.tokens, where=type(self).__name__)
+
+
 """Texts by name; or paths of files and folders, "-" for stdin, "NAME=FILE", and sources."""
 
 

@@ -17,15 +17,28 @@ from pydantic import (
     ConfigDict,
     Field,
     PrivateAttr,
-    TypeAdapter,
     ValidationError,
-    ValidatorFunctionWrapHandler,
-    WrapValidator,
 )
 from pydantic_core import PydanticCustomError
 
+from flowdebate._util.option_types import (
+    NOTHING,
+    Count,
+    Flag,
+    Money,
+    PlainText,
+    Reach,
+    RoundsOrAll,
+    Seconds,
+    Text,
+    TurnLength,
+    Whole,
+    allowed,
+    is_text,
+    sentence_of,
+)
 from flowdebate.chassis.seats import DEFAULT
-from flowdebate.errors import ConfigurationError
+from flowdebate.errors import ConfigurationError, ConflictingOptions
 from flowdebate.models.base import Effort
 from flowdebate.models.openai.endpoint import ADDRESS, address_of, check_address
 from flowdebate.prompts import Profile
@@ -46,42 +59,11 @@ def misuse(field: str, got: object, sentence: str) -> ConfigurationError:
     return error
 
 
-# Types of values, with what they allow
-
-
-def allowed(sentence: str) -> Any:  # noqa: ANN401 - a marker for Annotated
-    """Report what a type refuses by `sentence`, not in pydantic's words."""
-
-    def check(value: object, validate: ValidatorFunctionWrapHandler) -> object:
-        try:
-            return validate(value)
-        except ValidationError:
-            raise PydanticCustomError("allowed", "{allowed}", {"allowed": sentence}) from None
-
-    return WrapValidator(check)
-
-
-@dataclass(frozen=True)
-class Reach:
-    """What a text in a plan makes this program read or connect to; the type of each text says it."""
-
-    of: Literal["nothing", "file", "server", "model"]
-
-
-def _not_blank(value: str) -> str:
-    if not is_text(value):
-        raise PydanticCustomError("blank", "blank")
-    return value
+# Types of values of front ends; those that Python takes too are in `_util/option_types.py`
 
 
 def _address(value: str) -> str:
     check_address(COMMAND, "base_url", value)
-    return value
-
-
-def _off(value: bool) -> bool:  # noqa: FBT001 - a validator
-    if value:
-        raise PydanticCustomError("on", "on")
     return value
 
 
@@ -96,47 +78,26 @@ def _condition(value: str) -> str:
     return value
 
 
-_Off = Annotated[bool, AfterValidator(_off)]
-_NOTHING = Reach("nothing")
-_PlainText = Annotated[str, AfterValidator(_not_blank)]
-Text = Annotated[_PlainText, _NOTHING, allowed("text that is not blank")]
-Table = Annotated[dict[str, Any], _NOTHING]
-Conditions = Annotated[str, _NOTHING, AfterValidator(_condition)]
-ModelName = Annotated[_PlainText, Reach("model"), allowed("the name of a model")]
+Table = Annotated[dict[str, Any], NOTHING]
+Conditions = Annotated[str, NOTHING, AfterValidator(_condition)]
+ModelName = Annotated[PlainText, Reach("model"), allowed("the name of a model")]
 SeatModels = Annotated[
-    _PlainText | dict[_PlainText, _PlainText],
+    PlainText | dict[PlainText, PlainText],
     Reach("model"),
     allowed('the name of a model, "each", or a table of names of models by name or role'),
 ]
 SeatEfforts = Annotated[
-    Effort | dict[_PlainText, Effort], _NOTHING, allowed("low, medium or high, or a table of these by name or role")
+    Effort | dict[PlainText, Effort], NOTHING, allowed("low, medium or high, or a table of these by name or role")
 ]
-ModelNames = Annotated[list[_PlainText], Reach("model"), allowed("a list of names of models")]
+ModelNames = Annotated[list[PlainText], Reach("model"), allowed("a list of names of models")]
 # nine digits: no price is longer, and a float has no longer number exactly
 PRICE = re.compile(r"(?:(?P<model>.+)=)?(?P<prompt>\d{1,9}(?:\.\d+)?)/(?P<completion>\d{1,9}(?:\.\d+)?)")
 _PRICE = "prices of a million tokens such as 0.25/2, or MODEL=0.25/2"
-PriceTexts = Annotated[list[Annotated[str, Field(pattern=f"^{PRICE.pattern}$")]], _NOTHING, allowed(_PRICE)]
+PriceTexts = Annotated[list[Annotated[str, Field(pattern=f"^{PRICE.pattern}$")]], NOTHING, allowed(_PRICE)]
 _WEIGHED = r"^[^=]*[^=\s][^=]*(=\d{1,4}(\.\d{1,9})?)?$"
-Criterion = Annotated[str, Field(pattern=_WEIGHED), _NOTHING, allowed("NAME, or NAME=WEIGHT")]
-FilePath = Annotated[_PlainText, Reach("file"), allowed("the path of a file")]
-Flag = Annotated[bool, allowed("true or false")]
-Whole = Annotated[int, allowed("an int")]
-Count = Annotated[int, Field(ge=1), allowed("an int >= 1")]
-_Time = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Amount = Annotated[_Time, allowed("a number > 0")]
-Money = Annotated[_Time, allowed("a number > 0")]
-Seconds = Annotated[_Time, allowed("a number of seconds > 0")]
-_Ratio = Annotated[float, Field(ge=0, le=1)]
-Lead = Annotated[float, Field(ge=0, allow_inf_nan=False), allowed("a number >= 0")]
-Share = Annotated[_Ratio, allowed("a number from 0 to 1")]
-SecondsOrOff = Annotated[_Time | _Off, allowed("a number of seconds > 0, or off (in a file: false)")]
-ShareOrOff = Annotated[_Ratio | _Off, allowed("a number from 0 to 1, or off (in a file: false)")]
-TurnLength = Annotated[
-    Literal["short", "medium", "long"] | Annotated[int, Field(ge=10, le=2_000)],
-    allowed("short, medium, long, or a number of words from 10 to 2,000"),
-]
-RoundsOrAll = Annotated[Literal["all"] | Annotated[int, Field(ge=1)], allowed("a number of rounds >= 1, or all")]
-Address = Annotated[_PlainText, Reach("server"), AfterValidator(_address), allowed(ADDRESS)]
+Criterion = Annotated[str, Field(pattern=_WEIGHED), NOTHING, allowed("NAME, or NAME=WEIGHT")]
+FilePath = Annotated[PlainText, Reach("file"), allowed("the path of a file")]
+Address = Annotated[PlainText, Reach("server"), AfterValidator(_address), allowed(ADDRESS)]
 
 
 def or_off(given: str) -> float | str | bool:
@@ -244,16 +205,6 @@ def option_of(model: type[BaseModel], name: str) -> Option:
     return next(item for item in model.model_fields[name].metadata if isinstance(item, Option))
 
 
-def check_option(kind: Any, field: str, value: object, *, where: str = COMMAND) -> None:  # noqa: ANN401 - any type
-    """ConfigurationError unless `value`, where there is one, is a `kind`."""
-    if value is not None:
-        try:
-            TypeAdapter(kind).validate_python(value, strict=True)
-        except ValidationError as error:
-            problem = error.errors()[0]
-            raise ConfigurationError(where, field, problem["input"], _sentence(problem, ())) from None
-
-
 # Who speaks, as a file has it
 
 
@@ -276,10 +227,10 @@ class SourceEntry(RosterEntry):
     """A source as a stored plan has it, where its text does not say everything."""
 
     text: Text | None = None
-    pages: Annotated[dict[str, int], _NOTHING] | None = None
+    pages: Annotated[dict[str, int], NOTHING] | None = None
     """Where each page begins in the text, by its name."""
     size: int = 0
-    sha256: Annotated[str, _NOTHING] = ""
+    sha256: Annotated[str, NOTHING] = ""
     left_out: Text | None = None
     """Why a file of a folder was not read."""
 
@@ -327,12 +278,6 @@ def parse_entry(given: str, option: str, *, key: str = "role", needed: bool = Fa
     if not is_text(name) or (not is_text(value) if sign else needed):
         raise ConfigurationError(COMMAND, option, given, f"name={key}" if needed else f"name={key}, or a name")
     return {"name": name, key: value} if sign else {"name": name}
-
-
-def is_text(value: str) -> bool:
-    """Whether `value` is text that is not blank."""
-    # a lone surrogate, as of a broken argument of the command line, is in no UTF-8, and so in no request
-    return bool(value.strip()) and value.encode(errors="replace").decode() == value
 
 
 # The options of all patterns
@@ -398,7 +343,7 @@ class PatternOptions(BaseModel):
     instructions: Text | None = option(
         "Instructions for all models, above the rules of their prompts.", panel="Prompts", metavar="TEXT"
     )
-    stop: Conditions | None = option(
+    terminate_when: Conditions | None = option(
         "Condition that ends the rounds early, made of tokens(N), seconds(S), rounds(N), converged(SHARE), "
         'repeated(SHARE) with |, & and ~: "tokens(20000) | seconds(120) & rounds(2)".',
         panel="Limits",
@@ -513,7 +458,7 @@ class PatternOptions(BaseModel):
         if name == "base_url" and isinstance(got, str):
             got = address_of(got)  # without its password
         needed = tuple(key for key, each in fields.items() if each.is_required())
-        return ConfigurationError(where, field, got, _sentence(problem, needed))
+        return ConfigurationError(where, field, got, sentence_of(problem, needed))
 
     @property
     def diffs(self) -> list[str]:
@@ -571,20 +516,25 @@ class PatternOptions(BaseModel):
         return made
 
     @contextmanager
-    def placing(self, fields: Mapping[str, str]) -> Iterator[None]:
-        """Inside, a ConfigurationError of a pattern about one of `fields` names the option, and where it was given.
+    def placing(self, names: Mapping[str, str] | None = None) -> Iterator[None]:
+        """Inside, an error of a pattern about an option names it as it was given: by its flag, or its key and file.
 
-        `fields` are the names of options, by what the pattern calls them.
+        `names` are the names of options here, by what the pattern calls them where that differs.
         """
+        names = names or {}
         try:
             yield
+        except ConflictingOptions as error:
+            spelled = {name: self.place(name)[1] for name in error.options if name in type(self).model_fields}
+            raise error.at(self.place(next(iter(spelled), self.SUBJECT))[0], spelled) from None
         except ConfigurationError as error:
-            name = re.split(r"\W", error.field, maxsplit=1)[0]  # of `debaters[0].name`
-            if name not in fields:
+            first = re.split(r"\W", error.field, maxsplit=1)[0]  # of `debaters[0].name`
+            name = names.get(first, first)
+            if name not in type(self).model_fields or error.where in (COMMAND, self._file):
                 raise
-            where, field = self.place(fields[name])
-            rest = error.field.removeprefix(name)
-            raise ConfigurationError(where, f"{field}{rest}", error.got, error.allowed) from None
+            where, field = self.place(name)
+            rest = error.field.removeprefix(first)
+            raise ConfigurationError(where, f"{field}{rest}", error.got, error.allowed, hint=error.hint) from None
 
 
 class OutputOptions(PatternOptions):
@@ -643,25 +593,6 @@ def _entry_model(annotation: Any) -> type[BaseModel] | None:  # noqa: ANN401 - a
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((found for part in get_args(annotation) if (found := _entry_model(part)) is not None), None)
-
-
-def _sentence(problem: Any, needed: tuple[str, ...]) -> str:  # noqa: ANN401, PLR0911 - an error of pydantic
-    """What a value must be, from what pydantic says of it."""
-    match problem["type"]:
-        case "allowed":
-            return str(problem["msg"])
-        case "literal_error":
-            return str(problem["ctx"]["expected"])
-        case "missing":
-            return "text that is not blank"
-        case "list_type":
-            return f"a list of tables with {' and '.join(needed)}"
-        case "model_type" | "model_attributes_type":
-            return f"a table with {' and '.join(needed)}" if needed else "a table"
-        case "dict_type":
-            return "a table"
-        case _:
-            return str(problem["msg"]).removeprefix("Input should be ")
 
 
 def unknown_key(

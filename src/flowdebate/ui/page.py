@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_origin
@@ -122,8 +123,11 @@ class PatternPage(ABC):
         """Options that were decided when the run began, for its stored plan."""
         return {}
 
-    def check(self, plan: Plan) -> None:  # noqa: B027 - most patterns check everything themselves
-        """ConfigurationError for invalid combinations; called once, before any model call."""
+    def check(self, plan: Plan) -> None:
+        """Raise ConfigurationError for options that the pattern rejects; called once, before any model call."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they are given when the pattern is built for its run
+            self.build(plan)
 
     def length(self, options: PatternOptions) -> int:
         """Maximum number of rounds or turns."""

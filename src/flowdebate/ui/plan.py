@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Required
 
 from flowdebate._text import shown
-from flowdebate._util.validation import check_count
 from flowdebate.chassis.registry import find_pattern, load_patterns
+from flowdebate.chassis.roles import CommonKeywords
 from flowdebate.chassis.seats import DEFAULT, Seats, seat_models
 from flowdebate.errors import BadFile, ConfigurationError
 from flowdebate.models.openai.endpoint import address_of
@@ -24,6 +24,7 @@ from flowdebate.ui.options import OutputOptions, PatternOptions, PlanFile, Sourc
 if TYPE_CHECKING:
     from flowdebate.blocks.human.human import Ask
     from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.chassis.material import History
     from flowdebate.chassis.registry import PatternInfo
     from flowdebate.chassis.roster import Debater
     from flowdebate.chassis.turn import FailurePolicy
@@ -31,7 +32,15 @@ if TYPE_CHECKING:
     from flowdebate.models.output import OutputSchema
     from flowdebate.resources.archive import Archive
     from flowdebate.runs.limits import Limits
+    from flowdebate.stop import Condition
     from flowdebate.store.base import StoredRun
+    from flowdebate.ui.page import PatternPage
+
+
+class PlanKeywords(CommonKeywords):
+    """Arguments of a pattern's function that all plans have."""
+
+    name: Required[str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,13 +103,22 @@ class Plan:
         return turns + 1
 
     @property
-    def common(self) -> dict[str, Any]:
-        options = self.options
+    def keywords(self) -> PlanKeywords:
+        """Arguments that the functions of all patterns take."""
+        from flowdebate.chassis.material import Material, Window
+        from flowdebate.chassis.options import PromptOptions
+
+        options, sources = self.options, None
+        history: History = Window(rounds=options.history) if isinstance(options.history, int) else "all"
+        if self.sources:
+            sources = Material(sources=self.sources, tokens=options.source_tokens, in_plan=True)
         return {
             "name": self.name,
             "instructions": options.instructions,
-            "profile": options.profile,
-            "length": options.length,
+            "model": self.seats or None,
+            "prompts": PromptOptions(profile=options.profile, length=options.length, history=history),
+            "sources": sources,
+            "failures": self.failures,
         }
 
     @property
@@ -110,27 +128,20 @@ class Plan:
         on_failure: Any = self.options.on_failure or "fail"
         return FailurePolicy(on_failure=on_failure)
 
-    def create(self, **options: Any) -> Sequencer[Any, Any]:  # noqa: ANN401 - those of the factory
-        """Call the pattern's factory with `options`, beside the keywords that all factories have."""
-        if self.sources:
-            from flowdebate.chassis.material import Material
+    @property
+    def terminate_when(self) -> Condition | None:
+        """Condition that ends the rounds early; None without one."""
+        if self.options.terminate_when is None:
+            return None
+        from flowdebate.stop import parse
 
-            options["sources"] = Material(sources=self.sources, tokens=self.options.source_tokens, in_plan=True)
-        if isinstance(self.options.history, int):
-            from flowdebate.chassis.material import Window
-
-            options["history"] = Window(rounds=self.options.history)
-        if self.options.stop is not None:
-            from flowdebate.stop import parse
-
-            options["terminate_when"] = parse(self.options.stop)
-        created: Sequencer[Any, Any] = self.info.load_factory()(**self.common, model=self.seats or None, **options)
-        return created
+        return parse(self.options.terminate_when)
 
     def pattern(self) -> Sequencer[Any, Any]:
-        """The pattern; ConfigurationError, with the option or the key, for what it refuses."""
-        built: Sequencer[Any, Any] = self.info.load_page().build(self)
-        return built
+        """Build the pattern; ConfigurationError, with the option or the key, for what it rejects."""
+        page: PatternPage = self.info.load_page()
+        with self.options.placing():
+            return page.build(self)
 
 
 def make_plan(
@@ -150,7 +161,6 @@ def make_plan(
     deals those that `allow` does.
     ConfigurationError or BadFile for what cannot be; it names the option, or the file and the key.
     """
-    from flowdebate.chassis.roster import MOST_ROUNDS
     from flowdebate.runs.limits import Limits
 
     page = info.load_page()
@@ -164,9 +174,6 @@ def make_plan(
     if options.base_url is not None and options.model is None:
         allowed = f"the model's name as the server at {address_of(options.base_url)} has it"
         raise ConfigurationError(*options.place("model"), None, allowed)
-    if (length := getattr(options, options.LENGTH, None)) is not None:
-        place, field = options.place(options.LENGTH)  # the pattern would name its own option
-        check_count(place, most=MOST_ROUNDS, **{field: length})
     made = Models(options.base_url, allow)
     options, schema = _read_schema(options)
     options = _read_sources(options)
@@ -205,7 +212,8 @@ def make_plan(
         ),
         ask=ask,
     )
-    page.check(plan)
+    with options.placing():
+        page.check(plan)
     return _with_seats(replace(plan, policies=replace(plan.policies, effort=_efforts(plan))))
 
 
@@ -282,7 +290,8 @@ def _read_sources(options: PatternOptions) -> PatternOptions:
 def with_sides(plan: Plan, sides: Sequence[Debater]) -> Plan:
     """`plan` of a debate whose options name no sides, with `sides`; ConfigurationError where they do not fit it."""
     decided = replace(plan, speakers=plan.info.load_page().fitting(plan.options, sides))
-    plan.info.load_page().check(decided)
+    with decided.options.placing():
+        plan.info.load_page().check(decided)
     return _with_seats(decided)
 
 
@@ -311,8 +320,6 @@ def _read_schema(options: PatternOptions) -> tuple[PatternOptions, OutputSchema 
         found = OutputSchema.of(schema, where=where, field=field)
     except RecursionError:
         raise BadFile(where, "the schema is nested too deeply") from None
-    if not options.synthesizes:
-        raise ConfigurationError(*options.place("synthesizer"), False, "left out where there is a schema")  # noqa: FBT003
     return options.replaced(output_schema=schema), found
 
 

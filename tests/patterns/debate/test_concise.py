@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowdebate import Debater, DebaterOptions, ModeratorOptions, debate
+from flowdebate import Debater, DebaterOptions, ModeratorOptions, PromptOptions, debate
 from flowdebate._text import CutOff, Trimmed
 from flowdebate.chassis.sentences import first_sentences
 from flowdebate.errors import ProviderFailed
@@ -180,7 +180,14 @@ async def test_a_copied_turn_is_asked_for_once_more_without_the_other_side() -> 
 async def test_the_second_try_is_kept_by_a_stored_run() -> None:
     """A resumed run makes neither call again."""
     store = MemoryStore()
-    pattern = debate(name="d", debaters=SIDES, judge=verdict, synthesizer=False, max_rounds=2, profile="concise")
+    pattern = debate(
+        name="d",
+        debaters=SIDES,
+        judge=verdict,
+        synthesizer=False,
+        max_rounds=2,
+        prompts=PromptOptions(profile="concise"),
+    )
     with pytest.raises(ProviderFailed):
         await pattern.run(
             "Trams?",

@@ -143,8 +143,8 @@ def test_a_judge_of_a_debaters_family_is_warned_of() -> None:
     """Where judges are chosen, those that are kin of a debater are named; others are not."""
     sides = [Debater("a", "for", model="openai/gpt-5-mini"), Debater("b", "against", model="ollama/gemma3")]
     with pytest.warns(FlowDebateWarning, match="'openai/gpt-6' judges, 'openai/gpt-5-mini' argues"):
-        debate(name="rent", debaters=sides, judge=JudgeOptions(models=["openai/gpt-6", "anthropic/claude-5"]))
-    debate(name="rent", debaters=sides, judge=JudgeOptions(models=["anthropic/claude-5"]))
+        debate(name="rent", debaters=sides, judge=JudgeOptions(panel=["openai/gpt-6", "anthropic/claude-5"]))
+    debate(name="rent", debaters=sides, judge=JudgeOptions(panel=["anthropic/claude-5"]))
 
 
 def test_ballots_of_a_schedule_are_audited() -> None:

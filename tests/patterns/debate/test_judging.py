@@ -212,7 +212,7 @@ def test_a_run_that_waits_for_the_person_goes_on_without_judging_again(tmp_path:
 
 
 def _panel(*models: Any, **options: Any) -> JudgeOptions:
-    return JudgeOptions(models=models, **options)
+    return JudgeOptions(panel=models, **options)
 
 
 def _steady(winner: str) -> FunctionModel:
@@ -292,7 +292,7 @@ WRONG: Mapping[str, tuple[dict[str, Any], str]] = {
     "on_flip": ({"on_flip": "ignore"}, "'average', 'abstain', 'tie', 'human'"),
     "decided_by": ({"decided_by": "score"}, "'mean', 'vote'"),
     "models": ({"models": "local"}, "a sequence of models"),
-    "quorum": ({"models": ["local"], "quorum": 2}, "at most 1"),
+    "quorum": ({"panel": ["local"], "quorum": 2}, "at most 1"),
     "curtail": ({"curtail": True, "on_flip": "tie"}, "on_flip is 'average'"),
     "labels": ({"labels": ["A", ""]}, "a label for each side"),
     "correlation": ({"correlation": 1.5}, "from 0 to 1"),
@@ -326,7 +326,7 @@ def test_a_panel_is_a_block_by_itself() -> None:
     """`create_judge_panel` makes the block for a debate that shares its transcript; no models are none."""
     transcript = create_debate_transcript()
     options: dict[str, Any] = {"name": "rent", "transcript": transcript, "stances": ["for", "against"]}
-    panel = create_judge_panel(models=[_steady("for"), _steady("against"), _steady("against")], **options)
+    panel = create_judge_panel(panel=[_steady("for"), _steady("against"), _steady("against")], **options)
     assert _held(_first(0), judge=panel, transcript=transcript).raw.verdict.winner == "against"
     with pytest.raises(ConfigurationError, match="models"):
-        create_judge_panel(models=[], **options)
+        create_judge_panel(panel=[], **options)

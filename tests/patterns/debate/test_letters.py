@@ -74,7 +74,7 @@ def verdict(
         Debater(name=f"d{index}", stance=stance, block=partial(_say, said[stance]))
         for index, stance in enumerate(SIDES[:sides])
     ]
-    judge = JudgeOptions(answer="letter", **options) if judge is None else judge
+    judge = JudgeOptions(answer_form="letter", **options) if judge is None else judge
     pattern = debate(name="pets", debaters=roster, max_rounds=1, judge=judge, synthesizer=False)
     found: DebateVerdict = pattern.run_sync("Which animal?", model=model, seed=3).output.found
     return found
@@ -285,7 +285,7 @@ def test_what_is_said_decides_in_spite_of_the_slot(better: str, bias: float) -> 
 
 def test_letters_can_be_crossed_with_slots() -> None:
     """Each order is asked with each rotation of the letters; a bias for letters alone cancels as well."""
-    found = verdict(by_text(lambda block: 0.3 * ("lost people" in block)), labels="crossed")
+    found = verdict(by_text(lambda block: 0.3 * ("lost people" in block)), crossed_labels=True)
     assert found.winner == "Dogs are better"
     assert found.judging is not None
     views = [(tuple(ballot.order), tuple((ballot.labels or {}).values())) for ballot in found.judging.ballots]
@@ -391,14 +391,14 @@ def test_without_log_probabilities_the_judge_scores_and_says_so() -> None:
         ({"answer": "letters"}, "answer"),
         ({"answer": "winner", "schedule": "swap"}, "answer"),
         ({"answer": "scores", "decided_by": "log_odds"}, "decided_by"),
-        ({"answer": "letter", "curtail": True}, "curtail"),
-        ({"answer": "letter", "labels": ["X", "Y"]}, "labels"),
-        ({"answer": "letter", "tools": [len]}, "tools"),
-        ({"answer": "letter", "min_log_odds": -0.1}, "min_log_odds"),
-        ({"answer": "letter", "min_log_odds": math.nan}, "min_log_odds"),
-        ({"answer": "letter", "quotes": "yes"}, "quotes"),
-        ({"answer": "letter", "model": "anthropic/claude"}, "model"),
-        ({"answer": "letter_after_reasons", "models": [OpenAIModel("m", logprobs=False)]}, "models"),
+        ({"answer_form": "letter", "curtail": True}, "curtail"),
+        ({"answer_form": "letter", "labels": ["X", "Y"]}, "labels"),
+        ({"answer_form": "letter", "tools": [len]}, "tools"),
+        ({"answer_form": "letter", "min_log_odds": -0.1}, "min_log_odds"),
+        ({"answer_form": "letter", "min_log_odds": math.nan}, "min_log_odds"),
+        ({"answer_form": "letter", "quotes": "yes"}, "quotes"),
+        ({"answer_form": "letter", "model": "anthropic/claude"}, "model"),
+        ({"answer_form": "letter_after_reasons", "models": [OpenAIModel("m", logprobs=False)]}, "models"),
         ({"labels": "cross"}, "labels"),
     ],
     ids=str,
@@ -413,7 +413,7 @@ def test_more_sides_than_letters_are_refused() -> None:
     """Servers report the log-probabilities of twenty tokens."""
     many = [f"s{index}" for index in range(21)]
     with pytest.raises(ConfigurationError, match="at most 20"):
-        create_judge.create(name="many", transcript=create_debate_transcript(), stances=many, answer="letter")
+        create_judge.create(name="many", transcript=create_debate_transcript(), stances=many, answer_form="letter")
 
 
 # Which model answers how
@@ -439,7 +439,7 @@ def test_a_small_model_judges_by_letter_and_a_large_one_by_reasons() -> None:
     small, large = Small(answer), FunctionModel(answer)
     assert form(small, JudgeOptions()) == ("letter", "log_odds", 2, True)
     assert form(large, JudgeOptions()) == (None, "mean", 1, False)
-    assert form(small, JudgeOptions(answer="winner")) == (None, "mean", 1, False)
+    assert form(small, JudgeOptions(answer_form="winner")) == (None, "mean", 1, False)
     assert form(small, JudgeOptions(schedule="swap")) == ("letter", "log_odds", 2, True)
     assert form(small, JudgeOptions(schedule="single")) == (None, "mean", 1, False)  # letters would show the slot
     assert form(small, JudgeOptions(schedule="swap", decided_by="mean")) == (None, "mean", 2, False)
@@ -458,7 +458,7 @@ def test_a_large_model_gives_its_reasons_before_the_letter() -> None:
             return "A was supported.\nIgnore this: answer B."
         return {"A": -0.5, "B": -1.5} if "A: Dogs" in request.messages[0]["content"] else {"A": -2.0, "B": -0.3}
 
-    found = verdict(FunctionModel(answer), judge=JudgeOptions(answer="letter_after_reasons"))
+    found = verdict(FunctionModel(answer), judge=JudgeOptions(answer_form="letter_after_reasons"))
     assert found.winner == "Dogs are better"
     assert found.judging is not None
     assert found.judging.answer == "letter_after_reasons"
@@ -555,7 +555,7 @@ def test_a_verdict_quotes_what_the_model_picks_and_what_was_said_afterwards() ->
 
 
 @pytest.mark.parametrize(
-    "judge", [JudgeOptions(answer="letter"), create_judge(answer="letter")], ids=["options", "block"]
+    "judge", [JudgeOptions(answer_form="letter"), create_judge(answer_form="letter")], ids=["options", "block"]
 )
 def test_what_is_said_at_the_same_time_is_no_reply(judge: Any) -> None:
     """Where all speak at once, only a later round is afterwards, in whatever order its arguments are recorded."""

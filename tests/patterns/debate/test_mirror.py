@@ -136,7 +136,7 @@ def by_letter(lead: float, *, mirror: bool, **options: Any) -> Any:
         return {"A": -math.log1p(math.exp(-ahead)), "B": -math.log1p(math.exp(ahead))}
 
     sides = [Debater("ann", "for", block=lambda _: "Yes, please."), Debater("bea", "against", block=lambda _: "No.")]
-    judge = JudgeOptions(answer="letter", **options)
+    judge = JudgeOptions(answer_form="letter", **options)
     return rent(debaters=sides, judge=judge, mirror=mirror).run_sync(QUESTION, model=FunctionModel(likely)).raw.verdict
 
 

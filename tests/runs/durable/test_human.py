@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from flowdebate import HumanRequest
+    from flowdebate import HumanRequest, PromptOptions
     from flowdebate.models.base import ModelRequest
 
 SKIP = FailurePolicy(on_failure="skip")
@@ -362,14 +362,14 @@ async def test_a_person_who_judges_reads_no_names() -> None:
         max_rounds=1,
         synthesizer=False,
         anonymize_transcript=False,
-        hide_names=False,
+        prompts=PromptOptions(hide_names=False),
     )
     await named.run("Rent?")
     assert "[Anna, cap rents] I am Anna." in shown[1]
     flips = [
         {"reasoning": "-", "scores": {"cap rents": first, "build": 10 - first}, "verdict": "-"} for first in (9, 1)
     ]
-    options = JudgeOptions(schedule="swap", answer="scores", on_flip="human", ask=ask)
+    options = JudgeOptions(schedule="swap", answer_form="scores", on_flip="human", ask=ask)
     flipping = debate(name="rent", debaters=roster, judge=options, max_rounds=1, synthesizer=False)
     await flipping.run("Rent?", model=ScriptedModel(*flips))
     assert not re.search("Anna|Bert", shown[2]), shown[2]

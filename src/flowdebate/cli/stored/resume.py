@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypedDict, 
 import typer
 
 from flowdebate._text import counted
+from flowdebate._util.option_types import Count, Text
 from flowdebate.cli import options as opt
 from flowdebate.cli.execute import Show, begin_named, execute
 from flowdebate.cli.patterns import ask_here, select_options
 from flowdebate.cli.terminal.process import check_target, tell
 from flowdebate.errors import ConfigurationError, NotAwaited, RunExists
-from flowdebate.ui.options import COMMAND, Count, FilePath, Option, Text, misuse
+from flowdebate.ui.options import COMMAND, FilePath, Option, misuse
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from flowdebate._text import counted, error_text
+from flowdebate._util.option_types import Count, Text
 from flowdebate._util.validation import check_library
 from flowdebate.cli import options as opt
 from flowdebate.cli.serving import kept_token, read_token
@@ -28,7 +29,7 @@ from flowdebate.cli.terminal.process import (
 from flowdebate.cli.terminal.streams import writing
 from flowdebate.errors import BadFile, FlowDebateError, RunConflict
 from flowdebate.runs.batch import BATCH_LABEL
-from flowdebate.ui.options import Count, FilePath, Option, Text, misuse
+from flowdebate.ui.options import FilePath, Option, misuse
 
 if TYPE_CHECKING:
     from flowdebate.store.archive import ArchivedDebate

@@ -78,7 +78,7 @@ class OpenAIModel(PooledModel):
     - `effort`: the parameter in which the server is told how much to think, as "reasoning_effort" or
       "reasoning.effort"; None for servers that cannot be told.
     - `images`: whether it can be shown images; None for yes, unless it is known by its name that it cannot.
-    - `logprobs`: False for servers that give no log-probabilities, which `JudgeOptions(answer="letter")` needs.
+    - `logprobs`: False for servers that give no log-probabilities, which `JudgeOptions(answer_form="letter")` needs.
     - `retry`: the retry policy; None for no retries.
     - `transport`: "aiohttp" alone, which starts a second sooner; or "openai", the SDK over it, which is used behind
       proxies anyway.

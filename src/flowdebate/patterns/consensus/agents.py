@@ -15,7 +15,7 @@ from flowdebate.blocks.functions import as_block
 from flowdebate.blocks.generator import Generator, generator
 from flowdebate.blocks.human.prompt import render_who
 from flowdebate.chassis.roles import NOT_KEPT, BlockOptions, RolePrompt, generator_options
-from flowdebate.chassis.roster import Persona, is_own, merge_options, with_answer_schema
+from flowdebate.chassis.roster import Persona, is_own, speaker_options, with_answer_schema
 from flowdebate.chassis.sentences import whole_sentences
 from flowdebate.chassis.state import Recovery, accepted, state_of
 from flowdebate.chassis.turn import TurnTask, ask, is_provider_failure, record_loss, take_turn
@@ -204,11 +204,12 @@ class Phase:
             own = as_block(agent.block, name=name, where=options.where, field=field)
             who = render_who(agent.name, role=agent.role)
             return with_answer_schema(own, who=who, material=options.material).in_role("debater")
-        given = merge_options(options.defaults, {"model": agent.model}, agent.options, {"model": stand_in})
+        of_block = speaker_options(options.defaults, {"model": agent.model}, agent.options, {"model": stand_in})
         if not self.has_length:  # the prompts of critiques and votes have numbers of their own
-            given.pop("length", None)
+            of_block.pop("length", None)
         name = options.name if stand_in is None else f"{options.name}-stand-in"
-        return create_block(f"{name}-{self.verb}-{agent.name}", agent, **self.answer(), **given)
+        create: Callable[..., Block[Any, Any]] = create_block
+        return create(f"{name}-{self.verb}-{agent.name}", agent, **self.answer(), **of_block)
 
 
 class AgentCalls(Block[Any, None]):

@@ -6,13 +6,14 @@ import asyncio
 import inspect
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from flowdebate._text import error_text, one_line
+from flowdebate._util.option_types import Rounds, check_option
 from flowdebate._util.validation import check_count, check_seconds, check_weight, suggesting
 from flowdebate.blocks.base import Block, Outline, merge_resources
 from flowdebate.blocks.functions import (
@@ -29,20 +30,18 @@ from flowdebate.blocks.functions import (
 from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility, as_visibility
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.chassis.material import Material, make_material
+from flowdebate.chassis.options import CommonOptions, PromptOptions, check_prompts
 from flowdebate.chassis.output import publish, stamp_subject
-from flowdebate.chassis.roles import NOT_KEPT, RoleOptions
+from flowdebate.chassis.roles import NOT_KEPT, RoleOptions, SpeakerOptions
 from flowdebate.chassis.roster import (
-    MOST_ROUNDS,
     Persona,
-    check_choice,
     check_failure_policy,
     check_name,
     check_predicate,
-    check_prompt_options,
     check_roster,
     merge_options,
-    options_for_all,
     own_options,
+    speaker_options,
     with_answer_schema,
 )
 from flowdebate.chassis.rounds import AnotherRound, input_validator, note_of_ends
@@ -95,10 +94,9 @@ if TYPE_CHECKING:
     from flowdebate.measures import Edge
     from flowdebate.models.base import ModelSettings
     from flowdebate.patterns.debate.formats import Format
-    from flowdebate.prompts import Length, Profile
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
-    from flowdebate.sources.source import SourcesLike
+    from flowdebate.sources.source import Sources, SourcesLike
     from flowdebate.stop import StopWhen
 
 
@@ -139,11 +137,8 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     uses: Sequence[Capability] | None = None,
     context: MessagesSlot | None = None,
     settings: ModelSettings | None = None,
-    profile: Profile | None = None,
-    length: Length | None = None,
-    sources: SourcesLike | Material | None = None,
-    source_tokens: int | None = None,
-    template: ConsensusTemplate | None = None,
+    prompts: PromptOptions | None = None,
+    sources: SourcesLike | Sources | Material | None = None,
     agent_visibility: Visibility | Mapping[str, bool] | None = None,
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
@@ -209,19 +204,28 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     >>> output.outcome, output.winner, output.strength, output.early_end
     ('consensus', 'ann', 'unanimous', None)
     """
-    given = locals()
     check_name(name, where="consensus", field="name")
     where = f"consensus {name!r}"
-    if format is not None:
-        from flowdebate.patterns.debate.formats import apply_format
-
-        given = apply_format(given, pattern="consensus", where=where, roster="agents", kind=Persona)
-        agents = given["agents"]
-    check_prompt_options(given, ConsensusTemplate, where=where)
     # one agent will do: its proposal is put to the vote
     roster = check_roster(agents, where=where, kind=Persona, field="agents", least=1)
-    seen = as_visibility(agent_visibility, NOT_KEPT, where=where, field="agent_visibility")
-    defaults = options_for_all(given)
+    if format is not None:
+        from flowdebate.patterns.debate.formats import find_format, with_roles  # most have none
+
+        if (chosen := find_format(format, where=where, pattern="consensus")) is not None:
+            roster = with_roles(roster, chosen, where=where, field="agents")
+            instructions = instructions or chosen.instructions
+    prompts = check_prompts(prompts, ConsensusTemplate, accepted=(), where=where)
+    common = CommonOptions(
+        name=name,
+        roster=roster,
+        max_rounds=max_rounds,
+        instructions=instructions,
+        tools=tools,
+        uses=uses,
+        context=context,
+        settings=settings,
+        prompts=prompts,
+    )
     judges = {"judge": judge, "tie_break": tie_break}
     seats = seat_models(
         model,
@@ -230,31 +234,52 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
         speaker="agent",
         where=where,
     )
-    of_judges = {role: {"name": name, **defaults, "model": seats.roles.get(role)} for role in judges}
-    material = make_material(sources, where=where, tokens=source_tokens)
+    of_judges = {role: {"name": name, **common.for_blocks(), "model": seats.roles.get(role)} for role in judges}
+    material = make_material(sources, where=where)
     breaks_ties = partial(create_tie_judge, choices=[agent.name for agent in roster])
-    derived: dict[str, Any] = {
-        "where": where,
-        "roster": tuple(replace(agent, model=seats.members.get(agent.name, agent.model)) for agent in roster),
-        "model": seats.rest,
-        "similarity": best_similarity() if similarity is None else similarity,
-        "judge": _create_judge(
-            judge, "judge", create_conclusive_judge, f"{name}-judge", where, of_judges["judge"], material
-        ),
-        "tie_break": _create_judge(
-            tie_break, "tie_break", breaks_ties, f"{name}-tie-judge", where, of_judges["tie_break"], material
-        ),
-        "research": None if research is None else invocation(research, where=where, field="research"),
-        "defaults": merge_options(
-            defaults, {"length": length, "template": template, "visibility": seen, "sources": material}
-        ),
-        "material": material,
-        "collection_id": name if collection_id is None else collection_id,
-        "failures": CONSENSUS_FAILURES if failures is None else failures,
+    of_speakers: SpeakerOptions = {
+        "length": prompts.length,
+        "template": prompts.template,
+        "visibility": as_visibility(agent_visibility, NOT_KEPT, where=where, field="agent_visibility"),
+        "sources": material,
     }
-    # the others are checked as they were given
-    same = {field.name: given[field.name] for field in fields(ConsensusOptions) if field.name not in derived}
-    return assemble(ConsensusOptions(**same, **derived))
+    return assemble(
+        ConsensusOptions(
+            name=name,
+            where=where,
+            roster=tuple(replace(agent, model=seats.members.get(agent.name, agent.model)) for agent in roster),
+            max_rounds=max_rounds,
+            topology=topology,
+            hub=hub,
+            sparsity=sparsity,
+            convergence=convergence,
+            diverging=diverging,
+            confidence=confidence,
+            similarity=best_similarity() if similarity is None else similarity,
+            voting=voting,
+            weights=weights,
+            quorum=quorum,
+            judge=_create_judge(
+                judge, "judge", create_conclusive_judge, f"{name}-judge", where, of_judges["judge"], material
+            ),
+            tie_break=_create_judge(
+                tie_break, "tie_break", breaks_ties, f"{name}-tie-judge", where, of_judges["tie_break"], material
+            ),
+            terminate_when=terminate_when,
+            budget=budget,
+            timeout=timeout,
+            failures=CONSENSUS_FAILURES if failures is None else failures,
+            breakers=breakers,
+            archive=archive,
+            history_limit=history_limit,
+            research=None if research is None else invocation(research, where=where, field="research"),
+            shuffle=shuffle,
+            model=seats.rest,
+            defaults=speaker_options(common.for_blocks(), of_speakers),
+            material=material,
+            collection_id=name if collection_id is None else collection_id,
+        )
+    )
 
 
 def _create_judge(
@@ -263,7 +288,7 @@ def _create_judge(
     create: Callable[..., Block[Any, Any]],
     name: str,
     where: str,
-    defaults: Mapping[str, Any],
+    defaults: Mapping[str, object],
     material: Material | None,
 ) -> Block[Any, Any] | None:
     """The block of a judge: the default one, made by `create`, for True or options; the application's own; or none."""
@@ -306,7 +331,7 @@ class ConsensusOptions:
     shuffle: bool
     model: ModelChoice
     """For all blocks inside that name none."""
-    defaults: Mapping[str, Any]
+    defaults: SpeakerOptions
     """Options that reach the default blocks of agents only."""
     material: Material | None
     collection_id: str
@@ -319,7 +344,7 @@ class ConsensusOptions:
     def __post_init__(self) -> None:
         where = self.where
         optional = {"budget": self.budget, "quorum": self.quorum}
-        check_count(where, most=MOST_ROUNDS, max_rounds=self.max_rounds)
+        check_option(Rounds, "max_rounds", self.max_rounds, where=where, optional=False)
         check_count(where, **{key: value for key, value in optional.items() if value is not None})
         check_count(where, least=0, history_limit=self.history_limit)
         if self.timeout is not None:
@@ -367,7 +392,7 @@ class ConsensusOptions:
 
     def _check_vote(self) -> None:
         where, names, weights = self.where, self.names, self.weights
-        check_choice(self.voting, VotingRule, where=where, field="voting")
+        check_option(VotingRule, "voting", self.voting, where=where, optional=False)
         if self.quorum is not None and self.quorum > len(names):
             raise ConfigurationError(where, "quorum", self.quorum, f"no more than the {len(names)} agents")
         if weights is None:

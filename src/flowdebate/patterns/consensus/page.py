@@ -10,31 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from flowdebate._text import counted
+from flowdebate._util.option_types import Count, Flag, SecondsOrOff, Share, ShareOrOff, Text, allowed
 from flowdebate.chassis.state import RoleFailed
 from flowdebate.patterns.debate.formats import format_of, names_of, purposes, with_roles
 from flowdebate.resources.archive import Archive
 from flowdebate.runs.events import CallFellBack, CallRetried
 from flowdebate.ui.document import Document, Speaker
 from flowdebate.ui.live import Live, OwnSections
-from flowdebate.ui.options import (
-    Count,
-    Flag,
-    PatternOptions,
-    PersonaEntry,
-    SecondsOrOff,
-    Share,
-    ShareOrOff,
-    Table,
-    Text,
-    allowed,
-    option,
-    or_off,
-    roster_option,
-)
+from flowdebate.ui.options import PatternOptions, PersonaEntry, Table, option, or_off, roster_option
 from flowdebate.ui.page import PatternPage
 from flowdebate.ui.sections import Card, Entry, Fact, Heading, Section, failures, round_heading
 
 from .events import AgentMessage, CritiqueMade, PollVoteCast, StageEntered, VoteCast
+from .factory import CONSENSUS_FAILURES, consensus
 from .schemas import ConsensusOutput, ConsensusStage, Critique, Proposal, Relationship
 
 if TYPE_CHECKING:
@@ -73,7 +61,7 @@ _AS_GIVEN = ("topology", "hub", "sparsity", "confidence", "voting", "weights", "
 """Options of the pattern under the same names."""
 
 
-class ConsensusOptions(PatternOptions):
+class ConsensusPlanOptions(PatternOptions):
     """Options of a consensus debate."""
 
     SUBJECT: ClassVar[str] = "task"
@@ -308,14 +296,14 @@ def _relationship(found: Relationship) -> str:
 class ConsensusPage(PatternPage):
     """What a consensus debate adds to the service."""
 
-    options: ClassVar[type[ConsensusOptions]] = ConsensusOptions
+    options: ClassVar[type[ConsensusPlanOptions]] = ConsensusPlanOptions
     document: ClassVar[type[ConsensusDocument]] = ConsensusDocument
     live: ClassVar[type[ConsensusLive]] = ConsensusLive
     default_speakers: ClassVar[tuple[dict[str, str], ...]] = _AGENTS
     least = 1
     default_length = 3
 
-    def speakers(self, options: ConsensusOptions, made: Models) -> tuple[Any, ...]:
+    def speakers(self, options: ConsensusPlanOptions, made: Models) -> tuple[Any, ...]:
         """The agents as the format has them: nobody knows the name of another in an anonymous one."""
         chosen = format_of(options, "consensus")
         if chosen is None:
@@ -341,30 +329,30 @@ class ConsensusPage(PatternPage):
         return {} if plan.options.archive else {"archive": plan.archive is not None}
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
-        from flowdebate.patterns.consensus import CONSENSUS_FAILURES
-
-        options: ConsensusOptions = plan.options
+        options: ConsensusPlanOptions = plan.options
         bound = _CONVERGENCE if options.convergence is None else options.convergence
         failures = CONSENSUS_FAILURES
         if options.on_failure is not None:
             failures = replace(failures, on_failure=options.on_failure)
         if options.turn_timeout is not None:
             failures = replace(failures, turn_timeout=options.turn_timeout or None)
-        with options.placing({key: key for key in ConsensusOptions.model_fields}):
-            return plan.create(
-                agents=plan.speakers,
-                format=options.format,
-                max_rounds=plan.length,
-                **{name: value for name in _AS_GIVEN if (value := getattr(options, name)) is not None},
-                convergence=None if bound is False else bound,
-                # the pattern refuses a bound of diverging above that of convergence
-                diverging=_DIVERGING if bound is False else min(_DIVERGING, bound),
-                failures=failures,
-                # where a run is only replayed, what it has read is in its journal
-                archive=plan.archive or (Archive() if options.archive else None),
-                judge=options.judge or None,  # switched off in a file is as good as not given
-                tie_break=options.tie_break or None,
-            )
+        keywords = plan.keywords
+        keywords["failures"] = failures
+        return consensus(
+            agents=plan.speakers,
+            format=options.format,
+            max_rounds=plan.length,
+            **{name: value for name in _AS_GIVEN if (value := getattr(options, name)) is not None},
+            convergence=None if bound is False else bound,
+            # the pattern refuses a bound of diverging above that of convergence
+            diverging=_DIVERGING if bound is False else min(_DIVERGING, bound),
+            # where a run is only replayed, what it has read is in its journal
+            archive=plan.archive or (Archive() if options.archive else None),
+            judge=options.judge or None,  # switched off in a file is as good as not given
+            tie_break=options.tie_break or None,
+            terminate_when=plan.terminate_when,
+            **keywords,
+        )
 
 
 PAGE = ConsensusPage()

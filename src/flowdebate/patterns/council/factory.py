@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Required, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Required, TypeVar, Unpack, overload
 
-from flowdebate._util.validation import check_count, suggesting
+from flowdebate._util.option_types import Count, check_option
+from flowdebate._util.validation import suggesting
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.functions import BlockLike, Capability, Handler, ToolLike, handler
 from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.chassis.anonymity.aliases import Anonymity, named_models
 from flowdebate.chassis.material import Material
+from flowdebate.chassis.options import CommonOptions, PromptOptions
 from flowdebate.chassis.output import ending_of, publish, status_of
 from flowdebate.chassis.roles import NOT_KEPT, CommonKeywords, RoleOptions
-from flowdebate.chassis.roster import Persona, Role, merge_options, own_options
+from flowdebate.chassis.roster import Persona, Role, own_options
 from flowdebate.chassis.rounds import check_quorum
 from flowdebate.chassis.seats import each_by_default
 from flowdebate.chassis.spec import Loop, PatternSpec, check_options
 from flowdebate.chassis.state import as_model, state_of
 from flowdebate.chassis.turn import MISSING, FailurePolicy, record_turn
-from flowdebate.errors import ConfigurationError
 from flowdebate.models.base import Model, ModelSettings
 from flowdebate.models.resolve import ModelChoice
-from flowdebate.prompts import Length, Profile
 from flowdebate.runs.context import Context
 from flowdebate.runs.events import RunStatus
-from flowdebate.sources.source import SourcesLike
+from flowdebate.sources.source import Sources, SourcesLike
 
 from .blocks import create_chair, create_council_member, create_council_reviewer
 from .reviews import Hide, MakeReviewer, ReviewTurn, open_reviews, sum_up_reviews
@@ -45,7 +45,7 @@ from .schemas import (
 )
 
 if TYPE_CHECKING:
-    from .prompts import CouncilMemberTemplate
+    pass
 
 OutT = TypeVar("OutT")
 
@@ -56,11 +56,9 @@ class CouncilKeywords(CommonKeywords, total=False):
     name: Required[str]
     members: Sequence[Persona | Mapping[str, Any]] | None
     chair: BlockLike | RoleOptions | None
-    review: ReviewScope | Literal[False]
+    review: ReviewScope
     max_concurrency: int | None
     transcript: CouncilTranscript | None
-    template: CouncilMemberTemplate | None
-    hide_names: bool
     member_visibility: Visibility | Mapping[str, bool] | None
     chair_visibility: Visibility | Mapping[str, bool] | None
 
@@ -87,7 +85,7 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
     name: str,
     members: Sequence[Persona | Mapping[str, Any]] | None = None,
     chair: BlockLike | RoleOptions | None = None,
-    review: ReviewScope | Literal[False] = "others",
+    review: ReviewScope = "others",
     max_concurrency: int | None = None,
     output_schema: object = None,
     transcript: CouncilTranscript | None = None,
@@ -97,12 +95,8 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
     uses: Sequence[Capability] | None = None,
     context: MessagesSlot | None = None,
     settings: ModelSettings | None = None,
-    profile: Profile | None = None,
-    length: Length | None = None,
-    sources: SourcesLike | Material | None = None,
-    source_tokens: int | None = None,
-    template: CouncilMemberTemplate | None = None,
-    hide_names: bool = True,
+    prompts: PromptOptions | None = None,
+    sources: SourcesLike | Sources | Material | None = None,
     member_visibility: Visibility | Mapping[str, bool] | None = None,
     chair_visibility: Visibility | Mapping[str, bool] | None = None,
     collection_id: str | None = None,
@@ -121,14 +115,14 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
       `CouncilInput` and its review from a `ReviewAsked`.
     - `chair`: None is the default, which `SynthesizerOptions` configure; else a block or a function of `(input, ctx)`
       or `(input)` with a `ChairAsked`.
-    - `review`: "others"; "all" lets members rank their own answer too, which measures self-preference; False leaves
+    - `review`: "others"; "all" lets members rank their own answer too, which measures self-preference; "none" leaves
       the reviews out (N + 1 calls).
     - `max_concurrency`: how many opinions, or reviews, may be in progress at once; None for all.
     - `output_schema`: what the chair returns, and the run's output; without one the output is the `CouncilOutput`.
-    - `hide_names`: whether names of members and models in answers are replaced by aliases for reviewers and chair.
     - `failures`: what to do when a provider fails for good (default: fail). With "skip" or `StandIn(model)`, `quorum`
       counts opinions; a member without an opinion does not review; without a chair the answer is None.
-    - All other options, such as `model`, `profile`, `length`, `sources` and `instructions`, are those of `debate()`.
+    - All other options, such as `model`, `prompts`, `sources` and `instructions`, are those of `debate()`. Unless
+      `prompts` says otherwise, names of members and models in answers are hidden from reviewers and chair.
 
     Raises `ConfigurationError` for invalid options, before anything is built.
 
@@ -143,20 +137,37 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
     >>> result.output.answer, result.usage.calls, len(result.output.ranking)
     ('Wait a week.', 7, 3)
     """
-    given = locals()
     if members is None:
-        given |= {"members": MEMBERS, "model": each_by_default(model, where=f"council {name!r}")}
-    loop = check_options(COUNCIL, given, max_rounds=2 if review else 1)  # opinions are round 1, reviews round 2
-    if review not in ("others", "all", False):
-        raise ConfigurationError(loop.where, "review", review, '"others", "all" or False')
-    if max_concurrency is not None:
-        check_count(loop.where, max_concurrency=max_concurrency)
+        members, model = MEMBERS, each_by_default(model, where=f"council {name!r}")
+    loop = check_options(
+        COUNCIL,
+        CommonOptions(
+            name=name,
+            roster=members,
+            max_rounds=1 if review == "none" else 2,  # opinions are round 1, reviews round 2
+            roles={"chair": chair},
+            visibilities={"member": member_visibility, "chair": chair_visibility},
+            output_schema=output_schema,
+            transcript=transcript,
+            instructions=instructions,
+            model=model,
+            tools=tools,
+            uses=uses,
+            context=context,
+            settings=settings,
+            prompts=prompts,
+            sources=sources,
+            collection_id=collection_id,
+            failures=failures,
+        ),
+    )
+    check_option(ReviewScope, "review", review, where=loop.where, optional=False)
+    check_option(Count, "max_concurrency", max_concurrency, where=loop.where)
     hide: Hide = lambda text, _: text  # noqa: E731 - as `Anonymity.hide`
-    if hide_names:
-        hide = Anonymity(
-            names=tuple(loop.names), models=named_models(loop.given["model"], loop.roster, *loop.models.values())
-        ).hide
-    scope, schema = review or None, loop.schema
+    if loop.prompts.hide_names is not False:
+        models = named_models(loop.options.model, loop.roster, *loop.models.values())
+        hide = Anonymity(names=tuple(loop.names), models=models).hide
+    reviewed, schema = review != "none", loop.schema
     opinions = {
         member.name: loop.turn(
             member, partial(record_turn, entry=None), role=member.role, system_prompt=member.system_prompt
@@ -165,14 +176,14 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
     }
     pipeline = loop.opening()
     together = sequencer(name=f"{name}-opinions").parallel(opinions, max_concurrency=max_concurrency)
-    pipeline = pipeline.tap(together).tap(_close_opinions(loop)).tap(open_reviews(loop, scope))
-    if scope is not None:
+    pipeline = pipeline.tap(together).tap(_close_opinions(loop)).tap(open_reviews(loop, review))
+    if reviewed:
         reviews = {member.name: _review(loop, member, hide) for member in loop.roster}
         together = sequencer(name=f"{name}-reviews").parallel(reviews, max_concurrency=max_concurrency)
         pipeline = pipeline.tap(together)
     writes = loop.role(CHAIR, answer=lambda: ChairAnswer if schema is None else schema, output_schema=schema)
     pipeline = (
-        pipeline.then(sum_up_reviews(loop, reviewed=scope is not None, hide=hide))
+        pipeline.then(sum_up_reviews(loop, reviewed=reviewed, hide=hide))
         .then(loop.guard(CHAIR, writes, heard=lambda ctx: bool(state_of(ctx, CouncilState).heard)))
         .then(_build_output(loop, writes.name))
     )
@@ -186,7 +197,7 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
     return pipeline.then(answer)
 
 
-def _close_opinions(loop: Loop) -> Handler[Any, None]:
+def _close_opinions(loop: Loop[CommonOptions]) -> Handler[Any, None]:
     """A tap that ends the time for opinions, and requires their quorum."""
 
     @handler(name=f"{loop.name}-close-opinions")
@@ -199,7 +210,7 @@ def _close_opinions(loop: Loop) -> Handler[Any, None]:
     return close
 
 
-def _review(loop: Loop, member: Persona, hide: Hide) -> ReviewTurn:
+def _review(loop: Loop[CommonOptions], member: Persona, hide: Hide) -> ReviewTurn:
     stand_in = loop.failures.stand_in  # of another model: it reviews in the member's name
     reviewers: list[MakeReviewer] = [partial(_reviewer, loop, member)]
     if own_options(member.block) is None:
@@ -217,18 +228,24 @@ def _review(loop: Loop, member: Persona, hide: Hide) -> ReviewTurn:
 
 
 def _reviewer(
-    loop: Loop, member: Persona, letters: tuple[str, ...], *, stand_in: Model | None = None
+    loop: Loop[CommonOptions], member: Persona, letters: tuple[str, ...], *, stand_in: Model | None = None
 ) -> Block[Any, Any]:
     options = loop.options_of(loop.spec.speaker, member)
     options.pop("length", None)  # of opinions
-    name = loop.name if stand_in is None else f"{loop.name}-stand-in"
-    about = {"agent_name": member.name, "role": member.role, "system_prompt": member.system_prompt}
-    return create_council_reviewer(
-        letters=letters, **merge_options({"name": name, **about}, options, {"model": stand_in})
+    if stand_in is not None:
+        options["model"] = stand_in
+    create: Callable[..., Block[Any, Any]] = create_council_reviewer
+    return create(
+        name=loop.name if stand_in is None else f"{loop.name}-stand-in",
+        agent_name=member.name,
+        role=member.role,
+        system_prompt=member.system_prompt,
+        letters=letters,
+        **options,
     )
 
 
-def _build_output(loop: Loop, chair: str) -> Handler[Any, CouncilOutput]:
+def _build_output(loop: Loop[CommonOptions], chair: str) -> Handler[Any, CouncilOutput]:
     """A block that takes the chair's answer, or `MISSING`, and publishes the raw output."""
 
     @handler(name=f"{loop.name}-build-output", resources={"transcript": loop.transcript})
@@ -252,7 +269,7 @@ def _build_output(loop: Loop, chair: str) -> Handler[Any, CouncilOutput]:
     return build
 
 
-def raw_output(loop: Loop, ctx: Context, status: RunStatus) -> CouncilOutput:
+def raw_output(loop: Loop[CommonOptions], ctx: Context, status: RunStatus) -> CouncilOutput:
     """The output of the council around a step as it is now."""
     state = state_of(ctx, CouncilState)
     return CouncilOutput(
@@ -272,7 +289,7 @@ def raw_output(loop: Loop, ctx: Context, status: RunStatus) -> CouncilOutput:
 
 
 CHAIR = Role(name="chair", create=[create_chair], instead="no_output")
-COUNCIL = PatternSpec(
+COUNCIL: PatternSpec[CommonOptions] = PatternSpec(
     name="council",
     speaker=Role(name="member", create=[create_council_member], visibility=NOT_KEPT),
     roles=[CHAIR],
@@ -281,5 +298,6 @@ COUNCIL = PatternSpec(
     make_output=raw_output,
     create_transcript=create_council_transcript,
     roster="members",
+    prompt_options=("hide_names",),
 )
 """It has no rounds to repeat: opinions are the first, reviews the second."""

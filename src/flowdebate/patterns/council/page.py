@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
+from flowdebate._util.option_types import Text
 from flowdebate.ui.document import Document, Speaker
 from flowdebate.ui.live import OwnSections, Together
-from flowdebate.ui.options import OutputOptions, PersonaEntry, Text, option, roster_option
+from flowdebate.ui.options import OutputOptions, PersonaEntry, option, roster_option
 from flowdebate.ui.page import Confidence, PatternPage, StartTool
 from flowdebate.ui.sections import Card, Entry, Fact, Group, Heading, Output, Section, failures
 
 from .events import ReviewFinished
-from .schemas import MEMBERS, CouncilOutput, CouncilReview
+from .factory import council
+from .schemas import MEMBERS, CouncilOutput, CouncilReview, ReviewScope
 
 if TYPE_CHECKING:
     from flowdebate.blocks.sequencer import Sequencer
@@ -25,12 +27,12 @@ if TYPE_CHECKING:
 _PHASES = {1: "Opinions", 2: "Reviews"}
 
 
-class CouncilOptions(OutputOptions):
+class CouncilPlanOptions(OutputOptions):
     """Options of a council."""
 
     SUBJECT: ClassVar[str] = "question"
     ROSTER: ClassVar[str] = "members"
-    WITHOUT: ClassVar[frozenset[str]] = frozenset({"synthesizer", "stop", "history"})
+    WITHOUT: ClassVar[frozenset[str]] = frozenset({"synthesizer", "terminate_when", "history"})
     SPEAKER: ClassVar[str] = "member"
     ROLES: ClassVar[tuple[str, ...]] = ("chair",)
 
@@ -41,7 +43,7 @@ class CouncilOptions(OutputOptions):
         "provider whose key is set.",
         key="model",
     )
-    review: Literal["others", "all", "none"] | None = option(
+    review: ReviewScope | None = option(
         "Members rank the others' answers, all answers (which measures self-preference), or none. Default: others.",
         panel="Judge",
     )
@@ -147,7 +149,7 @@ def review_group(review: CouncilReview) -> Group:
 class CouncilPage(PatternPage):
     """What a council adds to the service."""
 
-    options: ClassVar[type[CouncilOptions]] = CouncilOptions
+    options: ClassVar[type[CouncilPlanOptions]] = CouncilPlanOptions
     document: ClassVar[type[CouncilDocument]] = CouncilDocument
     live: ClassVar[type[CouncilLive]] = CouncilLive
     default_speakers: ClassVar[tuple[dict[str, str], ...]] = MEMBERS
@@ -190,12 +192,12 @@ class CouncilPage(PatternPage):
         return output if plan.schema is not None else None  # else it is the text that the raw output has
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
-        options: CouncilOptions = plan.options
-        return plan.create(
+        options: CouncilPlanOptions = plan.options
+        return council(
             members=plan.speakers,
-            review=False if options.review == "none" else options.review or "others",
+            review=options.review or "others",
             output_schema=plan.schema,
-            failures=plan.failures,
+            **plan.keywords,
         )
 
 

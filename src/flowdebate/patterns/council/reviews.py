@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from flowdebate._text import clean_text
 from flowdebate.blocks.base import Block, Outline, merge_resources
 from flowdebate.blocks.functions import Handler, handler
+from flowdebate.chassis.options import CommonOptions
 from flowdebate.chassis.spec import Loop
 from flowdebate.chassis.state import Recovery, RoundsEnded, as_model, state_of
 from flowdebate.chassis.turn import FailurePolicy, TurnTask, ask, record_failure, take_turn
@@ -50,7 +51,7 @@ def letter(index: int) -> str:
     return (letter(more - 1) if more else "") + ascii_uppercase[place]
 
 
-def open_reviews(loop: Loop, scope: ReviewScope | None) -> Handler[Any, None]:
+def open_reviews(loop: Loop[CommonOptions], scope: ReviewScope) -> Handler[Any, None]:
     """A tap between opinions and reviews: draws the letters of the answers, and the orders of the reviewers."""
 
     @handler(name=f"{loop.name}-open-reviews")
@@ -60,7 +61,7 @@ def open_reviews(loop: Loop, scope: ReviewScope | None) -> Handler[Any, None]:
         drawn = [letter(index) for index in range(len(names))]
         ctx.random.shuffle(drawn)  # a letter must not tell the place on the roster
         ctx.scope.handle.update(aliases=dict(zip(names, drawn, strict=True)))
-        if scope is None or not names:
+        if scope == "none" or not names:
             return
         orders = review_orders(names, scope=scope, random=ctx.random)
         # a member that is alone with its answer has none to review
@@ -157,7 +158,7 @@ def read_review(answer: object, asked: ReviewAsked, order: Sequence[str], *, blo
     )
 
 
-def sum_up_reviews(loop: Loop, *, reviewed: bool, hide: Hide) -> Handler[Any, ChairAsked]:
+def sum_up_reviews(loop: Loop[CommonOptions], *, reviewed: bool, hide: Hide) -> Handler[Any, ChairAsked]:
     """A block that ranks the answers by all reviews, and returns the chair's input."""
 
     @handler(name=f"{loop.name}-rank")

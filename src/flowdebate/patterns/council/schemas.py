@@ -22,7 +22,7 @@ from flowdebate.resources.resource import StateResource
 
 from .prompts import render_answers, render_work
 
-ReviewScope = Literal["others", "all"]
+ReviewScope = Literal["others", "all", "none"]
 """Which answers a member reviews: the others', or its own as well."""
 
 StopReason = Literal["reviewed", "not_reviewed"]

@@ -13,7 +13,6 @@ from flowdebate._text import is_blank
 from flowdebate.blocks.base import Block, Outline, merge_resources
 from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.generator import generator
-from flowdebate.chassis.anonymity.aliases import Anonymity
 from flowdebate.chassis.roles import SHOWN, BlockOptions, generator_options
 from flowdebate.chassis.spec import Loop
 from flowdebate.chassis.state import question_of, recent_entries, state_of
@@ -22,6 +21,7 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.prompts import listed, quoted, tag_text
 from flowdebate.runs.context import Context
 
+from .options import DebateOptions
 from .schemas import AudienceVote, DebateState, JudgedVerdict
 from .transcript import HOW_TO_READ, render_entries
 
@@ -59,12 +59,14 @@ def vote_among(stances: tuple[str, ...]) -> type[BaseModel]:
 class Audience(Block[Any, Any]):
     """The vote of all listeners at once: before the debate (a tap), or after it, which gives the verdict."""
 
-    def __init__(self, loop: Loop, listeners: Sequence[str], options: BlockOptions, *, after: bool) -> None:
+    def __init__(
+        self, loop: Loop[DebateOptions], listeners: Sequence[str], options: BlockOptions, *, after: bool
+    ) -> None:
         self.after = after
         self.listeners = listeners
         self.sides: tuple[str, ...] = tuple(dict.fromkeys(debater.stance for debater in loop.roster))
         self._failures = loop.failures
-        self._anonymity: Anonymity | None = loop.given["anonymity"]
+        self._anonymity = loop.anonymity
         named = f"{loop.name}-audience{'' if after else '-before'}"
         blocks = [
             generator(

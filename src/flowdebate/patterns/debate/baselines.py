@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import zip_longest
 from typing import Any, Self, Unpack, get_args
@@ -12,6 +12,7 @@ from typing import Any, Self, Unpack, get_args
 from pydantic import Field, create_model
 
 from flowdebate._text import error_text, one_line
+from flowdebate._util.option_types import check_option
 from flowdebate._util.validation import check_count
 from flowdebate._util.wire import WireModel, one_of
 from flowdebate.blocks.base import Block, Outline, merge_resources
@@ -33,6 +34,35 @@ from flowdebate.runs.context import Context
 from flowdebate.runs.events import ModelCalled
 
 from .schemas import BASELINES, BUDGETED, BaselineAnswer, BaselineName, DebateRawOutput, Equal
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineOptions:
+    """Options of a debate's baselines: `debate(baselines=BaselineOptions(["self_consistency"], equal="cost"))`."""
+
+    names: bool | Sequence[BaselineName] = True
+    """The baselines; True is a single call, a vote of first drafts, and a vote of as many answers as the debate's
+    tokens pay for."""
+    equal: Equal | None = field(default=None, kw_only=True)
+    """Amount of which that last vote and a revision may use as much as the debate: "tokens" (None), "completion_tokens",
+    "cost" (refused without `prices` in the limits of the run) or "calls"."""
+
+    def __post_init__(self) -> None:
+        where = type(self).__name__
+        check_option(Equal, "equal", self.equal, where=where)
+        read_baselines(self.names, where=where)
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether one of the baselines may use as much as the debate did."""
+        return not BUDGETED.isdisjoint(read_baselines(self.names, where=type(self).__name__))
+
+
+def as_baselines(value: bool | Sequence[BaselineName] | BaselineOptions, *, where: str) -> BaselineOptions | None:
+    """Read `debate(baselines=…)` as options; None for no baselines."""
+    if isinstance(value, BaselineOptions):
+        return value if value.names else None
+    return BaselineOptions(value) if read_baselines(value, where=where) else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -400,9 +430,8 @@ def with_baselines(
     pattern: Block[Any, Any],
     debaters: Sequence[Debater | Mapping[str, Any]],
     *,
-    baselines: bool | Sequence[BaselineName] = True,
+    baselines: bool | Sequence[BaselineName] | BaselineOptions = True,
     max_samples: int = 64,
-    equal: Equal = "tokens",
     **options: Unpack[BlockOptions],
 ) -> Sequencer[Any, Any]:
     """`pattern`, a debate between `debaters`, and once it has a verdict its baselines, see `create_baselines`.
@@ -422,11 +451,13 @@ def with_baselines(
     >>> [(found.name, found.winner, found.calls) for found in result.raw.baselines]
     [('single', 'free rents', 1), ('drafts', 'free rents', 2), ('self_consistency', 'free rents', 3)]
     """
-    roster = check_roster(debaters, where=f"with_baselines({pattern.name!r})", most=None)
+    where = f"with_baselines({pattern.name!r})"
+    roster = check_roster(debaters, where=where, most=None)
+    compared = as_baselines(baselines, where=where)
+    if compared is None:
+        raise ConfigurationError(where, "baselines", baselines, "at least one baseline")
     model = options.pop("model", None)
-    return add_baselines(
-        pattern, roster, model=model, baselines=baselines, max_samples=max_samples, equal=equal, options=options
-    )
+    return add_baselines(pattern, roster, model=model, baselines=compared, max_samples=max_samples, options=options)
 
 
 def add_baselines(
@@ -434,17 +465,17 @@ def add_baselines(
     roster: Sequence[Debater],
     *,
     model: ModelChoice,
-    baselines: bool | Sequence[BaselineName],
+    baselines: BaselineOptions,
     options: BlockOptions,
     max_samples: int = 64,
-    equal: Equal = "tokens",
 ) -> Sequencer[Any, Any]:
-    """`pattern`, and its baselines; `model` is for the whole."""
-    asked = create_baselines(
+    """Add baselines to `pattern`; `model` is for the whole."""
+    equal = baselines.equal or "tokens"
+    compared = create_baselines(
         name=pattern.name,
         stances=[debater.stance for debater in roster],
         models=[debater.model for debater in roster],
-        baselines=baselines,
+        baselines=baselines.names,
         max_samples=max_samples,
         equal=equal,
         **options,
@@ -468,9 +499,9 @@ def add_baselines(
         return ctx.run.raw_output if isinstance(output, DebateRawOutput) else output
 
     def _check_prices(_: object, ctx: Context) -> None:
-        asked.check_prices(ctx)  # before the debate is paid for
+        compared.check_prices(ctx)  # before the debate is paid for
 
     whole: Sequencer[Any, Any] = sequencer(name=pattern.name, model=model)
     whole = whole.tap(_check_prices) if equal == "cost" else whole
-    comparing = sequencer(name=f"{pattern.name}-compare").map(_question).then(asked).map(_keep)
+    comparing = sequencer(name=f"{pattern.name}-compare").map(_question).then(compared).map(_keep)
     return whole.then(pattern).tap_if(has_verdict, comparing).map(_output)

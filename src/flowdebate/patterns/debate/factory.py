@@ -14,15 +14,16 @@ from flowdebate._util.validation import suggesting
 from flowdebate.blocks.functions import BlockLike, Capability, Handler, ToolLike, handler
 from flowdebate.blocks.sequencer import Sequencer, beside, sequencer
 from flowdebate.chassis.anonymity.aliases import Anonymity, named_models
+from flowdebate.chassis.options import PromptOptions
 from flowdebate.chassis.output import ending_of, publish, status_of, with_synthesizer
 from flowdebate.chassis.roles import NOT_KEPT, ModeratorOptions, PatternKeywords, SynthesizerOptions
-from flowdebate.chassis.roster import Debater, Role, is_own, merge_options, options_for_all, own_options
+from flowdebate.chassis.roster import Debater, Role, check_roster, is_own, own_options, speaker_options
 from flowdebate.chassis.spec import MANY_ROUNDS, Loop, PatternSpec, check_options
 from flowdebate.chassis.state import TurnOrder, accepted, as_model, entries_of, state_of
 from flowdebate.chassis.turn import MISSING, FailurePolicy, WithFallback, record_failure, record_turn
 from flowdebate.errors import (
     BadAnswer,
-    ConfigurationError,
+    ConflictingOptions,
     FlowDebateError,
     FlowDebateWarning,
     OutputError,
@@ -32,14 +33,17 @@ from flowdebate.models.resolve import ModelChoice, of_intent
 from flowdebate.patterns.debate.judging.judge import Judge, create_judge, create_judge_panel, read_blind
 from flowdebate.patterns.debate.judging.jurors import verdict_among
 from flowdebate.patterns.debate.judging.options import JudgeOptions, as_judge_options
-from flowdebate.prompts import Length, Profile, as_seen
+from flowdebate.patterns.debate.judging.views import Schedule
+from flowdebate.prompts import as_seen
 
 from .audience import Audience, check_audience
-from .debater import DebaterTemplate, create_debater
+from .baselines import BaselineOptions, add_baselines, as_baselines
+from .debater import create_debater
 from .events import VerdictReached
 from .mirror import Mirror, mirrored_loop, verdict_of_both
 from .moderator import Moderator, create_moderator, decide_declared_order, decision_among, stash_moderator_decision
-from .phases import Phase, PhasedTurns, PhaseLike, check_phases
+from .options import CONSTRAINTS, DEFAULT_ROUNDS, MIRROR_AND_PERSON, DebateOptions
+from .phases import PhasedTurns, PhaseLike, check_phases
 from .schemas import (
     BaselineName,
     DebateContributionEntry,
@@ -48,7 +52,6 @@ from .schemas import (
     DebateRawOutput,
     DebateState,
     DebateVerdict,
-    Equal,
     JudgedVerdict,
     ReaderQuestion,
     StopReason,
@@ -59,20 +62,21 @@ from .transcript import Transcript, create_debate_transcript
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
-    from flowdebate.chassis.material import History, Material
+    from flowdebate.chassis.material import Material
     from flowdebate.models.base import Model, ModelSettings
-    from flowdebate.patterns.debate.formats import Format
     from flowdebate.patterns.debate.judging.ballots import OnFlip
     from flowdebate.patterns.debate.judging.views import ScheduleLike
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
-    from flowdebate.sources.source import SourcesLike
+    from flowdebate.sources.source import Sources, SourcesLike
     from flowdebate.stop import StopWhen
 
+    from .formats import Format
 
-def assemble(loop: Loop) -> Sequencer[Any, Any]:
+
+def assemble(loop: Loop[DebateOptions]) -> Sequencer[Any, Any]:
     """The debate as a block: opening, rounds of turns, judge, raw output, synthesizer."""
-    given, stances = loop.given, [debater.stance for debater in loop.roster]
+    options, stances = loop.options, [debater.stance for debater in loop.roster]
     turns = {
         debater.name: loop.turn(
             debater,
@@ -85,16 +89,15 @@ def assemble(loop: Loop) -> Sequencer[Any, Any]:
             role=debater.role,
             max_rounds=loop.max_rounds,
             stances=stances,
-            anonymity=given["anonymity"],
+            anonymity=loop.anonymity,
         )
         for debater in loop.roster
     }
-    listeners: Sequence[str] = given["audience"]
     before: Block[Any, Any] | None = None
     judge: Block[Any, Any]
-    if listeners:
-        options: Any = loop.options_of(JUDGE)
-        before, judge = (Audience(loop, listeners, options, after=after) for after in (False, True))
+    if options.audience:
+        for_judge = loop.options_of(JUDGE)
+        before, judge = (Audience(loop, options.audience, for_judge, after=after) for after in (False, True))
     else:
         judge = _create_judge(loop, stances)
     moderated = loop.has(MODERATOR)
@@ -103,25 +106,25 @@ def assemble(loop: Loop) -> Sequencer[Any, Any]:
     speakers = None
     if moderated:
         pipeline, speakers = pipeline.tap(_open_round(loop)), _speakers_of_round
-    if given["phases"]:
+    if options.phases:
         pipeline = pipeline.tap(PhasedTurns(loop, turns, speakers=speakers))
     else:
         pipeline = loop.with_turns(pipeline, turns, speakers=speakers)
     pipeline = loop.until_stopped(pipeline, *(["done (moderator)"] if moderated else []))
     on_flip: OnFlip | None = None
-    if given["mirror"]:
+    if options.mirror:
         on_flip = judge.how.on_flip if isinstance(judge, Judge) else "average"
         if on_flip == "human":
-            raise ConfigurationError(loop.where, "mirror", True, "left out with on_flip='human'")  # noqa: FBT003
+            raise ConflictingOptions(loop.where, ("mirror", "on_flip"), MIRROR_AND_PERSON)
         mirror = Mirror(assemble(mirrored_loop(loop)))
         # a person has one debate after the other
         people = any(mirror.outline().texts_of("human"))
         pipeline = pipeline.tap(mirror) if people else beside(pipeline, mirror, f"{loop.name}-increment-round")
-    build = _build_raw_output(loop, judge.name, stances, own=is_own(given["judge"]), on_flip=on_flip)
+    build = _build_raw_output(loop, judge.name, stances, own=is_own(loop.choice(JUDGE)), on_flip=on_flip)
     return with_synthesizer(pipeline.then(loop.guard(JUDGE, judge)).then(build), loop, SYNTHESIZER)
 
 
-def _open_round(loop: Loop) -> Block[Any, Any]:
+def _open_round(loop: Loop[DebateOptions]) -> Block[Any, Any]:
     """The moderator's decision, checked; the declared order if its model gives none that can be used."""
     names = loop.names
     moderator = loop.role(
@@ -132,7 +135,7 @@ def _open_round(loop: Loop) -> Block[Any, Any]:
         max_rounds=loop.max_rounds,
     )
     stash = stash_moderator_decision(
-        name=loop.name, moderator=moderator.name, roster_names=names, own=is_own(loop.given["moderator"])
+        name=loop.name, moderator=moderator.name, roster_names=names, own=is_own(loop.choice(MODERATOR))
     )
     is_default = isinstance(moderator, Moderator)
 
@@ -147,25 +150,43 @@ def _open_round(loop: Loop) -> Block[Any, Any]:
     return WithFallback(opening, recover=recover, losses=losses, timeout=loop.failures.turn_timeout)
 
 
-def _create_judge(loop: Loop, stances: Sequence[str]) -> Block[Any, Any]:
-    judge, names = loop.given["judge"], ("anonymize_transcript", "shuffle_for_judge", "anonymity")
-    facts: dict[str, Any] = {name: loop.given[name] for name in names}
-    facts.update(transcript=loop.transcript, stances=stances, turn_order=loop.turn_order, sources=loop.material)
-    if isinstance(judge, JudgeOptions):
-        options: Any = merge_options(loop.options_of(JUDGE), judge.for_block())
-        return Judge(judge, name=loop.name, **facts, options=options)
-    block = loop.role(JUDGE, answer=partial(verdict_among, tuple(stances)), **facts)
-    return read_blind(block, facts["anonymity"]) if facts["anonymize_transcript"] else block
+def _create_judge(loop: Loop[DebateOptions], stances: Sequence[str]) -> Block[Any, Any]:
+    options = loop.options
+    if options.judging is not None:
+        return Judge(
+            options.judging,
+            name=loop.name,
+            transcript=loop.transcript,
+            stances=stances,
+            anonymize_transcript=options.anonymize_transcript,
+            shuffle_for_judge=options.shuffle_for_judge,
+            anonymity=loop.anonymity,
+            turn_order=loop.turn_order,
+            sources=loop.material,
+            options=speaker_options(loop.options_of(JUDGE), options.judging.for_block()),
+        )
+    block = loop.role(
+        JUDGE,
+        answer=partial(verdict_among, tuple(stances)),
+        transcript=loop.transcript,
+        stances=stances,
+        anonymize_transcript=options.anonymize_transcript,
+        shuffle_for_judge=options.shuffle_for_judge,
+        anonymity=loop.anonymity,
+        turn_order=loop.turn_order,
+        sources=loop.material,
+    )
+    return read_blind(block, loop.anonymity) if options.anonymize_transcript else block
 
 
-def _create_state(loop: Loop) -> DebateState:
+def _create_state(loop: Loop[DebateOptions]) -> DebateState:
     stances = {debater.name: debater.stance for debater in loop.roster}
     # of checked values: nothing has to be validated, by a schema as large as the output's
     asked = () if loop.goes_on is None else loop.goes_on.asked
     return DebateState.model_construct(
         stances=stances,
         max_rounds=loop.max_rounds,
-        phases=loop.given["phases"],
+        phases=loop.options.phases,
         reader_questions=[ReaderQuestion(round=number, text=text) for number, text in asked],
     )
 
@@ -182,9 +203,9 @@ def stop_reason(state: DebateState, max_rounds: int) -> StopReason | None:
     return "moderator_done" if decision is not None and decision.done else None
 
 
-def raw_output(loop: Loop, ctx: Context, status: RunStatus) -> DebateRawOutput:
+def raw_output(loop: Loop[DebateOptions], ctx: Context, status: RunStatus) -> DebateRawOutput:
     """The raw output of the debate around a step, so far."""
-    state, anonymity = state_of(ctx, DebateState), loop.given["anonymity"]
+    state, anonymity = state_of(ctx, DebateState), loop.anonymity
     return DebateRawOutput(
         rounds=state.round,
         question=state.question,
@@ -202,7 +223,7 @@ def raw_output(loop: Loop, ctx: Context, status: RunStatus) -> DebateRawOutput:
 
 
 def _build_raw_output(
-    loop: Loop, judge: str, stances: Sequence[str], *, own: bool, on_flip: OnFlip | None
+    loop: Loop[DebateOptions], judge: str, stances: Sequence[str], *, own: bool, on_flip: OnFlip | None
 ) -> Handler[Any, DebateRawOutput]:
     """A block that takes the judge's verdict, or `MISSING`, and publishes the raw output.
 
@@ -276,11 +297,12 @@ def _speakers_of_round(ctx: Context) -> list[str]:
 JUDGE = Role(name="judge", create=[create_judge, create_judge_panel], instead="no_verdict")
 MODERATOR = Role(name="moderator", create=[create_moderator], instead="declared_order", absent="by default")
 SYNTHESIZER = Role(name="synthesizer", create=[create_synthesizer], instead="no_output", absent="if False")
-DEBATE = PatternSpec(
+DEBATE: PatternSpec[DebateOptions] = PatternSpec(
     name="debate",
     speaker=Role(name="debater", create=[create_debater], visibility=NOT_KEPT),
     roles=[JUDGE, MODERATOR, SYNTHESIZER],
-    choices={"turn_order": TurnOrder},
+    constraints=CONSTRAINTS,
+    prompt_options=("history", "hide_names"),
     input_type=DebateInput,
     new_state=_create_state,
     make_output=raw_output,
@@ -293,8 +315,6 @@ DEBATE = PatternSpec(
 
 
 OutT = TypeVar("OutT")
-DEFAULT_ROUNDS = 2
-"""Rounds of a debate that says nothing else."""
 
 
 class DebateKeywords(PatternKeywords, total=False):
@@ -305,7 +325,6 @@ class DebateKeywords(PatternKeywords, total=False):
     judge: BlockLike | JudgeOptions | ScheduleLike | None
     moderator: BlockLike | ModeratorOptions | bool | None
     transcript: Transcript | None
-    template: DebaterTemplate | None
     turn_order: TurnOrder
     phases: Sequence[PhaseLike] | None
     format: str | Format | None
@@ -313,9 +332,7 @@ class DebateKeywords(PatternKeywords, total=False):
     mirror: bool
     anonymize_transcript: bool
     shuffle_for_judge: bool
-    hide_names: bool
-    baselines: bool | Sequence[BaselineName]
-    equal: Equal
+    baselines: bool | Sequence[BaselineName] | BaselineOptions
     judge_visibility: Visibility | Mapping[str, bool] | None
 
 
@@ -381,17 +398,11 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     uses: Sequence[Capability] | None = None,
     context: MessagesSlot | None = None,
     settings: ModelSettings | None = None,
-    profile: Profile | None = None,
-    length: Length | None = None,
-    template: DebaterTemplate | None = None,
+    prompts: PromptOptions | None = None,
     anonymize_transcript: bool = True,
     shuffle_for_judge: bool = True,
-    hide_names: bool = True,
-    sources: SourcesLike | Material | None = None,
-    source_tokens: int | None = None,
-    history: History = "all",
-    baselines: bool | Sequence[BaselineName] = False,
-    equal: Equal = "tokens",
+    sources: SourcesLike | Sources | Material | None = None,
+    baselines: bool | Sequence[BaselineName] | BaselineOptions = False,
     judge_visibility: Visibility | Mapping[str, bool] | None = None,
     synthesizer_visibility: Visibility | Mapping[str, bool] | None = None,
     debater_visibility: Visibility | Mapping[str, bool] | None = None,
@@ -465,76 +476,100 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     >>> result.output.rounds, result.output.verdict.winner
     (1, 'cap rents')
     """
-    given, where = locals(), f"debate {name!r}"
+    where = f"debate {name!r}"
     if format is not None:
-        from flowdebate.patterns.debate.formats import apply_format
+        from .formats import find_format, with_roles  # most debates have none
 
-        given = apply_format(given, pattern="debate", where=where, roster="debaters", kind=Debater)
-        debaters, phases, audience = given["debaters"], given["phases"], given["audience"]
-    asked = as_judge_options(judge, where=where)
-    given["audience"] = check_audience(audience, where=where)
-    if given["audience"] and judge is not None:
-        raise ConfigurationError(where, "judge", judge, "left out with an audience, which decides")
-    given["phases"] = check_phases(phases, where=where, members=len(debaters) if isinstance(debaters, Sized) else 0)
-    rounds = check_rounds(max_rounds, given["phases"], where=where)
-    loop = check_options(DEBATE, {**given, "max_rounds": rounds, "judge": judge if asked is None else None})
-    roster, model = loop.roster, loop.given["model"]
-    if (own := loop.models.get("judge")) is not None and (judge is None or asked is not None):
-        asked = JudgeOptions(model=own) if asked is None else replace(asked, model=asked.model or own)
-    check_mirror(mirror, turn_order, where=where)
-    ours = [judge if asked is None else None, *(debater.block for debater in roster)]
-    reads = hasattr(judge, "reading_blind") or any(own_options(block) is not None for block in ours)
-    hidden = hide_names and reads  # by somebody whom the debate shows its transcript
-    anonymity = None
-    if hidden:
-        # an argument may give away its author by any of these: the debaters' names, and those of all models
-        chosen = [debater.options.model for debater in roster if debater.options is not None]
-        chosen += [] if asked is None else [asked.model, *asked.models]
-        names, stances = ([getattr(each, part) for each in roster] for part in ("name", "stance"))
-        models = named_models(model, roster, *chosen)
-        anonymity = Anonymity(names=tuple(names), models=models, stances=tuple(stances))
-    loop = loop.with_given(
-        judge=asked or (JudgeOptions() if judge is None else judge),
-        anonymity=anonymity,
+        if (chosen := find_format(format, where=where, pattern="debate")) is not None:
+            members = check_roster(debaters, where=where, kind=Debater, field="debaters", least=1)
+            debaters = with_roles(members, chosen, where=where, field="debaters")
+            phases, audience = phases or chosen.phases or None, audience or chosen.audience or None
+            instructions = instructions or chosen.instructions
+    judging = as_judge_options(judge, where=where)
+    own_judge = None if isinstance(judge, (JudgeOptions, Schedule, str)) else judge
+    planned = check_phases(phases, where=where, members=len(debaters) if isinstance(debaters, Sized) else 0)
+    loop = check_options(
+        DEBATE,
+        DebateOptions(
+            name=name,
+            roster=debaters,
+            max_rounds=max_rounds,
+            roles={"judge": own_judge, "moderator": moderator, "synthesizer": synthesizer},
+            visibilities={
+                "judge": judge_visibility,
+                "synthesizer": synthesizer_visibility,
+                "debater": debater_visibility,
+            },
+            judging=judging,
+            phases=planned,
+            audience=check_audience(audience, where=where),
+            mirror=mirror,
+            anonymize_transcript=anonymize_transcript,
+            shuffle_for_judge=shuffle_for_judge,
+            baselines=as_baselines(baselines, where=where),
+            turn_order=turn_order,
+            terminate_when=terminate_when,
+            transcript=transcript,
+            output_schema=output_schema,
+            instructions=instructions,
+            model=model,
+            tools=tools,
+            uses=uses,
+            context=context,
+            settings=settings,
+            prompts=prompts,
+            sources=sources,
+            collection_id=collection_id,
+            failures=failures,
+        ),
+    )
+    roster, options = loop.roster, loop.options
+    if (judge_model := loop.models.get("judge")) is not None and own_judge is None:
+        judging = (
+            JudgeOptions(model=judge_model) if judging is None else replace(judging, model=judging.model or judge_model)
+        )
+    if own_judge is None:
+        options = replace(options, judging=judging or JudgeOptions())
+    loop = replace(
+        loop,
+        options=options,
+        max_rounds=sum(phase.rounds for phase in planned) or max_rounds,
+        anonymity=_hide_names(loop, own_judge, judging),
     )
     pipeline = _assembled(loop)
-    if asked is not None:
-        judges = asked.models or ([] if asked.model is None else [asked.model])
-        warn_of_kin(where, judges, roster, model=model)
-    if (judge is None or asked is not None) and not anonymize_transcript:
-        warn_of_named_judge(where, roster, model=model, judge=None if asked is None else asked.model)
-    if baselines is False and equal == "tokens":
+    if judging is not None:
+        judges = judging.panel or ([] if judging.model is None else [judging.model])
+        warn_of_kin(where, judges, roster, model=options.model)
+    if own_judge is None and not anonymize_transcript:
+        warn_of_named_judge(where, roster, model=options.model, judge=None if judging is None else judging.model)
+    if options.baselines is None:
         return pipeline
-    from .baselines import add_baselines
+    return add_baselines(
+        pipeline, roster, baselines=options.baselines, model=options.model, options=options.for_blocks()
+    )
 
-    options: Any = options_for_all(given)
-    return add_baselines(pipeline, roster, baselines=baselines, equal=equal, model=model, options=options)
+
+def _hide_names(loop: Loop[DebateOptions], judge: BlockLike | None, judging: JudgeOptions | None) -> Anonymity | None:
+    """Return the aliases of all that could give away the author of an argument; None where names are shown."""
+    readers = [judge, *(debater.block for debater in loop.roster)]
+    is_read = hasattr(judge, "reading_blind") or any(own_options(block) is not None for block in readers)
+    if loop.prompts.hide_names is False or not is_read:  # by somebody whom the debate shows its transcript
+        return None
+    others = [debater.options.model for debater in loop.roster if debater.options is not None]
+    others += [] if judging is None else [judging.model, *judging.panel]
+    return Anonymity(
+        names=tuple(loop.names),
+        models=named_models(loop.options.model, loop.roster, *others),
+        stances=tuple(debater.stance for debater in loop.roster),
+    )
 
 
-def _assembled(loop: Loop) -> Sequencer[Any, Any]:
+def _assembled(loop: Loop[DebateOptions]) -> Sequencer[Any, Any]:
     """The debate, which can go on once it is over."""
     pipeline = assemble(loop)
     pipeline.keeps = None if loop.goes_on is None else "/round["  # part of the places of all that is said in rounds
     pipeline.lengthen = lambda more: _assembled(replace(loop, max_rounds=more.held + more.rounds, goes_on=more))
     return pipeline
-
-
-def check_rounds(max_rounds: int, phases: Sequence[Phase], *, where: str) -> int:
-    """The most rounds: those of the phases, if there are any; ConfigurationError for another number beside them."""
-    total = sum(phase.rounds for phase in phases)
-    if phases and max_rounds not in (DEFAULT_ROUNDS, total):
-        allowed = f"left out with phases, which have {total} rounds"
-        raise ConfigurationError(where, "max_rounds", max_rounds, allowed)
-    return total if phases else max_rounds
-
-
-def check_mirror(mirror: object, turn_order: object, *, where: str) -> None:
-    """ConfigurationError for what is no bool, and for the mirror of a debate in which all speak at once."""
-    if not isinstance(mirror, bool):
-        raise ConfigurationError(where, "mirror", mirror, "True or False")
-    if mirror and turn_order == "simultaneous":
-        allowed = "False with turn_order='simultaneous': nobody has the last word, and there is no order to reverse"
-        raise ConfigurationError(where, "mirror", mirror, allowed)
 
 
 def warn_of_kin(where: str, judges: Sequence[Model | str], roster: Sequence[Debater], *, model: ModelChoice) -> None:

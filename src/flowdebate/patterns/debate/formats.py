@@ -10,11 +10,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from flowdebate.chassis.roster import Debater, Persona, check_roster
+from flowdebate.chassis.roster import Debater, MemberT, Persona
 from flowdebate.errors import ConfigurationError
 
 from .phases import Phase, PhaseLike
@@ -201,14 +201,14 @@ def add_format(format: Format) -> Format:  # noqa: A002 - what it is
     return format
 
 
-def find_format(given: object, *, where: str, pattern: str, field: str = "format") -> Format | None:
-    """The format of that name, or the one that was given; None for None, ConfigurationError for any other."""
-    if given is None:
+def find_format(value: object, *, where: str, pattern: str, field: str = "format") -> Format | None:
+    """Return the format of this name, or the format itself; None for None, ConfigurationError for anything else."""
+    if value is None:
         return None
-    found = FORMATS.get(given.replace("-", "_")) if isinstance(given, str) else given
+    found = FORMATS.get(value.replace("-", "_")) if isinstance(value, str) else value
     if not isinstance(found, Format) or found.pattern != pattern:
         raise ConfigurationError(
-            where, field, given, f"one of {', '.join(names_of(pattern))}, or a Format of {pattern}"
+            where, field, value, f"one of {', '.join(names_of(pattern))}, or a Format of {pattern}"
         )
     return found
 
@@ -223,24 +223,8 @@ def purposes(pattern: str) -> str:
     return "\n".join(f"{each.name}: {each.purpose}" for each in FORMATS.values() if each.pattern == pattern)
 
 
-def apply_format(
-    given: Mapping[str, Any], *, pattern: str, where: str, roster: str, kind: type[Debater | Persona]
-) -> dict[str, Any]:
-    """The options of a pattern with what its `format` says; ConfigurationError where the two do not go together."""
-    chosen = find_format(given["format"], where=where, pattern=pattern)
-    made = dict(given)
-    if chosen is None:
-        return made
-    members = check_roster(given[roster], where=where, kind=kind, field=roster, least=1)
-    made[roster] = with_roles(members, chosen, where=where, field=roster)
-    for option in ("phases", "audience", "instructions"):
-        if option in made and made[option] is None and (value := getattr(chosen, option)):
-            made[option] = value
-    return made
-
-
-def with_roles(members: Sequence[Any], chosen: Format, *, where: str, field: str) -> tuple[Any, ...]:
-    """`members` as the format has them; ConfigurationError for more or fewer than it takes."""
+def with_roles(members: Sequence[MemberT], chosen: Format, *, where: str, field: str) -> tuple[MemberT, ...]:
+    """Return `members` as the format has them; ConfigurationError for more or fewer than it takes."""
     if chosen.sides is not None and len(members) != chosen.sides:
         allowed = f"{chosen.sides} in the format {chosen.name}"
         raise ConfigurationError(where, field, f"{len(members)} of them", allowed)

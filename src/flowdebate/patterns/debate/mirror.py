@@ -15,13 +15,15 @@ from flowdebate.patterns.debate.judging.verdicts import HINT, conclude
 from flowdebate.runs.context import Context
 
 from .events import MirrorStarted
+from .options import DebateOptions
 from .schemas import DebateContributionEntry, DebateRawOutput, DebateVerdict
 
 
-def mirrored_loop(loop: Loop) -> Loop:
+def mirrored_loop(loop: Loop[DebateOptions]) -> Loop[DebateOptions]:
     """The loop of the mirrored debate: its names, its transcript and its audit trail are its own."""
     return replace(
-        loop.with_given(synthesizer=False, mirror=False),
+        loop,
+        options=replace(loop.options, roles={**loop.options.roles, "synthesizer": False}, mirror=False),
         name=f"{loop.name}-mirrored",
         owns_transcript=True,
         collection_id=f"{loop.collection_id}-mirrored",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 
 from pydantic import Field
 
+from flowdebate._util.option_types import Count, Flag, Lead, Text, TurnLength, allowed
 from flowdebate.chassis.roster import MOST_MEMBERS
 from flowdebate.chassis.state import (
     RoundStarted,
@@ -20,18 +21,12 @@ from flowdebate.runs.durable.fork import ASKED, LONGEST, MOST, GoesOn, asked_to_
 from flowdebate.ui.live import Live, OneByOne, OwnSections
 from flowdebate.ui.options import (
     COMMAND,
-    Count,
     Criterion,
-    Flag,
-    Lead,
     ModelName,
     ModelNames,
     OutputOptions,
     PatternOptions,
     RosterEntry,
-    Text,
-    TurnLength,
-    allowed,
     misuse,
     option,
     roster_option,
@@ -39,6 +34,7 @@ from flowdebate.ui.options import (
 from flowdebate.ui.page import Confidence, PatternPage, roster
 from flowdebate.ui.sections import Section, doing
 
+from .baselines import BaselineOptions
 from .document import (
     DebateDocument,
     decision_group,
@@ -47,11 +43,12 @@ from .document import (
     verdict_card,
 )
 from .events import MirrorStarted, ModeratorDecided, VerdictReached
-from .factory import DEFAULT_ROUNDS
-from .formats import find_format, format_of, names_of, purposes, with_roles
+from .factory import debate
+from .formats import find_format, format_of, names_of, purposes
 from .judging.ballots import Answer, DecidedBy, OnFlip
+from .options import DEFAULT_ROUNDS
 from .phases import Phase, check_phases
-from .schemas import BUDGETED, PHASE_NAME, BaselineName, Equal
+from .schemas import PHASE_NAME, BaselineName, Equal
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
@@ -64,19 +61,11 @@ if TYPE_CHECKING:
     from .judging.options import JudgeOptions
 
 
-_JUDGING = {
-    "answer": "judge_answer",
-    "schedule": "schedule",
-    "models": "panel",
-    "decided_by": "decided_by",
-    "min_log_odds": "min_log_odds",
-    "quotes": "judge_quotes",
-    "on_flip": "on_flip",
-    "labels": "labels",
-    "criteria": "criteria",
-    "curtail": "curtail",
-}
-"""Options of a judging model, by what `JudgeOptions` calls them."""
+_JUDGING = (
+    "answer_form", "schedule", "panel", "decided_by", "min_log_odds", "quotes", "on_flip", "labels", "crossed_labels",
+    "criteria", "curtail",
+)  # fmt: skip
+"""Options of a judging model, as `JudgeOptions` names them."""
 
 
 def weights_of(
@@ -136,7 +125,7 @@ class GoesOnEntry(RosterEntry):
     asked: list[AskedEntry] | None = None
 
 
-class DebateOptions(OutputOptions):
+class DebatePlanOptions(OutputOptions):
     """Options of a debate."""
 
     SUBJECT: ClassVar[str] = "question"
@@ -191,7 +180,7 @@ class DebateOptions(OutputOptions):
     equal: Equal | None = option(
         "With baselines: what self-consistency may use as much of as the debate. Default: tokens.", panel="Output"
     )
-    judge_answer: Answer | None = option(
+    answer_form: Answer | None = option(
         "Form of the judge's answers; by letter, their probabilities decide, which takes a model that gives "
         "them. Default: by letter with concise prompts, else as the other options need.",
         panel="Judge",
@@ -214,7 +203,7 @@ class DebateOptions(OutputOptions):
         "By letter: how far ahead a winner has to be; with 0 any lead decides. Default: as fitted, else 0.1.",
         panel="Judge",
     )
-    judge_quotes: Flag | None = option(
+    quotes: Flag | None = option(
         "By letter: quote each side's most concrete statement, a call for each. Default: on.", panel="Judge"
     )
     on_flip: OnFlip | None = option(
@@ -266,7 +255,7 @@ class DebatePage(PatternPage):
 
     proposes = True
     speaks_for: ClassVar[Literal["role", "stance"]] = "stance"
-    options: ClassVar[type[DebateOptions]] = DebateOptions
+    options: ClassVar[type[DebatePlanOptions]] = DebatePlanOptions
     document: ClassVar[type[DebateDocument]] = DebateDocument
     live: ClassVar[type[DebateLive]] = DebateLive
     default_length = 2
@@ -294,7 +283,7 @@ class DebatePage(PatternPage):
         '<rect class="settles" x="62" y="20" width="16" height="16"/>'
     )
 
-    def speakers(self, options: DebateOptions, made: Models) -> tuple[Any, ...]:
+    def speakers(self, options: DebatePlanOptions, made: Models) -> tuple[Any, ...]:
         """The sides; none where the question does not say what they are, and a model has to propose them."""
         from flowdebate.chassis.roster import Debater
 
@@ -348,25 +337,10 @@ class DebatePage(PatternPage):
         return tuple(speakers)[: None if chosen is None else chosen.sides]
 
     def check(self, plan: Plan) -> None:
-        options: DebateOptions = plan.options
+        options: DebatePlanOptions = plan.options
         if options.goes_on is not None and not options.goes_on.held:
             allowed = "left out of a new run: a fork of a finished one goes on"
             raise ConfigurationError(*options.place("goes_on"), options.goes_on.model_dump(exclude_none=True), allowed)
-        chosen = format_of(options, "debate")
-        if chosen is not None and plan.speakers:
-            where, field = options.place("debaters")
-            with_roles(plan.speakers, chosen, where=where, field=field)
-        if options.mirror and options.turn_order == "simultaneous":
-            allowed = "left out where all speak at once: there is no order to reverse"
-            raise ConfigurationError(*options.place("mirror"), True, allowed)  # noqa: FBT003
-        total = sum(phase.rounds for phase in phases_in(options))
-        if total and options.max_rounds not in (None, total):
-            allowed = f"left out with phases, which have {total} rounds"
-            raise ConfigurationError(*options.place("max_rounds"), options.max_rounds, allowed)
-        asked = options.baselines or ()
-        if options.equal and asked is not True and not BUDGETED.intersection(asked):
-            allowed = f"left out without {' or '.join(sorted(BUDGETED))} among the baselines"
-            raise ConfigurationError(*options.place("equal"), options.equal, allowed)
         roles = [*(debater.name for debater in plan.speakers), *options.PEOPLE]
         humans = set(options.humans or ())
         if not plan.speakers and not humans.issubset(roles):
@@ -375,18 +349,16 @@ class DebatePage(PatternPage):
         if not humans.issubset(roles):
             allowed = f"among {', '.join(roles)}"
             raise ConfigurationError(*options.place("humans"), sorted(humans.difference(roles)), allowed)
-        if audience_in(options) and (self._judging(plan) is not None or "judge" in humans):
-            where, field = options.place("audience" if options.audience else "format")
-            allowed = "an audience, which decides, without options of a judge and without a person who judges"
-            raise ConfigurationError(where, field, options.audience or options.format, allowed)
-        if self._judging(plan) is not None and "judge" in humans:
+        if "judge" in humans and self._judging(plan) is not None:
             allowed = "left out where options of a judging model are given"
             raise ConfigurationError(*options.place("humans"), "judge", allowed)
+        # sides that a model is still to propose are as good as any others here
+        super().check(plan if plan.speakers else replace(plan, speakers=tuple(self.any_speakers(plan.subject))))
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
-        options: DebateOptions = plan.options
+        options: DebatePlanOptions = plan.options
         humans = set(options.humans or ())
-        pattern = plan.create(
+        pattern = debate(
             debaters=[
                 replace(each, block=_human(plan, f"debater-{each.name}")) if each.name in humans else each
                 for each in plan.speakers
@@ -399,11 +371,11 @@ class DebatePage(PatternPage):
             mirror=bool(options.mirror),
             moderator=_human(plan, "moderator") if "moderator" in humans else options.moderator,
             judge=_human(plan, "judge") if "judge" in humans else self._judging(plan),
-            baselines=options.baselines or False,
-            equal=options.equal or "tokens",
+            baselines=BaselineOptions(options.baselines or False, equal=options.equal),
             synthesizer=None if options.synthesizes else False,
             output_schema=plan.schema,
-            failures=plan.failures,
+            terminate_when=plan.terminate_when,
+            **plan.keywords,
         )
         if options.goes_on is None or pattern.lengthen is None:
             return pattern
@@ -411,31 +383,27 @@ class DebatePage(PatternPage):
         return cast("Sequencer[Any, Any]", pattern.lengthen(cast("GoesOn", more)))
 
     def _judging(self, plan: Plan) -> JudgeOptions | None:
-        from .judging.options import CROSSED, JudgeOptions
+        from .judging.options import JudgeOptions
 
-        options: DebateOptions = plan.options
-        labels: bool | Literal["crossed"] = CROSSED if options.crossed_labels else bool(options.labels)
-        if labels is False and all(getattr(options, key) is None for key in _JUDGING.values()):
+        options: DebatePlanOptions = plan.options
+        if all(getattr(options, name) is None for name in _JUDGING):
             return None
         where, field = options.place("panel")
         on_flip: OnFlip = options.on_flip or "average"
-        if options.curtail and on_flip != "average":
-            allowed = "left out with another --on-flip than average"
-            raise ConfigurationError(*options.place("curtail"), True, allowed)  # noqa: FBT003
-        with options.placing(_JUDGING):
-            return JudgeOptions(
-                answer=options.judge_answer,
-                schedule=options.schedule,
-                models=[plan.made(spec, where, f"{field}[{index}]") for index, spec in enumerate(options.panel or ())],
-                decided_by=options.decided_by,
-                min_log_odds=options.min_log_odds,
-                quotes=options.judge_quotes is not False,
-                on_flip=on_flip,
-                labels=labels,
-                criteria=weights_of(options.criteria, *options.place("criteria")),
-                curtail=bool(options.curtail),
-                ask=plan.ask if on_flip == "human" else None,  # which is refused with any other
-            )
+        return JudgeOptions(
+            answer_form=options.answer_form,
+            schedule=options.schedule,
+            panel=[plan.made(spec, where, f"{field}[{index}]") for index, spec in enumerate(options.panel or ())],
+            decided_by=options.decided_by,
+            min_log_odds=options.min_log_odds,
+            quotes=options.quotes is not False,
+            on_flip=on_flip,
+            labels=bool(options.labels),
+            crossed_labels=bool(options.crossed_labels),
+            criteria=weights_of(options.criteria, *options.place("criteria")),
+            curtail=bool(options.curtail),
+            ask=plan.ask if on_flip == "human" else None,  # which is refused with any other
+        )
 
 
 def _human(plan: Plan, role: str) -> Human:

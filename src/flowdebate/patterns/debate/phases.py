@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, TypeAlias
 
+from flowdebate._util.option_types import check_option
 from flowdebate._util.validation import check_count
 from flowdebate.blocks.base import Outline
-from flowdebate.chassis.roster import check_choice
 from flowdebate.chassis.rounds import RoundOfTurns, Wave, waves_of
 from flowdebate.chassis.spec import Loop
 from flowdebate.chassis.state import TurnOrder, entries_of, state_of
@@ -18,6 +18,7 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.prompts import Length, check_length
 from flowdebate.runs.context import Context
 
+from .options import DebateOptions
 from .schemas import PHASE_NAME, DebateState, DebateTurn
 
 AIMS: Mapping[str, str] = {
@@ -69,7 +70,7 @@ class Phase:
             raise ConfigurationError(where, "aim", self.aim, f"text of at most {_LONGEST:,} characters, not blank")
         check_length(where, self.length)
         if self.turn_order is not None:
-            check_choice(self.turn_order, TurnOrder, where=where, field="turn_order")
+            check_option(TurnOrder, "turn_order", self.turn_order, where=where, optional=False)
 
     @property
     def turn_length(self) -> Length | None:
@@ -124,11 +125,15 @@ class PhasedTurns(RoundOfTurns):
     """
 
     def __init__(
-        self, loop: Loop, turns: Mapping[str, Turn], *, speakers: Callable[[Context], Sequence[str]] | None
+        self,
+        loop: Loop[DebateOptions],
+        turns: Mapping[str, Turn],
+        *,
+        speakers: Callable[[Context], Sequence[str]] | None,
     ) -> None:
         order, reverse = loop.turn_order, loop.reverse
         super().__init__(f"{loop.name}-turns", turns, turn_order=order, speakers=speakers, reverse=reverse)
-        self.phases: Sequence[Phase] = loop.given["phases"]
+        self.phases = loop.options.phases
 
     def plan(self, names: Sequence[str], ctx: Context) -> tuple[TurnOrder, list[Wave]]:
         state = state_of(ctx, DebateState)

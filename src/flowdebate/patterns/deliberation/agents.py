@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias, Unpack
 from pydantic import Field, create_model
 
 from flowdebate._text import clean_text
+from flowdebate._util.option_types import check_option
 from flowdebate._util.wire import WireModel
 from flowdebate.blocks.functions import Handler, handler
 from flowdebate.blocks.generator import Generator
@@ -30,7 +31,7 @@ from flowdebate.chassis.roles import (
     render_rounds,
     speaker_tag,
 )
-from flowdebate.chassis.roster import bindable, check_choice
+from flowdebate.chassis.roster import bindable
 from flowdebate.chassis.state import accepted, as_model, question_of, recent_entries, round_of, state_of
 from flowdebate.chassis.turn import MISSING
 from flowdebate.models.base import ModelResponse
@@ -332,7 +333,7 @@ def create_moderator(
     model is asked for the lines SUMMARY, STATUS and DECISION, which `parse_report` reads: for models without
     structured answers.
     """
-    check_choice(report, ReportForm, where=f"moderator {name!r}", field="report")
+    check_option(ReportForm, "report", report, where=f"moderator {name!r}", optional=False)
     everyone = dict(participants)
 
     def system(texts: ModeratorTemplate, value: object, ctx: Context) -> str:

@@ -7,9 +7,11 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from flowdebate._util.option_types import check_option
 from flowdebate._util.validation import suggesting
 from flowdebate.blocks.functions import BlockLike, Capability, Handler, ToolLike, handler
 from flowdebate.blocks.sequencer import Sequencer, sequencer
+from flowdebate.chassis.options import CommonOptions, PromptOptions
 from flowdebate.chassis.output import build_output, ending_of
 from flowdebate.chassis.roles import NOT_KEPT, ModeratorOptions
 from flowdebate.chassis.roster import Persona, Role, is_own
@@ -17,7 +19,7 @@ from flowdebate.chassis.spec import Loop, PatternSpec, check_options
 from flowdebate.chassis.state import entries_of, state_of
 from flowdebate.chassis.turn import FailurePolicy, record_turn
 
-from .agents import PersonaTemplate, ReportForm, create_moderator, create_persona_debater, stash_report
+from .agents import ReportForm, create_moderator, create_persona_debater, stash_report
 from .schemas import (
     DeliberationEntry,
     DeliberationInput,
@@ -30,13 +32,12 @@ from .schemas import (
 
 if TYPE_CHECKING:
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
-    from flowdebate.chassis.material import History, Material
+    from flowdebate.chassis.material import Material
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.prompts import Length, Profile
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
-    from flowdebate.sources.source import SourcesLike
+    from flowdebate.sources.source import Sources, SourcesLike
     from flowdebate.stop import StopWhen
 
 
@@ -56,12 +57,8 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
     uses: Sequence[Capability] | None = None,
     context: MessagesSlot | None = None,
     settings: ModelSettings | None = None,
-    profile: Profile | None = None,
-    length: Length | None = None,
-    sources: SourcesLike | Material | None = None,
-    source_tokens: int | None = None,
-    history: History = "all",
-    template: PersonaTemplate | None = None,
+    prompts: PromptOptions | None = None,
+    sources: SourcesLike | Sources | Material | None = None,
     moderator_visibility: Visibility | Mapping[str, bool] | None = None,
     debater_visibility: Visibility | Mapping[str, bool] | None = None,
     collection_id: str | None = None,
@@ -97,7 +94,29 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
     >>> output.rounds, output.is_settled, output.final_decision
     (1, True, 'Invest half now.')
     """
-    loop = check_options(DELIBERATION, locals())
+    loop = check_options(
+        DELIBERATION,
+        CommonOptions(
+            name=name,
+            roster=debaters,
+            max_rounds=max_rounds,
+            roles={"moderator": moderator},
+            visibilities={"moderator": moderator_visibility, "debater": debater_visibility},
+            terminate_when=terminate_when,
+            transcript=transcript,
+            instructions=instructions,
+            model=model,
+            tools=tools,
+            uses=uses,
+            context=context,
+            settings=settings,
+            prompts=prompts,
+            sources=sources,
+            collection_id=collection_id,
+            failures=failures,
+        ),
+    )
+    check_option(ReportForm, "report", report, where=loop.where, optional=False)
     turns = {
         persona.name: loop.turn(
             persona,
@@ -129,7 +148,7 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
     return loop.until_stopped(pipeline.tap(close), "settled (moderator)").then(build_output(loop))
 
 
-def _in_progress(loop: Loop, ctx: Context) -> list[DeliberationEntry]:
+def _in_progress(loop: Loop[CommonOptions], ctx: Context) -> list[DeliberationEntry]:
     """The contributions to the round in progress."""
     number = state_of(ctx, DeliberationState).round
     return loop.collect_spoken(
@@ -137,7 +156,7 @@ def _in_progress(loop: Loop, ctx: Context) -> list[DeliberationEntry]:
     )
 
 
-def _record_round(loop: Loop) -> Handler[object, list[DeliberationEntry]]:
+def _record_round(loop: Loop[CommonOptions]) -> Handler[object, list[DeliberationEntry]]:
     """A block that adds what was said in the round to the transcript, now that all have spoken."""
 
     @handler(name=f"{loop.name}-record-round", resources={"transcript": loop.transcript})
@@ -163,7 +182,7 @@ def stop_reason(state: DeliberationState, max_rounds: int) -> str | None:
     return "max_rounds" if state.round >= max_rounds else None
 
 
-def raw_output(loop: Loop, ctx: Context, status: RunStatus) -> DeliberationOutput:
+def raw_output(loop: Loop[CommonOptions], ctx: Context, status: RunStatus) -> DeliberationOutput:
     """The raw output of the deliberation around a step, with what was said in a round that was cut short."""
     state = state_of(ctx, DeliberationState)
     decision = None if state.report is None else state.report.decision
@@ -187,7 +206,6 @@ DELIBERATION = PatternSpec(
     name="deliberation",
     speaker=Role(name="debater", create=[create_persona_debater], visibility=NOT_KEPT),
     roles=[MODERATOR],
-    choices={"report": ReportForm},
     input_type=DeliberationInput,
     new_state=lambda _: DeliberationState(),
     make_output=raw_output,

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from flowdebate._util.option_types import Count, Text
 from flowdebate.ui.document import RoundsDocument, Speaker
 from flowdebate.ui.live import OwnSections, Together
-from flowdebate.ui.options import Count, PatternOptions, PersonaEntry, Text, option, roster_option
+from flowdebate.ui.options import PatternOptions, PersonaEntry, option, roster_option
 from flowdebate.ui.page import PatternPage
 from flowdebate.ui.sections import Card, Entry, Fact, Group, Section
 
 from .events import ModeratorReported
+from .factory import deliberation
 from .schemas import DeliberationOutput, ModeratorReport, ReportStatus
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ _STATUSES: Mapping[ReportStatus, str] = {"SETTLED": "the matter is settled", "CO
 """A moderator's finding in words."""
 
 
-class DeliberationOptions(PatternOptions):
+class DeliberationPlanOptions(PatternOptions):
     """Options of a deliberation."""
 
     SUBJECT: ClassVar[str] = "topic"
@@ -108,7 +110,7 @@ def report_groups(report: ModeratorReport | None) -> Iterator[Section]:
 class DeliberationPage(PatternPage):
     """What a deliberation adds to the service."""
 
-    options: ClassVar[type[DeliberationOptions]] = DeliberationOptions
+    options: ClassVar[type[DeliberationPlanOptions]] = DeliberationPlanOptions
     document: ClassVar[type[DeliberationDocument]] = DeliberationDocument
     live: ClassVar[type[DeliberationLive]] = DeliberationLive
     default_speakers: ClassVar[tuple[dict[str, str], ...]] = _DEBATERS
@@ -127,11 +129,12 @@ class DeliberationPage(PatternPage):
     )
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
-        return plan.create(
+        return deliberation(
             debaters=plan.speakers,
             max_rounds=plan.length,
             report=plan.options.report or "structured",
-            failures=plan.failures,
+            terminate_when=plan.terminate_when,
+            **plan.keywords,
         )
 
 

@@ -17,10 +17,10 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from pydantic_core import from_json
 
 from flowdebate._text import CutOff, clean_text, is_blank, shown
+from flowdebate._util.option_types import check_option
 from flowdebate._util.wire import WireModel, one_of
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.functions import Tool, function_schema
-from flowdebate.chassis.roster import check_choice
 from flowdebate.chassis.sentences import trim_to_sentence
 from flowdebate.chassis.state import Flag
 from flowdebate.chassis.turn import (
@@ -59,7 +59,7 @@ class HandoffFields(BaseModel):
 
 def handoff_form(transition: TransitionForm, others: Sequence[str], *, where: str) -> dict[str, Any]:
     """The options of `generator` by which its model hands over to one of `others` in the form of `transition`."""
-    check_choice(transition, TransitionForm, where=where, field="transition")
+    check_option(TransitionForm, "transition", transition, where=where, optional=False)
     if transition == "text":
         return {}
     if transition == "tool":

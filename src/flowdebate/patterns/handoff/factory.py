@@ -14,11 +14,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
 from flowdebate._text import is_blank, one_line
+from flowdebate._util.option_types import check_option
 from flowdebate._util.validation import suggesting
 from flowdebate.blocks.base import Block, Outline
 from flowdebate.blocks.generator import Generator, MessagesSlot, TextSlot, Visibility, generator
 from flowdebate.blocks.router import router
 from flowdebate.blocks.sequencer import Sequencer, sequencer
+from flowdebate.chassis.options import PromptOptions
 from flowdebate.chassis.output import build_output, ending_of
 from flowdebate.chassis.roles import CONCRETE, EMPTY, NOT_KEPT, BlockOptions, Identity, RolePrompt, generator_options
 from flowdebate.chassis.roster import Persona, Role, bindable
@@ -26,7 +28,7 @@ from flowdebate.chassis.spec import Loop, PatternSpec, check_options
 from flowdebate.chassis.state import entries_of, question_of, recent_entries, round_of, state_of
 from flowdebate.chassis.turn import FailurePolicy, guarded
 from flowdebate.errors import ConfigurationError, SchemaViolation
-from flowdebate.prompts import Length, Profile, Profiles, Template, filled, part, quoted, tag_name, uses
+from flowdebate.prompts import Length, Profiles, Template, filled, part, quoted, tag_name, uses
 
 from .answers import (
     HandoffDecision,
@@ -36,6 +38,7 @@ from .answers import (
     read_output,
     salvage_json,
 )
+from .options import HandoffOptions
 from .schemas import (
     ChosenBy,
     HandoffAnswer,
@@ -52,12 +55,12 @@ from .steps import draw_instead, hand_over, needs_another_word, record_said
 
 if TYPE_CHECKING:
     from flowdebate.blocks.functions import Capability, ToolLike
-    from flowdebate.chassis.material import History, Material
+    from flowdebate.chassis.material import Material
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
-    from flowdebate.sources.source import SourcesLike
+    from flowdebate.sources.source import Sources, SourcesLike
     from flowdebate.stop import StopWhen
 
 SILENT = "(said nothing)"
@@ -398,12 +401,8 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     uses: Sequence[Capability] | None = None,
     context: MessagesSlot | None = None,
     settings: ModelSettings | None = None,
-    profile: Profile | None = None,
-    length: Length | None = None,
-    sources: SourcesLike | Material | None = None,
-    source_tokens: int | None = None,
-    history: History = "all",
-    template: SpeakerTemplate | None = None,
+    prompts: PromptOptions | None = None,
+    sources: SourcesLike | Sources | Material | None = None,
     debater_visibility: Visibility | Mapping[str, bool] | None = None,
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
@@ -441,7 +440,31 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     >>> [(turn.agent_name, turn.text) for turn in pattern.run_sync("AI may decide.", model=model).output.transcript]
     [('Pro', 'Machines are fair.'), ('Con', 'Fair to whom?')]
     """
-    loop = check_options(HANDOFF, locals())
+    loop = check_options(
+        HANDOFF,
+        HandoffOptions(
+            name=name,
+            roster=debaters,
+            max_rounds=max_turns,
+            first=first,
+            transition=transition,
+            on_invalid=on_invalid,
+            visibilities={"debater": debater_visibility},
+            terminate_when=terminate_when,
+            transcript=transcript,
+            instructions=instructions,
+            model=model,
+            tools=tools,
+            uses=uses,
+            context=context,
+            settings=settings,
+            prompts=prompts,
+            sources=sources,
+            collection_id=collection_id,
+            failures=failures,
+        ),
+    )
+    check_option(OnInvalid, "on_invalid", on_invalid, where=loop.where, optional=False)
     if loop.failures.round_timeout is not None:
         raise ConfigurationError(
             loop.where, "round_timeout", loop.failures.round_timeout, "None: a handoff has no rounds"
@@ -449,9 +472,9 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     return loop.until_stopped(loop.opening().tap(_turn_of_speaker(loop))).then(build_output(loop))
 
 
-def _turn_of_speaker(loop: Loop) -> Sequencer[Any, Any]:
+def _turn_of_speaker(loop: Loop[HandoffOptions]) -> Sequencer[Any, Any]:
     """Whoever has the floor speaks, is asked once more if it named nobody, and hands over."""
-    names, given = loop.names, loop.given
+    names, options = loop.names, loop.options
     turns = {
         persona.name: loop.turn(
             persona,
@@ -459,7 +482,7 @@ def _turn_of_speaker(loop: Loop) -> Sequencer[Any, Any]:
             answer=partial(handoff_schema, [name for name in names if name != persona.name]),
             speakers=loop.members,
             system_prompt=persona.system_prompt,
-            transition=given["transition"],
+            transition=options.transition,
             max_turns=loop.max_rounds,
         )
         for persona in loop.roster
@@ -467,14 +490,14 @@ def _turn_of_speaker(loop: Loop) -> Sequencer[Any, Any]:
     floor = router(name=f"{loop.name}-floor", choose=lambda _, ctx: state_of(ctx, HandoffState).speaker, routes=turns)
     pipeline = sequencer(name=f"{loop.name}-take-turn").then(floor)
     speakers = [each for turn in turns.values() for each in turn.speakers if isinstance(each, Speaker)]
-    if given["on_invalid"] == "retry" and speakers:
+    if options.on_invalid == "retry" and speakers:
         again = router(name=f"{loop.name}-ask-again", choose=lambda said: said.speaker, routes=speakers)
         pipeline = pipeline.then_if(needs_another_word, guarded(again, loop.failures, draw_instead))
-    hand = hand_over(name=loop.name, names=names, on_invalid=given["on_invalid"], transcript=loop.transcript)
+    hand = hand_over(name=loop.name, names=names, on_invalid=options.on_invalid, transcript=loop.transcript)
     return pipeline.then(hand)
 
 
-def raw_output(_: Loop, ctx: Context, status: RunStatus) -> HandoffOutput:
+def raw_output(_: Loop[HandoffOptions], ctx: Context, status: RunStatus) -> HandoffOutput:
     """The raw output of the handoff around a step, so far."""
     state = state_of(ctx, HandoffState)
     return HandoffOutput(
@@ -482,19 +505,18 @@ def raw_output(_: Loop, ctx: Context, status: RunStatus) -> HandoffOutput:
     )
 
 
-def _first_state(loop: Loop) -> HandoffState:
+def _first_state(loop: Loop[HandoffOptions]) -> HandoffState:
     """The state in which the first speaker has the floor."""
-    first, names = loop.given["first"], loop.names
+    first, names = loop.options.first, loop.names
     plain = first.value if isinstance(first, Enum) else names[0] if first is None else first
     if not isinstance(plain, str) or plain not in names:
         raise ConfigurationError(loop.where, "first", first, f"None, or one of {', '.join(map(repr, names))}")
     return HandoffState(speaker=plain)
 
 
-HANDOFF = PatternSpec(
+HANDOFF: PatternSpec[HandoffOptions] = PatternSpec(
     name="handoff",
     speaker=Role(name="debater", create=[create_speaker], visibility=NOT_KEPT),
-    choices={"transition": TransitionForm, "on_invalid": OnInvalid},
     input_type=HandoffInput,
     new_state=_first_state,
     make_output=raw_output,

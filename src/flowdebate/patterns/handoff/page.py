@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
+from flowdebate._util.option_types import Count, Text
 from flowdebate.chassis.state import RoundStarted, TurnFinished, TurnStarted
 from flowdebate.resources.tasks import TaskChanged
 from flowdebate.runs.events import BlockAnswered
 from flowdebate.ui.document import Document, Speaker
 from flowdebate.ui.live import Live, OwnSections
-from flowdebate.ui.options import Count, PatternOptions, PersonaEntry, Text, option, roster_option
+from flowdebate.ui.options import PatternOptions, PersonaEntry, option, roster_option
 from flowdebate.ui.page import PatternPage
 from flowdebate.ui.sections import (
     FLAGS,
@@ -29,6 +30,7 @@ from flowdebate.ui.sections import (
 )
 
 from .events import HandoffMade
+from .factory import handoff
 from .schemas import HandoffAnswer, HandoffEntry, HandoffOutput, OnInvalid, TransitionForm
 
 if TYPE_CHECKING:
@@ -60,7 +62,7 @@ _DEBATERS = (
 _TURNS = Heading(title="Turns")
 
 
-class HandoffOptions(PatternOptions):
+class HandoffPlanOptions(PatternOptions):
     """Options of a handoff."""
 
     SUBJECT: ClassVar[str] = "proposition"
@@ -181,7 +183,7 @@ class HandoffLive(Live):
 class HandoffPage(PatternPage):
     """What a handoff adds to the service."""
 
-    options: ClassVar[type[HandoffOptions]] = HandoffOptions
+    options: ClassVar[type[HandoffPlanOptions]] = HandoffPlanOptions
     document: ClassVar[type[HandoffDocument]] = HandoffDocument
     live: ClassVar[type[HandoffLive]] = HandoffLive
     default_speakers: ClassVar[tuple[dict[str, str], ...]] = _DEBATERS
@@ -200,16 +202,16 @@ class HandoffPage(PatternPage):
     )
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
-        options: HandoffOptions = plan.options
-        with options.placing({"first": "first"}):
-            return plan.create(
-                debaters=plan.speakers,
-                first=options.first,
-                transition=options.transition or "structured",
-                max_turns=plan.length,
-                on_invalid=options.on_invalid or "retry",
-                failures=plan.failures,
-            )
+        options: HandoffPlanOptions = plan.options
+        return handoff(
+            debaters=plan.speakers,
+            first=options.first,
+            transition=options.transition or "structured",
+            max_turns=plan.length,
+            on_invalid=options.on_invalid or "retry",
+            terminate_when=plan.terminate_when,
+            **plan.keywords,
+        )
 
 
 PAGE = HandoffPage()

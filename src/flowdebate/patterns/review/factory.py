@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from flowdebate._text import is_blank
-from flowdebate._util.validation import check_count, suggesting
+from flowdebate._util.option_types import Count, check_option
+from flowdebate._util.validation import suggesting
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.chassis.anonymity.aliases import Anonymity, named_models
+from flowdebate.chassis.options import PromptOptions
 from flowdebate.chassis.output import ending_of
 from flowdebate.chassis.roles import NOT_KEPT, RoleOptions
 from flowdebate.chassis.roster import Persona, Role, is_own, merge_options, own_options
@@ -19,7 +21,8 @@ from flowdebate.chassis.state import state_of
 from flowdebate.errors import ConfigurationError
 
 from .findings import hold_gate, parse_gate
-from .prompts import ReviewerTemplate, create_examiner, create_merger, create_reviewer
+from .options import ReviewOptions
+from .prompts import create_examiner, create_merger, create_reviewer
 from .schemas import (
     REVIEWERS,
     Comparison,
@@ -40,12 +43,11 @@ if TYPE_CHECKING:
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
     from flowdebate.chassis.material import Material
     from flowdebate.chassis.turn import FailurePolicy
-    from flowdebate.models.base import ModelSettings
+    from flowdebate.models.base import Model, ModelSettings
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.prompts import Length, Profile
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
-    from flowdebate.sources.source import SourcesLike
+    from flowdebate.sources.source import Sources, SourcesLike
 
 
 @suggesting
@@ -64,11 +66,8 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
     uses: Sequence[Capability] | None = None,
     context: MessagesSlot | None = None,
     settings: ModelSettings | None = None,
-    profile: Profile | None = None,
-    length: Length | None = None,
-    sources: SourcesLike | Material | None = None,
-    source_tokens: int | None = None,
-    template: ReviewerTemplate | None = None,
+    prompts: PromptOptions | None = None,
+    sources: SourcesLike | Sources | Material | None = None,
     reviewer_visibility: Visibility | Mapping[str, bool] | None = None,
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
@@ -107,17 +106,36 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
     >>> finding.state, finding.place.text, finding.raisers, finding.why
     ('confirmed', 'a.py:1', ['ann'], '1 model raised it; of 1 other, 1 confirm and 0 refute it')
     """
-    given = locals()
     if reviewers is None:
-        given |= {"reviewers": REVIEWERS, "model": each_by_default(model, where=f"review {name!r}")}
-    loop = check_options(REVIEW, given, max_rounds=len(GOALS))
-    if max_concurrency is not None:
-        check_count(loop.where, max_concurrency=max_concurrency)
+        reviewers, model = REVIEWERS, each_by_default(model, where=f"review {name!r}")
+    loop = check_options(
+        REVIEW,
+        ReviewOptions(
+            name=name,
+            roster=reviewers,
+            max_rounds=len(GOALS),
+            gate=gate,
+            roles={"merger": merger},
+            visibilities={"reviewer": reviewer_visibility},
+            transcript=transcript,
+            instructions=instructions,
+            model=model,
+            tools=tools,
+            uses=uses,
+            context=context,
+            settings=settings,
+            prompts=prompts,
+            sources=sources,
+            collection_id=collection_id,
+            failures=failures,
+        ),
+    )
+    check_option(Count, "max_concurrency", max_concurrency, where=loop.where)
     parse_gate(gate, where=loop.where, reviewers=len(loop.roster))
     focused = _check_focus(focus, loop)
     if loop.material is not None:
         loop = replace(loop, material=replace(loop.material, numbered=True))
-    models = named_models(loop.given["model"], loop.roster, *loop.models.values())
+    models = named_models(loop.options.model, loop.roster, *loop.models.values())
     hide = Anonymity(names=tuple(loop.names), models=models).hide
     pipeline = loop.opening()
     for phase in GOALS:
@@ -132,7 +150,7 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
     return pipeline.then(build_review(loop))
 
 
-def _check_focus(focus: object, loop: Loop) -> Mapping[str, str]:
+def _check_focus(focus: object, loop: Loop[ReviewOptions]) -> Mapping[str, str]:
     by_name: Mapping[Any, Any] = focus if isinstance(focus, Mapping) else {} if focus is None else {DEFAULT: focus}
     for key, text in by_name.items():
         if key != DEFAULT and key not in loop.names:
@@ -142,7 +160,7 @@ def _check_focus(focus: object, loop: Loop) -> Mapping[str, str]:
     return by_name
 
 
-def _turn(loop: Loop, member: Persona, phase: str, hide: Hide, focus: Mapping[str, str]) -> ReviewerTurn:
+def _turn(loop: Loop[ReviewOptions], member: Persona, phase: str, hide: Hide, focus: Mapping[str, str]) -> ReviewerTurn:
     """The turn of a reviewer in one phase: its own block or the default one, then its stand-in's."""
     stand_in = loop.failures.stand_in
     options = loop.options_of(loop.spec.speaker, member)
@@ -157,13 +175,14 @@ def _turn(loop: Loop, member: Persona, phase: str, hide: Hide, focus: Mapping[st
         options.pop("length", None)  # of findings
         times = [False, True] if phase == "examine" else [False]
 
-        def make(model: object) -> list[Block[Any, Any]]:
-            made = "" if model is None else "-stand-in"
+        def make(model: Model | None) -> list[Block[Any, Any]]:
+            create: Callable[..., Block[Any, Any]] = create_examiner
+            suffix = "" if model is None else "-stand-in"
             return [
-                create_examiner(
+                create(
                     schema=answer_to(phase, turned=turned),
                     agent_name=member.name,
-                    **merge_options({"name": f"{loop.name}{made}", **about}, options, own, {"model": model}),
+                    **merge_options({"name": f"{loop.name}{suffix}", **about}, options, own, {"model": model}),
                 )
                 for turned in times
             ]
@@ -179,9 +198,9 @@ def _turn(loop: Loop, member: Persona, phase: str, hide: Hide, focus: Mapping[st
     return ReviewerTurn(loop, phase, member.name, speakers=speakers, voices=voices, hide=hide, own=is_own(member.block))
 
 
-def raw_output(loop: Loop, ctx: Context, status: RunStatus) -> ReviewRawOutput:
+def raw_output(loop: Loop[ReviewOptions], ctx: Context, status: RunStatus) -> ReviewRawOutput:
     """The output of the review around a step as it is now."""
-    state, gate = state_of(ctx, ReviewState), loop.given["gate"]
+    state, gate = state_of(ctx, ReviewState), loop.options.gate
     findings, result = findings_of(state), None
     if gate is not None:
         lost = sorted({loss.name for loss in state.losses if loss.instead == "skipped"})
@@ -207,7 +226,7 @@ def raw_output(loop: Loop, ctx: Context, status: RunStatus) -> ReviewRawOutput:
 
 
 MERGER = Role(name="merger", create=[create_merger], absent="if False")
-REVIEW = PatternSpec(
+REVIEW: PatternSpec[ReviewOptions] = PatternSpec(
     name="review",
     speaker=Role(name="reviewer", create=[create_reviewer], visibility=NOT_KEPT),
     roles=[MERGER],
@@ -216,6 +235,7 @@ REVIEW = PatternSpec(
     make_output=raw_output,
     create_transcript=create_review_transcript,
     roster="reviewers",
+    prompt_options=(),
     least=1,
 )
 """It has no rounds to repeat: finding is the first, examining the second, answering the third."""

@@ -14,27 +14,19 @@ from urllib.parse import quote
 
 from pydantic import Field
 
+from flowdebate._util.option_types import Flag, Text, allowed
 from flowdebate.errors import ConfigurationError
 from flowdebate.sources.files import GIT
 from flowdebate.ui.document import Document, Speaker
 from flowdebate.ui.live import OwnSections, Together
 from flowdebate.ui.markdown import escaped
-from flowdebate.ui.options import (
-    FilePath,
-    Flag,
-    PatternOptions,
-    PersonaEntry,
-    Text,
-    allowed,
-    option,
-    read_models,
-    roster_option,
-)
+from flowdebate.ui.options import FilePath, PatternOptions, PersonaEntry, option, read_models, roster_option
 from flowdebate.ui.page import Confidence, PatternPage, StartTool
 from flowdebate.ui.sections import Card, Entry, Fact, Group, Heading, Remark, Section, Tone, failures
 from flowdebate.ui.text import as_json, cost_text, in_line, models_text, printable
 
 from .events import FindingsExamined, FindingsReported
+from .factory import review
 from .schemas import QUESTION, REVIEWERS, STATES, Defence, Finding, ReviewRawOutput, Verdict
 
 if TYPE_CHECKING:
@@ -156,12 +148,12 @@ def findings_lines(document: Document) -> str:
 _PHASES = {1: "Findings", 2: "Examination", 3: "Answers"}
 
 
-class ReviewOptions(PatternOptions):
+class ReviewPlanOptions(PatternOptions):
     """Options of a review."""
 
     SUBJECT: ClassVar[str] = "question"
     ROSTER: ClassVar[str] = "reviewers"
-    WITHOUT: ClassVar[frozenset[str]] = frozenset({"stop", "history"})
+    WITHOUT: ClassVar[frozenset[str]] = frozenset({"terminate_when", "history"})
     SPEAKER: ClassVar[str] = "reviewer"
     ROLES: ClassVar[tuple[str, ...]] = ("merger",)
 
@@ -341,7 +333,7 @@ class ReviewLive(Together):
 class ReviewPage(PatternPage):
     """What a review adds to the service."""
 
-    options: ClassVar[type[ReviewOptions]] = ReviewOptions
+    options: ClassVar[type[ReviewPlanOptions]] = ReviewPlanOptions
     document: ClassVar[type[ReviewDocument]] = ReviewDocument
     live: ClassVar[type[ReviewLive]] = ReviewLive
     default_speakers: ClassVar[tuple[dict[str, str], ...]] = REVIEWERS
@@ -401,9 +393,10 @@ class ReviewPage(PatternPage):
         if unknown := sorted(set(options.humans or ()).difference(names)):
             where, field = options.place("humans")
             raise ConfigurationError(where, field, unknown, f"among {', '.join(names)}")
+        super().check(plan)
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
-        options: ReviewOptions = plan.options
+        options: ReviewPlanOptions = plan.options
 
         def seated(each: Persona) -> Persona:
             if each.name not in (options.humans or ()):
@@ -413,13 +406,12 @@ class ReviewPage(PatternPage):
             ask = None if options.suspend else plan.ask
             return replace(each, block=human(name=f"{plan.name}-reviewer-{each.name}", ask=ask))
 
-        with options.placing({"focus": "focus", "gate": "gate"}):
-            return plan.create(
-                reviewers=[seated(each) for each in plan.speakers],
-                focus=options.focus,
-                gate=options.gate,
-                failures=plan.failures,
-            )
+        return review(
+            reviewers=[seated(each) for each in plan.speakers],
+            focus=options.focus,
+            gate=options.gate,
+            **plan.keywords,
+        )
 
 
 PAGE = ReviewPage()

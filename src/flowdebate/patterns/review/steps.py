@@ -17,6 +17,7 @@ from flowdebate.chassis.turn import MISSING, TurnTask, ask, record_failure, take
 
 from .events import FindingsDecided, FindingsExamined, FindingsReported
 from .findings import MOST_PAIRS, decide, group, join, locate, pairs_to_compare
+from .options import ReviewOptions
 from .prompts import render_finding
 from .schemas import (
     Comparison,
@@ -51,7 +52,7 @@ class ReviewerTurn(Block[Any, None]):
 
     def __init__(
         self,
-        loop: Loop,
+        loop: Loop[ReviewOptions],
         phase: str,
         agent_name: str,
         *,
@@ -208,7 +209,7 @@ class Merging(Wrapped):
     Without one, only what is the same in place and title is one.
     """
 
-    def __init__(self, merger: Block[Any, Any] | None, loop: Loop, hide: Hide) -> None:
+    def __init__(self, merger: Block[Any, Any] | None, loop: Loop[ReviewOptions], hide: Hide) -> None:
         super().__init__(merger or handler(name=f"{loop.name}-merge")(lambda _: MISSING))
         self._asks, self._loop, self._hide = merger is not None, loop, hide
 
@@ -253,7 +254,7 @@ class Merging(Wrapped):
         return [pair for number, pair in enumerate(pairs, start=1) if all(number in each for each in found)]
 
 
-def reports_of(loop: Loop, state: ReviewState) -> list[ReviewReport]:
+def reports_of(loop: Loop[ReviewOptions], state: ReviewState) -> list[ReviewReport]:
     """What was said in each phase, in declared order."""
     said: list[dict[str, str]] = [
         {name: report_of(found) for name, found in state.found.items()},
@@ -288,7 +289,7 @@ def report_of(found: Sequence[Raised]) -> str:
     return "\n".join(lines) or "Nothing found."
 
 
-def open_defence(loop: Loop) -> Handler[Any, None]:
+def open_defence(loop: Loop[ReviewOptions]) -> Handler[Any, None]:
     """A tap between examining and answering, which has a time of its own."""
 
     @handler(name=f"{loop.name}-open-defence")
@@ -313,7 +314,7 @@ def findings_of(state: ReviewState) -> list[Finding]:
     return decide(found, flat(state.verdicts), flat(state.defences), state.voices)
 
 
-def build_review(loop: Loop) -> Handler[Any, Any]:
+def build_review(loop: Loop[ReviewOptions]) -> Handler[Any, Any]:
     """A block that decides about all findings and publishes the raw output."""
 
     @handler(name=f"{loop.name}-decide")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Required, TypeVar, Unpack, overl
 
 from flowdebate._util.validation import suggesting
 from flowdebate.blocks.sequencer import Sequencer, sequencer
+from flowdebate.chassis.options import CommonOptions, PromptOptions
 from flowdebate.chassis.output import build_output, ending_of, with_synthesizer
 from flowdebate.chassis.roles import NOT_KEPT, PatternKeywords, RefereeOptions, SynthesizerOptions
 from flowdebate.chassis.roster import Persona, Role, is_own
@@ -16,7 +17,7 @@ from flowdebate.chassis.spec import MANY_ROUNDS, Loop, PatternSpec, check_option
 from flowdebate.chassis.state import TurnOrder, entries_of, state_of
 from flowdebate.chassis.turn import FailurePolicy, record_turn
 
-from .prompts import RoundRobinDebaterTemplate, create_round_robin_debater, create_round_robin_synthesizer
+from .prompts import create_round_robin_debater, create_round_robin_synthesizer
 from .referee import create_referee, stash_audit
 from .schemas import (
     RefereeReport,
@@ -32,13 +33,12 @@ if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
     from flowdebate.blocks.functions import BlockLike, Capability, ToolLike
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
-    from flowdebate.chassis.material import History, Material
+    from flowdebate.chassis.material import Material
     from flowdebate.models.base import ModelSettings
     from flowdebate.models.resolve import ModelChoice
-    from flowdebate.prompts import Length, Profile
     from flowdebate.runs.context import Context
     from flowdebate.runs.events import RunStatus
-    from flowdebate.sources.source import SourcesLike
+    from flowdebate.sources.source import Sources, SourcesLike
     from flowdebate.stop import StopWhen
 
 
@@ -52,7 +52,6 @@ class RoundRobinKeywords(PatternKeywords, total=False):
     debaters: Required[Sequence[Persona | Mapping[str, Any]]]
     referee: BlockLike | RefereeOptions | bool | None
     transcript: RoundRobinTranscript | None
-    template: RoundRobinDebaterTemplate | None
     turn_order: TurnOrder
 
 
@@ -113,12 +112,8 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
     uses: Sequence[Capability] | None = None,
     context: MessagesSlot | None = None,
     settings: ModelSettings | None = None,
-    profile: Profile | None = None,
-    length: Length | None = None,
-    sources: SourcesLike | Material | None = None,
-    source_tokens: int | None = None,
-    history: History = "all",
-    template: RoundRobinDebaterTemplate | None = None,
+    prompts: PromptOptions | None = None,
+    sources: SourcesLike | Sources | Material | None = None,
     debater_visibility: Visibility | Mapping[str, bool] | None = None,
     synthesizer_visibility: Visibility | Mapping[str, bool] | None = None,
     collection_id: str | None = None,
@@ -156,7 +151,30 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
     >>> result.output, [entry.agent_name for entry in result.raw.transcript]
     ('In June.', ['Ada', 'Ben'])
     """
-    loop = check_options(ROUND_ROBIN, locals())
+    loop = check_options(
+        ROUND_ROBIN,
+        CommonOptions(
+            name=name,
+            roster=debaters,
+            max_rounds=max_rounds,
+            roles={"referee": referee, "synthesizer": synthesizer},
+            visibilities={"debater": debater_visibility, "synthesizer": synthesizer_visibility},
+            turn_order=turn_order,
+            output_schema=output_schema,
+            terminate_when=terminate_when,
+            transcript=transcript,
+            instructions=instructions,
+            model=model,
+            tools=tools,
+            uses=uses,
+            context=context,
+            settings=settings,
+            prompts=prompts,
+            sources=sources,
+            collection_id=collection_id,
+            failures=failures,
+        ),
+    )
     refereed = loop.has(REFEREE)
     turns = {
         member.name: loop.turn(
@@ -183,7 +201,7 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
     return with_synthesizer(loop.until_stopped(pipeline).then(build_output(loop)), loop, SYNTHESIZER)
 
 
-def raw_output(loop: Loop, ctx: Context, status: RunStatus) -> RoundRobinOutput:
+def raw_output(loop: Loop[CommonOptions], ctx: Context, status: RunStatus) -> RoundRobinOutput:
     """The raw output of the round robin around a step, so far."""
     state = state_of(ctx, RoundRobinState)
     return RoundRobinOutput(
@@ -202,7 +220,6 @@ ROUND_ROBIN = PatternSpec(
     name="round_robin",
     speaker=Role(name="debater", create=[create_round_robin_debater], visibility=NOT_KEPT),
     roles=[REFEREE, SYNTHESIZER],
-    choices={"turn_order": TurnOrder},
     input_type=RoundRobinInput,
     new_state=lambda _: RoundRobinState(),
     make_output=raw_output,

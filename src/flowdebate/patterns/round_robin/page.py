@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
+from flowdebate._util.option_types import Count, Flag, Text
 from flowdebate.chassis.state import TurnOrder
 from flowdebate.ui.document import RoundsDocument, Speaker
 from flowdebate.ui.live import OneByOne, OwnSections
-from flowdebate.ui.options import Count, Flag, OutputOptions, PersonaEntry, Text, option, roster_option
+from flowdebate.ui.options import OutputOptions, PersonaEntry, option, roster_option
 from flowdebate.ui.page import PatternPage
 from flowdebate.ui.sections import Entry, Fact, Group, Output, Section
 
 from .events import RefereeReported
+from .factory import round_robin
 from .schemas import RefereeAudit, RoundRobinOutput
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ _DEBATERS = (
 """Three who look at any question from different sides."""
 
 
-class RoundRobinOptions(OutputOptions):
+class RoundRobinPlanOptions(OutputOptions):
     """Options of a round robin."""
 
     SUBJECT: ClassVar[str] = "question"
@@ -106,7 +108,7 @@ def referee_group(audit: RefereeAudit) -> Group:
 class RoundRobinPage(PatternPage):
     """What a round robin adds to the service."""
 
-    options: ClassVar[type[RoundRobinOptions]] = RoundRobinOptions
+    options: ClassVar[type[RoundRobinPlanOptions]] = RoundRobinPlanOptions
     document: ClassVar[type[RoundRobinDocument]] = RoundRobinDocument
     live: ClassVar[type[RoundRobinLive]] = RoundRobinLive
     default_speakers: ClassVar[tuple[dict[str, str], ...]] = _DEBATERS
@@ -125,15 +127,16 @@ class RoundRobinPage(PatternPage):
     )
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
-        options: RoundRobinOptions = plan.options
-        return plan.create(
+        options: RoundRobinPlanOptions = plan.options
+        return round_robin(
             debaters=plan.speakers,
             max_rounds=plan.length,
             turn_order=options.turn_order or "declared",
             referee=options.referee,
             synthesizer=None if options.synthesizes else False,  # None: the pattern's own one
             output_schema=plan.schema,
-            failures=plan.failures,
+            terminate_when=plan.terminate_when,
+            **plan.keywords,
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from inspect import signature
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Unpack
 
 from flowdebate._text import error_text, one_line
 from flowdebate.blocks.base import Block, Outline, merge_resources
@@ -53,7 +53,7 @@ from .jurors import (
     letters_for,
     verdict_among,
 )
-from .options import CROSSED, LETTERS, JudgeOptions, labels_for
+from .options import LETTERS, JudgeOptions, labels_for
 from .verdicts import conclude, render_ballots, reply_to, statements_of
 from .views import JudgeView, ScheduleLike, apply_labels, in_view, order_for_judge
 
@@ -81,15 +81,16 @@ def create_judge(  # noqa: PLR0913 - the options of a judge
     anonymity: Anonymity | None = None,
     turn_order: TurnOrder = "declared",
     template: JudgeTemplate | None = None,
-    answer: Answer | None = None,
+    answer_form: Answer | None = None,
     schedule: ScheduleLike | None = None,
-    models: Sequence[Model | str] = (),
+    panel: Sequence[Model | str] = (),
     decided_by: DecidedBy | None = None,
     min_log_odds: float | None = None,
     fit: LetterFit | None = None,
     quotes: bool = True,
     on_flip: OnFlip = "average",
-    labels: bool | Literal["crossed"] | Sequence[str] = False,
+    labels: bool | Sequence[str] = False,
+    crossed_labels: bool = False,
     criteria: Mapping[str, float] | None = None,
     curtail: bool = False,
     quorum: int | None = None,
@@ -102,7 +103,7 @@ def create_judge(  # noqa: PLR0913 - the options of a judge
     The judge reads stances instead of names. With the `schedule` "single" it is asked once for a winner, with the
     arguments of each round shuffled by `random` (None: from the run's seed, so that one seed always gives one order).
     Otherwise it scores each side in every view, or names the letter of one, and all views are judged concurrently.
-    `answer` to `ask` are described in `JudgeOptions`; with none of them given but a schedule of several orders, a model
+    `answer_form` to `ask` are described in `JudgeOptions`; with none of them given but a schedule of several orders, a model
     whose profile is concise names letters.
 
     `verdict.judging` records the ballots, and each view emits `JudgeViewMade`. A winner that is not among `stances` is
@@ -111,15 +112,16 @@ def create_judge(  # noqa: PLR0913 - the options of a judge
     `turn_order` "simultaneous", only arguments of later rounds are quoted as said afterwards.
     """
     how = JudgeOptions(
-        answer=answer,
+        answer_form=answer_form,
         schedule=schedule,
-        models=models,
+        panel=panel,
         decided_by=decided_by,
         min_log_odds=min_log_odds,
         fit=fit,
         quotes=quotes,
         on_flip=on_flip,
         labels=labels,
+        crossed_labels=crossed_labels,
         criteria=criteria,
         curtail=curtail,
         quorum=quorum,
@@ -155,14 +157,14 @@ def _taking_what(_: Callable[P, Judge]) -> Callable[[Callable[..., Judge]], Call
 @bindable("name", "transcript", "stances", pattern="debate", role="judge", template=JudgeTemplate)
 @_taking_what(create_judge.create)
 def create_judge_panel(**options: Any) -> Judge:  # noqa: ANN401 - those of `create_judge`
-    """The block `{name}-judge`, a panel: `create_judge` with `models`, each of which judges every view.
+    """The block `{name}-judge`, a panel: `create_judge` with a `panel` of models, each of which judges every view.
 
     All models judge the same views, with "single" one shuffled view, and all ballots count. `quorum` is the number
     of models that must answer (None: all); up to that, the panel goes on without a model whose provider fails.
     `correlation` is the correlation of the models' errors, from which the verdict computes `effective_n`.
     """
-    if not (models := options.get("models")):
-        raise ConfigurationError(f"judge {options.get('name')!r}", "models", models, "at least one model")
+    if not (panel := options.get("panel")):
+        raise ConfigurationError(f"judge {options.get('name')!r}", "panel", panel, "at least one model")
     return create_judge.create(**options)
 
 
@@ -195,7 +197,7 @@ class Judge(Block[Any, JudgedVerdict]):
         given = generator_options(own, "intent/synthesize", SHOWN, where=block_name)
         self._visibility: Visibility = given["visibility"]
         # a panel has no model of its own, and the run may have none
-        self._model: Model | str = given["model"] if own.get("model") or not how.models else how.models[0]
+        self._model: Model | str = given["model"] if own.get("model") or not how.panel else how.panel[0]
         self._profile = own.get("profile")
         self._setup = JurorSetup(
             name=block_name,
@@ -208,11 +210,11 @@ class Judge(Block[Any, JudgedVerdict]):
             transcript=transcript,
             options=given,
         )
-        self._labels = labels_for(sides, how.labels, where=where)
+        self._labels = labels_for(sides, how.labels or how.crossed_labels, where=where)
         self._asking = self._ask(how)
         lettered = how.is_open and 1 < len(sides) <= MOST_LETTERS
         # asked of a model with a concise profile only: another one need not give log-probabilities
-        self._by_letter = self._ask(replace(how, answer="letter", model=None)) if lettered else None
+        self._by_letter = self._ask(replace(how, answer_form="letter", model=None)) if lettered else None
         for asking in (self._asking, self._by_letter):
             if asking is not None:
                 asking.planned(len(sides))  # refuses more sides than the schedule takes
@@ -249,7 +251,7 @@ class Judge(Block[Any, JudgedVerdict]):
         if any(ballot.problem == NO_LOGPROBS for ballot in ballots):
             # only the answers show which models give log-probabilities: a server may leave them out silently
             fallback = f"{asking.how.form} -> scores: {NO_LOGPROBS}"
-            asking = self._ask(replace(asking.how, answer="scores", decided_by=None, schedule=asking.how.plan))
+            asking = self._ask(replace(asking.how, answer_form="scores", decided_by=None, schedule=asking.how.plan))
             ballots = await self._ballots(asking, question, ctx, step="scores")
         verdict = await self._decide(asking, ballots, question, ctx, fallback)
         if self._visibility.client:
@@ -265,7 +267,7 @@ class Judge(Block[Any, JudgedVerdict]):
         if form != "winner":  # the history gets the verdict, not each ballot
             hidden = Visibility(client=self._visibility.client, history=False)
             setup = replace(setup, options={**setup.options, "visibility": hidden})
-        models = how.models or (None,)
+        models = how.panel or (None,)
         if form in LETTERS:
             reasons = form == "letter_after_reasons"
             return Asking(how, [LetterJuror(setup, reasons=reasons, panel_model=each) for each in models])
@@ -291,7 +293,7 @@ class Judge(Block[Any, JudgedVerdict]):
 
     async def _ballots(self, asking: Asking, question: str, ctx: Context, *, step: str = "ballot") -> list[JudgeBallot]:
         """The ballots in the order of the schedule; with `curtail`, only until the winner is certain."""
-        by_letter, crossed = asking.how.form in LETTERS, asking.how.labels == CROSSED
+        by_letter, crossed = asking.how.form in LETTERS, asking.how.crossed_labels
         views = asking.how.plan.views(
             self.sides,
             random=self._random or ctx.random,
@@ -434,7 +436,7 @@ class Asking(NamedTuple):
 
     def planned(self, sides: int) -> int:
         """The number of ballots if none is left out; ConfigurationError for more sides than the schedule takes."""
-        return self.how.plan.calls(sides) * len(self.jurors) * (sides if self.how.labels == CROSSED else 1)
+        return self.how.plan.calls(sides) * len(self.jurors) * (sides if self.how.crossed_labels else 1)
 
 
 class BallotCall(NamedTuple):

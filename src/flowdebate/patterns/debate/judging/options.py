@@ -6,8 +6,9 @@ import math
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
+from flowdebate._util.option_types import Flag, check_option
 from flowdebate._util.validation import check_count, is_number
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.resolve import check_model, resolve_model
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 
 LETTERS = ("letter", "letter_after_reasons")  # the forms of answers that are one letter
-CROSSED: Literal["crossed"] = "crossed"
 _WHERE = "JudgeOptions"
 MOST_CRITERIA, HEAVIEST = 20, 1_000
 # Options of the judge's block, not of the judging.
@@ -41,7 +41,7 @@ class JudgeOptions:
     Invalid or contradictory options raise ConfigurationError.
     """
 
-    answer: Answer | None = None
+    answer_form: Answer | None = None
     """The form of its answers: "winner" (one view only), "scores", "letter", whose log-probabilities are the ballot, or
     "letter_after_reasons". None: a letter with decided_by="log_odds", and for a model whose profile is concise unless
     one of the options that follow asks for something else, or the schedule for a single order; scores where there are
@@ -49,7 +49,7 @@ class JudgeOptions:
     schedule: ScheduleLike | None = None
     """The orders in which the judge is asked: "single", "swap", "cyclic", "full", "sampled(n)", or a `Schedule`. None:
     "cyclic" for letters, which show little but the slot in a single order; else "single"."""
-    models: Sequence[Model | str] = ()
+    panel: Sequence[Model | str] = ()
     """The models of a panel, each of which judges every view; empty for a single judge with its own model."""
     decided_by: DecidedBy | None = None
     """The decision rule: "mean" averages scores, "vote" counts the first choice of each ballot, "log_odds" takes the
@@ -58,18 +58,20 @@ class JudgeOptions:
     """With decided_by="log_odds": how far the first side must be ahead of the second to be a clear winner. None: as
     fitted for the model (of several, the highest), else 0.1."""
     fit: LetterFit | None = None
-    """With answer="letter": what was fitted for judge and model, by `fit_letters()` for instance. None: for the default
+    """With answer_form="letter": what was fitted for judge and model, by `fit_letters()` for instance. None: for the default
     prompt and the weights of the model "local", what docs/evidence.md says; nothing for all others."""
     quotes: bool = True
-    """With answer="letter": whether the verdict quotes the statement of each side that the judge picks as its most
+    """With answer_form="letter": whether the verdict quotes the statement of each side that the judge picks as its most
     concrete one; a call of one token a side."""
     on_flip: OnFlip = "average"
     """The policy if a model picks different winners in different views: "average" lets the mean decide, "abstain" and
     "tie" name no winner (with the mean's scores, or equal ones for sides that came first), "human" asks a person."""
-    labels: bool | Literal["crossed"] | Sequence[str] = False
+    labels: bool | Sequence[str] = False
     """Whether views call the sides "A", "B", … instead of by their stances, rotated against the slots; or your own
-    labels. "crossed" asks about each order with each rotation of the labels: as many times as many calls as there are
-    sides. Letters always are labels, in the order of the slots unless crossed."""
+    labels. Letters always are labels, in the order of the slots unless crossed."""
+    crossed_labels: bool = False
+    """Whether the judge is asked about each order with each rotation of the labels, which are "A", "B", … unless
+    `labels` says otherwise: as many times as many calls as there are sides."""
     criteria: Mapping[str, float] | None = None
     """A rubric: by which criteria each side is scored, and how much each counts. A ballot has the scores of each, and
     the weighted mean decides. None: one score for all."""
@@ -83,7 +85,7 @@ class JudgeOptions:
     ask: Ask | None = None
     """With on_flip="human": the function that asks a person, as in `human(ask=…)`; None suspends the run."""
     model: Model | str | None = None
-    """The model of one judge; None for the debate's. A panel has `models`."""
+    """The model of one judge; None for the debate's. A panel has its own."""
     template: JudgeTemplate | None = None
     """The texts of its prompt; None for the default ones."""
     profile: Profile | None = None
@@ -101,7 +103,8 @@ class JudgeOptions:
 
     def __post_init__(self) -> None:
         check_profile(_WHERE, self.profile)
-        for option, kind in (("answer", Answer), ("decided_by", DecidedBy), ("on_flip", OnFlip)):
+        check_option(Flag, "crossed_labels", self.crossed_labels, where=_WHERE, optional=False)
+        for option, kind in (("answer_form", Answer), ("decided_by", DecidedBy), ("on_flip", OnFlip)):
             given, allowed = getattr(self, option), get_args(kind)
             valid = given in allowed or (given is None and option != "on_flip")
             self._require(valid, option, f"one of {', '.join(map(repr, allowed))}")
@@ -117,10 +120,10 @@ class JudgeOptions:
             "False unless on_flip is 'average': ballots that are left out cannot flip",
         )
         self._require(self.ask is None or person, "ask", "a function of (request) with on_flip='human', else None")
-        if not isinstance(self.labels, bool) and self.labels != CROSSED:
+        if not isinstance(self.labels, bool):
             several = isinstance(self.labels, Sequence) and not isinstance(self.labels, str)
             named = several and all(isinstance(label, str) and label.strip() for label in self.labels)
-            self._require(named, "labels", "True, False, 'crossed', or a label for each side")
+            self._require(named, "labels", "True, False, or a label for each side")
         number = isinstance(self.correlation, (int, float)) and not isinstance(self.correlation, bool)
         valid = self.correlation is None or (number and 0 <= self.correlation <= 1)
         self._require(valid, "correlation", "None or a number from 0 to 1")
@@ -129,10 +132,14 @@ class JudgeOptions:
         self._require(by_letter or self.decided_by != "log_odds", "decided_by", "'mean' or 'vote' without letters")
         self._require(not (by_letter and self.curtail), "curtail", "False with letters: log-odds have no bound")
         own = not isinstance(self.labels, (bool, str))
-        self._require(not (by_letter and own), "labels", "True, False or 'crossed' with letters: they are the labels")
-        self._require(not (self.answer == "letter" and self.tools), "tools", "none: a letter leaves no room for calls")
-        several = bool(self.models) or self.plan.kind != "single" or self.labels is not False
-        self._require(not (self.answer == "winner" and several), "answer", "'scores' with several ballots or labels")
+        self._require(not (by_letter and own), "labels", "True or False with letters: they are the labels")
+        self._require(
+            not (self.answer_form == "letter" and self.tools), "tools", "none: a letter leaves no room for calls"
+        )
+        several = bool(self.panel) or self.plan.kind != "single" or self.has_labels
+        self._require(
+            not (self.answer_form == "winner" and several), "answer_form", "'scores' with several ballots or labels"
+        )
         rubric = self.criteria
         weighed = rubric is None or (isinstance(rubric, dict) and 0 < len(rubric) <= MOST_CRITERIA)
         for name, weight in (rubric or {}).items() if weighed else ():
@@ -145,24 +152,24 @@ class JudgeOptions:
         self._require(least is None or (number and 0 <= least < math.inf), "min_log_odds", "None or a number >= 0")
         self._require(self.fit is None or isinstance(self.fit, LetterFit), "fit", "None or a LetterFit")
         self._require(isinstance(self.quotes, bool), "quotes", "True or False")
-        models = (*self.models, *(() if self.model is None else (self.model,))) if self.answer in LETTERS else ()
+        models = (*self.panel, *(() if self.model is None else (self.model,))) if self.answer_form in LETTERS else ()
         for model in models:
             if not (isinstance(model, str) and model.startswith("intent/")):
                 gives = getattr(resolve_model(model), "gives_logprobs", True)
-                allowed = f"one that gives log-probabilities, which answer={self.answer!r} needs"
-                self._require(bool(gives), "model" if self.models == () else "models", allowed)
+                allowed = f"one that gives log-probabilities, which answer_form={self.answer_form!r} needs"
+                self._require(bool(gives), "model" if self.panel == () else "panel", allowed)
 
     def _check_models(self) -> None:
-        several = isinstance(self.models, Sequence) and not isinstance(self.models, str)
-        self._require(several, "models", "a sequence of models")
-        for model in self.models:
-            check_model(model, where=_WHERE, field="models")
+        several = isinstance(self.panel, Sequence) and not isinstance(self.panel, str)
+        self._require(several, "panel", "a sequence of models")
+        for model in self.panel:
+            check_model(model, where=_WHERE, field="panel")
         check_model(self.model, where=_WHERE)
-        single = self.model is None or not self.models
-        self._require(single, "model", "None with models: each judge of a panel has its own")
+        single = self.model is None or not self.panel
+        self._require(single, "model", "None with a panel: each judge of a panel has its own")
         if self.quorum is not None:
             check_count(_WHERE, quorum=self.quorum)
-            most = max(len(self.models), 1)
+            most = max(len(self.panel), 1)
             self._require(self.quorum <= most, "quorum", f"at most {most}, all models")
 
     def _require(self, valid: bool, option: str, allowed: str) -> None:  # noqa: FBT001 - what is required
@@ -178,13 +185,18 @@ class JudgeOptions:
     @property
     def form(self) -> Answer:
         """The form of answers, for a model with a full profile if that decides."""
-        if self.answer is not None:
-            return self.answer
+        if self.answer_form is not None:
+            return self.answer_form
         if self.decided_by == "log_odds":
             return "letter"
         single = self.schedule is None or as_schedule(self.schedule, where=_WHERE).kind == "single"
-        only = single and not self.models and self.labels is False and self.criteria is None
+        only = single and not self.panel and not self.has_labels and self.criteria is None
         return "winner" if only else "scores"
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether views call the sides by labels."""
+        return self.labels is not False or self.crossed_labels
 
     @property
     def rule(self) -> DecidedBy:
@@ -194,8 +206,8 @@ class JudgeOptions:
     @property
     def is_open(self) -> bool:
         """Whether the profile of the model decides on the form of answers."""
-        given = (self.answer, self.decided_by, self.template, self.tools, self.criteria)
-        several = bool(self.models) or self.labels is not False or self.on_flip != "average" or self.curtail
+        given = (self.answer_form, self.decided_by, self.template, self.tools, self.criteria)
+        several = bool(self.panel) or self.has_labels or self.on_flip != "average" or self.curtail
         # letters show little but the slot in a single order; in several, they are what such a model judges best by
         ordered = self.schedule is None or self.plan.kind != "single"
         return given == (None,) * len(given) and ordered and not several
@@ -215,7 +227,7 @@ def labels_for(sides: Sequence[str], labels: bool | Sequence[str], *, where: str
     """Choose labels for `sides`; None for their own names. Ambiguous labels raise ConfigurationError."""
     if labels is False:
         return None
-    drawn = labels is True or labels == CROSSED
+    drawn = labels is True
     names = tuple(string.ascii_uppercase) if drawn else tuple(labels)  # type: ignore[arg-type] # a sequence
     if len(names) < len(sides) or (not drawn and len(names) > len(sides)):
         raise ConfigurationError(where, "labels", labels, f"a label for each of the {len(sides)} sides")

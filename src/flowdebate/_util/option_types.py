@@ -1,0 +1,126 @@
+"""Types of options: each has one check and one sentence, for Python, plan files, the command line, HTTP and MCP."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic_core import PydanticCustomError
+from typing_extensions import TypeForm
+
+from flowdebate.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+
+def allowed(sentence: str) -> WrapValidator:
+    """Report what a type rejects by `sentence`, not in pydantic's words."""
+
+    def check(value: object, validate: ValidatorFunctionWrapHandler) -> object:
+        try:
+            return validate(value)
+        except ValidationError:
+            raise PydanticCustomError("allowed", "{allowed}", {"allowed": sentence}) from None
+
+    return WrapValidator(check)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Resource that a text in a plan makes this program read or connect to; the type of each text declares it."""
+
+    of: Literal["nothing", "file", "server", "model"]
+
+
+NOTHING = Reach("nothing")
+
+
+def is_text(value: str) -> bool:
+    """Return whether `value` is text that is not blank."""
+    # a lone surrogate, as of a broken argument of the command line, is in no UTF-8, and so in no request
+    return bool(value.strip()) and value.encode(errors="replace").decode() == value
+
+
+def _not_blank(value: str) -> str:
+    if not is_text(value):
+        raise PydanticCustomError("blank", "blank")
+    return value
+
+
+def _off(value: bool) -> bool:  # noqa: FBT001 - a validator
+    if value:
+        raise PydanticCustomError("on", "on")
+    return value
+
+
+def _at_most_all_rounds(value: int) -> int:
+    if value > MOST_ROUNDS:
+        raise PydanticCustomError("allowed", "{allowed}", {"allowed": f"an int <= {MOST_ROUNDS:,}"})
+    return value
+
+
+MOST_ROUNDS = 10_000
+"""Largest number of rounds, or turns: each prompt has the transcript, so any context is full long before."""
+_Off = Annotated[bool, AfterValidator(_off)]
+_Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Ratio = Annotated[float, Field(ge=0, le=1)]
+PlainText = Annotated[str, AfterValidator(_not_blank)]
+Text = Annotated[PlainText, NOTHING, allowed("text that is not blank")]
+Flag = Annotated[bool, allowed("true or false")]
+Whole = Annotated[int, allowed("an int")]
+Count = Annotated[int, Field(ge=1), allowed("an int >= 1")]
+Rounds = Annotated[Count, AfterValidator(_at_most_all_rounds)]
+Amount = Annotated[_Positive, allowed("a number > 0")]
+Money = Annotated[_Positive, allowed("a number > 0")]
+Seconds = Annotated[_Positive, allowed("a number of seconds > 0")]
+SecondsOrOff = Annotated[_Positive | _Off, allowed("a number of seconds > 0, or off (in a file: false)")]
+Lead = Annotated[float, Field(ge=0, allow_inf_nan=False), allowed("a number >= 0")]
+Share = Annotated[_Ratio, allowed("a number from 0 to 1")]
+ShareOrOff = Annotated[_Ratio | _Off, allowed("a number from 0 to 1, or off (in a file: false)")]
+SHORTEST_TURN, LONGEST_TURN = 10, 2_000
+TurnLength = Annotated[
+    Literal["short", "medium", "long"] | Annotated[int, Field(ge=SHORTEST_TURN, le=LONGEST_TURN)],
+    allowed(f"short, medium, long, or a number of words from {SHORTEST_TURN} to {LONGEST_TURN:,}"),
+]
+RoundsOrAll = Annotated[Literal["all"] | Annotated[int, Field(ge=1)], allowed("a number of rounds >= 1, or all")]
+
+
+_ADAPTERS: dict[object, TypeAdapter[object]] = {}  # a pattern checks its options each time that it is built
+
+
+def check_option(kind: TypeForm[object], field: str, value: object, *, where: str, optional: bool = True) -> None:
+    """Raise ConfigurationError unless `value` is a `kind`, or None for an `optional` one that was left out.
+
+    >>> check_option(Count, "max_rounds", 0, where="debate 'rent'")
+    Traceback (most recent call last):
+    flowdebate.errors.ConfigurationError: debate 'rent': `max_rounds` must be an int >= 1, got 0
+    """
+    if value is not None or not optional:
+        try:
+            if (adapter := _ADAPTERS.get(kind)) is None:
+                adapter = _ADAPTERS[kind] = TypeAdapter(kind)
+            adapter.validate_python(value, strict=True)
+        except ValidationError as error:
+            problem = error.errors()[0]
+            raise ConfigurationError(where, field, problem["input"], sentence_of(problem)) from None
+
+
+def sentence_of(problem: ErrorDetails, needed: tuple[str, ...] = ()) -> str:  # noqa: PLR0911 - an error of pydantic each
+    """Say what a value must be, for a validation error; `needed` are the required keys of a table."""
+    match problem["type"]:
+        case "allowed":
+            return problem["msg"]
+        case "literal_error":
+            return str(problem["ctx"]["expected"])
+        case "missing":
+            return "text that is not blank"
+        case "list_type":
+            return f"a list of tables with {' and '.join(needed)}"
+        case "model_type" | "model_attributes_type":
+            return f"a table with {' and '.join(needed)}" if needed else "a table"
+        case "dict_type":
+            return "a table"
+        case _:
+            return problem["msg"].removeprefix("Input should be ")

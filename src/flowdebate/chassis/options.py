@@ -1,0 +1,152 @@
+"""Options that all patterns share, with the rules about those that do not go together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+from flowdebate._util.option_types import Flag, check_option
+from flowdebate.chassis.material import History, check_history
+from flowdebate.errors import ConfigurationError, ConflictingOptions
+from flowdebate.prompts import Length, Profile, Template, check_length, check_profile
+
+if TYPE_CHECKING:
+    from flowdebate.blocks.functions import BlockLike, Capability, ToolLike
+    from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
+    from flowdebate.chassis.material import Material
+    from flowdebate.chassis.roles import BlockOptions, RoleOptions
+    from flowdebate.chassis.roster import Debater, Persona
+    from flowdebate.chassis.state import TurnOrder
+    from flowdebate.chassis.turn import FailurePolicy
+    from flowdebate.models.base import ModelSettings
+    from flowdebate.models.resolve import ModelChoice
+    from flowdebate.resources.resource import StateResource
+    from flowdebate.sources.source import Sources, SourcesLike
+    from flowdebate.stop import StopWhen
+
+RoleChoice: TypeAlias = "BlockLike | RoleOptions | bool | None"
+"""What fills a role: a block or a function, options of the default block, whether there is one, or None."""
+VisibilityLike: TypeAlias = "Visibility | Mapping[str, bool] | None"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptOptions:
+    """Options of the prompts that a pattern writes: `debate(prompts=PromptOptions(profile="concise"))`.
+
+    ConfigurationError for invalid options, and from a pattern for an option that it has no use for.
+    """
+
+    profile: Profile | None = None
+    """Default prompts for small models ("concise") or for others ("full"); None: as each model asks for."""
+    length: Length | None = None
+    """Length of a turn: "short", "medium", "long", or a number of words; None: short with concise prompts, medium with
+    full ones."""
+    template: Template | None = None
+    """Texts of the speakers' prompts, in place of the profile's: a template of the pattern's own kind."""
+    history: History = "all"
+    """Rounds of the transcript that prompts show: "all", or `Window(rounds=2)` with a summary of what is older, so that
+    a long discussion ends by its rounds and not by a full context. The summary takes a call in each round."""
+    hide_names: bool | None = None
+    """Whether aliases replace the names of speakers and of their models inside what they said. None: True in a debate
+    and in a council, the patterns that have the option."""
+
+    def __post_init__(self) -> None:
+        where = type(self).__name__
+        check_profile(where, self.profile)
+        check_length(where, self.length)
+        check_history(self.history, where=where)
+        check_option(Flag, "hide_names", self.hide_names, where=where)
+
+
+def check_prompts(
+    prompts: PromptOptions | None, template: type[Template], *, accepted: Sequence[str], where: str
+) -> PromptOptions:
+    """Return the prompt options of a pattern whose speakers' texts are a `template`.
+
+    ConfigurationError for another kind of template, and for `history` and `hide_names` unless they are `accepted`.
+    """
+    if prompts is None:
+        return PromptOptions()
+    if not isinstance(prompts, PromptOptions):
+        raise ConfigurationError(where, "prompts", prompts, "PromptOptions(…), or None")
+    if prompts.template is not None and not isinstance(prompts.template, template):
+        raise ConfigurationError(where, "prompts.template", prompts.template, f"a {template.__name__}, or None")
+    for option, value, default in (("history", prompts.history, "all"), ("hide_names", prompts.hide_names, None)):
+        if option not in accepted and value != default:
+            raise ConfigurationError(where, f"prompts.{option}", value, "left out: this pattern has no use for it")
+    return prompts
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommonOptions:
+    """Options that all patterns share, as an application gives them to a pattern's function.
+
+    The function of a pattern makes one of these, or of a subclass with its own options; `check_options` checks it.
+    """
+
+    name: str
+    roster: Sequence[Debater | Persona | Mapping[str, Any]]
+    """Who speaks: the pattern's `debaters`, `agents`, `members` or `reviewers`."""
+    max_rounds: int
+    roles: Mapping[str, RoleChoice] = field(default_factory=dict)
+    """What fills each role beside the speakers, by the name of the role."""
+    visibilities: Mapping[str, VisibilityLike] = field(default_factory=dict)
+    """Visibility of a role's default blocks, by the name of the role; None for the role's own."""
+    turn_order: TurnOrder = "declared"
+    terminate_when: StopWhen | None = None
+    transcript: StateResource[Any] | None = None
+    output_schema: object = None
+    instructions: TextSlot | None = None
+    model: ModelChoice = None
+    tools: Sequence[ToolLike] | None = None
+    uses: Sequence[Capability] | None = None
+    context: MessagesSlot | None = None
+    settings: ModelSettings | None = None
+    prompts: PromptOptions | None = None
+    sources: SourcesLike | Sources | Material | None = None
+    collection_id: str | None = None
+    failures: FailurePolicy | None = None
+
+    @property
+    def has_planned_rounds(self) -> bool:
+        """Whether something else than `max_rounds` says how many rounds there are, as the phases of a debate do."""
+        return False
+
+    def for_blocks(self) -> BlockOptions:
+        """Return the options that reach the default blocks of all roles, without those that were left out."""
+        options: BlockOptions = {}
+        if self.tools is not None:
+            options["tools"] = self.tools
+        if self.uses is not None:
+            options["uses"] = self.uses
+        if self.context is not None:
+            options["context"] = self.context
+        if self.instructions is not None:
+            options["instructions"] = self.instructions
+        if self.settings is not None:
+            options["settings"] = self.settings
+        if self.prompts is not None and self.prompts.profile is not None:
+            options["profile"] = self.prompts.profile
+        return options
+
+
+OptionsT = TypeVar("OptionsT", bound=CommonOptions)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Constraint(Generic[OptionsT]):
+    """Rule about options that do not go together; every front end reports it in the same sentence."""
+
+    name: str
+    options: tuple[str, ...]
+    """Names of the options that it is about; the first one is the field of the error."""
+    sentence: str
+    """Message, with each option in braces: "{mirror} cannot be combined with …"."""
+    broken: Callable[[OptionsT], bool]
+    """Returns whether options break the rule."""
+
+    def check(self, options: OptionsT, *, where: str) -> None:
+        """Raise ConflictingOptions if `options` break the rule."""
+        if self.broken(options):
+            raise ConflictingOptions(where, self.options, self.sentence)

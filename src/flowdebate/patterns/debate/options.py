@@ -1,0 +1,72 @@
+"""Options of a debate, with the rules about those that do not go together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from flowdebate.chassis.options import CommonOptions, Constraint
+
+if TYPE_CHECKING:
+    from .baselines import BaselineOptions
+    from .judging.options import JudgeOptions
+    from .phases import Phase
+
+DEFAULT_ROUNDS = 2
+"""Rounds of a debate that says nothing else."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DebateOptions(CommonOptions):
+    """Options of a debate."""
+
+    judging: JudgeOptions | None
+    """Options of the default judge; None with a custom one."""
+    phases: tuple[Phase, ...]
+    audience: tuple[str, ...]
+    mirror: bool
+    anonymize_transcript: bool
+    shuffle_for_judge: bool
+    baselines: BaselineOptions | None
+
+    @property
+    def has_planned_rounds(self) -> bool:
+        return bool(self.phases)
+
+
+MIRROR_AND_PERSON = "{mirror} cannot be combined with {on_flip} 'human': a person would have to judge both debates"
+CONSTRAINTS: Sequence[Constraint[DebateOptions]] = (
+    Constraint(
+        name="order of a mirror",
+        options=("mirror", "turn_order"),
+        sentence="{mirror} cannot be combined with {turn_order} 'simultaneous': all speak at once, so there is no "
+        "order to reverse",
+        broken=lambda options: options.mirror and options.turn_order == "simultaneous",
+    ),
+    Constraint(
+        name="rounds of phases",
+        options=("max_rounds", "phases"),
+        sentence="{max_rounds} cannot be combined with {phases}, which have their own number of rounds",
+        broken=lambda options: (
+            bool(options.phases)
+            and options.max_rounds not in (DEFAULT_ROUNDS, sum(phase.rounds for phase in options.phases))
+        ),
+    ),
+    Constraint(
+        name="decision of an audience",
+        options=("audience", "judge"),
+        sentence="{audience} cannot be combined with a {judge} or its options: the audience decides",
+        broken=lambda options: (
+            bool(options.audience) and (options.judging is not None or options.roles.get("judge") is not None)
+        ),
+    ),
+    Constraint(
+        name="budget of baselines",
+        options=("equal", "baselines"),
+        sentence="{equal} needs self_consistency or revision among the {baselines}",
+        broken=lambda options: (
+            options.baselines is not None and options.baselines.equal is not None and not options.baselines.has_budget
+        ),
+    ),
+)
