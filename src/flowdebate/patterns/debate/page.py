@@ -422,7 +422,7 @@ def phases_in(options: Any) -> tuple[Phase, ...]:  # noqa: ANN401 - those of a d
     return check_phases(given, where="options", members=MOST_MEMBERS)
 
 
-def audience_in(options: DebateOptions) -> Sequence[str]:
+def audience_in(options: DebatePlanOptions) -> Sequence[str]:
     """The listeners of a plan: its own, or those of its format."""
     chosen = format_of(options, "debate")
     return options.audience or (() if chosen is None else chosen.audience)
