@@ -149,7 +149,7 @@ def render_debater_system(
     length: str = LENGTH,
     template: DebaterTemplate = DEBATER,
 ) -> str:
-    """The rules, the question, the positions and the sources: the same for all debaters and all turns of a debate."""
+    """Write the rules, the question, the positions and the sources, which all turns of a debate share."""
     quotable = tuple((sources or {}).items())
     system = _render_system(template, question, tuple(stances), max_rounds, length, quotable)
     if not phases:
@@ -167,14 +167,21 @@ def _render_system(
     sources: tuple[tuple[str, str], ...],
 ) -> str:
     labels = dict(labels_of(stances)) if template.labelled else {}
-    each = dict.fromkeys(stances)
-    sides = [f"[{labels[side]}] {tag_text(side)}" if side in labels else tag_text(side) for side in each]
-    about = {"positions": listed(*sides), "max_rounds": max_rounds, "length": length}
-    system = filled(template.system, question=quoted(question), **about)
+    positions = [
+        f"[{labels[stance]}] {tag_text(stance)}" if stance in labels else tag_text(stance)
+        for stance in dict.fromkeys(stances)
+    ]
+    system = filled(
+        template.system,
+        question=quoted(question),
+        positions=listed(*positions),
+        max_rounds=max_rounds,
+        length=length,
+    )
     if not sources:
         return system
-    shown = render_sources(tuple(Source.of(name, text) for name, text in sources), template.sources)
-    return f"{system}\n\n{shown}"
+    quotable = render_sources(tuple(Source.of(name, text) for name, text in sources), template.sources)
+    return f"{system}\n\n{quotable}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,15 +258,8 @@ def _render_task(
 ) -> str:
     """Write what to do in a turn: what its phase says, or what fits the arguments so far."""
     about = _describe_turn(identity, round, template)
-    aim = (
-        None
-        if assignment is None or assignment.aim is None
-        else filled(template.aim, aim=quoted(assignment.aim), **about)
-    )
-    if assignment is not None and assignment.to_stance is not None:
-        return "\n".join(filter(None, [_render_examination(assignment, identity, about, template), aim]))
-    if aim is not None:
-        return aim
+    if assignment is not None and (assignment.to_stance is not None or assignment.aim is not None):
+        return _render_assignment(identity, assignment, about, template)
     if not entries:
         return filled(template.opening, **about)
     opposing = next((entry.text for entry in reversed(entries) if entry.stance != identity.stance), None)
@@ -270,14 +270,19 @@ def _render_task(
     return filled(template.rebuttal, last=last, **about)
 
 
-def _render_examination(
-    assignment: DebateTurn, identity: DebaterIdentity, about: Mapping[str, object], template: DebaterTemplate
+def _render_assignment(
+    identity: DebaterIdentity, assignment: DebateTurn, about: Mapping[str, object], template: DebaterTemplate
 ) -> str:
-    """Write the task of a turn in a cross-examination: to ask a question, or to answer one."""
-    labels = dict(labels_of(identity.positions)) if template.labelled else {}
-    other = assignment.to_stance or ""
-    text = template.question if assignment.kind == "question" else template.answer
-    return filled(text, to=tag_text(labels.get(other, other)), last=quoted(assignment.put or ""), **about)
+    """Write the task that a phase gives: the question or answer of a cross-examination, and the aim of the phase."""
+    tasks: list[str] = []
+    if (other := assignment.to_stance) is not None:
+        labels = dict(labels_of(identity.positions)) if template.labelled else {}
+        text = template.question if assignment.kind == "question" else template.answer
+        put = quoted(assignment.put or "")
+        tasks.append(filled(text, to=tag_text(labels.get(other, other)), last=put, **about))
+    if assignment.aim is not None:
+        tasks.append(filled(template.aim, aim=quoted(assignment.aim), **about))
+    return "\n".join(tasks)
 
 
 def _describe_turn(identity: DebaterIdentity, round: int, template: DebaterTemplate) -> dict[str, object]:  # noqa: A002
@@ -406,7 +411,7 @@ def create_debater(  # noqa: PLR0913 - what a debater may be told
     length: Length | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[str]:
-    """The block `{name}-debater-{agent_name}`: argues for `stance`, answers the other side, never concedes.
+    """Create the block `{name}-debater-{agent_name}`: it argues for `stance`, answers the other side, never concedes.
 
     `stances` are those of all debaters, in declared order (default: its own alone); together with the question they
     make a system message that is the same for all turns of all debaters; `sources` are part of it. `anonymity` replaces
