@@ -132,10 +132,11 @@ class CommonOptions:
 
 
 OptionsT = TypeVar("OptionsT", bound=CommonOptions)
+CheckedT = TypeVar("CheckedT", bound=CommonOptions, contravariant=True)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Constraint(Generic[OptionsT]):
+class Constraint(Generic[CheckedT]):
     """Rule about options that do not go together; every front end reports it in the same sentence."""
 
     name: str
@@ -143,10 +144,19 @@ class Constraint(Generic[OptionsT]):
     """Names of the options that it is about; the first one is the field of the error."""
     sentence: str
     """Message, with each option in braces: "{mirror} cannot be combined with …"."""
-    broken: Callable[[OptionsT], bool]
+    broken: Callable[[CheckedT], bool]
     """Returns whether options break the rule."""
 
-    def check(self, options: OptionsT, *, where: str) -> None:
+    def check(self, options: CheckedT, *, where: str) -> None:
         """Raise ConflictingOptions if `options` break the rule."""
         if self.broken(options):
             raise ConflictingOptions(where, self.options, self.sentence)
+
+
+NEEDS_SYNTHESIZER: Constraint[CommonOptions] = Constraint(
+    name="writer of the output",
+    options=("output_schema", "synthesizer"),
+    sentence="{output_schema} cannot be combined with {synthesizer} switched off: only a synthesizer writes an output",
+    broken=lambda options: options.output_schema is not None and options.roles.get("synthesizer") is False,
+)
+"""Constraint of the patterns whose output is a synthesizer's."""

@@ -74,7 +74,7 @@ from flowdebate.chassis.turn import (
     record_failure,
     start_clock,
 )
-from flowdebate.errors import ConfigurationError, ConflictingOptions, FlowDebateWarning
+from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.models.output import OutputSchema
 
 if TYPE_CHECKING:
@@ -125,10 +125,6 @@ class PatternSpec(Generic[OptionsT]):
 
 EntryT = TypeVar("EntryT", bound=Contribution)
 
-SCHEMA_WITHOUT_SYNTHESIZER = (
-    "{output_schema} cannot be combined with {synthesizer} switched off: only a synthesizer writes an output"
-)
-
 MANY_ROUNDS = 4
 """The measured bound of `many_rounds`: the debaters of a debate tend to agree after it."""
 
@@ -149,8 +145,6 @@ def check_options(spec: PatternSpec[OptionsT], options: OptionsT) -> Loop[Option
         role.check(options.roles.get(role.name), where=where)
     check_option(TurnOrder, "turn_order", options.turn_order, where=where, optional=False)
     schema = options.output_schema
-    if schema is not None and options.roles.get("synthesizer") is False:
-        raise ConflictingOptions(where, ("output_schema", "synthesizer"), SCHEMA_WITHOUT_SYNTHESIZER)
     check_option(Rounds, spec.cap, options.max_rounds, where=where, optional=False)
     check_transcript(options.transcript, spec.create_transcript, where=where)
     check_predicate(options.terminate_when, where=where)

@@ -17,7 +17,14 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from flowdebate import _text, errors
 from flowdebate._text import shown
 from flowdebate._util.json_data import json_text
-from flowdebate.errors import ConfigurationError, FlowDebateError, NotAwaited, OutputError, SchemaViolation
+from flowdebate.errors import (
+    ConfigurationError,
+    ConflictingOptions,
+    FlowDebateError,
+    NotAwaited,
+    OutputError,
+    SchemaViolation,
+)
 from flowdebate.web.templates import render
 
 if TYPE_CHECKING:
@@ -180,6 +187,8 @@ def _of_library(error: FlowDebateError) -> Problem:
     match error:
         case errors.StoreError():  # its sentence names the place of the store, which concerns no client
             detail = error.problem if status < HTTPStatus.INTERNAL_SERVER_ERROR else _OUR_FAULT
+        case ConflictingOptions():
+            found = [FieldProblem(field=error.field, problem=detail.removeprefix(f"{error.where}: "))]
         case ConfigurationError():
             given = None if error.got is None else shown(error.got)
             problem = f"must be {error.allowed}{f'. {error.hint}' if error.hint else ''}"

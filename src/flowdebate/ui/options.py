@@ -525,8 +525,12 @@ class PatternOptions(BaseModel):
         try:
             yield
         except ConflictingOptions as error:
-            spelled = {name: self.place(name)[1] for name in error.options if name in type(self).model_fields}
-            raise error.at(self.place(next(iter(spelled), self.SUBJECT))[0], spelled) from None
+            known = [name for name in error.options if name in type(self).model_fields]
+            typed = [name for name in known if getattr(self, name) is not None and not self.from_file(name)]
+            read = [name for name in known if self.from_file(name)]
+            by_flag = typed if read else known
+            spelled = {name: self.flag_of(name) for name in by_flag}
+            raise error.at(COMMAND if typed or not read else self._file, spelled) from None
         except ConfigurationError as error:
             first = re.split(r"\W", error.field, maxsplit=1)[0]  # of `debaters[0].name`
             name = names.get(first, first)

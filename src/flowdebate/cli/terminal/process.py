@@ -26,6 +26,7 @@ from flowdebate.cli.terminal.streams import WriteFailed, writing
 from flowdebate.errors import (
     BadFile,
     ConfigurationError,
+    ConflictingOptions,
     DeadLetter,
     FlowDebateError,
     FlowDebateWarning,
@@ -286,6 +287,8 @@ def exit_code_of(error: FlowDebateError) -> int:
 def sentence_of(error: Exception) -> str:  # noqa: PLR0911 - one case for each kind
     """`error` as one paragraph, in terms of options, with what to type."""
     match error:
+        case ConflictingOptions():
+            return str(error).removeprefix(f"{COMMAND}: ")
         case ConfigurationError() if str(error).startswith(f"{COMMAND}: "):
             said = f"{error.where}: `{error.field}` must be {error.allowed}, got {shown(error.got)}"
             hint = rest if (rest := str(error).removeprefix(said)) != str(error) else ""

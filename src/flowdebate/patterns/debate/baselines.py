@@ -61,7 +61,7 @@ class BaselineOptions:
 def as_baselines(value: bool | Sequence[BaselineName] | BaselineOptions, *, where: str) -> BaselineOptions | None:
     """Read `debate(baselines=…)` as options; None for no baselines."""
     if isinstance(value, BaselineOptions):
-        return value if value.names else None
+        return None if not value.names and value.equal is None else value  # `equal` alone is an error
     return BaselineOptions(value) if read_baselines(value, where=where) else None
 
 

@@ -23,7 +23,6 @@ from flowdebate.chassis.state import TurnOrder, accepted, as_model, entries_of, 
 from flowdebate.chassis.turn import MISSING, FailurePolicy, WithFallback, record_failure, record_turn
 from flowdebate.errors import (
     BadAnswer,
-    ConflictingOptions,
     FlowDebateError,
     FlowDebateWarning,
     OutputError,
@@ -42,7 +41,7 @@ from .debater import create_debater
 from .events import VerdictReached
 from .mirror import Mirror, mirrored_loop, verdict_of_both
 from .moderator import Moderator, create_moderator, decide_declared_order, decision_among, stash_moderator_decision
-from .options import CONSTRAINTS, DEFAULT_ROUNDS, MIRROR_AND_PERSON, DebateOptions
+from .options import CONSTRAINTS, DEFAULT_ROUNDS, DebateOptions
 from .phases import PhasedTurns, PhaseLike, check_phases
 from .schemas import (
     BaselineName,
@@ -114,8 +113,6 @@ def assemble(loop: Loop[DebateOptions]) -> Sequencer[Any, Any]:
     on_flip: OnFlip | None = None
     if options.mirror:
         on_flip = judge.how.on_flip if isinstance(judge, Judge) else "average"
-        if on_flip == "human":
-            raise ConflictingOptions(loop.where, ("mirror", "on_flip"), MIRROR_AND_PERSON)
         mirror = Mirror(assemble(mirrored_loop(loop)))
         # a person has one debate after the other
         people = any(mirror.outline().texts_of("human"))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flowdebate.chassis.options import CommonOptions, Constraint
+from flowdebate.chassis.options import NEEDS_SYNTHESIZER, CommonOptions, Constraint
 
 if TYPE_CHECKING:
     from .baselines import BaselineOptions
@@ -35,7 +35,6 @@ class DebateOptions(CommonOptions):
         return bool(self.phases)
 
 
-MIRROR_AND_PERSON = "{mirror} cannot be combined with {on_flip} 'human': a person would have to judge both debates"
 CONSTRAINTS: Sequence[Constraint[DebateOptions]] = (
     Constraint(
         name="order of a mirror",
@@ -69,4 +68,11 @@ CONSTRAINTS: Sequence[Constraint[DebateOptions]] = (
             options.baselines is not None and options.baselines.equal is not None and not options.baselines.has_budget
         ),
     ),
+    Constraint(
+        name="person who judges a mirror",
+        options=("mirror", "on_flip"),
+        sentence="{mirror} cannot be combined with {on_flip} 'human': a person would have to judge both debates",
+        broken=lambda options: options.mirror and options.judging is not None and options.judging.on_flip == "human",
+    ),
+    NEEDS_SYNTHESIZER,
 )

@@ -363,7 +363,7 @@ class DebatePage(PatternPage):
                 replace(each, block=_human(plan, f"debater-{each.name}")) if each.name in humans else each
                 for each in plan.speakers
             ],
-            max_rounds=plan.length if options.goes_on is None or not phases_in(options) else DEFAULT_ROUNDS,
+            max_rounds=self._rounds(plan),
             turn_order=options.turn_order or "declared",
             phases=None if options.phases is None else phases_in(options),
             format=options.format,
@@ -381,6 +381,13 @@ class DebatePage(PatternPage):
             return pattern
         more = GoesOn.of_plan(options.goes_on.model_dump())
         return cast("Sequencer[Any, Any]", pattern.lengthen(cast("GoesOn", more)))
+
+    def _rounds(self, plan: Plan) -> int:
+        """Return the number of rounds that the plan says beside its phases, which have their own."""
+        options: DebatePlanOptions = plan.options
+        if not phases_in(options):
+            return plan.length
+        return DEFAULT_ROUNDS if options.max_rounds is None else options.max_rounds
 
     def _judging(self, plan: Plan) -> JudgeOptions | None:
         from .judging.options import JudgeOptions

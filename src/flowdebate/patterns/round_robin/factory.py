@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Required, TypeVar, Unpack, overl
 
 from flowdebate._util.validation import suggesting
 from flowdebate.blocks.sequencer import Sequencer, sequencer
-from flowdebate.chassis.options import CommonOptions, PromptOptions
+from flowdebate.chassis.options import NEEDS_SYNTHESIZER, CommonOptions, PromptOptions
 from flowdebate.chassis.output import build_output, ending_of, with_synthesizer
 from flowdebate.chassis.roles import NOT_KEPT, PatternKeywords, RefereeOptions, SynthesizerOptions
 from flowdebate.chassis.roster import Persona, Role, is_own
@@ -220,6 +220,7 @@ ROUND_ROBIN = PatternSpec(
     name="round_robin",
     speaker=Role(name="debater", create=[create_round_robin_debater], visibility=NOT_KEPT),
     roles=[REFEREE, SYNTHESIZER],
+    constraints=[NEEDS_SYNTHESIZER],
     input_type=RoundRobinInput,
     new_state=lambda _: RoundRobinState(),
     make_output=raw_output,

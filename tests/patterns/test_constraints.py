@@ -1,0 +1,179 @@
+"""Options that do not go together: one sentence, wherever they were given."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from mcp import Client
+from typer.testing import CliRunner
+
+from flowdebate import BaselineOptions, JudgeOptions
+from flowdebate.cli.app import app
+from flowdebate.errors import ConflictingOptions
+from flowdebate.mcp import create_server
+from flowdebate.patterns import PATTERNS
+from flowdebate.service.service import Service
+from flowdebate.testing import FunctionModel
+from tests.server.stage import debater, staged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from flowdebate.chassis.options import Constraint
+    from tests.server.stage import Stage
+
+SUBJECT = "Should rents be capped?"
+PHASES = [{"name": "opening"}, {"name": "closing"}]
+SCHEMA = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
+
+
+@dataclass(frozen=True)
+class Case:
+    """Options that break one constraint: as Python has them, as a plan file has them, and as flags."""
+
+    python: Mapping[str, Any]
+    plan: Mapping[str, Any]
+    flags: tuple[str, ...] | None = field(default=())
+    """None where an option has no flag."""
+
+
+CASES: dict[tuple[str, str], Case] = {
+    ("debate", "order of a mirror"): Case(
+        {"mirror": True, "turn_order": "simultaneous"},
+        {"mirror": True, "turn_order": "simultaneous"},
+        ("--mirror", "--turn-order", "simultaneous"),
+    ),
+    ("debate", "rounds of phases"): Case(
+        {"phases": PHASES, "max_rounds": 3}, {"phases": PHASES, "max_rounds": 3}, None
+    ),
+    ("debate", "decision of an audience"): Case(
+        {"audience": ["a nurse"], "judge": "swap"},
+        {"audience": ["a nurse"], "schedule": "swap"},
+        ("--audience", "a nurse", "--schedule", "swap"),
+    ),
+    ("debate", "budget of baselines"): Case(
+        {"baselines": BaselineOptions(["single"], equal="calls")}, {"equal": "calls"}, ("--equal", "calls")
+    ),
+    ("debate", "person who judges a mirror"): Case(
+        {"mirror": True, "judge": JudgeOptions(schedule="swap", on_flip="human")},
+        {"mirror": True, "schedule": "swap", "on_flip": "human"},
+        ("--mirror", "--schedule", "swap", "--on-flip", "human"),
+    ),
+    ("debate", "writer of the output"): Case(
+        {"output_schema": SCHEMA, "synthesizer": False}, {"output_schema": SCHEMA, "synthesizer": False}, None
+    ),
+    ("round_robin", "writer of the output"): Case(
+        {"output_schema": SCHEMA, "synthesizer": False}, {"output_schema": SCHEMA, "synthesizer": False}, None
+    ),
+}
+"""One case of each constraint that a pattern declares."""
+ROSTERS = {
+    "debate": ("debaters", [{"name": "ann", "stance": "Yes"}, {"name": "ben", "stance": "No"}]),
+    "round_robin": ("debaters", [{"name": "ann"}, {"name": "ben"}]),
+    "consensus": ("agents", [{"name": "ann"}, {"name": "ben"}]),
+}
+
+
+def declared() -> Iterator[tuple[str, Constraint[Any]]]:
+    """All constraints of all patterns, by pattern."""
+    for name in PATTERNS:
+        spec = getattr(import_module(f"flowdebate.patterns.{name}.factory"), name.upper(), None)
+        for constraint in () if spec is None else spec.constraints:
+            yield name, constraint
+
+
+DECLARED = list(declared())
+EACH = pytest.mark.parametrize(
+    ("pattern", "constraint"), DECLARED, ids=[f"{pattern}: {constraint.name}" for pattern, constraint in DECLARED]
+)
+
+
+def test_every_declared_constraint_has_a_case() -> None:
+    """And no case is about a rule that there is not."""
+    assert {(pattern, constraint.name) for pattern, constraint in DECLARED} == set(CASES)
+
+
+def sentence(constraint: Constraint[Any], spelled: Mapping[str, str] | None = None) -> str:
+    """The message of a constraint, with its options as they are spelled where they were given."""
+    names = {option: option for option in constraint.options} | dict(spelled or {})
+    return constraint.sentence.format_map({option: f"`{name}`" for option, name in names.items()})
+
+
+def spelled_as_flags(pattern: str, constraint: Constraint[Any]) -> dict[str, str]:
+    """The flags of the options that the command of a pattern has."""
+    options = PATTERNS[pattern].load_page().options
+    return {name: options.flag_of(name) for name in constraint.options if name in options.model_fields}
+
+
+@EACH
+def test_python_raises_it(pattern: str, constraint: Constraint[Any]) -> None:
+    """Before anything is built, at the block that would have been built."""
+    roster, members = ROSTERS[pattern]
+    with pytest.raises(ConflictingOptions) as caught:
+        PATTERNS[pattern].load_factory()(name="rent", **{roster: members}, **CASES[pattern, constraint.name].python)
+    assert str(caught.value) == f"{pattern} 'rent': {sentence(constraint)}"
+    assert caught.value.options == constraint.options
+
+
+@EACH
+def test_the_command_line_prints_it_with_its_flags(pattern: str, constraint: Constraint[Any]) -> None:
+    """And calls no model."""
+    flags = CASES[pattern, constraint.name].flags
+    if flags is None:
+        options = PATTERNS[pattern].load_page().options
+        assert any(not options.flag_of(name).startswith("--") or name == "output_schema" for name in constraint.options)
+        return
+    command = [PATTERNS[pattern].verb, SUBJECT, "--model", "openai/gpt-5-mini", *flags]
+    result = CliRunner().invoke(app, command, env={"OPENAI_API_KEY": "none", "COLUMNS": "500"})
+    assert result.exit_code == 2, result.output
+    assert sentence(constraint, spelled_as_flags(pattern, constraint)) in " ".join(result.output.split())
+
+
+@EACH
+def test_a_plan_file_is_rejected_with_it(pattern: str, constraint: Constraint[Any], tmp_path: Path) -> None:
+    """The message begins with the name of the file."""
+    plan = {"pattern": pattern, PATTERNS[pattern].subject: SUBJECT, **CASES[pattern, constraint.name].plan}
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(plan), encoding="utf-8")
+    command = ["run", str(path), "--model", "openai/gpt-5-mini"]
+    result = CliRunner().invoke(app, command, env={"OPENAI_API_KEY": "none", "COLUMNS": "500"})
+    assert result.exit_code == 2, result.output
+    assert f"{path}: {sentence(constraint)}" in " ".join(result.output.split())
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Stage]:
+    """A server whose model answers at once."""
+    with staged(lambda: Service(store="memory:", model=FunctionModel(debater))) as stage:
+        yield stage
+
+
+@EACH
+def test_http_answers_422_with_it(server: Stage, pattern: str, constraint: Constraint[Any]) -> None:
+    """And begins no run."""
+    options = dict(CASES[pattern, constraint.name].plan)
+    answer = server.post("/runs", {"pattern": pattern, "question": SUBJECT, "options": options})
+    assert answer.status_code == 422, answer.text
+    assert sentence(constraint) in answer.text.replace('\\"', '"')
+    assert server.get("/runs").json()["runs"] == []
+
+
+@EACH
+def test_mcp_has_no_tool_that_takes_such_options(pattern: str, constraint: Constraint[Any]) -> None:
+    """A tool that takes all of them some day has to answer with the same sentence."""
+    plan = CASES[pattern, constraint.name].plan
+
+    async def arguments_of() -> dict[str, set[str]]:
+        async with (
+            Service(store="memory:", model=FunctionModel(debater)) as service,
+            Client(create_server(service)) as client,
+        ):
+            return {each.name: set(each.input_schema["properties"]) for each in (await client.list_tools()).tools}
+
+    assert not [name for name, arguments in asyncio.run(arguments_of()).items() if plan.keys() <= arguments]
