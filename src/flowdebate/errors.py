@@ -71,7 +71,8 @@ from flowdebate._text import listed, pickles, shown
 
 __all__ = (
     "AuthenticationFailed", "BadAnswer", "BadFile", "BudgetReached", "CassetteMismatch", "CircuitOpen",
-    "ConfigurationError", "ConflictingOptions", "ConnectionLost", "ContentFiltered", "ContextTooLong", "DeadLetter", "EmptyResponse",
+    "ConfigurationError", "ConflictingOptions", "ConnectionLost", "ContentFiltered", "ContextTooLong",
+    "DeadLetter", "EmptyResponse",
     "FlowDebateError", "FlowDebateWarning", "IllegalTransition", "JournalMismatch", "LimitReached",
     "LoopLimitExceeded", "LostToThinking", "MalformedResponse", "ModelError", "ModelNotFound", "ModelTimeout",
     "ModelUnavailable", "NoProposals", "NotAwaited", "NotRecordable", "OutputError", "OutputTruncated",

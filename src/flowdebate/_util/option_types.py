@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 from pydantic_core import PydanticCustomError
-from typing_extensions import TypeForm
 
 from flowdebate.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
+    from typing_extensions import TypeForm
 
 
 def allowed(sentence: str) -> WrapValidator:

@@ -132,11 +132,11 @@ class CommonOptions:
 
 
 OptionsT = TypeVar("OptionsT", bound=CommonOptions)
-CheckedT = TypeVar("CheckedT", bound=CommonOptions, contravariant=True)
+CheckedT_contra = TypeVar("CheckedT_contra", bound=CommonOptions, contravariant=True)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Constraint(Generic[CheckedT]):
+class Constraint(Generic[CheckedT_contra]):
     """Rule about options that do not go together; every front end reports it in the same sentence."""
 
     name: str
@@ -144,10 +144,10 @@ class Constraint(Generic[CheckedT]):
     """Names of the options that it is about; the first one is the field of the error."""
     sentence: str
     """Message, with each option in braces: "{mirror} cannot be combined with …"."""
-    broken: Callable[[CheckedT], bool]
+    broken: Callable[[CheckedT_contra], bool]
     """Returns whether options break the rule."""
 
-    def check(self, options: CheckedT, *, where: str) -> None:
+    def check(self, options: CheckedT_contra, *, where: str) -> None:
         """Raise ConflictingOptions if `options` break the rule."""
         if self.broken(options):
             raise ConflictingOptions(where, self.options, self.sentence)

@@ -95,6 +95,18 @@ class SpeakerOptions(BlockOptions, total=False):
     """Texts of the prompt."""
 
 
+class FilledOptions(TypedDict):
+    """Options of the generator of a default block, with the role's own defaults where one was left open."""
+
+    model: Model | str
+    context: MessagesSlot
+    uses: Sequence[Capability]
+    tools: Sequence[ToolLike]
+    instructions: TextSlot | None
+    settings: ModelSettings | None
+    visibility: Visibility
+
+
 class CommonKeywords(TypedDict, total=False):
     """Keywords that all patterns have in common."""
 
@@ -179,21 +191,22 @@ def generator_options(
     *,
     where: str,
     prompt: RolePrompt[Any] | None = None,
-) -> dict[str, Any]:
-    """`options` for `generator`, with the role's own defaults where one is left open.
+) -> FilledOptions:
+    """Return `options` for `generator`, with the role's own defaults where one was left open.
 
     `prompt` is of a role that is shown the sources.
     """
-    given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
-    given.pop("profile", None)  # of the prompt's texts: a generator knows none
-    material = make_material(given.pop("sources", None), where=where)
-    if material is not None and prompt is not None:
-        given["uses"] = [material.for_prompt(prompt), *given.get("uses", ())]
-    given.setdefault("model", intent)
-    if (instructions := given.pop("instructions", None)) is not None:
-        given["instructions"] = _headed(instructions, where)
-    given["visibility"] = as_visibility(given.get("visibility"), visibility, where=where, field="visibility")
-    return given
+    material = make_material(options.get("sources"), where=where)
+    uses, instructions = options.get("uses") or (), options.get("instructions")
+    return {
+        "model": options.get("model") or intent,
+        "context": options.get("context") or (),
+        "uses": uses if material is None or prompt is None else [material.for_prompt(prompt), *uses],
+        "tools": options.get("tools") or (),
+        "instructions": None if instructions is None else _headed(instructions, where),
+        "settings": options.get("settings"),
+        "visibility": as_visibility(options.get("visibility"), visibility, where=where, field="visibility"),
+    }
 
 
 INSTRUCTIONS = (

@@ -376,7 +376,7 @@ def add_run_tools(
     starters: list[Callable[..., Any]] = [tools.start_tool_of(*item) for item in start_tools().items()] if plans else []
     named = f"Models that you may name: {', '.join(models) or 'none is set up'}."
     known = f"`pattern` is one of {', '.join(dict.fromkeys([*patterns, *(PATTERNS if plans else ())]))}."
-    for tool, hints, more in (
+    registered: list[tuple[Callable[..., Any], ToolAnnotations, tuple[str, ...]]] = [
         (tools.start_debate, ASKS_MODELS, (known, named, HOW_TO_READ)),
         *((tool, ASKS_MODELS, (named, HOW_TO_READ)) for tool in starters),
         (tools.wait_for_run, READS, (HOW_TO_READ,)),
@@ -387,7 +387,8 @@ def add_run_tools(
         (tools.resume_run, ASKS_MODELS, (HOW_TO_READ,)),
         (tools.fork_run, ASKS_MODELS, (HOW_TO_READ,)),
         (tools.delete_run, DELETES, ()),
-    ):
+    ]
+    for tool, hints, more in registered:
         server.add_tool(tool, description="\n\n".join([describe(tool), *more]), annotations=hints)
 
 

@@ -15,6 +15,7 @@ from flowdebate import (
     FailurePolicy,
     JudgeOptions,
     Persona,
+    PromptOptions,
     consensus,
     debate,
     deliberation,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from flowdebate import HumanRequest, PromptOptions
+    from flowdebate import HumanRequest
     from flowdebate.models.base import ModelRequest
 
 SKIP = FailurePolicy(on_failure="skip")

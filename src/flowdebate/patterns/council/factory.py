@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Required, TypeVar, Unpack, overload
+from typing import Any, Required, TypeVar, Unpack, overload
 
 from flowdebate._util.option_types import Count, check_option
 from flowdebate._util.validation import suggesting
@@ -43,9 +43,6 @@ from .schemas import (
     ReviewScope,
     create_council_transcript,
 )
-
-if TYPE_CHECKING:
-    pass
 
 OutT = TypeVar("OutT")
 

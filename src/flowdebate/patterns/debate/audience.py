@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache, partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, Field, create_model
 
@@ -21,9 +21,11 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.prompts import listed, quoted, tag_text
 from flowdebate.runs.context import Context
 
-from .options import DebateOptions
 from .schemas import AudienceVote, DebateState, JudgedVerdict
 from .transcript import HOW_TO_READ, render_entries
+
+if TYPE_CHECKING:
+    from .options import DebateOptions
 
 MOST_LISTENERS = 100
 NOBODY_MOVED = "The audience moved towards no side more than towards the others."

@@ -20,7 +20,7 @@ from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.generator import Generator, Visibility, generator
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.chassis.output import publish
-from flowdebate.chassis.roles import BlockOptions, generator_options
+from flowdebate.chassis.roles import BlockOptions, FilledOptions, generator_options
 from flowdebate.chassis.roster import Debater, check_roster
 from flowdebate.chassis.state import question_of
 from flowdebate.chassis.turn import in_time, is_provider_failure
@@ -44,8 +44,8 @@ class BaselineOptions:
     """The baselines; True is a single call, a vote of first drafts, and a vote of as many answers as the debate's
     tokens pay for."""
     equal: Equal | None = field(default=None, kw_only=True)
-    """Amount of which that last vote and a revision may use as much as the debate: "tokens" (None), "completion_tokens",
-    "cost" (refused without `prices` in the limits of the run) or "calls"."""
+    """What that last vote and a revision may use as much of as the debate: "tokens" (None), "completion_tokens", "cost"
+    (refused without `prices` in the limits of the run) or "calls"."""
 
     def __post_init__(self) -> None:
         where = type(self).__name__
@@ -58,7 +58,11 @@ class BaselineOptions:
         return not BUDGETED.isdisjoint(read_baselines(self.names, where=type(self).__name__))
 
 
-def as_baselines(value: bool | Sequence[BaselineName] | BaselineOptions, *, where: str) -> BaselineOptions | None:
+def as_baselines(
+    value: bool | Sequence[BaselineName] | BaselineOptions,  # noqa: FBT001 - an option of that kind
+    *,
+    where: str,
+) -> BaselineOptions | None:
     """Read `debate(baselines=…)` as options; None for no baselines."""
     if isinstance(value, BaselineOptions):
         return None if not value.names and value.equal is None else value  # `equal` alone is an error
@@ -116,7 +120,7 @@ class Draft(str):
 
 
 def direct_answer(
-    name: str, order: tuple[str, ...], template: BaselineTemplate, options: Mapping[str, Any]
+    name: str, order: tuple[str, ...], template: BaselineTemplate, options: FilledOptions
 ) -> Generator[Draft]:
     """The block `name`: takes a question, or one with a draft of its own; gives the position that is right.
 
@@ -244,7 +248,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         max_samples: int,
         equal: Equal,
         template: BaselineTemplate,
-        options: dict[str, Any],
+        options: FilledOptions,
     ) -> None:
         self._positions = positions
         self._models = models

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flowdebate.blocks.base import Block, Outline, merge_resources
 from flowdebate.blocks.sequencer import Sequencer
@@ -15,8 +15,10 @@ from flowdebate.patterns.debate.judging.verdicts import HINT, conclude
 from flowdebate.runs.context import Context
 
 from .events import MirrorStarted
-from .options import DebateOptions
 from .schemas import DebateContributionEntry, DebateRawOutput, DebateVerdict
+
+if TYPE_CHECKING:
+    from .options import DebateOptions
 
 
 def mirrored_loop(loop: Loop[DebateOptions]) -> Loop[DebateOptions]:

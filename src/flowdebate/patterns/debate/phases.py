@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from flowdebate._util.option_types import check_option
 from flowdebate._util.validation import check_count
@@ -18,8 +18,10 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.prompts import Length, check_length
 from flowdebate.runs.context import Context
 
-from .options import DebateOptions
 from .schemas import PHASE_NAME, DebateState, DebateTurn
+
+if TYPE_CHECKING:
+    from .options import DebateOptions
 
 AIMS: Mapping[str, str] = {
     "closing": "Say why your position stands after all that was said. Bring up nothing new.",

@@ -365,7 +365,8 @@ def create_speaker(  # noqa: PLR0913 - what a speaker is made of, each with its 
 
     filled_in = generator_options(options, "intent/chat", NOT_KEPT, where=block_name, prompt=prompt)
     # the history gets what was said in the end, from the Speaker, not the JSON or the marker of each answer
-    visibility: Visibility = filled_in["visibility"]
+    visibility = filled_in["visibility"]
+    filled_in["visibility"] = Visibility(client=visibility.client, history=False)
     inner: Generator[HandoffAnswer] = generator(
         name=block_name,
         prompt=system,
@@ -373,7 +374,7 @@ def create_speaker(  # noqa: PLR0913 - what a speaker is made of, each with its 
         transform=partial(read_output, names),
         resources={"transcript": transcript},
         **form,
-        **{**filled_in, "visibility": Visibility(client=visibility.client, history=False)},
+        **filled_in,
     ).with_form(prompt.room)
     return Speaker(
         inner,

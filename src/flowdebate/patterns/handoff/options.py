@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from flowdebate.chassis.options import CommonOptions
 
-from .schemas import OnInvalid, TransitionForm
+if TYPE_CHECKING:
+    from .schemas import OnInvalid, TransitionForm
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,6 @@ from flowdebate.chassis.turn import MISSING, TurnTask, ask, record_failure, take
 
 from .events import FindingsDecided, FindingsExamined, FindingsReported
 from .findings import MOST_PAIRS, decide, group, join, locate, pairs_to_compare
-from .options import ReviewOptions
 from .prompts import render_finding
 from .schemas import (
     Comparison,
@@ -36,6 +35,8 @@ if TYPE_CHECKING:
     from flowdebate.chassis.spec import Loop
     from flowdebate.runs.context import Context
     from flowdebate.sources.source import Source
+
+    from .options import ReviewOptions
 
 
 Hide: TypeAlias = "Callable[[str, Context], str | None]"

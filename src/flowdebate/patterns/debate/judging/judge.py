@@ -103,8 +103,8 @@ def create_judge(  # noqa: PLR0913 - the options of a judge
     The judge reads stances instead of names. With the `schedule` "single" it is asked once for a winner, with the
     arguments of each round shuffled by `random` (None: from the run's seed, so that one seed always gives one order).
     Otherwise it scores each side in every view, or names the letter of one, and all views are judged concurrently.
-    `answer_form` to `ask` are described in `JudgeOptions`; with none of them given but a schedule of several orders, a model
-    whose profile is concise names letters.
+    `answer_form` to `ask` are described in `JudgeOptions`; with none of them given but a schedule of several orders, a
+    model whose profile is concise names letters.
 
     `verdict.judging` records the ballots, and each view emits `JudgeViewMade`. A winner that is not among `stances` is
     a `SchemaViolation`; of several ballots, an unusable one is left out unless all are. `anonymity` replaces names

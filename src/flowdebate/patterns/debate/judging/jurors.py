@@ -13,6 +13,7 @@ from pydantic import Field, create_model
 
 from flowdebate._util.wire import WireModel, one_of
 from flowdebate.blocks.generator import Generator, TextSlot, Visibility, generator
+from flowdebate.chassis.roles import FilledOptions
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.debate.schemas import DebateContributionEntry, JudgedVerdict
 from flowdebate.patterns.debate.transcript import (
@@ -30,6 +31,7 @@ from .verdicts import add_headline
 
 if TYPE_CHECKING:
     from flowdebate.models.base import Model, ModelResponse
+    from flowdebate.resources.resource import Resource
     from flowdebate.runs.context import Context
 
     from .views import JudgeView
@@ -213,8 +215,8 @@ class JurorSetup:
     criteria: Mapping[str, float] | None
     """The weights of a rubric."""
     transcript: Transcript
-    options: Mapping[str, Any]
-    """Those of the blocks that ask the models."""
+    options: FilledOptions
+    """Options of the blocks that ask the models."""
 
     def of_panel(self, model: Model | str | None) -> JurorSetup:
         """The set-up with a model of a panel; None for the judge's own model."""
@@ -382,19 +384,20 @@ class LetterJuror:
 
     @cached_property
     def block(self) -> Generator[Any]:
-        options = {**self._setup.options, "resources": {"transcript": self._setup.transcript}}
-        return self._choose(self._system, self._turn, self._letters, options)
+        resources = {"transcript": self._setup.transcript}
+        return self._choose(self._system, self._turn, self._letters, self._setup.options, resources)
 
     async def cast(self, shown: JudgeInput, ctx: Context) -> JudgeBallot:
         """Ask about one view; the ballot has a `problem` where the letters say nothing."""
         setup = self._setup
         if self._reasons:
+            hidden: FilledOptions = {**setup.options, "visibility": _HIDDEN}
             reasoner: Generator[str] = generator(
                 name=setup.name,
                 prompt=self._system,
                 user=self._debate,
                 resources={"transcript": setup.transcript},
-                **{**setup.options, "visibility": _HIDDEN},
+                **hidden,
             )
             shown = replace(shown, reasons=await reasoner(shown, ctx.child(setup.name, f"{ctx.path}/reasons")))
         ballot: JudgeBallot = await self.block.with_transform(partial(self._ballot, shown))(shown, ctx)
@@ -411,16 +414,22 @@ class LetterJuror:
             return max(range(len(letters)), key=lambda index: logprobs.get(letters[index], 0.0))
 
         turn = filled(setup.template.quote_turn, question=quoted(question), sentences=sentences)
-        block = self._choose(setup.template.letter, turn, letters, {**setup.options, "visibility": _HIDDEN})
+        hidden: FilledOptions = {**setup.options, "visibility": _HIDDEN}
+        block = self._choose(setup.template.letter, turn, letters, hidden)
         index: int = await block.with_transform(likeliest)(None, ctx)
         return index
 
     def _choose(
-        self, system: TextSlot, user: TextSlot, choices: Sequence[str], options: Mapping[str, Any]
+        self,
+        system: TextSlot,
+        user: TextSlot,
+        choices: Sequence[str],
+        options: FilledOptions,
+        resources: Mapping[str, Resource] | None = None,
     ) -> Generator[Any]:
         """A block that asks for one of `choices`, without tools."""
-        slots: dict[str, Any] = {key: value for key, value in options.items() if key != "tools"}  # no room for calls
-        return generator(name=self._setup.name, prompt=system, user=user, choices=choices, **slots)
+        slots: FilledOptions = {**options, "tools": ()}  # no room for calls
+        return generator(name=self._setup.name, prompt=system, user=user, choices=choices, resources=resources, **slots)
 
     def _system(self, shown: JudgeInput) -> str:
         template = self._setup.template

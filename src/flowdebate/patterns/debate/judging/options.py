@@ -58,8 +58,8 @@ class JudgeOptions:
     """With decided_by="log_odds": how far the first side must be ahead of the second to be a clear winner. None: as
     fitted for the model (of several, the highest), else 0.1."""
     fit: LetterFit | None = None
-    """With answer_form="letter": what was fitted for judge and model, by `fit_letters()` for instance. None: for the default
-    prompt and the weights of the model "local", what docs/evidence.md says; nothing for all others."""
+    """With answer_form="letter": what was fitted for judge and model, by `fit_letters()` for instance. None: for the
+    default prompt and the weights of the model "local", what docs/evidence.md says; nothing for all others."""
     quotes: bool = True
     """With answer_form="letter": whether the verdict quotes the statement of each side that the judge picks as its most
     concrete one; a call of one token a side."""
