@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, is_dataclass
 from functools import lru_cache
 from types import FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic_core import to_json
@@ -127,15 +127,10 @@ def _awaits(kind: Hashable) -> bool:
     return hasattr(kind, "__await__")
 
 
-def _is_awaitable(value: object) -> TypeGuard[Awaitable[Any]]:
-    """Decide by the type of `value`, since attributes of values may be slow or wrong."""
-    kind: type = type(value)
-    return _awaits(kind)
-
-
-async def result_of(outcome: object) -> Any:  # noqa: ANN401 - the result of the application's function
-    """`outcome`, awaited if it is awaitable."""
-    return await outcome if _is_awaitable(outcome) else outcome
+async def result_of(outcome: Any) -> Any:  # noqa: ANN401 - the result of the application's function
+    """Return `outcome`, awaited if its type is awaitable: attributes of values may be slow or wrong."""
+    kind: Hashable = type(outcome)
+    return await outcome if _awaits(kind) else outcome
 
 
 def function_name(function: Function) -> str:
@@ -164,7 +159,7 @@ class Handler(Block[InT, OutT]):
 
     async def act(self, value: InT, ctx: Context, /) -> OutT:
         began = time.perf_counter()
-        outcome = self._call(value, ctx)
+        outcome: Any = self._call(value, ctx)
         held = time.perf_counter() - began
         if held > _LONG:
             _LOGGER.warning(
@@ -173,7 +168,8 @@ class Handler(Block[InT, OutT]):
                 self.name,
                 held,
             )
-        result: OutT = await outcome if _is_awaitable(outcome) else outcome
+        kind: Hashable = type(outcome)
+        result: OutT = await outcome if _awaits(kind) else outcome
         return result
 
     def outline(self) -> Outline:

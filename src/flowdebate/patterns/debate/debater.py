@@ -231,8 +231,9 @@ def render_debater_turn(
     """
     if transcript is None:
         transcript = render_entries(entries, labels=labels_of(identity.positions) if template.labelled else ())
+    about = _describe_turn(identity, round, template)
     if task is None:
-        task = _render_task(identity, entries, round, assignment, template)
+        task = _render_task(identity, entries, assignment, about, template)
     context = [
         filled(template.transcript, transcript=transcript),
         filled(template.briefing, briefing=quoted(guidance.briefing)) if guidance.briefing else "",
@@ -240,7 +241,7 @@ def render_debater_turn(
         filled(template.reader, reader=quoted(guidance.reader)) if guidance.reader else "",
     ]
     closing = [
-        filled(template.turn, **_describe_turn(identity, round, template)),
+        filled(template.turn, **about),
         "" if identity.role is None else filled(template.role, role=quoted(identity.role)),
         "" if assignment is None else filled(template.phase, phase=quoted(assignment.phase)),
         task,
@@ -252,12 +253,11 @@ def render_debater_turn(
 def _render_task(
     identity: DebaterIdentity,
     entries: Sequence[DebateContributionEntry],
-    round: int,  # noqa: A002 - the field's word for it
     assignment: DebateTurn | None,
+    about: Mapping[str, object],
     template: DebaterTemplate,
 ) -> str:
     """Write what to do in a turn: what its phase says, or what fits the arguments so far."""
-    about = _describe_turn(identity, round, template)
     if assignment is not None and (assignment.to_stance is not None or assignment.aim is not None):
         return _render_assignment(identity, assignment, about, template)
     if not entries:

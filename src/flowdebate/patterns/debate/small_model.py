@@ -156,9 +156,10 @@ class SmallModelSupport:
 
     def cut(self, text: str, response: ModelResponse, ctx: Context) -> str:
         """Cut an answer to its bounds: the words that it was made to begin with do not count."""
-        choices = (self.first_words(ctx, shift) for shift in (0, 1))  # a second try begins with the later choice
-        begins = next((words for words in choices if text.startswith(words)), "")
-        return self.prompt.wording.cut(text, response, ctx, begins=begins)
+        begins = self.first_words(ctx)
+        if not text.startswith(begins):  # that of a second try, which begins with the later choice
+            begins = self.first_words(ctx, 1)
+        return self.prompt.wording.cut(text, response, ctx, begins=begins if text.startswith(begins) else "")
 
     async def review(
         self, messages: list[Message], response: ModelResponse, ctx: Context
