@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from flowdebate._util.option_types import Reach, Text
 from flowdebate.cli.app import app
 from flowdebate.patterns import PATTERNS
-from flowdebate.ui.options import FilePath, OutputOptions, PatternOptions
+from flowdebate.ui.options import FilePath, OutputOptions, PlanOptions
 
 from .stage import OnTerminal, Stage
 from .test_run import SIDES
@@ -252,7 +252,7 @@ def test_an_option_that_does_not_say_it_is_found() -> None:
 def test_what_does_not_say_it_counts_as_both() -> None:
     """An option that was forgotten is asked for, not used."""
 
-    class Own(PatternOptions):
+    class Own(PlanOptions):
         plain: list[dict[str, str]] | None = None
         path: dict[str, FilePath] | None = None
         text: Text | None = None

@@ -17,7 +17,7 @@ from pydantic import Field
 from flowdebate._util.option_types import Count, Text, allowed, check_option
 from flowdebate.cli.terminal.process import report_problems, report_warnings
 from flowdebate.errors import ConfigurationError
-from flowdebate.ui.options import COMMAND, FilePath, Option, PatternOptions, misuse, option_of
+from flowdebate.ui.options import COMMAND, FilePath, Option, PlanOptions, misuse, option_of
 from flowdebate.ui.statuses import State
 
 File: TypeAlias = Annotated[
@@ -163,7 +163,7 @@ def command(*shared: str) -> Callable[[Callable[..., None]], Callable[..., None]
                 kinds[name] = hints[name], _metavar_of(name, option) if argument else _flags_of(name, option)[0]
                 parameters.append(parameter(name, hints[name], option, given.default, argument=argument))
         for name in shared:
-            kind, option = PatternOptions.model_fields[name].annotation, option_of(PatternOptions, name)
+            kind, option = PlanOptions.model_fields[name].annotation, option_of(PlanOptions, name)
             if not option.repeated:  # else they are checked once they are read
                 kinds[name] = kind, _flags_of(name, option)[0]
             parameters.append(parameter(name, kind, option))

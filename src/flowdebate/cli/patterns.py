@@ -20,7 +20,7 @@ from flowdebate.cli.terminal.process import check_target, report_problems, repor
 from flowdebate.errors import ConfigurationError, StoreError
 from flowdebate.patterns import PATTERNS
 from flowdebate.ui.files import MEGABYTES, read_text
-from flowdebate.ui.options import COMMAND, Option, OutputOptions, PatternOptions, misuse, option_of, parse_entry
+from flowdebate.ui.options import COMMAND, Option, OutputOptions, PlanOptions, misuse, option_of, parse_entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -117,7 +117,7 @@ def _run_command() -> Callable[..., None]:
         _run(info, given, file=path, **here)
 
     plan = opt.parameter("plan", str, Option(help="The plan file."), Parameter.empty, argument=True)
-    return opt.with_parameters(run, [plan, *parameters_of(PatternOptions), *_parameters_here("file")])
+    return opt.with_parameters(run, [plan, *parameters_of(PlanOptions), *_parameters_here("file")])
 
 
 def _parameters_here(*without: str) -> Iterator[Parameter]:
@@ -140,9 +140,9 @@ def select_options(info: PatternInfo, given: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-def parameters_of(options: type[PatternOptions]) -> Iterator[Parameter]:
+def parameters_of(options: type[PlanOptions]) -> Iterator[Parameter]:
     """The parameter of each option: the pattern's own come first, those that all patterns have last."""
-    shared = dict.fromkeys(OutputOptions.model_fields, 1) | dict.fromkeys(PatternOptions.model_fields, 2)
+    shared = dict.fromkeys(OutputOptions.model_fields, 1) | dict.fromkeys(PlanOptions.model_fields, 2)
     for name in sorted(options.names(), key=lambda name: shared.get(name, 0)):
         option, kind = option_of(options, name), options.model_fields[name].annotation
         if name == options.SUBJECT or option.flag != "":

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from flowdebate.server.requests import LimitsBody
     from flowdebate.server.sse import Readers
     from flowdebate.store.base import StoredRun
-    from flowdebate.ui.options import PatternOptions
+    from flowdebate.ui.options import PlanOptions
 
 
 API = "/api/v1"
@@ -82,7 +82,7 @@ class Front:
         if self.read_only:
             raise HTTPException(HTTPStatus.FORBIDDEN, "This server is read-only: it shows runs, and begins none.")
 
-    def check_options(self, options: PatternOptions) -> None:
+    def check_options(self, options: PlanOptions) -> None:
         """ConfigurationError for options that would make this server read a file or connect to an address."""
         for name, paths in options.reached("file").items():  # of this machine, and a model would be shown it
             folders = self.sources if name == "sources" else ()
@@ -99,7 +99,7 @@ class Front:
         """Held while a request begins a run: of several with one `runId`, all but the first find the run."""
         return asyncio.Lock() if run_id is None else self._locks.setdefault(run_id, asyncio.Lock())
 
-    def may_be_given(self, options: type[PatternOptions], name: str) -> bool:
+    def may_be_given(self, options: type[PlanOptions], name: str) -> bool:
         """Whether a request may have a value for this option; `check_options` decides about the value itself."""
         reaches = options.reaches(name)
         return not reaches.isdisjoint({"nothing", "model"}) or ("server" in reaches and bool(self.base_urls))

@@ -16,7 +16,7 @@ from flowdebate.models.openai.endpoint import address_of
 from flowdebate.models.providers import PROVIDERS
 from flowdebate.models.resolve import EACH, ModelResolver, ModelSpec, found_models, vendor_of
 from flowdebate.runs.limits import Price, Prices
-from flowdebate.ui.options import PRICE, PatternOptions
+from flowdebate.ui.options import PRICE, PlanOptions
 from flowdebate.ui.text import models_text
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class AllowedModels:
             raise ConfigurationError("options", "model", EACH, what)
         return [name for name in allowed if name is not None]
 
-    def check(self, options: PatternOptions, *others: str) -> None:
+    def check(self, options: PlanOptions, *others: str) -> None:
         """ConfigurationError for options that name another one, or where one of the `others` that are asked is none."""
         if options.base_url is not None and not self.patterns:
             return  # they are names at that server

@@ -283,7 +283,7 @@ def parse_entry(given: str, option: str, *, key: str = "role", needed: bool = Fa
 # The options of all patterns
 
 
-class PatternOptions(BaseModel):
+class PlanOptions(BaseModel):
     """Options that every pattern has; each adds its own, and forbids those it has no use for."""
 
     # strict: a file that says `rounds = "2"` is mistaken; defer_build: a list of commands needs no validator
@@ -541,7 +541,7 @@ class PatternOptions(BaseModel):
             raise ConfigurationError(where, f"{field}{rest}", error.got, error.allowed, hint=error.hint) from None
 
 
-class OutputOptions(PatternOptions):
+class OutputOptions(PlanOptions):
     """Options of patterns with a synthesizer."""
 
     output_schema: Annotated[Table | FilePath, allowed("a JSON Schema, or the path of one")] | None = option(

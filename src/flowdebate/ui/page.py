@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from flowdebate.errors import BadFile, ConfigurationError
 from flowdebate.ui.document import Document, speakers_of
 from flowdebate.ui.files import problem_of
-from flowdebate.ui.options import OutputOptions, PatternOptions
+from flowdebate.ui.options import OutputOptions, PlanOptions
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -43,7 +43,7 @@ class StartTool:
 class PatternPage(ABC):
     """Page of a pattern, named by its registry entry: how it is planned and built, and how its runs are shown."""
 
-    options: ClassVar[type[PatternOptions]]
+    options: ClassVar[type[PlanOptions]]
     """Its options: keys of plan files, flags, fields of the form, arguments over HTTP and MCP."""
     default_length: ClassVar[int]
     """Maximum number of rounds (or turns) where none was given."""
@@ -115,7 +115,7 @@ class PatternPage(ABC):
             raise ConfigurationError("fork", "goes_on", options["goes_on"], "left out: only a debate goes on")
         return options
 
-    def fitting(self, options: PatternOptions, speakers: Sequence[Any]) -> tuple[Any, ...]:  # noqa: ARG002 - for the patterns
+    def fitting(self, options: PlanOptions, speakers: Sequence[Any]) -> tuple[Any, ...]:  # noqa: ARG002 - for the patterns
         """As many of the proposed `speakers` as the options take."""
         return tuple(speakers)
 
@@ -129,7 +129,7 @@ class PatternPage(ABC):
             warnings.simplefilter("ignore")  # they are given when the pattern is built for its run
             self.build(plan)
 
-    def length(self, options: PatternOptions) -> int:
+    def length(self, options: PlanOptions) -> int:
         """Maximum number of rounds or turns."""
         given: int | None = getattr(options, options.LENGTH)
         return self.default_length if given is None else given
@@ -168,7 +168,7 @@ class PatternPage(ABC):
 
 
 def roster(
-    options: PatternOptions, made: Models, *, kind: type[Any], default: Sequence[Mapping[str, Any]], least: int = 2
+    options: PlanOptions, made: Models, *, kind: type[Any], default: Sequence[Mapping[str, Any]], least: int = 2
 ) -> tuple[Any, ...]:
     """The speakers, each a `kind`; ConfigurationError for too few of them, or two of one name."""
     from flowdebate.chassis.roster import check_roster

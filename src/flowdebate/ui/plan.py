@@ -19,7 +19,7 @@ from flowdebate.sources.source import Source
 from flowdebate.store.base import PLAN_FORMAT
 from flowdebate.ui.files import MEGABYTES, parse_json, read_plan_file, read_text
 from flowdebate.ui.models import AllowedModels, Models, Policies, prices_of
-from flowdebate.ui.options import OutputOptions, PatternOptions, PlanFile, SourceEntry, join_models, misuse
+from flowdebate.ui.options import OutputOptions, PlanFile, PlanOptions, SourceEntry, join_models, misuse
 
 if TYPE_CHECKING:
     from flowdebate.blocks.human.human import Ask
@@ -51,7 +51,7 @@ class Plan:
     name: str
     """Name of the pattern's block, in errors, events and steps."""
     options: Any
-    """The pattern's own `PatternOptions`."""
+    """The pattern's own `PlanOptions`."""
     speakers: tuple[Any, ...]
     """Each a Debater or a Persona, as the pattern takes them; none where the sides of a debate are to be proposed."""
     models: Mapping[str, Model | str] | None
@@ -164,7 +164,7 @@ def make_plan(
     from flowdebate.runs.limits import Limits
 
     page = info.load_page()
-    options: PatternOptions = page.options.read(given, file=file, where=where)
+    options: PlanOptions = page.options.read(given, file=file, where=where)
     if page.question_about_sources and getattr(options, info.subject) is None and (options.sources or options.diffs):
         options = options.replaced(**{info.subject: page.question_about_sources})
     if getattr(options, info.subject) is None:
@@ -265,7 +265,7 @@ def _with_seats(plan: Plan) -> Plan:
     )
 
 
-def _read_sources(options: PatternOptions) -> PatternOptions:
+def _read_sources(options: PlanOptions) -> PlanOptions:
     """The options with the texts of sources in the place of their files: a stored run needs the texts themselves."""
     diffs = options.diffs
     if options.sources is None and not diffs:
@@ -303,7 +303,7 @@ def pattern_of_file(path: str) -> PatternInfo:
     return load_patterns()[name]
 
 
-def _read_schema(options: PatternOptions) -> tuple[PatternOptions, OutputSchema | None]:
+def _read_schema(options: PlanOptions) -> tuple[PlanOptions, OutputSchema | None]:
     """The options with the schema itself, and the schema; BadFile or ConfigurationError for what is none."""
     from flowdebate.models.output import OutputSchema
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 from flowdebate.blocks.human.prompt import RequestParts, Said, kind_of, parse_request
 from flowdebate.runs.context import place_of
 from flowdebate.runs.suspend import role_in_name
-from flowdebate.ui.options import Panel, PatternOptions, option_of
+from flowdebate.ui.options import Panel, PlanOptions, option_of
 from flowdebate.ui.sections import Entry
 from flowdebate.web.run.sheet import Turn, parties_of
 
@@ -109,11 +109,11 @@ class Form:
 
 
 def form_of(
-    info: PatternInfo, *, question: str | None = None, may_be_given: Callable[[type[PatternOptions], str], bool]
+    info: PatternInfo, *, question: str | None = None, may_be_given: Callable[[type[PlanOptions], str], bool]
 ) -> Form:
     """The form of a built-in pattern, from the class of its options; `question` in the place of its sample."""
     page = info.load_page()
-    options: type[PatternOptions] = page.options
+    options: type[PlanOptions] = page.options
     schema = options.model_json_schema(by_alias=True)
     folded: dict[str, list[Field]] = {panel: [] for panel in (*get_args(Panel), "Other")}
     for name in options.model_fields:
@@ -162,7 +162,7 @@ def form_of(
 _IN_FORM = "Those who speak have theirs beside their names. “each” takes another provider for each of them."
 
 
-def _seats_of(options: type[PatternOptions], levels: Sequence[str]) -> tuple[Field, ...]:
+def _seats_of(options: type[PlanOptions], levels: Sequence[str]) -> tuple[Field, ...]:
     """The fields of an option by seat: for all without one of their own, and for each role; models without `levels`."""
     named = {"default": "For all others", **{role: _label(role) for role in options.ROLES}}
     kind: Kind = "choice" if levels else "text"

@@ -17,7 +17,7 @@ from flowdebate.resources.archive import Archive
 from flowdebate.runs.events import CallFellBack, CallRetried
 from flowdebate.ui.document import Document, Speaker
 from flowdebate.ui.live import Live, OwnSections
-from flowdebate.ui.options import PatternOptions, PersonaEntry, Table, option, or_off, roster_option
+from flowdebate.ui.options import PersonaEntry, PlanOptions, Table, option, or_off, roster_option
 from flowdebate.ui.page import PatternPage
 from flowdebate.ui.sections import Card, Entry, Fact, Heading, Section, failures, round_heading
 
@@ -61,7 +61,7 @@ _AS_GIVEN = ("topology", "hub", "sparsity", "confidence", "voting", "weights", "
 """Options of the pattern under the same names."""
 
 
-class ConsensusPlanOptions(PatternOptions):
+class ConsensusPlanOptions(PlanOptions):
     """Options of a consensus debate."""
 
     SUBJECT: ClassVar[str] = "task"

@@ -25,7 +25,7 @@ from flowdebate.ui.options import (
     ModelName,
     ModelNames,
     OutputOptions,
-    PatternOptions,
+    PlanOptions,
     RosterEntry,
     misuse,
     option,
@@ -296,7 +296,7 @@ class DebatePage(PatternPage):
             return tuple(chosen.members)
         return tuple(default_sides(str(options.question)) or ())
 
-    def length(self, options: PatternOptions) -> int:
+    def length(self, options: PlanOptions) -> int:
         if (more := getattr(options, "goes_on", None)) is not None and more.held:
             return int(more.held + (more.rounds or 1))
         return sum(phase.rounds for phase in phases_in(options)) or super().length(options)
@@ -332,7 +332,7 @@ class DebatePage(PatternPage):
             return {}
         return {"debaters": [{"name": each.name, "stance": each.stance} for each in plan.speakers]}
 
-    def fitting(self, options: PatternOptions, speakers: Sequence[Any]) -> tuple[Any, ...]:
+    def fitting(self, options: PlanOptions, speakers: Sequence[Any]) -> tuple[Any, ...]:
         chosen = find_format(getattr(options, "format", None), where="options", pattern="debate")
         return tuple(speakers)[: None if chosen is None else chosen.sides]
 

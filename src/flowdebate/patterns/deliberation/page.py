@@ -10,7 +10,7 @@ from pydantic import Field
 from flowdebate._util.option_types import Count, Text
 from flowdebate.ui.document import RoundsDocument, Speaker
 from flowdebate.ui.live import OwnSections, Together
-from flowdebate.ui.options import PatternOptions, PersonaEntry, option, roster_option
+from flowdebate.ui.options import PersonaEntry, PlanOptions, option, roster_option
 from flowdebate.ui.page import PatternPage
 from flowdebate.ui.sections import Card, Entry, Fact, Group, Section
 
@@ -42,7 +42,7 @@ _STATUSES: Mapping[ReportStatus, str] = {"SETTLED": "the matter is settled", "CO
 """A moderator's finding in words."""
 
 
-class DeliberationPlanOptions(PatternOptions):
+class DeliberationPlanOptions(PlanOptions):
     """Options of a deliberation."""
 
     SUBJECT: ClassVar[str] = "topic"

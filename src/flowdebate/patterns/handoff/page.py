@@ -13,7 +13,7 @@ from flowdebate.resources.tasks import TaskChanged
 from flowdebate.runs.events import BlockAnswered
 from flowdebate.ui.document import Document, Speaker
 from flowdebate.ui.live import Live, OwnSections
-from flowdebate.ui.options import PatternOptions, PersonaEntry, option, roster_option
+from flowdebate.ui.options import PersonaEntry, PlanOptions, option, roster_option
 from flowdebate.ui.page import PatternPage
 from flowdebate.ui.sections import (
     FLAGS,
@@ -62,7 +62,7 @@ _DEBATERS = (
 _TURNS = Heading(title="Turns")
 
 
-class HandoffPlanOptions(PatternOptions):
+class HandoffPlanOptions(PlanOptions):
     """Options of a handoff."""
 
     SUBJECT: ClassVar[str] = "proposition"

@@ -20,7 +20,7 @@ from flowdebate.sources.files import GIT
 from flowdebate.ui.document import Document, Speaker
 from flowdebate.ui.live import OwnSections, Together
 from flowdebate.ui.markdown import escaped
-from flowdebate.ui.options import FilePath, PatternOptions, PersonaEntry, option, read_models, roster_option
+from flowdebate.ui.options import FilePath, PersonaEntry, PlanOptions, option, read_models, roster_option
 from flowdebate.ui.page import Confidence, PatternPage, StartTool
 from flowdebate.ui.sections import Card, Entry, Fact, Group, Heading, Remark, Section, Tone, failures
 from flowdebate.ui.text import as_json, cost_text, in_line, models_text, printable
@@ -148,7 +148,7 @@ def findings_lines(document: Document) -> str:
 _PHASES = {1: "Findings", 2: "Examination", 3: "Answers"}
 
 
-class ReviewPlanOptions(PatternOptions):
+class ReviewPlanOptions(PlanOptions):
     """Options of a review."""
 
     SUBJECT: ClassVar[str] = "question"
