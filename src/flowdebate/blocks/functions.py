@@ -129,7 +129,7 @@ def _awaits(kind: Hashable) -> bool:
 
 async def result_of(outcome: Any) -> Any:  # noqa: ANN401 - the result of the application's function
     """Return `outcome`, awaited if its type is awaitable: attributes of values may be slow or wrong."""
-    kind: Hashable = type(outcome)
+    kind: type = type(outcome)
     return await outcome if _awaits(kind) else outcome
 
 
@@ -168,7 +168,7 @@ class Handler(Block[InT, OutT]):
                 self.name,
                 held,
             )
-        kind: Hashable = type(outcome)
+        kind: type = type(outcome)
         result: OutT = await outcome if _awaits(kind) else outcome
         return result
 

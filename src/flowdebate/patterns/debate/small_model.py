@@ -111,8 +111,20 @@ class SmallModelSupport:
     material: Material | None
     """The sources; None without any."""
 
+    def is_asked_for(self, ctx: Context) -> bool:
+        """Tell whether the texts of the prompt ask for any support; looked up once in a debate, as most do not."""
+        known = ctx.scope.looked_up.get(self)
+        if known is None:
+            texts = self.prompt.template(ctx)
+            begins = texts.begins or texts.begins_reply or texts.begins_again or texts.begins_fact
+            known = bool(begins or texts.sorts or not self.prompt.may_quote(ctx))
+            ctx.scope.looked_up[self] = known
+        return bool(known)
+
     async def render_turn(self, value: object, ctx: Context) -> str:
         """Write the message of a turn; the first one sorts the facts."""
+        if not self.is_asked_for(ctx):
+            return self.prompt.render_turn(None, ctx)
         if self.material is not None:
             await self.sorter.sort(self.material.of_run(ctx), value, ctx)
         return self._render(ctx)
@@ -137,7 +149,8 @@ class SmallModelSupport:
 
     def bounds(self, value: object, ctx: Context, shift: int = 0) -> AnswerForm:
         """Return the form of the answer: its bounds, and the words that it begins with."""
-        return {**self.prompt.wording.bounds(value, ctx), "begins": self.first_words(ctx, shift)}
+        bounds = self.prompt.wording.bounds(value, ctx)
+        return {**bounds, "begins": self.first_words(ctx, shift)} if self.is_asked_for(ctx) else bounds
 
     def first_words(self, ctx: Context, shift: int = 0) -> str:
         """Return the words with which the turn begins; `shift` takes a later choice."""
@@ -156,6 +169,8 @@ class SmallModelSupport:
 
     def cut(self, text: str, response: ModelResponse, ctx: Context) -> str:
         """Cut an answer to its bounds: the words that it was made to begin with do not count."""
+        if not self.is_asked_for(ctx):
+            return self.prompt.wording.cut(text, response, ctx)
         begins = self.first_words(ctx)
         if not text.startswith(begins):  # that of a second try, which begins with the later choice
             begins = self.first_words(ctx, 1)
@@ -168,6 +183,8 @@ class SmallModelSupport:
 
         The second answer is a step of its own; readers learn that the text streamed so far does not count.
         """
+        if not self.is_asked_for(ctx):
+            return response, False
         objection = self._find_copy(response.text, ctx) or await self._find_other_side(response.text, ctx)
         if objection is None:
             return response, False
