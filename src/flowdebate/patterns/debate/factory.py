@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, Required, TypeVar, Unpack, overload
 
 from flowdebate._text import shown
+from flowdebate._util.option_types import Flag, check_option
 from flowdebate._util.validation import suggesting
 from flowdebate.blocks.functions import BlockLike, Capability, Handler, ToolLike, handler
 from flowdebate.blocks.sequencer import Sequencer, beside, sequencer
@@ -482,6 +483,9 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
             debaters = with_roles(members, chosen, where=where, field="debaters")
             phases, audience = phases or chosen.phases or None, audience or chosen.audience or None
             instructions = instructions or chosen.instructions
+    check_option(Flag, "mirror", mirror, where=where, optional=False)
+    check_option(Flag, "anonymize_transcript", anonymize_transcript, where=where, optional=False)
+    check_option(Flag, "shuffle_for_judge", shuffle_for_judge, where=where, optional=False)
     judging = as_judge_options(judge, where=where)
     own_judge = None if isinstance(judge, (JudgeOptions, Schedule, str)) else judge
     planned = check_phases(phases, where=where, members=len(debaters) if isinstance(debaters, Sized) else 0)
