@@ -16,6 +16,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    JsonValue,
     PrivateAttr,
     ValidationError,
 )
@@ -48,6 +49,8 @@ from flowdebate.ui.files import read_plan_file
 COMMAND = "command line"
 """The place of options in errors."""
 _STORED = "the stored run"
+PlanValues: TypeAlias = Mapping[str, JsonValue]
+"""Options as a plan file has them, before they are validated."""
 PlanFile: TypeAlias = str | Mapping[str, Any] | None
 """A plan as a file: its path, or its stored form."""
 

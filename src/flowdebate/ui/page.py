@@ -8,12 +8,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, JsonValue, ValidationError
 
 from flowdebate.errors import BadFile, ConfigurationError
 from flowdebate.ui.document import Document, speakers_of
 from flowdebate.ui.files import problem_of
-from flowdebate.ui.options import OutputOptions, PlanOptions
+from flowdebate.ui.options import OutputOptions, PlanOptions, PlanValues
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -60,7 +60,7 @@ class PatternPage(ABC):
 
     example: ClassVar[str] = "…"
     """A subject, for messages that ask for one."""
-    sample: ClassVar[Mapping[str, Any]] = {}
+    sample: ClassVar[PlanValues] = {}
     """What its form comes filled with: a subject that its speakers can differ about, and who they are."""
     examples: ClassVar[Sequence[str]] = ()
     """Command lines for the help of its command, which users can paste."""
@@ -74,7 +74,7 @@ class PatternPage(ABC):
     """Other forms of its document, for tools, by their names."""
     exit_note: ClassVar[str] = ""
     """An exit code that only its command has, in words."""
-    confidence: ClassVar[Mapping[Confidence, Mapping[str, Any]]] = {}
+    confidence: ClassVar[Mapping[Confidence, PlanValues]] = {}
     """Options for an answer that is to be so sure, beside the length of `options_for`."""
 
     document: ClassVar[type[Document]]
@@ -109,7 +109,7 @@ class PatternPage(ABC):
         """Speakers who fit every subject: with them, options are checked before a model proposes others."""
         raise NotImplementedError
 
-    def goes_on(self, run: StoredRun, options: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002 - for debates
+    def goes_on(self, run: StoredRun, options: PlanValues) -> PlanValues:  # noqa: ARG002 - for debates
         """The changed options of a fork that goes on with a finished `run`, with what it is to go on from."""
         if "goes_on" in options:
             raise ConfigurationError("fork", "goes_on", options["goes_on"], "left out: only a debate goes on")
@@ -119,7 +119,7 @@ class PatternPage(ABC):
         """As many of the proposed `speakers` as the options take."""
         return tuple(speakers)
 
-    def settled(self, plan: Plan) -> dict[str, Any]:  # noqa: ARG002 - the pattern's own plan
+    def settled(self, plan: Plan) -> PlanValues:  # noqa: ARG002 - the pattern's own plan
         """Options that were decided when the run began, for its stored plan."""
         return {}
 
@@ -138,7 +138,7 @@ class PatternPage(ABC):
         """About how many turns a run has: each speaker once in each round."""
         return len(plan.speakers) * plan.length
 
-    def options_for(self, confidence: Confidence) -> dict[str, Any]:
+    def options_for(self, confidence: Confidence) -> dict[str, JsonValue]:
         """The options of a run that is to be quick, balanced (as by default), or of high confidence."""
         own = dict(self.confidence.get(confidence, {}))
         if self.options.LENGTH not in self.options.model_fields:

@@ -17,7 +17,7 @@ from flowdebate.resources.archive import Archive
 from flowdebate.runs.events import CallFellBack, CallRetried
 from flowdebate.ui.document import Document, Speaker
 from flowdebate.ui.live import Live, OwnSections
-from flowdebate.ui.options import PersonaEntry, PlanOptions, Table, option, or_off, roster_option
+from flowdebate.ui.options import PersonaEntry, PlanOptions, PlanValues, Table, option, or_off, roster_option
 from flowdebate.ui.page import PatternPage
 from flowdebate.ui.sections import Card, Entry, Fact, Heading, Section, failures, round_heading
 
@@ -313,7 +313,7 @@ class ConsensusPage(PatternPage):
         return with_roles(known, chosen, where=where, field=field)
 
     example = "Name the product"
-    sample: ClassVar[Mapping[str, Any]] = {"task": "Choose a name for a small boat that carries mail between islands"}
+    sample: ClassVar[PlanValues] = {"task": "Choose a name for a small boat that carries mail between islands"}
     examples: ClassVar[tuple[str, ...]] = (
         'flowdebate consensus "How should we make rents affordable?"',
         'flowdebate consensus "Name the product" --topology ring --voting supermajority --tie-break',
@@ -325,7 +325,7 @@ class ConsensusPage(PatternPage):
         '<circle class="first" cx="74" cy="28" r="6"/>'
     )
 
-    def settled(self, plan: Plan) -> dict[str, Any]:
+    def settled(self, plan: Plan) -> PlanValues:
         return {} if plan.options.archive else {"archive": plan.archive is not None}
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:

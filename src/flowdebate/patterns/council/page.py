@@ -10,7 +10,7 @@ from pydantic import Field
 from flowdebate._util.option_types import Text
 from flowdebate.ui.document import Document, Speaker
 from flowdebate.ui.live import OwnSections, Together
-from flowdebate.ui.options import OutputOptions, PersonaEntry, option, roster_option
+from flowdebate.ui.options import OutputOptions, PersonaEntry, PlanValues, option, roster_option
 from flowdebate.ui.page import Confidence, PatternPage, StartTool
 from flowdebate.ui.sections import Card, Entry, Fact, Group, Heading, Output, Section, failures
 
@@ -155,7 +155,7 @@ class CouncilPage(PatternPage):
     default_speakers: ClassVar[tuple[dict[str, str], ...]] = MEMBERS
     each_by_default = True
     default_length = 2
-    confidence: ClassVar[Mapping[Confidence, Mapping[str, Any]]] = {
+    confidence: ClassVar[Mapping[Confidence, PlanValues]] = {
         "quick": {"review": "none"},
         "high": {"members": [{"name": name} for name in ("Ada", "Ben", "Cleo", "Dan", "Eve")]},
     }
@@ -170,7 +170,7 @@ class CouncilPage(PatternPage):
         "minutes; a small local one takes longer.",
     )
     example = "Should we cap rents?"
-    sample: ClassVar[Mapping[str, Any]] = {"question": "How should a beginner learn to cook?"}
+    sample: ClassVar[PlanValues] = {"question": "How should a beginner learn to cook?"}
     examples: ClassVar[tuple[str, ...]] = (
         'flowdebate council "Is this contract clause enforceable?"',
         'flowdebate council "Explain entropy" --member Ada=openai/gpt-5 --member Ben=anthropic/claude-sonnet-4-5',

@@ -26,6 +26,7 @@ from flowdebate.ui.options import (
     ModelNames,
     OutputOptions,
     PlanOptions,
+    PlanValues,
     RosterEntry,
     misuse,
     option,
@@ -259,12 +260,12 @@ class DebatePage(PatternPage):
     document: ClassVar[type[DebateDocument]] = DebateDocument
     live: ClassVar[type[DebateLive]] = DebateLive
     default_length = 2
-    confidence: ClassVar[Mapping[Confidence, Mapping[str, Any]]] = {
+    confidence: ClassVar[Mapping[Confidence, PlanValues]] = {
         "balanced": {"schedule": "swap"},
         "high": {"schedule": "swap", "mirror": True},
     }
     example = "Should we cap rents?"
-    sample: ClassVar[Mapping[str, Any]] = {
+    sample: ClassVar[PlanValues] = {
         "question": "Is it better to work from home or in an office?",
         "debaters": [
             {"name": "Remy", "stance": "Working from home is better"},
@@ -301,7 +302,7 @@ class DebatePage(PatternPage):
             return int(more.held + (more.rounds or 1))
         return sum(phase.rounds for phase in phases_in(options)) or super().length(options)
 
-    def goes_on(self, run: StoredRun, options: dict[str, Any]) -> dict[str, Any]:
+    def goes_on(self, run: StoredRun, options: PlanValues) -> PlanValues:
         more = options.get("goes_on")
         return options if more is None else {**options, "goes_on": asked_to_go_on(run, more).to_plan()}
 
@@ -326,7 +327,7 @@ class DebatePage(PatternPage):
 
         return yes_no_sides(subject)
 
-    def settled(self, plan: Plan) -> dict[str, Any]:
+    def settled(self, plan: Plan) -> PlanValues:
         """The sides that the plan does not name: a resumed run has them without asking again."""
         if plan.options.debaters:
             return {}

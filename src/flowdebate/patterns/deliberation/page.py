@@ -10,7 +10,7 @@ from pydantic import Field
 from flowdebate._util.option_types import Count, Text
 from flowdebate.ui.document import RoundsDocument, Speaker
 from flowdebate.ui.live import OwnSections, Together
-from flowdebate.ui.options import PersonaEntry, PlanOptions, option, roster_option
+from flowdebate.ui.options import PersonaEntry, PlanOptions, PlanValues, option, roster_option
 from flowdebate.ui.page import PatternPage
 from flowdebate.ui.sections import Card, Entry, Fact, Group, Section
 
@@ -116,7 +116,7 @@ class DeliberationPage(PatternPage):
     default_speakers: ClassVar[tuple[dict[str, str], ...]] = _DEBATERS
     default_length = 3
     example = "Should we move to the cloud?"
-    sample: ClassVar[Mapping[str, Any]] = {"topic": "Should our library open on Sundays?"}
+    sample: ClassVar[PlanValues] = {"topic": "Should our library open on Sundays?"}
     examples: ClassVar[tuple[str, ...]] = (
         'flowdebate deliberation "Should we invest $1M at a $50M valuation?"',
         'flowdebate deliberation "Move to the cloud?" --debater Ida="runs the servers" --debater Otto="pays the bills"',

@@ -13,7 +13,7 @@ from flowdebate.resources.tasks import TaskChanged
 from flowdebate.runs.events import BlockAnswered
 from flowdebate.ui.document import Document, Speaker
 from flowdebate.ui.live import Live, OwnSections
-from flowdebate.ui.options import PersonaEntry, PlanOptions, option, roster_option
+from flowdebate.ui.options import PersonaEntry, PlanOptions, PlanValues, option, roster_option
 from flowdebate.ui.page import PatternPage
 from flowdebate.ui.sections import (
     FLAGS,
@@ -189,7 +189,7 @@ class HandoffPage(PatternPage):
     default_speakers: ClassVar[tuple[dict[str, str], ...]] = _DEBATERS
     default_length = 10
     example = "Homework should be abolished"
-    sample: ClassVar[Mapping[str, Any]] = {"proposition": "Homework should be abolished"}
+    sample: ClassVar[PlanValues] = {"proposition": "Homework should be abolished"}
     examples: ClassVar[tuple[str, ...]] = (
         'flowdebate handoff "Machines should make moral decisions" --max-turns 6',
         'flowdebate handoff "Homework should be abolished" --debater Ann=teacher --debater Ben=pupil --first Ben',

@@ -20,7 +20,7 @@ from flowdebate.sources.files import GIT
 from flowdebate.ui.document import Document, Speaker
 from flowdebate.ui.live import OwnSections, Together
 from flowdebate.ui.markdown import escaped
-from flowdebate.ui.options import FilePath, PersonaEntry, PlanOptions, option, read_models, roster_option
+from flowdebate.ui.options import FilePath, PersonaEntry, PlanOptions, PlanValues, option, read_models, roster_option
 from flowdebate.ui.page import Confidence, PatternPage, StartTool
 from flowdebate.ui.sections import Card, Entry, Fact, Group, Heading, Remark, Section, Tone, failures
 from flowdebate.ui.text import as_json, cost_text, in_line, models_text, printable
@@ -347,7 +347,7 @@ class ReviewPage(PatternPage):
         "json": findings_lines,
     }
     exit_note = "4 the gate does not hold, 5 nothing changed"
-    confidence: ClassVar[Mapping[Confidence, Mapping[str, Any]]] = {
+    confidence: ClassVar[Mapping[Confidence, PlanValues]] = {
         "quick": {"reviewers": [{"name": name} for name in ("Ada", "Ben")]},
         "high": {"reviewers": [{"name": name} for name in ("Ada", "Ben", "Cleo", "Dan", "Eve")]},
     }
@@ -369,7 +369,7 @@ class ReviewPage(PatternPage):
         },
     )
     example = QUESTION
-    sample: ClassVar[Mapping[str, Any]] = {"question": "What is wrong with a plan that moves all data in one night?"}
+    sample: ClassVar[PlanValues] = {"question": "What is wrong with a plan that moves all data in one night?"}
     examples: ClassVar[tuple[str, ...]] = (
         "flowdebate review --diff",
         'flowdebate review --diff main..HEAD --focus security --gate "no confirmed blocker" --format markdown',

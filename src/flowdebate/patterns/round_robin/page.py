@@ -11,7 +11,7 @@ from flowdebate._util.option_types import Count, Flag, Text
 from flowdebate.chassis.state import TurnOrder
 from flowdebate.ui.document import RoundsDocument, Speaker
 from flowdebate.ui.live import OneByOne, OwnSections
-from flowdebate.ui.options import OutputOptions, PersonaEntry, option, roster_option
+from flowdebate.ui.options import OutputOptions, PersonaEntry, PlanValues, option, roster_option
 from flowdebate.ui.page import PatternPage
 from flowdebate.ui.sections import Entry, Fact, Group, Output, Section
 
@@ -114,7 +114,7 @@ class RoundRobinPage(PatternPage):
     default_speakers: ClassVar[tuple[dict[str, str], ...]] = _DEBATERS
     default_length = 2
     example = "Should we cap rents?"
-    sample: ClassVar[Mapping[str, Any]] = {"question": "What should a small town do with its empty railway station?"}
+    sample: ClassVar[PlanValues] = {"question": "What should a small town do with its empty railway station?"}
     examples: ClassVar[tuple[str, ...]] = (
         'flowdebate round-robin "What should the launch plan say?" --referee',
         'flowdebate round-robin "What should the launch plan say?" --output-schema plan.json --json',
