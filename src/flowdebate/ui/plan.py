@@ -125,8 +125,7 @@ class Plan:
     def failures(self) -> FailurePolicy:
         from flowdebate.chassis.turn import FailurePolicy
 
-        on_failure: Any = self.options.on_failure or "fail"
-        return FailurePolicy(on_failure=on_failure)
+        return FailurePolicy(on_failure=self.options.on_failure or "fail")
 
     @property
     def terminate_when(self) -> Condition | None:

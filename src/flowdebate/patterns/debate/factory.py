@@ -283,8 +283,15 @@ def _record_unheard(roster: Sequence[Debater], ctx: Context) -> None:
         if debater.stance not in shown_up:
             shown_up.add(debater.stance)
             error = FlowDebateError(f"nobody was asked to argue {debater.stance!r}")
-            about: Any = {"role": "debater", "name": debater.name, "stance": debater.stance}
-            record_failure(error, ctx, block=ctx.block, instead="unheard", **about)
+            record_failure(
+                error,
+                ctx,
+                block=ctx.block,
+                role="debater",
+                name=debater.name,
+                stance=debater.stance,
+                instead="unheard",
+            )
 
 
 def _speakers_of_round(ctx: Context) -> list[str]:
