@@ -197,7 +197,11 @@ WRONG = {
     ("--min-log-odds", "-1"): "--min-log-odds must be a number >= 0",
     ("--schedule", "both"): '"single", "swap", "cyclic", "full" or "sampled(n)"',
     ("--on-flip", "ignore"): "'average', 'abstain', 'tie' or 'human'",
-    ("--curtail", "--on-flip", "tie"): "Leave --curtail out with another --on-flip than average",
+    (
+        "--curtail",
+        "--on-flip",
+        "tie",
+    ): "`--curtail` cannot be combined with `--on-flip` 'tie': ballots that are left out cannot flip",
     ("--schedule", "swap", "--human", "judge"): "Leave --human out where options of a judging model are given",
 }
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from flowdebate._util.option_types import Flag, check_option
 from flowdebate._util.validation import check_count, is_number
-from flowdebate.errors import ConfigurationError
+from flowdebate.errors import ConfigurationError, ConflictingOptions
 from flowdebate.models.resolve import check_model, resolve_model
 from flowdebate.prompts import Profile, check_profile
 
@@ -113,12 +113,10 @@ class JudgeOptions:
         object.__setattr__(self, "plan", as_schedule(schedule, where=_WHERE))
         self._check_models()
         self._check_answer(by_letter=by_letter)
-        average, person = self.on_flip == "average", self.on_flip == "human" and callable(self.ask)
-        self._require(
-            average or not self.curtail,
-            "curtail",
-            "False unless on_flip is 'average': ballots that are left out cannot flip",
-        )
+        if self.curtail and self.on_flip != "average":
+            sentence = f"{{curtail}} cannot be combined with {{on_flip}} {self.on_flip!r}: "
+            raise ConflictingOptions(_WHERE, ("curtail", "on_flip"), sentence + "ballots that are left out cannot flip")
+        person = self.on_flip == "human" and callable(self.ask)
         self._require(self.ask is None or person, "ask", "a function of (request) with on_flip='human', else None")
         if not isinstance(self.labels, bool):
             several = isinstance(self.labels, Sequence) and not isinstance(self.labels, str)
