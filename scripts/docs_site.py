@@ -108,7 +108,9 @@ def exported(module: str) -> list[str]:
     if hasattr(found, "__all__"):
         return list(found.__all__)
     names: list[str] = []
-    for node in ast.parse(inspect.getsource(found)).body:
+    body = ast.parse(inspect.getsource(found)).body
+    lazy = [node for block in body if isinstance(block, ast.If) for node in block.body]  # imports for type checkers
+    for node in (*body, *lazy):
         match node:
             case ast.ClassDef(name) | ast.FunctionDef(name) | ast.AsyncFunctionDef(name):
                 names.append(name)

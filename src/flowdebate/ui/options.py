@@ -24,20 +24,20 @@ from pydantic_core import PydanticCustomError
 
 from flowdebate._util.option_types import (
     NOTHING,
-    Count,
-    Flag,
     Money,
     PlainText,
     Reach,
     RoundsOrAll,
     Seconds,
-    Text,
     TurnLength,
     Whole,
     allowed,
     is_text,
     sentence_of,
 )
+from flowdebate._util.option_types import Count as Count
+from flowdebate._util.option_types import Flag as Flag
+from flowdebate._util.option_types import Text as Text
 from flowdebate.chassis.seats import DEFAULT
 from flowdebate.errors import ConfigurationError, ConflictingOptions
 from flowdebate.models.base import Effort
