@@ -288,6 +288,7 @@ async def transition() -> None:
 
 CASES: dict[str, Callable[[Path], Any]] = {
     "ConfigurationError": lambda _: rent(max_rounds=0),
+    "ConflictingOptions": lambda _: rent(mirror=True, turn_order="simultaneous"),
     "ResourceConflict": lambda _: two_transcripts(),
     "ModelUnavailable": lambda _: no_connection(),
     "ConnectionLost": lambda _: served(closing),

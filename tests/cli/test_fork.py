@@ -148,11 +148,11 @@ def test_a_fork_of_each_command_without_changes_asks_nothing(verb: str) -> None:
 def test_any_option_of_a_plan_can_be_changed() -> None:
     """As in a plan file; a stop condition is evaluated again, so that further rounds ask only for themselves."""
     with Stage(turns=SAID) as on:
-        command(*on.options(*SIDES, "--max-rounds", "3", "--stop", "rounds(1)"))
+        command(*on.options(*SIDES, "--max-rounds", "3", "--terminate-when", "rounds(1)"))
         asked = len(on.bodies)
-        longer = forked("--last", "--set", "stop=rounds(2)")
+        longer = forked("--last", "--set", "terminate_when=rounds(2)")
         assert len(on.bodies) == asked + 3
-        brief = forked("--last", "--max-rounds", "2", "--set", "stop=", "--set", 'instructions = "Be brief."')
+        brief = forked("--last", "--max-rounds", "2", "--set", "terminate_when=", "--set", 'instructions = "Be brief."')
         limited = command("fork", "--last", "--max-rounds", "3", "--max-calls", "1")
         resumed = command("resume", "--last", "--max-calls", "99", "--json")
     assert longer["raw"]["rounds"] == brief["raw"]["rounds"] == 2

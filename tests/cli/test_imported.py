@@ -20,7 +20,7 @@ from .test_run import SIDES
 from .test_stored import command, ended_early
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 SECRET = "The vault opens at noon."  # noqa: S105 - of nobody
@@ -59,6 +59,14 @@ def forged(theirs: Stage, tmp_path: Path, *, asked: bool = False, **options: Any
     theirs.bodies.clear()
     theirs.headers.clear()
     return run_id, file
+
+
+def change_plan(file: Path, change: Mapping[str, Any]) -> None:
+    """Change the plan of the run in the export `file`."""
+    head, *steps = file.read_text().splitlines()
+    line = json.loads(head)
+    line["run"]["header"]["plan"].update(change)
+    file.write_text("\n".join([json.dumps(line), *steps]) + "\n")
 
 
 @pytest.mark.parametrize("how", [("--last",), ("RUN",)], ids=["last", "by id"])
@@ -144,7 +152,7 @@ def test_an_answer_to_an_imported_run_reaches_nobody_unasked(theirs: Stage, secr
 
 def test_showing_an_imported_run_reads_none_of_its_files(theirs: Stage, secret: Path, tmp_path: Path) -> None:
     """The page and the report have what was recorded; a path in the plan is not opened, whatever it names."""
-    run_id, file = forged(theirs, tmp_path, asked=True, sources=[str(secret), "missing"], schema="/dev/zero")
+    run_id, file = forged(theirs, tmp_path, asked=True, sources=[str(secret), "missing"], output_schema="/dev/zero")
     command("import", str(file))
     report = tmp_path / "report.md"
     for arguments in (
@@ -183,20 +191,28 @@ def test_a_plan_file_is_the_user_s_own(theirs: Stage, secret: Path, tmp_path: Pa
 
 @pytest.mark.parametrize(
     "change",
-    [{"format": "2"}, {"format": None}, {"options": []}, {"options": None}, {"withheld": 5}, {"pattern": 7}],
+    [{"options": []}, {"options": None}, {"withheld": 5}, {"pattern": 7}],
     ids=str,
 )
 def test_a_plan_that_no_version_wrote_is_an_error(change: dict[str, Any], theirs: Stage, tmp_path: Path) -> None:
     """One message and exit code 2, not a traceback."""
     run_id, file = forged(theirs, tmp_path)
-    head, *steps = file.read_text().splitlines()
-    line = json.loads(head)
-    line["run"]["header"]["plan"].update(change)
-    file.write_text("\n".join([json.dumps(line), *steps]) + "\n")
+    change_plan(file, change)
     assert command("import", str(file)).exit_code == 0
     result = command("resume", run_id)
     assert (result.exit_code, theirs.bodies) == (2, [])
     assert result.stderr.startswith("Error: ")
+
+
+@pytest.mark.parametrize("written", ["2", None])
+def test_a_plan_of_another_version_is_not_imported(written: str | None, theirs: Stage, tmp_path: Path) -> None:
+    """The error says which format the plan has, and nothing is stored."""
+    run_id, file = forged(theirs, tmp_path)
+    change_plan(file, {"format": written})
+    result = command("import", str(file))
+    assert (result.exit_code, theirs.bodies) == (2, [])
+    assert f"run {run_id} was exported by another version of flowdebate (plan format {written!r}" in result.stderr
+    assert command("show", run_id).exit_code == 2
 
 
 # Options

@@ -100,7 +100,7 @@ BAD = [
     Case(
         id="schema, but no synthesizer",
         text='synthesizer = false\noutput_schema = {type = "object"}',
-        message="`synthesizer` must be left out where there is a schema",
+        message="`output_schema` cannot be combined with `synthesizer` switched off: only a synthesizer writes",
     ),
     Case(id="not TOML", text="question = \nx", message="is not TOML: Invalid value (at line 1, column 12)"),
     Case(id="not JSON", name="debate.json", text='{"a":\n x}', message="line 2, column 2: is not JSON"),

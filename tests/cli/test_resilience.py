@@ -159,8 +159,8 @@ def test_a_condition_ends_a_debate_in_order(tmp_path: Path) -> None:
     """As an option or in a file; the page and the document say which one held, and there is a verdict."""
     condition = "tokens(1000000) | rounds(2) & ~seconds(1000)"
     file = tmp_path / "debate.toml"
-    file.write_text(f'stop = "{condition}"')
-    for options in (("--stop", condition), ("--file", str(file))):
+    file.write_text(f'terminate_when = "{condition}"')
+    for options in (("--terminate-when", condition), ("--file", str(file))):
         with Stage() as stage:
             result = run(stage, *SIDES, "--max-rounds", "4", *options, "--json")
         document = json.loads(result.stdout)
@@ -169,7 +169,7 @@ def test_a_condition_ends_a_debate_in_order(tmp_path: Path) -> None:
         assert document["raw"]["verdict"]["verdict"] == "Both are right."
     report = tmp_path / "report.md"
     with Stage() as stage:
-        run(stage, *SIDES, "--max-rounds", "4", "--stop", "rounds(1)", "--markdown", str(report))
+        run(stage, *SIDES, "--max-rounds", "4", "--terminate-when", "rounds(1)", "--markdown", str(report))
     assert r"Rounds: 1, ended by rounds(1)" in report.read_text().replace("\\", "")
 
 
@@ -187,8 +187,11 @@ def test_a_condition_ends_a_debate_in_order(tmp_path: Path) -> None:
 def test_a_wrong_condition_is_refused_before_anything_is_asked(tmp_path: Path, condition: str, message: str) -> None:
     """The error points at the place, and names the option, or the file and its key."""
     file = tmp_path / "debate.toml"
-    file.write_text(f"stop = '{condition}'")
-    for place, options in (("--stop", ("--stop", condition)), (f"{file}: `stop`", ("--file", str(file)))):
+    file.write_text(f"terminate_when = '{condition}'")
+    for place, options in (
+        ("--terminate-when", ("--terminate-when", condition)),
+        (f"{file}: `terminate_when`", ("--file", str(file))),
+    ):
         with Stage() as stage:
             result = run(stage, *SIDES, *options)
         assert (result.exit_code, stage.bodies) == (2, [])

@@ -274,7 +274,7 @@ BAD = [
     (
         "round-robin",
         'synthesizer = false\noutput_schema = {type = "object"}',
-        "`synthesizer` must be left out where there is a schema",
+        "`output_schema` cannot be combined with `synthesizer` switched off: only a synthesizer writes an output",
     ),
 ]
 

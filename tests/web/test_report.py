@@ -142,7 +142,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "mirrored": ("debate", {**SHORT, "mirror": True}),
     "at once": ("debate", {**SHORT, "turn_order": "simultaneous", "schedule": "full"}),
     "with baselines": ("debate", {**SHORT, "baselines": True}),
-    "stopped": ("debate", {"debaters": SIDES, "max_rounds": 4, "stop": "rounds(2) | tokens(100000)"}),
+    "stopped": ("debate", {"debaters": SIDES, "max_rounds": 4, "terminate_when": "rounds(2) | tokens(100000)"}),
     "concise": ("debate", {**SHORT, "profile": "concise", "moderator": True}),
     "refereed": ("round_robin", {"referee": True, "turn_order": "shuffled"}),
     "as text": ("handoff", {"transition": "text", "max_turns": 4}),

@@ -169,6 +169,7 @@ def listed(sources: Sequence[Source]) -> str:
 
 
 SourcesLike: TypeAlias = Mapping[str, "str | Source"] | Sequence["str | Path | Source"]
+"""Texts by name; or paths of files and folders, "-" for stdin, "NAME=FILE", and sources."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,9 +184,6 @@ class Sources:
 
     def __post_init__(self) -> None:
         check_option(Count, "tokens", self.tokens, where=type(self).__name__)
-
-
-"""Texts by name; or paths of files and folders, "-" for stdin, "NAME=FILE", and sources."""
 
 
 def check_sources(value: object, *, where: str) -> tuple[Source, ...]:

@@ -319,8 +319,8 @@ def fork(  # noqa: PLR0913 - the options of the command
 def _read_setting(given: str) -> tuple[str, Any]:
     """An option as `--set` names it, with its value as in a TOML file, or as text; None for an empty one.
 
-    >>> _read_setting("max_rounds=3"), _read_setting("schedule=swap"), _read_setting("stop=")
-    (('max_rounds', 3), ('schedule', 'swap'), ('stop', None))
+    >>> _read_setting("max_rounds=3"), _read_setting("schedule=swap"), _read_setting("terminate_when=")
+    (('max_rounds', 3), ('schedule', 'swap'), ('terminate_when', None))
     >>> _read_setting('panel=["a", "b"]')
     ('panel', ['a', 'b'])
     """

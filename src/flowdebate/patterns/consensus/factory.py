@@ -175,13 +175,12 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
       what was left out and why.
     - `shuffle`: whether each voter sees the proposals in its own random order, drawn from the run's seed.
     - `judge`, `tie_break`: True for the default one, `ModeratorOptions` for its options, a block or a function.
-    - `profile`: default prompts for small models ("concise") or for others ("full"); None: as each model asks for.
-      `length` of a turn: "short", "medium", "long" or a number of words; None: short with concise prompts, medium with
-      full ones. `template`: the texts of the agents' prompts, in place of the profile's.
-    - `sources`, `source_tokens`: what the default blocks of agents may quote, as in `debate()`; `output.quotes` has the
-      quotes, looked up.
-    - `instructions`, `tools`, `uses`, `context`, `settings` and `profile` apply to default blocks only, `length`,
-      `sources`, `template` and `agent_visibility` to those of agents.
+    - `prompts`: `PromptOptions` with the `profile` of default prompts, the `length` of an agent's texts, and a
+      `ConsensusTemplate` for the agents.
+    - `sources`: what the default blocks of agents may quote, as in `debate()`; `output.quotes` has the quotes, looked
+      up.
+    - `instructions`, `tools`, `uses`, `context`, `settings` and the profile apply to default blocks only, the length of
+      a turn, the template, `sources` and `agent_visibility` to those of agents.
 
     `output.failures` lists failed calls, whose partial answers are not used; after a skipped revision the proposal is
     as before. Invalid options raise `ConfigurationError` before anything is built; `NoProposals` is raised if nobody

@@ -442,24 +442,23 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
       both: all ballots count alike, and the judge's `on_flip` decides if they disagree. It costs twice as much.
     - `transcript`: pass one to share it with your own blocks; None creates one.
     - `model` reaches all blocks inside that name none; it is one model, or one by intent.
-    - `profile`: default prompts for small models ("concise") or for others ("full"); None: as each model asks for.
-      `length` of a turn: "short", "medium", "long" or a number of words; None: short with concise prompts, medium with
-      full ones. `template`: the texts of the debaters' prompts, in place of the profile's.
+    - `prompts`: `PromptOptions` for the debate's own prompts: their `profile` ("concise" for small models, "full" for
+      others), the `length` of a turn, a `DebaterTemplate` with other texts, and how much of the transcript they show:
+      with `history=Window(rounds=2)` the last two rounds and a summary of what is older (`raw.older`). In the prompts
+      of the default debaters and of an anonymized judge, aliases replace the names of debaters and models unless
+      `hide_names` is False; `raw.leaks` lists the names.
     - `instructions`, `tools`, `uses`, `context`, `settings` and the visibilities apply to all default blocks, and to no
       others; instructions take precedence over the rules of their prompts. By default the client sees the items of all
       blocks, and those of debaters are not added to the history.
-    - `hide_names`: whether names of debaters and their models inside arguments are replaced by aliases in the prompts
-      of the default debaters and of an anonymized judge; `raw.leaks` lists them.
     - `sources`: what the default debaters may quote: texts by name, or a list of paths of files and folders. Quotes in
-      arguments are looked up, the default judge learns which were not found, and `raw.quotes` lists them all. Of more
-      than `source_tokens` (None: a quarter of the model's context, or 32,000 where that is unknown), each turn is shown
-      the best passages for the question and the last arguments: `raw.passages`.
-    - `history`: "all", or `Window(rounds=2)`: prompts show the last rounds, and a summary of what is older (a call in
-      each round), so that a long debate ends by its rounds, not by a full context. `raw.older` is the last summary.
+      arguments are looked up, the default judge learns which were not found, and `raw.quotes` lists them all. With
+      `Sources(…, tokens=8_000)` they take no more room than that in a prompt (default: a quarter of the model's
+      context, or 32,000 where that is unknown). If they are longer, each turn is shown the passages that fit the
+      question and the last arguments best: `raw.passages`.
     - `baselines`: what to compare the debate with once it has a verdict, in `raw.baselines`. True is a single call, a
-      vote of first drafts, and a vote of as many answers as the debate's tokens pay for; or the names of some of these.
-    - `equal`: what that last vote and a revision may use as much of as the debate: "tokens", "completion_tokens",
-      "cost" (refused without `prices` in the limits of the run) or "calls".
+      vote of first drafts, and a vote of as many answers as the debate's tokens pay for; a list of names selects some
+      of these. `BaselineOptions(…, equal="cost")` gives that last vote the cost of the debate, or its calls or
+      completion tokens, in place of its tokens.
     - `collection_id`: the id of the audit trail (default: `name`).
     - `failures`: a `FailurePolicy`. `on_failure` is "fail" (default: the run raises the error), "skip" or
       `StandIn(model)`. With the latter two, all debaters speak in declared order if the moderator fails, and the debate

@@ -80,8 +80,7 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
     - `transcript`: one from `create_deliberation_transcript()`, to share with your own blocks; None creates one.
     - `failures`: a `FailurePolicy`. Where it goes on, a round whose report failed closes without one; `quorum` (2)
       counts the personas of a round with skipped turns.
-    - All other options, such as `model`, `profile`, `length`, `sources`, `history` and `instructions`, are those of
-      `debate()`.
+    - All other options, such as `model`, `prompts`, `sources` and `instructions`, are those of `debate()`.
 
     The input is a topic: a str, `{"topic": str}` or a `DeliberationInput`. Invalid options raise `ConfigurationError`
     before anything is built.

@@ -428,8 +428,7 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     - `failures`: a `FailurePolicy`. With "skip" the turn counts, and the next speaker is drawn at random; asking once
       more may take `turn_timeout` again. A handoff has no rounds: `round_timeout` must be None, and `quorum` has no
       effect.
-    - All other options, such as `model`, `profile`, `length`, `sources`, `history` and `instructions`, are those of
-      `debate()`.
+    - All other options, such as `model`, `prompts`, `sources` and `instructions`, are those of `debate()`.
 
     The input is a proposition: a str, `{"proposition": str}` or a `HandoffInput`. Invalid options raise
     `ConfigurationError` before anything is built.

@@ -90,7 +90,7 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
     - `max_concurrency`: how many reviewers may be at work at once; None for all.
     - `failures`: with "skip" or `StandIn(model)`, `quorum` counts reviewers; who was not heard examines nothing, and a
       gate that is not broken is undecided.
-    - All other options, such as `model`, `profile`, `sources` and `instructions`, are those of `council()`.
+    - All other options, such as `model`, `prompts`, `sources` and `instructions`, are those of `council()`.
 
     Raises `ConfigurationError` for invalid options, before anything is built.
 

@@ -138,8 +138,8 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
     - `transcript`: one from `create_round_robin_transcript()`, to share with your own blocks; None creates one.
     - `failures`: a `FailurePolicy`. Where it goes on, a round whose report failed has no audit, and there is no output
       if the synthesizer fails; `quorum` (2) counts the debaters of a round with skipped turns.
-    - All other options, such as `turn_order`, `model`, `profile`, `length`, `sources`, `history` and `instructions`,
-      are those of `debate()`.
+    - All other options, such as `turn_order`, `model`, `prompts`, `sources` and `instructions`, are those of
+      `debate()`.
 
     The input is a question: a str, `{"question": str}` or a `RoundRobinInput`. Invalid options raise
     `ConfigurationError` before anything is built; more than four rounds cause a `FlowDebateWarning`.
