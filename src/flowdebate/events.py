@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import fields
+from functools import cache
 from inspect import getdoc
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Union, get_args, get_type_hints
@@ -126,10 +127,8 @@ _SHARED: frozenset[type[BaseEvent]] = frozenset(get_args(RunEvent | _SharedEvent
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - a class of events, or their union
     """Load an event from the folder of its pattern, or build the union of all events."""
     places = _event_places()
-    if name == "PatternEvent":
-        return Union[(_SharedEvent, *map(load, places.values()))]
-    if name == "Event":
-        return RunEvent | __getattr__("PatternEvent")
+    if name in ("Event", "PatternEvent"):
+        return _union_of(name, tuple(places.values()))
     if name in places:
         return load(places[name])
     message = f"module {__name__!r} has no attribute {name!r}"
@@ -138,6 +137,13 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - a class of events, or their
 
 def __dir__() -> list[str]:
     return sorted([*globals(), "Event", "PatternEvent", *_event_places()])
+
+
+@cache  # so that all modules that import a union have the same object
+def _union_of(name: str, places: tuple[str, ...]) -> object:
+    """Build the union of all events, or of those of patterns."""
+    of_patterns = (_SharedEvent, *map(load, places))
+    return Union[of_patterns] if name == "PatternEvent" else Union[(RunEvent, *of_patterns)]
 
 
 def _event_places() -> dict[str, str]:

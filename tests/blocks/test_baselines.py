@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowdebate import DebateState, debate, generator, sequencer
+from flowdebate import BaselineOptions, DebateState, debate, generator, sequencer
 from flowdebate.errors import AuthenticationFailed, ConfigurationError, ProviderFailed, RealModelForbidden
 from flowdebate.models.base import ModelResponse, Usage
 from flowdebate.patterns import PATTERNS
@@ -144,10 +144,10 @@ async def test_a_debate_and_its_plan_say_what_is_to_be_equal() -> None:
 
     model = FunctionModel(answer)
     with pytest.raises(ConfigurationError, match="`equal` must be used with `prices`"):
-        await two_sides(baselines=True, equal="cost").run(QUESTION, model=model)
+        await two_sides(baselines=BaselineOptions(equal="cost")).run(QUESTION, model=model)
     assert calls == []
     limits = Limits(prices=lambda _, usage: float(usage.calls))
-    result = await two_sides(baselines=True, equal="cost").run(QUESTION, model=model, limits=limits)
+    result = await two_sides(baselines=BaselineOptions(equal="cost")).run(QUESTION, model=model, limits=limits)
     assert [(found.name, found.calls) for found in result.raw.baselines] == [
         ("single", 1),
         ("drafts", 2),
@@ -160,10 +160,12 @@ async def test_a_debate_and_its_plan_say_what_is_to_be_equal() -> None:
 @pytest.mark.parametrize("baselines", [False, [], ["single", "drafts"]])
 def test_nothing_is_to_be_equal_without_self_consistency(baselines: Any) -> None:
     """Of no baseline else that would be true: it is refused, in Python and in a plan."""
-    with pytest.raises(ConfigurationError, match="`equal` must be left out without revision or self_consistency"):
-        two_sides(baselines=baselines, equal="calls")
+    with pytest.raises(ConfigurationError, match="`equal` needs self_consistency or revision among the `baselines`"):
+        two_sides(baselines=BaselineOptions(baselines, equal="calls"))
     given = {"question": QUESTION, "baselines": baselines, "equal": "tokens"}
-    with pytest.raises(ConfigurationError, match=r"--equal.* without revision or self_consistency"):
+    with pytest.raises(
+        ConfigurationError, match="`--equal` needs self_consistency or revision among the `--baselines`"
+    ):
         make_plan(PATTERNS["debate"], given)
 
 

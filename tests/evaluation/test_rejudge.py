@@ -61,7 +61,7 @@ class Judge:
         ({"schedule": "swap", "decided_by": "vote"}, False),
         ({"schedule": "full", "labels": True}, False),
         ({"schedule": "cyclic", "labels": ["red", "blue"]}, True),
-        ({"schedule": "single", "answer": "scores"}, False),
+        ({"schedule": "single", "answer_form": "scores"}, False),
         ({"schedule": "swap", "criteria": {"evidence": 2.0, "clarity": 1.0}}, False),
         ({"schedule": "swap", "criteria": {"evidence": 2.0, "clarity": 1.0}}, True),
     ],

@@ -88,5 +88,5 @@ def test_an_unknown_profile_of_a_model_is_refused() -> None:
     """With its name: it may be misspelt."""
     model = Small(name="mine")
     model.profile = "concice"
-    with pytest.raises(ConfigurationError, match=r"model 'mine'.*`profile` must be 'concise', 'full' or None"):
+    with pytest.raises(ConfigurationError, match=r"model 'mine'.*`profile` must be 'concise' or 'full'"):
         profile_of(model)

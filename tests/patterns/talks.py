@@ -34,9 +34,9 @@ NAMES = ("ann", "bob", "cy")
 QUESTION = "How can rents be affordable?"
 TURNS = {
     "debate": ("debater",),
-    "round_robin": ("panelist",),
+    "round_robin": ("debater",),
     "deliberation": ("debater",),
-    "handoff": ("speaker",),
+    "handoff": ("debater",),
     "consensus": ("propose", "criticise", "revise", "vote"),
     "council": ("member", "reviewer"),
     "review": ("reviewer", "examiner"),
@@ -153,7 +153,7 @@ def _answer(request: ModelRequest, word: str) -> Any:
         letters = re.findall(r"^\[Answer ([A-Z]+)\]", str(request.messages[-1]["content"]), re.MULTILINE)
         return {"ranking": [{"answer": letter, "reason": word} for letter in letters]}
     fields: dict[str, dict[str, Any]] = {
-        "speaker": {"response": text, "next_agent_name": NAMES[(NAMES.index(name) + 1) % 3] if name in NAMES else None},
+        "debater": {"response": text, "next_agent_name": NAMES[(NAMES.index(name) + 1) % 3] if name in NAMES else None},
         "judge": {"reasoning": "It held.", "winner": "for", "verdict": text, "conclusive": False},
         "referee": {"assessments": [{"agentName": "ann", "issues": ["no figures"], "score": 40}], "notes": word},
         "moderator": {"summary": word, "status": "CONTINUE", "decision": None},

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flowdebate import Debater, Window, debate, deliberation, handoff, round_robin
+from flowdebate import Debater, PromptOptions, Window, debate, deliberation, handoff, round_robin
 from flowdebate.errors import ConfigurationError, ContextTooLong
 from flowdebate.store.open import open_store
 from flowdebate.testing import FunctionModel
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from flowdebate.testing import ModelRequest
 
 ROUNDS = 6
+TWO_ROUNDS = PromptOptions(history=Window(rounds=2))
 PEOPLE = [{"name": "ann"}, {"name": "bob"}, {"name": "cy"}]
 SIDES = [Debater(name, stance) for name, stance in (("ann", "for"), ("bob", "against"), ("cy", "neither"))]
 PATTERNS: dict[str, Callable[..., Any]] = {
@@ -43,7 +44,7 @@ def shown(request: ModelRequest) -> str:
 def test_prompts_show_the_last_rounds_and_a_summary_of_what_is_older(pattern: str) -> None:
     """Every role reads both; the result has all that was said, and the last summary."""
     talkers = Talkers()
-    raw = PATTERNS[pattern](history=Window(rounds=2)).run_sync(QUESTION, model=talkers.model(), seed=1).raw
+    raw = PATTERNS[pattern](prompts=TWO_ROUNDS).run_sync(QUESTION, model=talkers.model(), seed=1).raw
     of_round = {entry.text: entry.round for entry in raw.entries}
     assert max(of_round.values()) == ROUNDS
     assert raw.older.rounds == ROUNDS - 3
@@ -80,7 +81,8 @@ def test_a_long_discussion_ends_by_its_rounds(pattern: str) -> None:
     if pattern != "handoff":  # whose turns are its rounds
         with pytest.raises(ContextTooLong):
             make().run_sync(QUESTION, model=FunctionModel(answer), seed=1)
-    raw = make(history=Window(rounds=1)).run_sync(QUESTION, model=FunctionModel(answer), seed=1).raw
+    last_round = PromptOptions(history=Window(rounds=1))
+    raw = make(prompts=last_round).run_sync(QUESTION, model=FunctionModel(answer), seed=1).raw
     assert max(entry.round for entry in raw.entries) == ROUNDS
     assert raw.status == "complete"
 
@@ -99,7 +101,7 @@ def test_a_summary_is_a_recorded_step(pattern: str, tmp_path: Path) -> None:
 
     async def held() -> Any:
         store: Any = open_store(str(tmp_path / "runs.sqlite3"))
-        long = PATTERNS[pattern](history=Window(rounds=2))
+        long = PATTERNS[pattern](prompts=TWO_ROUNDS)
         with pytest.raises(RuntimeError):
             await long.run(QUESTION, model=FunctionModel(failing, name="talkers"), store=store, run_id="a", seed=1)
         result = await long.resume("a", model=talkers.model(), store=store)
@@ -108,16 +110,16 @@ def test_a_summary_is_a_recorded_step(pattern: str, tmp_path: Path) -> None:
 
     raw = asyncio.run(held()).raw
     again = Talkers()
-    assert raw == PATTERNS[pattern](history=Window(rounds=2)).run_sync(QUESTION, model=again.model(), seed=1).raw
+    assert raw == PATTERNS[pattern](prompts=TWO_ROUNDS).run_sync(QUESTION, model=again.model(), seed=1).raw
     assert sum(role_of(request) == "summary" for request in talkers.asked) == ROUNDS - 4
 
 
-@pytest.mark.parametrize("pattern", PATTERNS)
-def test_what_is_no_window_is_refused(pattern: str) -> None:
-    """Before anything is asked; "all" is the default."""
-    assert PATTERNS[pattern](history="all") is not None
-    for wrong in (2, "last", None, {"rounds": 2}):
-        with pytest.raises(ConfigurationError, match="history"):
-            PATTERNS[pattern](history=wrong)
+def test_what_is_no_window_is_refused() -> None:
+    """When the options are made; "all" is the default."""
+    assert PromptOptions(history="all") == PromptOptions()
+    wrongs: list[Any] = [2, "last", None, {"rounds": 2}]
+    for wrong in wrongs:
+        with pytest.raises(ConfigurationError, match="PromptOptions: `history` must be"):
+            PromptOptions(history=wrong)
     with pytest.raises(ConfigurationError, match="rounds"):
         Window(rounds=0)

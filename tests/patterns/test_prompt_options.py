@@ -124,7 +124,7 @@ def said(request: Any) -> Any:
     """An answer for every default block of every pattern."""
     block = request.block
     if request.output is None:
-        return "I say so.\nTransition to bea" if "speaker-ann" in block else "I say so.\nTransition to ann"
+        return "I say so.\nTransition to bea" if block.endswith("-ann") else "I say so.\nTransition to ann"
     asked = set(request.output_schema["properties"])
     shown = "".join(str(message["content"]) for message in request.messages)
     letters = [letter for letter in "AB" if f"\n[Answer {letter}] " in shown]

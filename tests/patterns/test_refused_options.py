@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flowdebate import Debater, FailurePolicy, FlowDebateWarning, Persona, StandIn, Visibility, create_debate_transcript
-from flowdebate.errors import ConfigurationError
+from flowdebate.errors import ConfigurationError, ConflictingOptions
 from flowdebate.patterns.consensus.schemas import ConsensusInput
 from flowdebate.patterns.council.schemas import CouncilInput
 from flowdebate.patterns.debate.schemas import DebateInput
@@ -238,8 +238,10 @@ def test_an_output_schema_is_one(pattern: str) -> None:
 @pytest.mark.parametrize("pattern", ["debate", "round_robin"])
 def test_an_output_schema_needs_a_synthesizer(pattern: str) -> None:
     """There is nothing else to apply it to."""
-    error = refused(pattern, synthesizer=False, output_schema=dict[str, int])
-    assert (error.field, error.allowed[:27]) == ("output_schema", "None with synthesizer=False")
+    with pytest.raises(ConflictingOptions) as caught:
+        made(pattern, synthesizer=False, output_schema=dict[str, int])
+    assert (caught.value.where, caught.value.options) == (f"{pattern} 'rent'", ("output_schema", "synthesizer"))
+    assert "`output_schema` cannot be combined with `synthesizer` switched off" in str(caught.value)
 
 
 SUBJECTS: dict[str, tuple[str, type[Any]]] = {

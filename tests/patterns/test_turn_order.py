@@ -428,7 +428,9 @@ def test_the_order_shows_in_outline_output_and_events_unless_it_is_the_declared_
 def test_what_is_no_order_is_refused_with_those_there_are(wrong: Any) -> None:
     """Before anything is built."""
     for kind in ("debate", "round robin"):
-        with pytest.raises(ConfigurationError, match=r"turn_order.*'declared', 'rotated', 'shuffled', 'simultaneous'"):
+        with pytest.raises(
+            ConfigurationError, match=r"`turn_order` must be 'declared', 'rotated', 'shuffled' or 'simultaneous'"
+        ):
             held(kind, 2, turn_order=wrong)
 
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flowdebate import Sources
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.base import context_of
 from flowdebate.models.local.model import LocalModel
@@ -83,7 +84,7 @@ def test_turns_are_shown_the_best_passages_of_long_sources(pattern: str) -> None
         return json.loads(json.dumps(said).replace("I say", "It says 'taxes in the year 7: so it is said', I say"))
 
     talkers = Talkers()
-    pattern_ = talk(pattern, sources={"book": LONG}, source_tokens=500)
+    pattern_ = talk(pattern, sources=Sources({"book": LONG}, tokens=500))
     raw = pattern_.run_sync("What about the harbour?", model=FunctionModel(quoting), seed=1).raw
     speaking = [request for request in talkers.asked if role_of(request) in TURNS[pattern]]
     assert speaking
@@ -116,7 +117,7 @@ def test_a_resumed_run_is_shown_the_recorded_passages(
 
     async def held() -> Any:
         store: Any = open_store(str(tmp_path / "runs.sqlite3"))
-        long = talk(pattern, sources=[LONG], source_tokens=500)
+        long = talk(pattern, sources=Sources([LONG], tokens=500))
         with pytest.raises(RuntimeError):
             await long.run(QUESTION, model=FunctionModel(failing, name="talkers"), store=store, run_id="a", seed=1)
         before = find_passages
@@ -140,8 +141,8 @@ def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "bm25s", None)
     talkers, other = Talkers(), Source.of("other", LONG.text)
     with pytest.raises(ConfigurationError, match=r"flowdebate\[documents\]"):
-        talk("debate", sources=[other], source_tokens=500).run_sync(QUESTION, model=talkers.model())
+        talk("debate", sources=Sources([other], tokens=500)).run_sync(QUESTION, model=talkers.model())
     assert talkers.asked == []
     for wrong in (0, True, "many"):
-        with pytest.raises(ConfigurationError, match="source_tokens"):
-            talk("council", sources=[LONG], source_tokens=wrong)
+        with pytest.raises(ConfigurationError, match="Sources: `tokens` must be an int >= 1"):
+            Sources([LONG], tokens=wrong)

@@ -269,8 +269,10 @@ REJECTED = [
     Case("diverging above convergence", {"diverging": 0.9}, "diverging", "no more than convergence=0.85"),
     Case("a measure that is no function", {"similarity": 0.5}, "similarity", "a measure with a name"),
     Case("a measure without a name", {"similarity": _plain}, "similarity", "a measure with a name"),
-    Case("an unknown rule", {"voting": "plurality"}, "voting", "one of 'majority'"),
-    Case("no rule", {"voting": None}, "voting", "one of 'majority'"),
+    Case(
+        "an unknown rule", {"voting": "plurality"}, "voting", "'majority', 'supermajority', 'unanimous' or 'weighted'"
+    ),
+    Case("no rule", {"voting": None}, "voting", "'majority', 'supermajority', 'unanimous' or 'weighted'"),
     Case("weights without weighted", {"weights": {"ann": 2}}, "weights", "None with voting other than 'weighted'"),
     Case("weights that are a list", {"weights": [1, 2], "voting": "weighted"}, "weights", "a dict of agent to number"),
     Case(

@@ -13,6 +13,7 @@ from flowdebate import (
     CouncilOutput,
     FailurePolicy,
     Persona,
+    PromptOptions,
     council,
     human,
     outline,
@@ -106,9 +107,9 @@ def test_no_reviewer_and_no_chair_ever_sees_a_name(count: int, seed: int, scope:
 
 
 def test_names_stay_where_they_are_not_to_be_hidden() -> None:
-    """With `hide_names=False`."""
+    """With `PromptOptions(hide_names=False)`."""
     model = Listening(lambda request: "I am Ann." if "-member-" in request.block else reply(request))
-    held(model=model.model, hide_names=False)
+    held(model=model.model, prompts=PromptOptions(hide_names=False))
     assert "I am Ann." in model.of("-chair")[0]
 
 
@@ -129,8 +130,8 @@ def test_the_ranking_is_what_reviewers_say_whatever_the_order() -> None:
 
 
 def test_a_council_may_do_without_reviews() -> None:
-    """`review=False` takes N + 1 calls and gives no ranking."""
-    result = held(review=False)
+    """`review="none"` takes N + 1 calls and gives no ranking."""
+    result = held(review="none")
     raw = result.output
     assert (result.usage.calls, raw.reviews, raw.ranking, raw.agreement) == (4, [], [], None)
     assert (raw.answer, raw.stop_reason) == ("Wait a week.", "not_reviewed")

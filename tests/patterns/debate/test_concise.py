@@ -42,7 +42,8 @@ async def argued(
     model: ScriptedModel, *, question: str = "Should the line be a tram?", **options: Any
 ) -> RunResult[Any]:
     """A debate of the concise profile, without a judge's call."""
-    given: dict[str, Any] = {"debaters": SIDES, "max_rounds": 1, "profile": "concise", **options}
+    prompts = PromptOptions(profile="concise")
+    given: dict[str, Any] = {"debaters": SIDES, "max_rounds": 1, "prompts": prompts, **options}
     return await debate(name="d", judge=verdict, synthesizer=False, **given).run(question, model=model, seed=1)
 
 
@@ -90,7 +91,7 @@ async def test_a_debate_without_sources_cites_none() -> None:
 async def test_full_prompts_begin_and_bound_nothing() -> None:
     """Other models do without."""
     model = ScriptedModel("Quiet.", "Cheap.")
-    await argued(model, profile="full")
+    await argued(model, prompts=PromptOptions(profile="full"))
     assert [(call.begins, call.sentences) for call in model.calls] == [("", None)] * 2
 
 
@@ -244,7 +245,9 @@ async def test_one_s_own_words_count_as_copied_and_the_position_does_not() -> No
     assert "word7" not in model.calls[6].messages[1]["content"]
 
 
-@pytest.mark.parametrize("options", [{"profile": "full"}, {"tools": [lambda: "fact"]}], ids=["full", "tools"])
+@pytest.mark.parametrize(
+    "options", [{"prompts": PromptOptions(profile="full")}, {"tools": [lambda: "fact"]}], ids=["full", "tools"]
+)
 async def test_larger_models_are_not_asked_again(options: dict[str, Any]) -> None:
     """They may quote; and a second request would not have the results of tools."""
     if "tools" in options:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flowdebate import Debater, debate
+from flowdebate import Debater, PromptOptions, debate
 from flowdebate.models.base import ModelResponse
 from flowdebate.sources.source import Source
 from flowdebate.testing import FunctionModel
@@ -101,7 +101,7 @@ def test_a_model_without_log_probabilities_sorts_nothing_and_argues() -> None:
 
 def test_others_are_asked_nothing_more() -> None:
     """Full prompts, instructions of the application, a template of its own, a debate without sources."""
-    for options in ({"profile": "full"}, {"instructions": "Be kind."}):
+    for options in ({"prompts": PromptOptions(profile="full")}, {"instructions": "Be kind."}):
         model = Small()
         run(model, **options, judge=lambda _: {"winner": HOME, "verdict": "Home.", "reasoning": "So."})
         assert not any("Fact: “" in str(request.messages[-1]["content"]) for request in model.asked)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flowdebate import Debater, DebateRawOutput, FlowDebateWarning, JudgeOptions, debate, sequencer
+from flowdebate import Debater, DebateRawOutput, FlowDebateWarning, JudgeOptions, PromptOptions, debate, sequencer
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation import audit_run
 from flowdebate.testing import FunctionModel, ScriptedModel
@@ -68,7 +68,7 @@ def test_the_moderators_words_name_nobody_either() -> None:
 
 def test_names_are_shown_to_the_judge_where_that_was_asked_for() -> None:
     """With hide_names=False nothing is hidden; a judge that is shown names is shown them in the text as well."""
-    model, result = _held(*NAMED, VERDICT, hide_names=False)
+    model, result = _held(*NAMED, VERDICT, prompts=PromptOptions(hide_names=False))
     assert "As anna, I say" in _prompts(model, "rent-judge")[0]
     assert result.raw.leaks is None
     with pytest.warns(FlowDebateWarning, match="anonymize_transcript"):

@@ -114,7 +114,10 @@ def test_a_format_of_ones_own_is_one_declaration() -> None:
     [
         ({"chosen": "rodeo"}, r"`format` must be one of oxford, .*, or a Format of debate, got 'rodeo'"),
         ({"chosen": "delphi"}, "`format` must be one of oxford"),
-        ({"chosen": "oxford", "judge": "swap"}, "`judge` must be left out with an audience, which decides"),
+        (
+            {"chosen": "oxford", "judge": "swap"},
+            "`audience` cannot be combined with a `judge` or its options: the audience decides",
+        ),
         ({"chosen": "oxford", "debaters": [*SIDES, Debater("neither", "Walk")]}, "2 in the format oxford"),
         ({"chosen": "oxford", "audience": []}, "`audience` must be 1 to 100 listeners"),
     ],

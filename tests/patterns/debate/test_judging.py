@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowdebate import Debater, JudgeOptions, create_debate_transcript, create_judge_panel, debate
+from flowdebate import Debater, JudgeOptions, PromptOptions, create_debate_transcript, create_judge_panel, debate
 from flowdebate.chassis.state import RoleFailed
 from flowdebate.errors import ConfigurationError, ModelUnavailable, SchemaViolation
 from flowdebate.patterns.debate.events import JudgeViewMade
@@ -88,7 +88,7 @@ def test_each_view_of_the_schedule_is_judged_once(judge: str, calls: int) -> Non
         assert all(prompt.count(f"An argument of rent-debater-{side.name}.") == 2 for side in THREE)
         return dict.fromkeys(order, 1.0)
 
-    result = _held(_judging(score), judge=options, debaters=THREE, hide_names=False)
+    result = _held(_judging(score), judge=options, debaters=THREE, prompts=PromptOptions(hide_names=False))
     made = events(result, JudgeViewMade)
     assert [view.view for view in made] == list(range(calls))
     assert len(seen) == calls == len(result.raw.verdict.judging.ballots)
@@ -291,7 +291,7 @@ WRONG: Mapping[str, tuple[dict[str, Any], str]] = {
     "sampled": ({"schedule": "sampled(0)"}, "an int >= 1"),
     "on_flip": ({"on_flip": "ignore"}, "'average', 'abstain', 'tie', 'human'"),
     "decided_by": ({"decided_by": "score"}, "'mean', 'vote'"),
-    "models": ({"models": "local"}, "a sequence of models"),
+    "panel": ({"panel": "local"}, "a sequence of models"),
     "quorum": ({"panel": ["local"], "quorum": 2}, "at most 1"),
     "curtail": ({"curtail": True, "on_flip": "tie"}, "on_flip is 'average'"),
     "labels": ({"labels": ["A", ""]}, "a label for each side"),
@@ -328,5 +328,5 @@ def test_a_panel_is_a_block_by_itself() -> None:
     options: dict[str, Any] = {"name": "rent", "transcript": transcript, "stances": ["for", "against"]}
     panel = create_judge_panel(panel=[_steady("for"), _steady("against"), _steady("against")], **options)
     assert _held(_first(0), judge=panel, transcript=transcript).raw.verdict.winner == "against"
-    with pytest.raises(ConfigurationError, match="models"):
+    with pytest.raises(ConfigurationError, match="`panel` must be at least one model"):
         create_judge_panel(panel=[], **options)

@@ -388,9 +388,9 @@ def test_without_log_probabilities_the_judge_scores_and_says_so() -> None:
 @pytest.mark.parametrize(
     ("options", "field"),
     [
-        ({"answer": "letters"}, "answer"),
-        ({"answer": "winner", "schedule": "swap"}, "answer"),
-        ({"answer": "scores", "decided_by": "log_odds"}, "decided_by"),
+        ({"answer_form": "letters"}, "answer_form"),
+        ({"answer_form": "winner", "schedule": "swap"}, "answer_form"),
+        ({"answer_form": "scores", "decided_by": "log_odds"}, "decided_by"),
         ({"answer_form": "letter", "curtail": True}, "curtail"),
         ({"answer_form": "letter", "labels": ["X", "Y"]}, "labels"),
         ({"answer_form": "letter", "tools": [len]}, "tools"),
@@ -398,7 +398,7 @@ def test_without_log_probabilities_the_judge_scores_and_says_so() -> None:
         ({"answer_form": "letter", "min_log_odds": math.nan}, "min_log_odds"),
         ({"answer_form": "letter", "quotes": "yes"}, "quotes"),
         ({"answer_form": "letter", "model": "anthropic/claude"}, "model"),
-        ({"answer_form": "letter_after_reasons", "models": [OpenAIModel("m", logprobs=False)]}, "models"),
+        ({"answer_form": "letter_after_reasons", "panel": [OpenAIModel("m", logprobs=False)]}, "panel"),
         ({"labels": "cross"}, "labels"),
     ],
     ids=str,

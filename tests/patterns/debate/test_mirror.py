@@ -396,9 +396,12 @@ def test_a_shared_transcript_is_that_of_the_debate_itself() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"mirror": "yes"}, "mirror.*True or False"),
-        ({"turn_order": "simultaneous"}, "no order to reverse"),
-        ({"judge": JudgeOptions(schedule="swap", on_flip="human")}, "on_flip='human'"),
+        ({"mirror": "yes"}, "`mirror` must be true or false"),
+        ({"turn_order": "simultaneous"}, "`mirror` cannot be combined with `turn_order` 'simultaneous'"),
+        (
+            {"judge": JudgeOptions(schedule="swap", on_flip="human")},
+            "`mirror` cannot be combined with `on_flip` 'human'",
+        ),
     ],
 )
 def test_what_cannot_be_mirrored_is_refused(options: dict[str, Any], message: str) -> None:

@@ -250,5 +250,5 @@ def test_phases_that_cannot_be_are_refused(phases: Any, message: str) -> None:
 
 def test_phases_say_how_many_rounds_there_are() -> None:
     """Another number beside them is refused."""
-    with pytest.raises(ConfigurationError, match="`max_rounds` must be left out with phases, which have 5 rounds"):
+    with pytest.raises(ConfigurationError, match="`max_rounds` cannot be combined with `phases`, which have"):
         debate(name="city", debaters=SIDES[:2], phases=CLASSIC, max_rounds=3)

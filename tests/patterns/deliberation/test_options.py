@@ -60,13 +60,13 @@ def test_default_blocks_work_by_themselves() -> None:
 
 def test_a_form_of_the_report_that_is_none_is_refused() -> None:
     """With the pattern, the field and what is allowed."""
-    with pytest.raises(ConfigurationError, match="deliberation 'deal': `report` must be one of 'structured', 'text'"):
+    with pytest.raises(ConfigurationError, match="deliberation 'deal': `report` must be 'structured' or 'text'"):
         deal(report="json")
 
 
 def test_a_reporter_is_told_how_to_ask() -> None:
     """By a schema or for text."""
-    with pytest.raises(ConfigurationError, match="moderator 'x': `report` must be one of 'structured', 'text'"):
+    with pytest.raises(ConfigurationError, match="moderator 'x': `report` must be 'structured' or 'text'"):
         create_moderator(name="x", transcript=create_deliberation_transcript(), participants={}, report="no")
 
 

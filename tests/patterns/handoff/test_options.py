@@ -224,9 +224,9 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ("a first in another case", {"first": "pro"}, "first", "one of"),
     ("a first of another type", {"first": 0}, "first", "one of"),
     ("a first that is a list", {"first": ["Pro"]}, "first", "one of"),
-    ("a transition", {"transition": "json"}, "transition", "one of 'text', 'tool', 'structured'"),
-    ("no transition", {"transition": None}, "transition", "one of"),
-    ("on_invalid", {"on_invalid": "ignore"}, "on_invalid", "one of 'retry', 'random', 'error'"),
+    ("a transition", {"transition": "json"}, "transition", "'text', 'tool' or 'structured'"),
+    ("no transition", {"transition": None}, "transition", "'text', 'tool' or 'structured'"),
+    ("on_invalid", {"on_invalid": "ignore"}, "on_invalid", "'retry', 'random' or 'error'"),
 ]
 
 

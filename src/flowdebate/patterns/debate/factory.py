@@ -487,8 +487,9 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
         if (chosen := find_format(format, where=where, pattern="debate")) is not None:
             members = check_roster(debaters, where=where, kind=Debater, field="debaters", least=1)
             debaters = with_roles(members, chosen, where=where, field="debaters")
-            phases, audience = phases or chosen.phases or None, audience or chosen.audience or None
-            instructions = instructions or chosen.instructions
+            phases = chosen.phases or None if phases is None else phases
+            audience = chosen.audience or None if audience is None else audience
+            instructions = chosen.instructions if instructions is None else instructions
     check_option(Flag, "mirror", mirror, where=where, optional=False)
     check_option(Flag, "anonymize_transcript", anonymize_transcript, where=where, optional=False)
     check_option(Flag, "shuffle_for_judge", shuffle_for_judge, where=where, optional=False)

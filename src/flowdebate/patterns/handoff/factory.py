@@ -464,6 +464,7 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
             failures=failures,
         ),
     )
+    check_option(TransitionForm, "transition", transition, where=loop.where, optional=False)
     check_option(OnInvalid, "on_invalid", on_invalid, where=loop.where, optional=False)
     if loop.failures.round_timeout is not None:
         raise ConfigurationError(
