@@ -14,7 +14,7 @@ import sys
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -56,6 +56,8 @@ class Arm:
     """The version that was registered, which alone asks; empty for an arm that is stopped."""
     steps: Callable[[str], int] | None = None
     """How many steps the answer to a question takes, where that is known."""
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """Options of its file that had another name when it was registered, with that name."""
 
     @property
     def answers(self) -> Path:
@@ -95,8 +97,14 @@ class Arm:
         shared = said["debate"]["baselines"]
         designs = {name: design({"baselines": own.get("baselines", shared)}) for name, own in said["designs"].items()}
         plain = {name: said[name] for name in ("name", "id", "seed", "min_gain", "noise", "primary", "prediction")}
-        fixed = {f"options of {name}": {**said["debate"], **own} for name, own in said["designs"].items()}
+        fixed = {
+            f"options of {name}": self._as_registered(said["debate"] | own) for name, own in said["designs"].items()
+        }
         return Study(rows=rows, designs=designs, fixed=fixed, **plain)
+
+    def _as_registered(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return `options` under their names in the version that was registered, of which there are hashes."""
+        return {self.renamed.get(name, name): value for name, value in options.items()}
 
 
 _STEPS = {row["id"]: row["steps"] for row in puzzles()}
@@ -116,6 +124,7 @@ changed before the first answer, since the puzzles below were mostly undecided, 
     "debates right in {} %, votes at equal tokens in {} % of {} questions",
     lambda: (pair.id for pair in stored_pairs()),
     "b6dc2543",
+    renamed={"answer_form": "judge_answer", "quotes": "judge_quotes"},
 )
 FACTS = Arm(
     "facts",
@@ -138,6 +147,7 @@ judge and `single` have not. One round, turns taken at once; the judge reads bot
     lambda: _STEPS,
     "8f3c5725",
     lambda item: _STEPS[item],
+    renamed={"answer_form": "judge_answer"},
 )
 ARMS = {arm.name: arm for arm in (LETTERS, PUZZLES, FACTS)}
 
@@ -286,6 +296,7 @@ def part(arm: Arm, first: int | None = None) -> str:
     parts = [methods, comparisons, dynamics, places, *any_lead(answers)]
     parts += shared_arguments(answers)
     parts += [] if arm.steps is None else [by_steps(arm.steps, study, answers)]
+    registration = " ".join(f"Not as registered: {each}." for each in changed) or "Nothing is seen to differ from it."
     return f"""## {arm.heading}
 
 {arm.about}
@@ -294,13 +305,23 @@ def part(arm: Arm, first: int | None = None) -> str:
 
 **{"So far" if found.unfinished else "Found"}.** {state}{found.summary} It took {hours:.1f} hours.
 
-**Registration.** {" ".join(f"Not as registered: {each}." for each in changed) or "Nothing is seen to differ from it."}
+**Registration.** {registration}{renamed_options(arm, fixed)}
 
 {(chr(10) * 2).join(parts)}
 
 {arm.methods} From the first {lines} lines of `evidence/studies/{arm.answers.name}`; what was registered:
 `{arm.registration.name}`.
 """
+
+
+def renamed_options(arm: Arm, registered: Registration) -> str:
+    """Say which options of an arm's file have been renamed since it was registered, and which names were hashed."""
+    if not arm.renamed:
+        return ""
+    names = " and ".join(f"`{before}` is now `{now}`" for now, before in arm.renamed.items())
+    hashed = " The registered hashes are of the old names." if "fixed" in registered.fixed else ""
+    return f"""
+Since `{arm.commit}`, options in the file of the study have only been renamed: {names}.{hashed}"""
 
 
 def any_lead(answers: Iterable[StudyAnswer]) -> list[str]:

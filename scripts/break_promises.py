@@ -222,12 +222,12 @@ BREAKS = (
         "the most rounds are counted",
         f"{REFUSED}::test_the_most_rounds_are_a_whole_number_from_one",
         "chassis/spec.py",
-        "        check_count(where, most=MOST_ROUNDS, **{spec.cap: max_rounds})\n",
+        "    check_option(Rounds, spec.cap, options.max_rounds, where=where, optional=False)\n",
         "",
         beside=(
             (
                 "patterns/consensus/factory.py",
-                "check_count(where, most=MOST_ROUNDS, max_rounds=self.max_rounds)",
+                'check_option(Rounds, "max_rounds", self.max_rounds, where=where, optional=False)',
                 "pass",
             ),
         ),
@@ -243,9 +243,9 @@ BREAKS = (
     Break(
         "options reach every default block",
         f"{OPTIONS}::test_tools_and_settings_reach_every_default_block",
-        "chassis/roster.py",
-        '"instructions", "settings", "profile")',
-        '"instructions", "profile")',
+        "chassis/options.py",
+        'options["settings"] = self.settings',
+        "pass",
     ),
     Break(
         "a speaker has a model of its own",
@@ -266,13 +266,13 @@ BREAKS = (
         "the audit trail has the id that it is given",
         f"{OPTIONS}::test_the_audit_trail_has_the_name_of_the_pattern_or_the_id_that_it_is_given",
         "chassis/spec.py",
-        "collection_id=name if collection_id is None else collection_id,",
+        "collection_id=name if options.collection_id is None else options.collection_id,",
         "collection_id=name,",
         beside=(
             (
                 "patterns/consensus/factory.py",
-                '"collection_id": name if collection_id is None else collection_id,',
-                '"collection_id": name,',
+                "collection_id=name if collection_id is None else collection_id,",
+                "collection_id=name,",
             ),
         ),
     ),
