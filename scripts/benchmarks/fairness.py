@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from itertools import cycle
 
+from flowdebate import PromptOptions
 from flowdebate.evaluation import audit_run
 from overhead import DEBATES, NAMES, ROUNDS, flowdebate_loop
 from report import alternating, print_table
@@ -35,7 +36,7 @@ def main() -> None:
     arguments = texts()
     medians = alternating(
         {
-            "names as they are": flowdebate_loop(arguments=cycle(arguments), hide_names=False),
+            "names as they are": flowdebate_loop(arguments=cycle(arguments), prompts=PromptOptions(hide_names=False)),
             "aliases": flowdebate_loop(arguments=cycle(arguments)),
             "aliases, and the audit read": flowdebate_loop(
                 arguments=cycle(arguments), look=lambda result: audit_run(result).findings
