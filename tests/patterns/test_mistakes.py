@@ -135,6 +135,13 @@ def test_an_unknown_option_is_a_type_error_with_a_suggestion(pattern: str, optio
         ("response_model", "output_schema"),
         ("judge_model", "judge=JudgeOptions(model=…)"),
         ("agents", "debaters"),
+        ("profile", "prompts=PromptOptions(profile=…)"),
+        ("length", "prompts=PromptOptions(length=…)"),
+        ("template", "prompts=PromptOptions(template=…)"),
+        ("history", "prompts=PromptOptions(history=…)"),
+        ("hide_names", "prompts=PromptOptions(hide_names=…)"),
+        ("source_tokens", "sources=Sources(…, tokens=…)"),
+        ("equal", "baselines=BaselineOptions(equal=…)"),
     ],
 )
 def test_options_of_other_libraries_are_understood(option: str, meant: str) -> None:

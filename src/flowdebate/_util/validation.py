@@ -14,7 +14,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _MOST_WEIGHT = 1_000_000  # of a vote: sums of larger ones would overflow
-# Options of other libraries, and of parts of a pattern, by the names that they are looked for under.
+# What to write in place of options of other libraries, and of options that belong to a group, by the name that was tried.
 _MEANT = {
     "agents": "debaters",
     "api_key": "model",

@@ -211,7 +211,10 @@ def render_passages(passages: Sequence[Passage], sources: Sequence[Source], *, n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """The last `rounds` in the prompts, with a summary of all that is older: `debate(history=Window(rounds=2))`."""
+    """History window: prompts show the last `rounds`, and a summary of what is older.
+
+    A pattern takes it as `prompts=PromptOptions(history=Window(rounds=2))`.
+    """
 
     rounds: int = 2
     """Rounds that are shown whole, besides the one in progress; turns in a handoff."""

@@ -62,7 +62,7 @@ def _index(sources: tuple[Source, ...]) -> tuple[list[Passage], Any]:
         from bm25s import BM25
     except ImportError:
         allowed = "short enough for the prompts, or searched: pip install 'flowdebate[documents]'"
-        raise ConfigurationError("sources", "source_tokens", "longer sources", allowed) from None
+        raise ConfigurationError("prompts", "sources", "longer sources", allowed) from None
     passages = [passage for source in sources for passage in cut(source)]
     texts = {source.name: source.text for source in sources}
     index = BM25()
