@@ -102,7 +102,8 @@ def long_runs(stage: Stage, writer: Writer) -> tuple[str, str]:
     found = []
     for texts in (TEXTS, (HARMLESS,)):
         writer.texts = texts
-        found.append(finished(stage, rounds=4, debaters=debaters))
+        found.append(finished(stage, max_rounds=4, debaters=debaters))
+    assert all(found)
     return found[0], found[1]
 
 

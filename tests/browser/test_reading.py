@@ -127,7 +127,7 @@ def test_a_page_follows_what_is_said(stage: Stage, dictated: Dictated, visit: Ca
 
 def test_the_bar_leads_to_the_verdict(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
     """It is above what was said, where its reader is not; the link goes once it is seen."""
-    page = visit(stage.url).open(f"/runs/{stage.begin(options={'rounds': 1, 'synthesizer': False})}")
+    page = visit(stage.url).open(f"/runs/{stage.begin(options={'max_rounds': 1, 'synthesizer': False})}")
     page.locator("#speaking .turn").wait_for()
     for number in range(8):
         dictate(page, dictated, number)
