@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowdebate import Persona, consensus, deliberation
 from flowdebate.measures import Jaccard
+from flowdebate.patterns.consensus import ConvergenceOptions
 from flowdebate.testing import FunctionModel
 from report import alternating, print_table
 
@@ -58,7 +59,7 @@ def ours() -> Callable[[], object]:
         max_rounds=3,
         judge=lambda _: False,
         tie_break=lambda _: "ada",
-        similarity=Jaccard(),
+        convergence=ConvergenceOptions(similarity=Jaccard()),
     )
 
     async def many() -> None:
@@ -169,7 +170,9 @@ def _deliberation() -> Sequencer[Any, Any]:
 
 def _consensus() -> Sequencer[Any, Any]:
     agents = [Persona(name) for name in MANY]
-    return consensus(name="plan", agents=agents, max_rounds=2, similarity=Jaccard(), convergence=None)
+    return consensus(
+        name="plan", agents=agents, max_rounds=2, convergence=ConvergenceOptions(None, similarity=Jaccard())
+    )
 
 
 def _answer(request: ModelRequest) -> Any:  # noqa: ANN401 - text or data

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from flowdebate import consensus
 from flowdebate.errors import ConfigurationError, StoreError
 from flowdebate.measures import Ballot, Position
-from flowdebate.patterns.consensus.schemas import CritiqueAsked, ProposalAsked, RevisionAsked, VoteAsked
+from flowdebate.patterns.consensus.questions import CritiqueAsked, ProposalAsked, RevisionAsked, VoteAsked
 from flowdebate.resources.archive import Archive, CritiquePattern, Log, PastDebate, PersonaRecord, VerdictOutcome
 from flowdebate.store.archive import stored_archive
 from flowdebate.store.memory import MemoryStore

@@ -399,6 +399,10 @@ class Role:
     """When a pattern is built without it."""
     visibility: Visibility = SHOWN
     """That of its default blocks; the option `{name}_visibility`, where a pattern has it, replaces it."""
+    block: str | None = None
+    """End of its block's name; None for the role's name."""
+    acts_as: str | None = None
+    """Role of its block in events and failures; None for the role's name."""
 
     def check(self, value: object, *, where: str) -> None:
         """ConfigurationError for what cannot fill the role."""

@@ -59,6 +59,7 @@ from flowdebate.chassis.state import (
     PatternInput,
     PatternState,
     RoundStarted,
+    TranscriptState,
     TurnOrder,
     anything_heard,
     pattern_state,
@@ -76,11 +77,11 @@ from flowdebate.chassis.turn import (
 )
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.models.output import OutputSchema
+from flowdebate.resources.resource import StateResource
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
     from flowdebate.models.base import Model
-    from flowdebate.resources.resource import StateResource
     from flowdebate.runs.context import Context
     from flowdebate.runs.durable.fork import GoesOn
     from flowdebate.runs.events import RunStatus
@@ -106,7 +107,10 @@ class PatternSpec(Generic[OptionsT]):
     """Makes the state with which the pattern's sequencer begins."""
     make_output: Callable[[Loop[OptionsT], Context, RunStatus], PatternOutput]
     """Builds the raw output from the state, finished or cut short."""
-    create_transcript: Callable[[], StateResource[Any]]
+    create_transcript: Callable[[], StateResource[Any]] = lambda: StateResource(
+        key="transcript", initial=TranscriptState
+    )
+    """Makes the transcript; the default is for a pattern without one, which never opens it."""
     stop_reason: Callable[[Any, int], str | None] | None = None
     """The pattern's own reason to end the rounds, by the state and the most rounds; None for the number alone."""
     voice_of: Callable[[Any], str] | None = None
@@ -313,10 +317,13 @@ class Loop(Generic[OptionsT]):
         order, reverse = self.turn_order, self.reverse
         return pipeline.tap(RoundOfTurns(name, turns, turn_order=order, speakers=speakers, reverse=reverse))
 
-    def until_stopped(self, pipeline: Sequencer[Any, Any], *ends: str) -> Sequencer[Any, Any]:
+    def until_stopped(
+        self, pipeline: Sequencer[Any, Any], *ends: str, first: str = "increment-round"
+    ) -> Sequencer[Any, Any]:
         """`pipeline`, which goes back to the next round until there is a reason to stop.
 
-        `ends` says what else than the number of rounds and `terminate_when` ends them, for the outline.
+        `ends` says what else than the number of rounds and `terminate_when` ends them, for the outline; `first` is the
+        end of the name of a round's first step.
         """
         terminate_when, own_reason = self.options.terminate_when, self.spec.stop_reason
 
@@ -326,7 +333,7 @@ class Loop(Generic[OptionsT]):
             return self.spec.cap if state.round >= self.max_rounds else None
 
         return pipeline.loop_back(
-            f"{self.name}-increment-round",
+            f"{self.name}-{first}",
             when=AnotherRound(
                 stop_reason=stop_reason,
                 terminate_when=terminate_when,
@@ -445,17 +452,17 @@ class Loop(Generic[OptionsT]):
         self,
         role: Role,
         *,
-        answer: Callable[[], object],
+        answer: Callable[[], object] | None = None,
         **facts: object,
     ) -> Block[Any, Any]:
         """The block of `role`: the default one, which is told `facts`, or the application's own.
 
-        A human in the role is asked for `answer()`.
+        A human in the role is asked for `answer()`; None leaves it to the input.
         """
         choice = self.choice(role)
         block: Block[Any, Any]
         if is_custom(choice):
-            custom = as_block(choice, name=f"{self.name}-{role.name}", where=self.where, field=role.name)
+            custom = as_block(choice, name=f"{self.name}-{role.block or role.name}", where=self.where, field=role.name)
             block = with_answer_schema(custom, answer, material=self.material)
         else:
             options = merge_options({"name": self.name}, facts, self.options_of(role))
@@ -465,7 +472,7 @@ class Loop(Generic[OptionsT]):
         if isinstance(block, RosterBlock) and isinstance(names, list) and sorted(block.roster_names) != sorted(names):
             allowed = f"made with the debaters' names, roster_names={names}"
             raise ConfigurationError(self.where, role.name, list(block.roster_names), allowed)
-        return block.in_role(role.name)
+        return block.in_role(role.acts_as or role.name)
 
     def guard(
         self, role: Role, block: Block[Any, Any], heard: Callable[[Context], bool] = anything_heard

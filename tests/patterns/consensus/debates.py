@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from flowdebate import consensus
 from flowdebate.errors import FlowDebateWarning, ProviderFailed
 from flowdebate.measures import Jaccard
-from flowdebate.patterns.consensus import CONSENSUS_FAILURES
+from flowdebate.patterns.consensus import CONSENSUS_FAILURES, ConvergenceOptions
 from flowdebate.patterns.consensus import events as emitted
+from flowdebate.patterns.consensus.options import DEFAULT_CONVERGENCE
 from flowdebate.patterns.consensus.schemas import ConsensusStage, StageReached
 from flowdebate.testing import FunctionModel
 
@@ -109,11 +110,14 @@ def model(answer: Callable[[Call], Any] = answer_of, *, calls: list[Call] | None
 def plan(names: Iterable[str] = THREE, **options: Any) -> Sequencer[Any, ConsensusOutput]:
     """A debate of `names`, whose texts are compared by their words."""
     agents = options.pop("agents", [{"name": name} for name in names])
+    bound = options.pop("convergence", DEFAULT_CONVERGENCE)
+    if not isinstance(bound, ConvergenceOptions):
+        bound = ConvergenceOptions(bound, similarity=Jaccard())
     with warnings.catch_warnings():
         warnings.filterwarnings(
             "ignore", message=".*use at most", category=FlowDebateWarning
         )  # laws hold for any number
-        return consensus(**{"name": "plan", "agents": agents, "similarity": Jaccard(), **options})
+        return consensus(**{"name": "plan", "agents": agents, "convergence": bound, **options})
 
 
 def within(seconds: float | None) -> FailurePolicy:

@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 
 from flowdebate.errors import OutputError, ProviderFailed
 from flowdebate.measures import Jaccard
+from flowdebate.patterns.consensus import ConvergenceOptions
 from flowdebate.patterns.consensus.agents import create_conclusive_judge, create_tie_judge
 
 from .debates import NAMES, TASK, THREE, Call, answer_of, check_emitted, model, plan
 
 if TYPE_CHECKING:
-    from flowdebate.patterns.consensus.schemas import ConsensusOutput, EarlyEnd, RoundsAsked
+    from flowdebate.patterns.consensus.questions import RoundsAsked
+    from flowdebate.patterns.consensus.schemas import ConsensusOutput, EarlyEnd
     from flowdebate.runs.context import Context
 
 
@@ -110,7 +112,11 @@ def test_the_bound_of_convergence_is_the_applications(bound: float, rounds: int)
     def silent(call: Call) -> Any:
         return {**answer_of(call), "position": ""} if call.phase == "revision" else None
 
-    output = plan(max_rounds=3, convergence=bound, similarity=Steps()).run_sync(TASK, model=model(silent)).output
+    output = (
+        plan(max_rounds=3, convergence=ConvergenceOptions(bound, similarity=Steps()))
+        .run_sync(TASK, model=model(silent))
+        .output
+    )
     assert len(output.rounds) == rounds
 
 
@@ -126,7 +132,11 @@ def test_proposals_that_have_little_in_common_diverge() -> None:
     output = plan(max_rounds=2).run_sync(TASK, model=model(answer)).output
     assert [one.convergence.status for one in output.rounds if one.convergence] == ["diverging"] * 2
     assert ended(output) is None
-    bound = plan(max_rounds=1, diverging=0.0).run_sync(TASK, model=model(answer)).output
+    bound = (
+        plan(max_rounds=1, convergence=ConvergenceOptions(diverging=0.0, similarity=Jaccard()))
+        .run_sync(TASK, model=model(answer))
+        .output
+    )
     assert bound.rounds[0].convergence is not None
     assert bound.rounds[0].convergence.status == "refining"
 
@@ -148,7 +158,7 @@ def test_stability_is_against_the_agents_own_text_before() -> None:
 
 def test_the_best_measure_that_is_installed_is_taken() -> None:
     """Which one it was is in the result."""
-    output = plan(max_rounds=1, similarity=None).run_sync(TASK, model=model()).output
+    output = plan(max_rounds=1, convergence=ConvergenceOptions()).run_sync(TASK, model=model()).output
     assert output.rounds[0].convergence is not None
     assert output.rounds[0].convergence.backend in ("embeddings", "tf-idf", "jaccard")
 
@@ -445,7 +455,7 @@ def test_the_first_to_end_the_rounds_is_named() -> None:
 @given(max_rounds=st.integers(1, 6), size=st.integers(1, 4))
 def test_a_debate_ends_after_max_rounds(max_rounds: int, size: int) -> None:
     """Whatever is said in it."""
-    debate = plan(NAMES[:size], max_rounds=max_rounds, convergence=None, topology="ring", similarity=Jaccard())
+    debate = plan(NAMES[:size], max_rounds=max_rounds, convergence=None, topology="ring")
     result = debate.run_sync(TASK, model=model())
     check_emitted(result)
     assert [one.round for one in result.output.rounds] == list(range(1, max_rounds + 1))

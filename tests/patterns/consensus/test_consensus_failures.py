@@ -25,6 +25,7 @@ from flowdebate.errors import (
     Refused,
 )
 from flowdebate.models.base import ModelResponse
+from flowdebate.patterns.consensus import ConvergenceOptions
 from flowdebate.patterns.consensus.agents import create_conclusive_judge, create_tie_judge
 from flowdebate.runs.events import TextDelta
 
@@ -423,4 +424,4 @@ def test_a_measure_of_similarity_that_raises_ends_the_debate() -> None:
             raise NotImplementedError
 
     with pytest.raises(NotImplementedError):
-        plan(similarity=Broken(), max_rounds=2).run_sync(TASK, model=model())
+        plan(convergence=ConvergenceOptions(similarity=Broken()), max_rounds=2).run_sync(TASK, model=model())

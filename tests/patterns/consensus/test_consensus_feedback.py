@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from flowdebate import Limits, sequencer
 from flowdebate.errors import LimitReached, NoProposals, ProviderFailed
 from flowdebate.measures import Jaccard
+from flowdebate.patterns.consensus import ConvergenceOptions, VotingOptions
 from flowdebate.resources.archive import Archive, CritiquePattern, PastDebate, PersonaRecord
 
 from .debates import NAMES, TASK, THREE, Call, World, answer_of, check_emitted, comparable, model, plan
@@ -429,7 +430,7 @@ def test_an_archive_of_which_nothing_works_loses_no_answer(act: Callable[[], Any
 def test_votes_weigh_the_same_where_the_ratings_cannot_be_had(act: Callable[[], Any]) -> None:
     """The votes are there: they are counted, what the application says about weights holds, and the result says why."""
     archive = troubled(("ratings",), act)
-    debate = plan(max_rounds=1, archive=archive, voting="weighted", weights={"cy": 4.0})
+    debate = plan(max_rounds=1, archive=archive, voting=VotingOptions("weighted", weights={"cy": 4.0}))
     result = debate.run_sync(TASK, model=voting("ann", "ann", "bob"))
     check_emitted(result)
     assert result.output.tally is not None
@@ -493,7 +494,11 @@ def test_analytics_that_fail_lose_no_answer() -> None:
             return None
         return {**answer_of(call), "position": f"{long} {'soon' if call.round == 1 else 'now'} {call.round * 'x'}"}
 
-    output = plan(max_rounds=2, convergence=None, similarity=Tired()).run_sync(TASK, model=model(answer)).output
+    output = (
+        plan(max_rounds=2, convergence=ConvergenceOptions(None, similarity=Tired()))
+        .run_sync(TASK, model=model(answer))
+        .output
+    )
     assert output.winner == "ann"
     assert output.analytics is not None
     assert output.feedback is not None

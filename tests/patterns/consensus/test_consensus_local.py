@@ -9,6 +9,7 @@ import pytest
 from flowdebate import Persona
 from flowdebate.models import LocalModel, ModelSettings, stop_local_servers
 from flowdebate.models.local.gguf import local_model_installed
+from flowdebate.patterns.consensus import ConvergenceOptions, VotingOptions
 from tests.models.small_model import small_test_model
 
 from .debates import check_emitted, plan, within
@@ -41,7 +42,11 @@ async def test_a_debate_is_held_by_the_small_model() -> None:
     """
     model = LocalModel(small_test_model())
     pattern = plan(
-        agents=[*AGENTS[:1]], max_rounds=1, model=model, settings=ModelSettings(max_tokens=30, timeout=100), quorum=1
+        agents=[*AGENTS[:1]],
+        max_rounds=1,
+        model=model,
+        settings=ModelSettings(max_tokens=30, timeout=100),
+        voting=VotingOptions(min_votes=1),
     )
     result = await pattern.run(TASK, seed=1)
     check_emitted(result)
@@ -65,7 +70,7 @@ async def test_the_large_model_proposes_criticises_revises_and_votes() -> None:
         agents=AGENTS,
         max_rounds=1,
         model=LocalModel(),
-        similarity=None,
+        convergence=ConvergenceOptions(),
         failures=within(None),
         settings=ModelSettings(timeout=600),
     )

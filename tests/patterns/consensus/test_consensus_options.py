@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,9 +19,10 @@ from flowdebate import (
     generator,
     handler,
 )
-from flowdebate.errors import ConfigurationError, ResourceConflict
+from flowdebate.errors import ConfigurationError, ConflictingOptions, ResourceConflict
 from flowdebate.models.base import ModelSettings
 from flowdebate.models.circuit_breaker import Breakers
+from flowdebate.patterns.consensus import ConvergenceOptions, TopologyOptions, VotingOptions
 from flowdebate.patterns.consensus.agents import create_conclusive_judge, create_tie_judge
 from flowdebate.patterns.consensus.relations import analyse
 from flowdebate.patterns.consensus.schemas import CriticAnswer, Proposal, RevisionAnswer, VoteAnswer
@@ -36,6 +37,8 @@ from tests.patterns.debates import events
 from .debates import TASK, THREE, Call, answer_of, call_of, model, plan
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from flowdebate.models.base import ModelRequest
     from flowdebate.runs.context import Context
 
@@ -83,7 +86,7 @@ def test_options_do_not_reach_blocks_of_ones_own_nor_judges() -> None:
         max_rounds=2,
         judge=create_conclusive_judge(name="plan"),
         tie_break=create_tie_judge(name="plan", choices=THREE),
-        quorum=1,
+        voting=VotingOptions(min_votes=1),
         instructions="Be polite.",
         tools=[search],
         context=["Rents rose."],
@@ -233,18 +236,29 @@ def test_a_debate_of_one_has_little_to_tell() -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """Options that cannot be, and what the error says of them."""
+    """Invalid options, and the error about them."""
 
     id: str
-    options: dict[str, Any]
+    make: Callable[[], object]
     named: str
     """The field that the message names."""
     allowed: str
-    where: str = field(default="consensus 'plan'")
+    where: str = "consensus 'plan'"
+
+
+def built(id: str, named: str, allowed: str, where: str = "consensus 'plan'", **options: Any) -> Case:  # noqa: A002 - the name of the field
+    """The case of options that `consensus()` rejects."""
+    agents = [{"name": name} for name in THREE]
+    return Case(id, lambda: consensus(**{"name": "plan", "agents": agents, **options}), named, allowed, where)
 
 
 async def _slow(names: Any, number: int, random: Any) -> list[Any]:
     return []
+
+
+def _any(value: Any) -> Any:
+    """`value`, whatever its type."""
+    return value
 
 
 def _plain(texts: Any) -> Any:
@@ -252,76 +266,114 @@ def _plain(texts: Any) -> Any:
 
 
 REJECTED = [
-    Case("an unknown topology", {"topology": "mesh"}, "topology", "one of 'all-to-all'"),
-    Case("no topology", {"topology": None}, "topology", "one of 'all-to-all'"),
-    Case("an async topology", {"topology": _slow}, "topology", "a sync function of (names, round, random)"),
-    Case("a hub without a star", {"hub": "ann"}, "hub", "only the star has a hub"),
-    Case("a hub of a function", {"hub": "ann", "topology": lambda *_: []}, "hub", "only the star has a hub"),
-    Case("a hub that is nobody", {"hub": "zoe", "topology": "star"}, "hub", "one of the agents"),
-    Case("a sparsity of two", {"sparsity": 2, "topology": "sparse"}, "sparsity", "a number from 0 to 1"),
-    Case("a sparsity nobody looks at", {"sparsity": -1}, "sparsity", "a number from 0 to 1"),
-    Case("a function's sparsity", {"sparsity": "x", "topology": lambda *_: []}, "sparsity", "a number from 0 to 1"),
-    Case("a confidence of two", {"confidence": 2}, "confidence", "a number from 0 to 1 or None"),
-    Case("a convergence of two", {"convergence": 2}, "convergence", "a number from 0 to 1 or None"),
-    Case("a convergence that is a bool", {"convergence": True}, "convergence", "a number from 0 to 1 or None"),
-    Case("a convergence that is no number", {"convergence": float("nan")}, "convergence", "a number from 0 to 1"),
-    Case("no diverging", {"diverging": None}, "diverging", "a number from 0 to 1"),
-    Case("diverging above convergence", {"diverging": 0.9}, "diverging", "no more than convergence=0.85"),
-    Case("a measure that is no function", {"similarity": 0.5}, "similarity", "a measure with a name"),
-    Case("a measure without a name", {"similarity": _plain}, "similarity", "a measure with a name"),
+    built("an unknown topology", "topology", "one of 'all-to-all'", topology="mesh"),
+    built("no topology", "topology", "one of 'all-to-all'", topology=None),
+    built("an async topology", "topology", "a sync function of (names, round, random)", topology=_slow),
+    built("a hub that is nobody", "hub", "one of the agents", topology=TopologyOptions("star", hub="zoe")),
+    Case("a blank hub", lambda: TopologyOptions("star", hub=" "), "hub", "text", "TopologyOptions"),
     Case(
-        "an unknown rule", {"voting": "plurality"}, "voting", "'majority', 'supermajority', 'unanimous' or 'weighted'"
-    ),
-    Case("no rule", {"voting": None}, "voting", "'majority', 'supermajority', 'unanimous' or 'weighted'"),
-    Case("weights without weighted", {"weights": {"ann": 2}}, "weights", "None with voting other than 'weighted'"),
-    Case("weights that are a list", {"weights": [1, 2], "voting": "weighted"}, "weights", "a dict of agent to number"),
-    Case(
-        "the weight of nobody", {"weights": {"zoe": 1}, "voting": "weighted"}, "weights['zoe']", "of one of the agents"
-    ),
-    Case("no weight", {"weights": {"ann": 0}, "voting": "weighted"}, "weights['ann']", "a number > 0"),
-    Case(
-        "a weight too large for sums",
-        {"weights": {"ann": 1e308}, "voting": "weighted"},
-        "weights['ann']",
-        "<= 1,000,000",
+        "a sparsity of two",
+        lambda: TopologyOptions("sparse", sparsity=2),
+        "sparsity",
+        "a number from 0 to 1",
+        "TopologyOptions",
     ),
     Case(
-        "a weight no float holds", {"weights": {"ann": 10**400}, "voting": "weighted"}, "weights['ann']", "<= 1,000,000"
+        "a sparsity nobody looks at",
+        lambda: TopologyOptions(sparsity=-1),
+        "sparsity",
+        "a number from 0 to 1",
+        "TopologyOptions",
     ),
-    Case("a weight without end", {"weights": {"ann": 1e999}, "voting": "weighted"}, "weights['ann']", "a number > 0"),
-    Case("a weight that is a bool", {"weights": {"ann": True}, "voting": "weighted"}, "weights['ann']", "a number > 0"),
-    Case("no quorum", {"quorum": 0}, "quorum", "an int >= 1"),
-    Case("a quorum of more than all", {"quorum": 4}, "quorum", "no more than the 3 agents"),
-    Case("a quorum that is a bool", {"quorum": True}, "quorum", "an int >= 1"),
-    Case("a budget of nothing", {"budget": 0}, "budget", "an int >= 1"),
-    Case("a budget in part", {"budget": 9.5}, "budget", "an int >= 1"),
-    Case("no time", {"timeout": 0}, "timeout", "a number of seconds > 0"),
-    Case("time without end", {"timeout": float("inf")}, "timeout", "a number of seconds > 0"),
+    built("a confidence of two", "confidence", "a number from 0 to 1", confidence=2),
+    built("a convergence of two", "convergence", "a number from 0 to 1", convergence=2),
+    built("a convergence that is a bool", "convergence", "a number from 0 to 1", convergence=True),
+    built("a convergence that is no number", "convergence", "a number from 0 to 1", convergence=float("nan")),
     Case(
+        "a diverging of two",
+        lambda: ConvergenceOptions(diverging=2),
+        "diverging",
+        "a number from 0 to 1",
+        "ConvergenceOptions",
+    ),
+    Case(
+        "a measure that is no function",
+        lambda: ConvergenceOptions(similarity=_any(0.5)),
+        "similarity",
+        "a measure with a name",
+        "ConvergenceOptions",
+    ),
+    Case(
+        "a measure without a name",
+        lambda: ConvergenceOptions(similarity=_any(_plain)),
+        "similarity",
+        "a measure with a name",
+        "ConvergenceOptions",
+    ),
+    built("an unknown rule", "voting", "'majority', 'supermajority'", voting="plurality"),
+    built("no rule", "voting", "'majority', 'supermajority'", voting=None),
+    *(
+        Case(
+            f"weights: {kind}",
+            lambda weights=weights: VotingOptions("weighted", weights=weights),
+            "weights",
+            "a table of numbers > 0, <= 1,000,000, by agent",
+            "VotingOptions",
+        )
+        for kind, weights in {
+            "a list": [1, 2],
+            "zero": {"ann": 0},
+            "too large for sums": {"ann": 1e308},
+            "too large for floats": {"ann": 10**400},
+            "infinite": {"ann": 1e999},
+            "a bool": {"ann": True},
+        }.items()
+    ),
+    built(
+        "the weight of nobody",
+        "weights['zoe']",
+        "of one of the agents",
+        voting=VotingOptions("weighted", weights={"zoe": 1}),
+    ),
+    *(
+        Case(
+            f"min_votes: {votes}",
+            lambda votes=votes: VotingOptions(min_votes=votes),
+            "min_votes",
+            "an int >= 1",
+            "VotingOptions",
+        )
+        for votes in (0, True)
+    ),
+    Case("no shuffle", lambda: VotingOptions(shuffle=_any(None)), "shuffle", "true or false", "VotingOptions"),
+    built("a budget of nothing", "budget", "an int >= 1", budget=0),
+    built("a budget in part", "budget", "an int >= 1", budget=9.5),
+    built("no time", "timeout", "a number of seconds > 0", timeout=0),
+    built("time without end", "timeout", "a number of seconds > 0", timeout=float("inf")),
+    built(
         "a template of another pattern",
-        {"agents": [Persona("ann", options=DebaterOptions(template=CHAIR))]},
-        "template of 'ann'",
+        "template of block of 'ann'",
         "a ConsensusTemplate",
+        agents=[Persona("ann", options=DebaterOptions(template=CHAIR))],
     ),
-    Case("a judge that is switched off", {"judge": False}, "judge", "a block or a function"),
-    Case("a tie rule that is none", {"tie_break": "first"}, "tie_break", "a block or a function"),
-    Case("breakers that are one", {"breakers": Breakers().of("ann")}, "breakers", "Breakers(…), or None"),
-    Case("an archive that is a dict", {"archive": {}}, "archive", "Archive(…), or None"),
-    Case("a history that is negative", {"history_limit": -1}, "history_limit", "an int >= 0"),
-    Case("a history that is a bool", {"history_limit": True}, "history_limit", "an int >= 0"),
-    Case("research that is a text", {"research": "Vienna"}, "research", "a function of (input) or (input, ctx)"),
-    Case("research of three", {"research": lambda a, b, c: ""}, "research", "a function of (input) or (input, ctx)"),
-    Case("tools that are none", {"tools": 3}, "tools", "a list of functions or blocks", "generator 'plan-propose-ann'"),
-    Case("uses that are none", {"uses": ["web"]}, "uses", "a list of Capability", "generator 'plan-propose-ann'"),
+    built("a judge that is none", "judge", "a block, or a function", judge="first"),
+    built("a tie rule that is none", "tie_break", "a block, or a function", tie_break="first"),
+    built("breakers that are one", "breakers", "Breakers(…), or None", breakers=Breakers().of("ann")),
+    built("an archive that is a dict", "archive", "Archive(…), or None", archive={}),
+    built("a history that is negative", "history_limit", "an int >= 0", history_limit=-1),
+    built("a history that is a bool", "history_limit", "an int >= 0", history_limit=True),
+    built("research that is a text", "research", "a function of (input) or (input, ctx)", research="Vienna"),
+    built("research of three", "research", "a function of (input) or (input, ctx)", research=lambda a, b, c: ""),
+    built("tools that are none", "tools", "a list of functions or blocks", "generator 'plan-propose-ann'", tools=3),
+    built("uses that are none", "uses", "a list of Capability", "generator 'plan-propose-ann'", uses=["web"]),
 ]
 
 
 @pytest.mark.parametrize("case", REJECTED, ids=lambda case: case.id)
-def test_what_cannot_be_a_debate_is_refused(case: Case) -> None:
+def test_invalid_options_are_rejected(case: Case) -> None:
     """The message says where, which option, what it may be and what it was; the facts are attributes."""
-    options = {"name": "plan", "agents": [{"name": name} for name in THREE], **case.options}
     with pytest.raises(ConfigurationError) as caught:
-        consensus(**options)
+        case.make()
     error = caught.value
     assert error.where == case.where
     assert error.field == case.named
@@ -330,16 +382,60 @@ def test_what_cannot_be_a_debate_is_refused(case: Case) -> None:
     assert isinstance(error, ValueError)
 
 
+CONFLICTS: dict[str, tuple[dict[str, Any], str]] = {
+    "a hub without a star": (
+        {"topology": TopologyOptions("ring", hub="ann")},
+        "`hub` needs `topology` 'star': no other topology has a hub",
+    ),
+    "a hub of a function": (
+        {"topology": TopologyOptions(lambda *_: [], hub="ann")},
+        "`hub` needs `topology` 'star': no other topology has a hub",
+    ),
+    "diverging above convergence": (
+        {"convergence": ConvergenceOptions(diverging=0.9)},
+        "`diverging` cannot be above `convergence`: proposals between them would be both",
+    ),
+    "weights without weighted": (
+        {"voting": VotingOptions(weights={"ann": 2})},
+        "`weights` need `voting` 'weighted': with every other rule all votes weigh the same",
+    ),
+    "more votes than agents": (
+        {"voting": VotingOptions(min_votes=4)},
+        "`min_votes` cannot be more than the number of `agents`",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CONFLICTS)
+def test_conflicting_options_are_rejected(name: str) -> None:
+    """The message names both options."""
+    options, sentence = CONFLICTS[name]
+    with pytest.raises(ConflictingOptions) as caught:
+        plan(**options)
+    assert str(caught.value) == f"consensus 'plan': {sentence}"
+
+
+def test_diverging_is_no_higher_than_convergence_by_default() -> None:
+    """A low threshold of convergence needs no other option."""
+    assert ConvergenceOptions().lower_bound == 0.4
+    assert ConvergenceOptions(None).lower_bound == 0.4
+    assert ConvergenceOptions(0.3).lower_bound == 0.3
+    assert ConvergenceOptions(0.3, diverging=0.1).lower_bound == 0.1
+
+
 ACCEPTED: list[dict[str, Any]] = [
     {},
     {"agents": [Persona("ann", "a mayor", "You count money.")]},
     {"agents": ({"name": "ann", "role": "a mayor"}, Persona("bob"))},
-    {"convergence": 0, "diverging": 0},
-    {"convergence": None, "diverging": 1},
-    {"hub": "cy", "topology": "star"},
-    {"sparsity": 0, "topology": "random-graph"},
-    {"voting": "weighted", "weights": {"ann": 2, "bob": 0.5}},
-    {"quorum": 3},
+    {"convergence": 0},
+    {"convergence": ConvergenceOptions(0, diverging=0)},
+    {"convergence": ConvergenceOptions(None, diverging=1)},
+    {"topology": TopologyOptions("star", hub="cy")},
+    {"topology": TopologyOptions("random-graph", sparsity=0)},
+    {"voting": "weighted"},
+    {"voting": VotingOptions("weighted", weights={"ann": 2, "bob": 0.5})},
+    {"voting": VotingOptions(min_votes=3)},
+    {"judge": False, "tie_break": False},
     {"failures": FailurePolicy(round_timeout=5), "timeout": 3},
     {"history_limit": 0, "archive": Archive(patience=1)},
     {"agent_visibility": {"client": False}},

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from flowdebate.errors import ConnectionLost
 from flowdebate.measures import Jaccard
+from flowdebate.patterns.consensus import ConvergenceOptions
 from flowdebate.patterns.consensus.rounds import split_position
 from flowdebate.resources.archive import Archive
 from flowdebate.store import MemoryStore
@@ -147,7 +148,7 @@ async def test_a_resumed_run_holds_to_what_the_applications_measure_has_found() 
         return {**answer_of(call), "position": "build"} if call.phase == "revision" else None
 
     store, measure = MemoryStore(), Changing()
-    debate = plan(max_rounds=2, similarity=measure)
+    debate = plan(max_rounds=2, convergence=ConvergenceOptions(similarity=measure))
     with pytest.raises(Cut):
         await debate.run(TASK, model=model(cut), store=store, run_id="one", seed=1)
     measure.alike = 0.0

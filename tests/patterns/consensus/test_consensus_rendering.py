@@ -10,18 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate.errors import ConfigurationError
-from flowdebate.patterns.consensus.prompts import CONSENSUS, ConsensusTemplate, render_agent_system, render_turn
-from flowdebate.patterns.consensus.schemas import (
-    ConsensusContext,
-    Critique,
+from flowdebate.patterns.consensus.prompts import CONSENSUS, ConsensusTemplate, render_agent_system
+from flowdebate.patterns.consensus.questions import (
     CritiqueAsked,
-    Proposal,
     ProposalAsked,
     RevisionAsked,
     RoundsAsked,
     TieAsked,
     VoteAsked,
+    render_turn,
 )
+from flowdebate.patterns.consensus.schemas import ConsensusContext, Critique, Proposal
 from flowdebate.prompts import tag_name, unquoted
 from flowdebate.resources.archive import CritiquePattern, PastDebate
 from flowdebate.testing import ATTACKS

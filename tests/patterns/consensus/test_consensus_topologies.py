@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from flowdebate.errors import ConnectionLost, OutputError
 from flowdebate.models.circuit_breaker import Breakers
+from flowdebate.patterns.consensus import TopologyOptions
 from flowdebate.runs.events import ModelCalled
 from tests.ids import shown
 from tests.patterns.debates import events
@@ -70,7 +71,7 @@ def test_each_topology_makes_as_many_critiques_as_its_formula_says(
     """With all agents there, in each of two rounds."""
     names = NAMES[:size]
     calls: list[Call] = []
-    debate = plan(names, topology=topology, sparsity=sparsity, max_rounds=2, convergence=None)
+    debate = plan(names, topology=TopologyOptions(topology, sparsity=sparsity), max_rounds=2, convergence=None)
     result = debate.run_sync(TASK, model=model(calls=calls), seed=seed)
     check_edges(result.output, names)
     check_emitted(result)
@@ -102,7 +103,7 @@ def test_round_robin_lets_everybody_criticise_everybody_in_turn() -> None:
 
 def test_a_random_graph_is_drawn_anew_in_each_round_from_the_seed() -> None:
     """The same seed, the same graphs; within a run they differ from round to round."""
-    debate = plan(NAMES[:8], topology="random-graph", sparsity=0.3, max_rounds=3, convergence=None)
+    debate = plan(NAMES[:8], topology=TopologyOptions("random-graph", sparsity=0.3), max_rounds=3, convergence=None)
     one, again, other = (made(debate.run_sync(TASK, model=model(), seed=seed).output) for seed in (7, 7, 8))
     assert one == again != other
     assert len({tuple(edges) for edges in one}) == 3
@@ -112,7 +113,7 @@ def test_a_random_graph_is_drawn_anew_in_each_round_from_the_seed() -> None:
 def test_everything_goes_through_the_hub_of_a_star(hub: str | None, centre: str) -> None:
     """The hub criticises all others, and they criticise the hub; the first by name unless one is named."""
     names = ("di", "cy", "bob", "ann")
-    output = plan(names, topology="star", hub=hub, max_rounds=1).run_sync(TASK, model=model()).output
+    output = plan(names, topology=TopologyOptions("star", hub=hub), max_rounds=1).run_sync(TASK, model=model()).output
     others = {*names} - {centre}
     assert set(output.rounds[0].edges) == {(centre, name) for name in others} | {(name, centre) for name in others}
 
@@ -242,7 +243,7 @@ def test_a_hub_without_a_proposal_is_no_hub_where_it_cannot_criticise_either() -
     breakers = Breakers()
     for _ in range(3):
         breakers.record_failure("cy")
-    debate = plan(NAMES[:4], topology="star", hub="cy", max_rounds=1, breakers=breakers)
+    debate = plan(NAMES[:4], topology=TopologyOptions("star", hub="cy"), max_rounds=1, breakers=breakers)
     output = debate.run_sync(TASK, model=model()).output
     assert set(output.rounds[0].edges) == {("ann", "bob"), ("bob", "ann"), ("ann", "di"), ("di", "ann")}
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from flowdebate._text import clean_text
 from flowdebate.errors import ConnectionLost, RosterError
 from flowdebate.measures import vote_weight
+from flowdebate.patterns.consensus import VotingOptions
 from flowdebate.patterns.consensus.agents import create_tie_judge, find_agent
 from flowdebate.prompts import tag_name
 from flowdebate.resources.archive import Archive, LoggedRatings, Rating
@@ -24,7 +25,8 @@ from .debates import NAMES, TASK, THREE, Call, answer_of, check_emitted, model, 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flowdebate.patterns.consensus.schemas import ConsensusOutput, TieAsked
+    from flowdebate.patterns.consensus.questions import TieAsked
+    from flowdebate.patterns.consensus.schemas import ConsensusOutput
 
 STRENGTHS = ("contested", "split", "weak", "moderate", "strong", "unanimous")
 FOUR = NAMES[:4]
@@ -143,7 +145,7 @@ def test_one_agent_alone_agrees_with_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("choices", "quorum", "met"),
+    ("choices", "min_votes", "met"),
     [
         (["ann", None], None, False),
         (["ann", "ann"], None, True),
@@ -154,9 +156,9 @@ def test_one_agent_alone_agrees_with_itself() -> None:
         (["ann", "ann", "ann", None], 4, False),
     ],
 )
-def test_a_winner_needs_the_quorum(choices: list[str | None], quorum: int | None, met: bool) -> None:  # noqa: FBT001
+def test_a_winner_needs_enough_votes(choices: list[str | None], min_votes: int | None, met: bool) -> None:  # noqa: FBT001
     """Half of the agents and two at least in valid votes, or as many as the application says."""
-    output = vote(choices, quorum=quorum)
+    output = vote(choices, voting=VotingOptions(min_votes=min_votes))
     assert output.tally is not None
     assert output.tally.quorum_met is met
     assert output.winner == ("ann" if met else None)
@@ -255,7 +257,9 @@ def test_each_voter_sees_the_proposals_in_an_order_of_its_own(shuffle: bool) -> 
 
     def orders(seed: int) -> list[list[str]]:
         calls: list[Call] = []
-        plan(NAMES, topology="star", max_rounds=1, shuffle=shuffle).run_sync(TASK, model=model(calls=calls), seed=seed)
+        plan(NAMES, topology="star", max_rounds=1, voting=VotingOptions(shuffle=shuffle)).run_sync(
+            TASK, model=model(calls=calls), seed=seed
+        )
         shown = [call.prompt.splitlines() for call in calls if call.phase == "vote"]
         return [[line[1:].split("]")[0] for line in lines if line.startswith("[")] for lines in shown]
 
@@ -281,7 +285,7 @@ def test_each_voter_sees_the_proposals_in_an_order_of_its_own(shuffle: bool) -> 
 )
 def test_votes_may_weigh_differently(weights: Any, winner: str | None, reached: bool) -> None:  # noqa: FBT001
     """More than half of all the weight makes a consensus; without weights all are the same."""
-    output = vote(["ann", "ann", "bob"], voting="weighted", weights=weights)
+    output = vote(["ann", "ann", "bob"], voting=VotingOptions("weighted", weights=weights))
     assert (output.winner, output.consensus_reached) == (winner, reached)
 
 
@@ -307,7 +311,7 @@ def test_votes_weigh_by_the_ratings_of_the_archive() -> None:
     assert output.tally is not None
     assert output.tally.weights == {"ann": vote_weight(2500, 1.0), "bob": vote_weight(1000, None), "cy": 1.0}
     assert (output.winner, output.consensus_reached) == ("ann", True)
-    own = vote(["ann", "bob", "cy"], voting="weighted", archive=archive, weights={"ann": 1.0, "cy": 4.0})
+    own = vote(["ann", "bob", "cy"], voting=VotingOptions("weighted", weights={"ann": 1.0, "cy": 4.0}), archive=archive)
     assert own.tally is not None
     assert own.tally.weights["ann"] == 1.0
     assert own.winner == "cy"

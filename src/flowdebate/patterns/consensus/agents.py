@@ -11,11 +11,9 @@ from pydantic import BeforeValidator, Field, create_model
 
 from flowdebate._text import error_text, one_line
 from flowdebate.blocks.base import Block, Outline, merge_resources
-from flowdebate.blocks.functions import as_block
 from flowdebate.blocks.generator import Generator, generator
-from flowdebate.blocks.human.prompt import render_who
 from flowdebate.chassis.roles import NOT_KEPT, BlockOptions, RolePrompt, generator_options
-from flowdebate.chassis.roster import Persona, is_own, speaker_options, with_answer_schema
+from flowdebate.chassis.roster import Persona, Role, bindable, is_custom, is_own, make_default, merge_options
 from flowdebate.chassis.sentences import whole_sentences
 from flowdebate.chassis.state import Recovery, accepted, state_of
 from flowdebate.chassis.turn import TurnTask, ask, is_provider_failure, record_loss, take_turn
@@ -24,7 +22,8 @@ from flowdebate.measures import match_choice
 from flowdebate.models.base import CircuitChanged, Model, ModelResponse
 from flowdebate.prompts import Length, unescaped
 
-from .prompts import AGENTS, ConsensusTemplate, render_agent_system, render_turn
+from .prompts import AGENTS, ConsensusTemplate, render_agent_system
+from .questions import ChoiceAsked, CritiqueAsked, Question, render_turn
 from .schemas import (
     LONGEST_POSITION,
     AgentFailure,
@@ -39,15 +38,17 @@ from .schemas import (
 
 if TYPE_CHECKING:
     from flowdebate._util.wire import WireModel
+    from flowdebate.chassis.spec import Loop
     from flowdebate.models.circuit_breaker import Breakers, Step
     from flowdebate.runs.context import Context
 
-    from .factory import ConsensusOptions
+    from .options import ConsensusOptions
 
 
 # Default blocks
 
 
+@bindable("name", pattern="consensus", role="judge", template=ConsensusTemplate)
 def create_conclusive_judge(
     *, name: str, template: ConsensusTemplate | None = None, **options: Unpack[BlockOptions]
 ) -> Generator[JudgeAnswer]:
@@ -55,6 +56,7 @@ def create_conclusive_judge(
     return create_block(f"{name}-judge", None, output_schema=JudgeAnswer, template=template, **options)
 
 
+@bindable("name", "choices", pattern="consensus", role="tie_break", template=ConsensusTemplate)
 def create_tie_judge(
     *, name: str, choices: Sequence[str], template: ConsensusTemplate | None = None, **options: Unpack[BlockOptions]
 ) -> Generator[str]:
@@ -88,19 +90,21 @@ def create_block(
     prompt = RolePrompt(AGENTS, options, template=template, length=length, intent=intent, where=name)
     who = {} if agent is None else {"name": agent.name, "role": agent.role, "system_prompt": agent.system_prompt}
 
-    def system(asked: Any, ctx: Context) -> str:  # noqa: ANN401 - one of the questions
+    def system(asked: Question, ctx: Context) -> str:
         context = state_of(ctx, ConsensusState).context
         return render_agent_system(task=asked.task, context=context, template=prompt.template(ctx), **who)
 
-    def turn(asked: Any, ctx: Context) -> str:  # noqa: ANN401 - one of the questions
-        if shuffle:  # else a place that voters favour would favour the same author in every ballot
+    def turn(asked: Question, ctx: Context) -> str:
+        if shuffle and isinstance(
+            asked, ChoiceAsked
+        ):  # else a place that voters favour would favour the same author in every ballot
             proposals = list(asked.proposals)
             ctx.random.shuffle(proposals)
             asked = replace(asked, proposals=proposals)
         return render_turn(asked, length=prompt.length(ctx), template=prompt.template(ctx))
 
     # the system message is the same in all calls of an agent, so that servers can reuse it
-    block = generator(
+    return generator(
         name=name,
         prompt=system,
         user=turn,
@@ -108,9 +112,25 @@ def create_block(
         transform=transform,
         **generator_options(options, intent, NOT_KEPT, where=name, prompt=prompt),
     ).with_form(prompt.room)
-    block.role = "judge" if agent is None else "debater"
-    return block
 
+
+AGENT = Role(
+    name="agent",
+    create=[bindable("name", "agent", pattern="Persona", role="debater", template=ConsensusTemplate)(create_block)],
+    visibility=NOT_KEPT,
+)
+JUDGE = Role(
+    name="judge", create=[create_conclusive_judge], instead="no_report", absent="by default", visibility=NOT_KEPT
+)
+TIE_BREAK = Role(
+    name="tie_break",
+    create=[create_tie_judge],
+    instead="no_report",
+    absent="by default",
+    visibility=NOT_KEPT,
+    acts_as="judge",
+    block="tie-judge",
+)
 
 _POINTS = 6
 """Maximum number of issues, and of suggestions, of a model: without a bound it could loop."""
@@ -177,8 +197,8 @@ class Phase:
     has_length: ClassVar[bool] = False
     """Whether the option `length` bounds an answer; forms have bounds of their own."""
 
-    def __init__(self, options: ConsensusOptions) -> None:
-        self.options = options
+    def __init__(self, loop: Loop[ConsensusOptions]) -> None:
+        self.loop = loop
 
     def answer(self) -> dict[str, Any]:
         """Options of `create_block` about what a default block answers: text of whole sentences, or a form."""
@@ -198,18 +218,17 @@ class Phase:
 
     def create_block(self, agent: Persona, stand_in: Model | None = None) -> Block[Any, Any]:
         """The block of `agent`: its own, or the default one; or the one with which another model stands in for it."""
-        options = self.options
-        if agent.block is not None and stand_in is None:
-            name, field = f"{options.name}-agent-{agent.name}", f"block of {agent.name!r}"
-            own = as_block(agent.block, name=name, where=options.where, field=field)
-            who = render_who(agent.name, role=agent.role)
-            return with_answer_schema(own, who=who, material=options.material).in_role("debater")
-        of_block = speaker_options(options.defaults, {"model": agent.model}, agent.options, {"model": stand_in})
+        loop = self.loop
+        if is_custom(agent.block) and stand_in is None:
+            return loop.own_speaker(agent)
+        options = loop.options_of(AGENT, agent)
         if not self.has_length:  # the prompts of critiques and votes have numbers of their own
-            of_block.pop("length", None)
-        name = options.name if stand_in is None else f"{options.name}-stand-in"
-        create: Callable[..., Block[Any, Any]] = create_block
-        return create(f"{name}-{self.verb}-{agent.name}", agent, **self.answer(), **of_block)
+            options.pop("length", None)
+        name = loop.name if stand_in is None else f"{loop.name}-stand-in"
+        facts = {"name": f"{name}-{self.verb}-{agent.name}", "agent": agent, **self.answer()}
+        merged = merge_options(facts, options, {"model": stand_in})
+        block = None if is_custom(agent.block) else agent.block
+        return make_default(block, AGENT.create, merged, where=loop.where, field=f"block of {agent.name!r}")
 
 
 class AgentCalls(Block[Any, None]):
@@ -219,23 +238,23 @@ class AgentCalls(Block[Any, None]):
     """
 
     def __init__(self, phase: Phase) -> None:
-        options, model = phase.options, phase.options.failures.stand_in
-        agents = {agent.name: phase.create_block(agent) for agent in options.roster}
-        stand_ins = {} if model is None else {agent.name: phase.create_block(agent, model) for agent in options.roster}
-        name, members = f"{options.name}-{phase.name}", [*agents.values(), *stand_ins.values()]
+        loop, model = phase.loop, phase.loop.failures.stand_in
+        agents = {agent.name: phase.create_block(agent) for agent in loop.roster}
+        stand_ins = {} if model is None else {agent.name: phase.create_block(agent, model) for agent in loop.roster}
+        name, members = f"{loop.name}-{phase.name}", [*agents.values(), *stand_ins.values()]
         shared, hidden = merge_resources(name, members, closed=members)
         super().__init__(name, resources=shared, hidden=hidden)
         self._phase = phase
-        self._failures = options.failures
+        self._failures = loop.failures
         self._agents = agents
         self._stand_ins = stand_ins
-        self._own = {agent.name for agent in options.roster if is_own(agent.block)}
+        self._own = {agent.name for agent in loop.roster if is_own(agent.block)}
 
     async def act(self, asked: Any, ctx: Context, /) -> None:  # noqa: ANN401 - one of the questions
         phase, agent, failures = self._phase, asked.agent, self._failures
         block, number = self._agents[agent], ctx.scope.handle.state.round
         speakers = [block, *([self._stand_ins[agent]] if self._stand_ins else [])]
-        target = asked.proposal.agent if asked.kind == "critique" else None
+        target = asked.proposal.agent if isinstance(asked, CritiqueAsked) else None
         lose = partial(lose_answer, agent=agent, ctx=ctx, phase=phase.name, target=target, block=block.name)
         inside = ctx.below(block)
         inside.role = block.role  # for the circuit's events: the block itself may not run

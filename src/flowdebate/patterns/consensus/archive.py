@@ -20,10 +20,11 @@ from .relations import moments
 from .schemas import ConsensusContext, ConsensusOutput, ConsensusState, ContextSource, Feedback, SkippedContext
 
 if TYPE_CHECKING:
+    from flowdebate.chassis.spec import Loop
     from flowdebate.measures import Flip
     from flowdebate.runs.context import Context
 
-    from .factory import ConsensusOptions
+    from .options import ConsensusOptions
 
 
 T = TypeVar("T")
@@ -32,9 +33,9 @@ _LONGEST_RESEARCH = 20_000
 """Characters: every call of every agent has it in its prompt."""
 
 
-async def gather_context(options: ConsensusOptions, ctx: Context) -> None:
+async def gather_context(research: Invocation | None, loop: Loop[ConsensusOptions], ctx: Context) -> None:
     """Put past debates, critique patterns and research into the debate's state; each source may fail."""
-    archive, limit, task = options.archive, options.history_limit, ctx.scope.handle.state.question
+    archive, limit, task = loop.options.archive, loop.options.history_limit, ctx.scope.handle.state.question
     skipped: list[SkippedContext] = []
     past: list[PastDebate] = []
     points: list[CritiquePattern] = []
@@ -55,10 +56,10 @@ async def gather_context(options: ConsensusOptions, ctx: Context) -> None:
         past = await _fetch("history", _ask(archive, read_past, ctx, "history", list[PastDebate]), skipped) or past
         asked = _ask(archive, read_points, ctx, "patterns", list[CritiquePattern])
         points = await _fetch("patterns", asked, skipped) or points
-    research = await _look_up(options.research, task, skipped, ctx)
-    context = ConsensusContext(past_debates=past, critique_patterns=points, research=research, skipped=skipped)
+    text = await _look_up(research, task, skipped, ctx)
+    context = ConsensusContext(past_debates=past, critique_patterns=points, research=text, skipped=skipped)
     # weighed at the beginning: a fork that differs later still has the ratings of its parent, not of today
-    ctx.scope.handle.update(context=context, weights=await _weigh_votes(options, ctx))
+    ctx.scope.handle.update(context=context, weights=await _weigh_votes(loop, ctx))
 
 
 async def _look_up(research: Invocation | None, task: str, skipped: list[SkippedContext], ctx: Context) -> str | None:
@@ -130,12 +131,13 @@ async def read_ratings(archive: Archive, names: Sequence[str], ctx: Context) -> 
     return await _ask(archive, read, ctx, "ratings", dict[str, Rating])
 
 
-async def _weigh_votes(options: ConsensusOptions, ctx: Context) -> dict[str, float] | None:
+async def _weigh_votes(loop: Loop[ConsensusOptions], ctx: Context) -> dict[str, float] | None:
     """The weights of the votes: those of the application, then those by the archive's ratings; None if all weigh 1."""
-    if options.voting != "weighted":
+    voting = loop.options.voting
+    if voting.voting != "weighted":
         return None
-    own = dict(options.weights or {})
-    archive, unknown = options.archive, [name for name in options.names if name not in own]
+    own = dict(voting.weights or {})
+    archive, unknown = loop.options.archive, [name for name in loop.names if name not in own]
     if archive is None or not unknown:
         return own
     try:
@@ -148,15 +150,15 @@ async def _weigh_votes(options: ConsensusOptions, ctx: Context) -> dict[str, flo
     return rated | own  # what the application says about weights holds
 
 
-async def give_feedback(options: ConsensusOptions, output: ConsensusOutput, ctx: Context) -> Feedback:
+async def give_feedback(loop: Loop[ConsensusOptions], output: ConsensusOutput, ctx: Context) -> Feedback:
     """Tell the archive of the debate; what goes wrong is in the result, and changes nothing else."""
     positions = [
         Position(agent=each.agent, claim=output.task, answer=each.position, round=each.round)
         for each in (*output.proposals, *(revised for one in output.rounds for revised in one.revisions))
         if each.position is not None
     ]
-    changed = flips(positions, similarity=options.similarity)
-    archive = options.archive
+    changed = flips(positions, similarity=loop.options.convergence.measure)
+    archive = loop.options.archive
     if archive is None:
         return Feedback(positions=positions, flips=changed, moments=moments(output, changed))
     # the key by which the archive knows a debate that a resumed run tells it of again
@@ -195,15 +197,15 @@ async def give_feedback(options: ConsensusOptions, output: ConsensusOutput, ctx:
         if output.winner is None:
             return False
         try:
-            known = await read_ratings(archive, options.names, ctx)
+            known = await read_ratings(archive, loop.names, ctx)
         except Exception as error:  # noqa: BLE001 - as above
             problems.append(f"ratings: {one_line(error_text(error))}")
             return False
-        before.update((name, known.get(name, Rating()).elo) for name in options.names)
+        before.update((name, known.get(name, Rating()).elo) for name in loop.names)
         changes.update(elo_changes(before, winner=output.winner, consensus=output.consensus_reached))
         return await write("ratings", lambda: archive.ratings.apply(debate, changes))
 
-    patterns, records = _find_patterns(output), _make_records(options.names, output, changed)
+    patterns, records = _find_patterns(output), _make_records(loop.names, output, changed)
     writes: list[tuple[str, Callable[[], Awaitable[None]]]] = [
         ("history", lambda: archive.past_debates.add(past)),
         ("positions", lambda: archive.positions.add(debate, positions)),

@@ -10,19 +10,22 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from flowdebate._text import counted
-from flowdebate._util.option_types import Count, Flag, SecondsOrOff, Share, ShareOrOff, Text, allowed
+from flowdebate._util.option_types import Count, Flag, SecondsOrOff, Share, ShareOrOff, Text
 from flowdebate.chassis.state import RoleFailed
+from flowdebate.measures import VotingRule
+from flowdebate.measures.topologies import Topology
 from flowdebate.patterns.debate.formats import format_of, names_of, purposes, with_roles
 from flowdebate.resources.archive import Archive
 from flowdebate.runs.events import CallFellBack, CallRetried
 from flowdebate.ui.document import Document, Speaker
 from flowdebate.ui.live import Live, OwnSections
-from flowdebate.ui.options import PersonaEntry, PlanOptions, PlanValues, Table, option, or_off, roster_option
+from flowdebate.ui.options import PersonaEntry, PlanOptions, PlanValues, option, or_off, roster_option
 from flowdebate.ui.page import PatternPage
 from flowdebate.ui.sections import Card, Entry, Fact, Heading, Section, failures, round_heading
 
 from .events import AgentMessage, CritiqueMade, PollVoteCast, StageEntered, VoteCast
 from .factory import CONSENSUS_FAILURES, consensus
+from .options import DEFAULT_CONVERGENCE, DEFAULT_SPARSITY, TopologyOptions, VotingOptions, Weights
 from .schemas import ConsensusOutput, ConsensusStage, Critique, Proposal, Relationship
 
 if TYPE_CHECKING:
@@ -56,9 +59,6 @@ _HEADINGS: Mapping[ConsensusStage, str] = {
 }
 _SHOWN = 10
 """Lines about relationships, and about moments."""
-_CONVERGENCE, _DIVERGING = 0.85, 0.40
-_AS_GIVEN = ("topology", "hub", "sparsity", "confidence", "voting", "weights", "quorum")
-"""Options of the pattern under the same names."""
 
 
 class ConsensusPlanOptions(PlanOptions):
@@ -78,7 +78,7 @@ class ConsensusPlanOptions(PlanOptions):
     format: Annotated[Text, Field(json_schema_extra={"enum": names_of("consensus")})] | None = option(
         f"Hold it in a format.\n{purposes('consensus')}", panel="Rounds", metavar="NAME"
     )
-    topology: Literal["all-to-all", "round-robin", "ring", "star", "sparse", "random-graph"] | None = option(
+    topology: Topology | None = option(
         "Who criticises whom: all-to-all (default), round-robin, ring, star, sparse or random-graph.",
         panel="Rounds",
         metavar="NAME",
@@ -97,11 +97,11 @@ class ConsensusPlanOptions(PlanOptions):
         panel="Rounds",
         metavar="SHARE",
     )
-    voting: Literal["majority", "supermajority", "unanimous", "weighted"] | None = option(
+    voting: VotingRule | None = option(
         "majority (default), supermajority, unanimous or weighted (see --file).", panel="Judge", metavar="RULE"
     )
-    weights: Annotated[Table, allowed("a table of numbers by agent")] | None = option("", flag="")
-    quorum: Count | None = option(
+    weights: Weights | None = option("", flag="")
+    min_votes: Count | None = option(
         "Minimum number of valid votes. Default: half of the agents.", panel="Judge", metavar="N"
     )
     judge: Flag | None = option("A judge may end the rounds when everything has been said.", panel="Judge")
@@ -330,7 +330,7 @@ class ConsensusPage(PatternPage):
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
         options: ConsensusPlanOptions = plan.options
-        bound = _CONVERGENCE if options.convergence is None else options.convergence
+        bound = DEFAULT_CONVERGENCE if options.convergence is None else options.convergence
         failures = CONSENSUS_FAILURES
         if options.on_failure is not None:
             failures = replace(failures, on_failure=options.on_failure)
@@ -342,14 +342,18 @@ class ConsensusPage(PatternPage):
             agents=plan.speakers,
             format=options.format,
             max_rounds=plan.length,
-            **{name: value for name in _AS_GIVEN if (value := getattr(options, name)) is not None},
+            topology=TopologyOptions(
+                options.topology or "all-to-all",
+                hub=options.hub,
+                sparsity=DEFAULT_SPARSITY if options.sparsity is None else options.sparsity,
+            ),
             convergence=None if bound is False else bound,
-            # the pattern refuses a bound of diverging above that of convergence
-            diverging=_DIVERGING if bound is False else min(_DIVERGING, bound),
+            confidence=options.confidence,
+            voting=VotingOptions(options.voting or "majority", weights=options.weights, min_votes=options.min_votes),
             # where a run is only replayed, what it has read is in its journal
             archive=plan.archive or (Archive() if options.archive else None),
-            judge=options.judge or None,  # switched off in a file is as good as not given
-            tie_break=options.tie_break or None,
+            judge=options.judge,
+            tie_break=options.tie_break,
             terminate_when=plan.terminate_when,
             **keywords,
         )

@@ -6,15 +6,14 @@ who the agent is. The user's message has the material of one call, and the reque
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from flowdebate.chassis.roles import LENGTH, render_flag
 from flowdebate.prompts import Profiles, Template, filled, listed, part, quoted, tag_name, tag_text, uses
 
 if TYPE_CHECKING:
-    from .schemas import ConsensusContext, Proposal
+    from .schemas import ConsensusContext
 
 
 _READ = (
@@ -146,50 +145,6 @@ def render_agent_system(
     return "\n\n".join(parts)
 
 
-def render_turn(asked: Any, *, length: str = LENGTH, template: ConsensusTemplate = CONSENSUS) -> str:  # noqa: ANN401 - one of the questions
-    """What an agent or a judge is asked: the proposals and critiques of `asked`, and what to do about them."""
-    request = getattr(template, _PARTS[asked.kind])
-    if asked.kind == "proposal":
-        request = f"{request}\n\n{template.position}"
-    critiques: list[str] = []
-    for critique in getattr(asked, "critiques", ()):
-        # each line names its author: text that a model wrote must not pass for another's
-        who = f"[{tag_name(critique.critic)}] on [{tag_name(critique.target)}]"
-        critiques.append(f"{who}, severity {critique.severity:.2g}: {quoted(critique.reasoning)}")
-        critiques += (f"{who}, issue: {quoted(issue)}" for issue in critique.issues)
-        critiques += (f"{who}, suggestion: {quoted(suggestion)}" for suggestion in critique.suggestions)
-    return filled(
-        request,
-        round=getattr(asked, "round", 0),
-        proposals=_render_proposals(_proposals_of(asked)),
-        critiques="\n".join(critiques) or "(nothing)",
-        length=length,
-    )
-
-
-_PARTS = {
-    "proposal": "propose",
-    "critique": "critique",
-    "revision": "revise",
-    "vote": "vote",
-    "rounds": "rounds",
-    "tie": "tie",
-}
-"""The part of the template for each kind of question."""
-
-
-def _proposals_of(asked: Any) -> Sequence[Proposal]:  # noqa: ANN401 - one of the questions
-    return [asked.proposal] if hasattr(asked, "proposal") else getattr(asked, "proposals", ())
-
-
-def _render_proposals(proposals: Sequence[Proposal]) -> str:
-    shown = [
-        f"[{tag_name(proposal.agent)}] {quoted(proposal.text)}\n{render_flag(proposal.flag)}".removesuffix("\n")
-        for proposal in proposals
-    ]
-    return "\n".join(shown)
-
-
 def _render_context(context: ConsensusContext) -> Iterator[str]:
     for past in context.past_debates:
         found = "no agreement" if past.answer is None else f"agreed on: {quoted(past.answer)}"
@@ -204,29 +159,3 @@ def _render_context(context: ConsensusContext) -> Iterator[str]:
             yield f"and suggested: {quoted(pattern.suggestion)}"
     if context.research:
         yield f"research: {quoted(context.research)}"
-
-
-_HUMAN_TASKS = {
-    "proposal": "Make your proposal.",
-    "critique": "Criticise this proposal.",
-    "revision": "This is your own proposal. Revise it.",
-    "vote": "Choose the best of these proposals.",
-    "tie": "These proposals are tied. Choose the best of them.",
-    "rounds": "Is the discussion conclusive?",
-}
-
-
-def render_human_task(asked: Any) -> str:  # noqa: ANN401 - one of the questions
-    """What a human is shown and asked to do: the proposals, what was said of them, and the task."""
-    proposals = _proposals_of(asked)
-    heading = f"Proposal{'s' * (len(proposals) > 1)}:\n"
-    lines: list[str] = []
-    for critique in getattr(asked, "critiques", ()):
-        lines.append(f"[{tag_name(critique.critic)} of {tag_name(critique.target)}] {quoted(critique.reasoning)}")
-        lines += [f"  - {quoted(point)}" for point in (*critique.issues, *critique.suggestions)]
-    parts = [
-        heading + _render_proposals(proposals) if proposals else "",
-        "\n".join(["What was said of it:", *lines] if lines else lines),
-        _HUMAN_TASKS[asked.kind],
-    ]
-    return "\n\n".join(part for part in parts if part)

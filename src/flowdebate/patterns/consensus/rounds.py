@@ -12,14 +12,25 @@ from flowdebate._text import CutOff, clean_data, clean_text, is_blank, shown
 from flowdebate._util.wire import WireModel, freeze
 from flowdebate.chassis.roster import is_own
 from flowdebate.chassis.rounds import check_quorum
-from flowdebate.chassis.state import Flag, RoundStarted, accepted, as_model
+from flowdebate.chassis.state import Flag, accepted, as_model
 from flowdebate.chassis.turn import guarded, record_failure, start_clock, text_said
 from flowdebate.errors import NoProposals, OutputError, OutputTruncated
 from flowdebate.measures import Ballot, Convergence, Jaccard, Strength, Tally, convergence, strength, tally
 from flowdebate.measures.topologies import Edge, edges
 
-from .agents import CritiqueForm, Phase, RevisionForm, breakers_of, create_vote_form, find_agent, lose_answer
+from .agents import (
+    JUDGE,
+    TIE_BREAK,
+    CritiqueForm,
+    Phase,
+    RevisionForm,
+    breakers_of,
+    create_vote_form,
+    find_agent,
+    lose_answer,
+)
 from .events import AgentMessage, ConsensusDecided, CritiqueMade, PollVoteCast, VoteCast, enter
+from .questions import CritiqueAsked, ProposalAsked, Question, RevisionAsked, RoundsAsked, TieAsked, VoteAsked
 from .schemas import (
     LONGEST_POSITION,
     AgentPhase,
@@ -28,24 +39,20 @@ from .schemas import (
     ConsensusState,
     CriticAnswer,
     Critique,
-    CritiqueAsked,
     EarlyEnd,
+    EndSource,
     JudgeAnswer,
     Proposal,
-    ProposalAsked,
     RevisionAnswer,
-    RevisionAsked,
-    RoundsAsked,
-    TieAsked,
     VoteAnswer,
-    VoteAsked,
 )
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
+    from flowdebate.chassis.spec import Loop
     from flowdebate.runs.context import Context
 
-    from .factory import ConsensusOptions
+    from .options import ConsensusOptions
 
 # Proposals
 
@@ -59,9 +66,9 @@ class Proposing(Phase):
     has_length: ClassVar[bool] = True
 
     def ask(self, _: object, ctx: Context) -> list[ProposalAsked]:
-        start_clock(self.options.failures, ctx)
+        start_clock(self.loop.failures, ctx)
         state: ConsensusState = ctx.scope.handle.state
-        return [ProposalAsked(task=state.question, agent=name) for name in self.options.names]
+        return [ProposalAsked(task=state.question, agent=name) for name in self.loop.names]
 
     def read(self, answer: object, block: str, asked: ProposalAsked, ctx: Context) -> Proposal:
         said = text_said(answer, asked.agent, ctx)
@@ -98,29 +105,29 @@ def split_position(text: str) -> tuple[str, str | None]:
     return (text, None) if is_blank(position) or is_blank(said) else (said.rstrip(), position)
 
 
-def check_proposals(options: ConsensusOptions, ctx: Context) -> None:
+def check_proposals(loop: Loop[ConsensusOptions], ctx: Context) -> None:
     """End the phase; NoProposals if nobody has proposed anything, QuorumLost if too few have."""
     ctx.scope.handle.deadline = None
     state: ConsensusState = ctx.scope.handle.state
     if not state.proposals:  # each agent has failed then, or the phase would have raised
         errors = {failure.agent: failure.error for failure in state.failures}
-        raise NoProposals(options.name, {agent: errors[agent] for agent in options.names})
-    check_quorum(state, list(state.proposals), quorum=options.failures.quorum, block=ctx.block)
+        raise NoProposals(loop.name, {agent: errors[agent] for agent in loop.names})
+    check_quorum(state, list(state.proposals), quorum=loop.failures.quorum, block=ctx.block)
     enter(ConsensusStage.PROPOSALS_COMPLETE, ctx)
 
 
 # Critique and revision
 
 
-async def open_round(options: ConsensusOptions, ctx: Context) -> None:
+async def open_round(loop: Loop[ConsensusOptions], ctx: Context) -> None:
     """Open the next round, and decide who criticises whom."""
     state: ConsensusState = ctx.scope.handle.state
-    number = state.round + 1
+    number, options = state.round + 1, loop.options.topology
 
     async def choose() -> list[Edge]:
         # an agent whose circuit is open is not to criticise, but its proposal can be criticised
-        available = set(breakers_of(ctx).available(options.names))
-        names = [name for name in options.names if name in available or name in state.proposals]
+        available = set(breakers_of(ctx).available(loop.names))
+        names = [name for name in loop.names if name in available or name in state.proposals]
         return edges(
             options.topology,
             names,
@@ -139,9 +146,7 @@ async def open_round(options: ConsensusOptions, ctx: Context) -> None:
         round=number, edges=chosen, critiques=[], revisions=[], enough=[], convergence=None
     )
     state.rounds.append(opened)
-    ctx.scope.handle.update(round=number)
-    start_clock(options.failures, ctx)
-    ctx.emit(RoundStarted(round=number, max_rounds=options.max_rounds))
+    loop.open_round(ctx, number)
     enter(ConsensusStage.ROUND_N_CRITIQUE, ctx)
 
 
@@ -196,7 +201,7 @@ class Revising(Phase):
     def ask(self, _: object, ctx: Context) -> list[RevisionAsked]:
         state: ConsensusState = ctx.scope.handle.state
         made = _sort_critiques(ctx)
-        about = {name: [item for item in made if item.target == name] for name in self.options.names}
+        about = {name: [item for item in made if item.target == name] for name in self.loop.names}
         return [
             RevisionAsked(
                 task=state.question,
@@ -237,13 +242,15 @@ def _sort_critiques(ctx: Context) -> list[Critique]:
 # The end of the rounds
 
 
-async def check_convergence(options: ConsensusOptions, ctx: Context) -> None:
+async def check_convergence(loop: Loop[ConsensusOptions], ctx: Context) -> None:
     """Measure how similar the proposals are; convergence, the agents or the budget may end the rounds."""
     ctx.scope.handle.deadline = None
     enter(ConsensusStage.CONVERGENCE_CHECK, ctx)
     state: ConsensusState = ctx.scope.handle.state
     latest, versions = current_round(ctx), state.texts_by_speaker(ctx)
-    live = [name for name in options.names if name in state.proposals]
+    options, bounds = loop.options, loop.options.convergence
+    similarity = bounds.measure
+    live = [name for name in loop.names if name in state.proposals]
     revised = {proposal.agent for proposal in latest.revisions}
 
     def measure() -> Convergence:
@@ -251,49 +258,49 @@ async def check_convergence(options: ConsensusOptions, ctx: Context) -> None:
             {name: versions[name][-1] for name in live},
             {name: versions[name][-2 if name in revised else -1] for name in live},
             positions=state.positions or None,
-            similarity=options.similarity,
-            converged=1.0 if options.convergence is None else options.convergence,  # None ends nothing, below
-            diverging=options.diverging,
+            similarity=similarity,
+            converged=1.0 if bounds.convergence is None else bounds.convergence,  # None ends nothing, below
+            diverging=bounds.lower_bound,
         )
 
     async def measured() -> Convergence:
         # other measures load libraries and models: they must not block the event loop
-        return measure() if isinstance(options.similarity, Jaccard) else await asyncio.to_thread(measure)
+        return measure() if isinstance(similarity, Jaccard) else await asyncio.to_thread(measure)
 
     # a resumed run holds to what the application's measure has found; ours find the same again
-    own = not type(options.similarity).__module__.startswith("flowdebate.")
+    own = not type(similarity).__module__.startswith("flowdebate.")
     found = await ctx.decide(measured, returns=Convergence) if own else await measured()
     state.rounds[-1] = latest.model_copy(update={"convergence": found})
     # the first reason counts: those that cost no call come before the judge and the poll
-    if found.status == "converged" and options.convergence is not None:
+    if found.status == "converged" and bounds.convergence is not None:
         end_early(ctx, "convergence", f"similarity {found.similarity:.2f} ({found.backend})")
     elif len(latest.enough) * 2 > len(live):
         reason = f"{len(latest.enough)} of {len(live)} think that another round would change nothing"
         end_early(ctx, "agents", reason)
-    elif options.budget is not None and state.round < options.max_rounds:
+    elif options.budget is not None and state.round < loop.max_rounds:
         # calls that fail, or are refused, count as made: what is planned does not depend on luck
-        voters = len(options.names)
-        after = (options.judge is not None) + (options.confidence is not None) * voters
+        voters = len(loop.roster)
+        after = loop.has(JUDGE) + (options.confidence is not None) * voters
         calls = [len(one.edges) + len({target for _, target in one.edges}) for one in state.rounds]
         used = voters + sum(calls) + after * (len(calls) - 1)
-        more = after + calls[-1] + voters + (options.tie_break is not None)
+        more = after + calls[-1] + voters + loop.has(TIE_BREAK)
         if used + more > options.budget:
             reason = f"{used} calls made; a round more and the vote would take {more} of {options.budget}"
             end_early(ctx, "budget", reason)
 
 
-async def ask_conclusive_judge(options: ConsensusOptions, ctx: Context) -> None:
+async def ask_conclusive_judge(judge: Block[Any, Any], loop: Loop[ConsensusOptions], ctx: Context) -> None:
     """Ask the judge whether the discussion is conclusive, unless the rounds end anyway."""
-    state, judge = ctx.scope.handle.state, options.judge
-    if judge is None or rounds_are_over(options, ctx):  # a call is paid only where its answer matters
+    state: ConsensusState = ctx.scope.handle.state
+    if rounds_are_over(loop, ctx):  # a call is paid only where its answer matters
         return
-    asked = RoundsAsked(
+    question = RoundsAsked(
         task=state.question,
         round=state.round,
-        proposals=freeze([state.proposals[name] for name in options.names if name in state.proposals]),
+        proposals=freeze([state.proposals[name] for name in loop.names if name in state.proposals]),
         critiques=freeze(_sort_critiques(ctx)),
     )
-    answer = await ask_judge(judge, asked, options, ctx)
+    answer = await ask_judge(judge, question, loop, ctx)
     if answer is None:
         return
     plain = {"conclusive": answer} if isinstance(answer, bool) else answer
@@ -303,14 +310,14 @@ async def ask_conclusive_judge(options: ConsensusOptions, ctx: Context) -> None:
         end_early(ctx, "judge", clean_text(said.reasoning))
 
 
-async def ask_judge(judge: Block[Any, Any], asked: object, options: ConsensusOptions, ctx: Context) -> Any:  # noqa: ANN401 - what it gives
+async def ask_judge(judge: Block[Any, Any], question: Question, loop: Loop[ConsensusOptions], ctx: Context) -> Any:  # noqa: ANN401 - what it gives
     """The judge's answer, in time; None if its provider failed and failures are tolerated."""
 
     def recover(error: Exception, _: object, inside: Context) -> None:
         lose_judge(error, judge, inside)
 
-    call = guarded(judge, options.failures, recover)
-    return await call(asked, ctx.below(judge))
+    call = guarded(judge, loop.failures, recover)
+    return await call(question, ctx.below(judge))
 
 
 def lose_judge(error: Exception, judge: Block[Any, Any], ctx: Context) -> None:
@@ -318,22 +325,22 @@ def lose_judge(error: Exception, judge: Block[Any, Any], ctx: Context) -> None:
     record_failure(error, ctx, block=judge.name, role="judge", name=judge.name, instead="no_report")
 
 
-def rounds_are_over(options: ConsensusOptions, ctx: Context) -> bool:
+def rounds_are_over(loop: Loop[ConsensusOptions], ctx: Context) -> bool:
     """Whether there is no further round anyway, so that nobody has to be asked about it."""
     state: ConsensusState = ctx.scope.handle.state
-    return state.early_end is not None or state.round >= options.max_rounds
+    return state.early_end is not None or state.round >= loop.max_rounds
 
 
-def end_early(ctx: Context, source: Any, reason: str) -> None:  # noqa: ANN401 - one of EarlyEnd's
+def end_early(ctx: Context, source: EndSource, reason: str) -> None:
     """Let the rounds end before `max_rounds`; the first reason counts."""
     state: ConsensusState = ctx.scope.handle.state
     if state.early_end is None:
         ctx.scope.handle.update(early_end=EarlyEnd(source=source, reason=reason, round=state.round))
 
 
-def stop_reason(options: ConsensusOptions, state: ConsensusState) -> str | None:
+def stop_reason(state: ConsensusState, max_rounds: int) -> str | None:
     """The pattern's own reason for no further round; None if there is none."""
-    if state.round >= options.max_rounds:
+    if state.round >= max_rounds:
         return "max_rounds"
     return None if state.early_end is None else state.early_end.source
 
@@ -361,7 +368,7 @@ class Voting(Phase):
 
     def answer(self) -> dict[str, Any]:
         # all who may have a proposal, not those who have one: the form is the same whoever fails
-        return {"output_schema": create_vote_form(tuple(self.options.names)), "shuffle": self.options.shuffle}
+        return {"output_schema": create_vote_form(tuple(self.loop.names)), "shuffle": self.loop.options.voting.shuffle}
 
     def ask(self, _: object, ctx: Context) -> list[VoteAsked]:
         state: ConsensusState = ctx.scope.handle.state
@@ -374,8 +381,8 @@ class Voting(Phase):
 
     def ask_all(self, ctx: Context) -> list[VoteAsked]:
         """The question to every agent, about all proposals as they are now."""
-        names, state = self.options.names, ctx.scope.handle.state
-        start_clock(self.options.failures, ctx)  # all votes have the time of a round
+        names, state = self.loop.names, ctx.scope.handle.state
+        start_clock(self.loop.failures, ctx)  # all votes have the time of a round
         proposals = freeze([state.proposals[name] for name in names if name in state.proposals])
         return [VoteAsked(task=state.question, agent=name, proposals=proposals) for name in names]
 
@@ -402,7 +409,7 @@ class Polling(Voting):
     name: ClassVar[AgentPhase] = "poll"
 
     def ask(self, _: object, ctx: Context) -> list[VoteAsked]:
-        return [] if rounds_are_over(self.options, ctx) else self.ask_all(ctx)
+        return [] if rounds_are_over(self.loop, ctx) else self.ask_all(ctx)
 
     def record(self, answer: Ballot, asked: VoteAsked, ctx: Context) -> Ballot:  # noqa: ARG002
         latest = current_round(ctx)
@@ -411,28 +418,29 @@ class Polling(Voting):
         return answer
 
 
-async def count_poll(options: ConsensusOptions, ctx: Context) -> None:
+async def count_poll(loop: Loop[ConsensusOptions], ctx: Context) -> None:
     """End the rounds if the poll has a consensus that is as sure as `confidence` asks for."""
     ctx.scope.handle.deadline = None  # that of the poll's calls
     ballots = {ballot.voter: ballot for ballot in current_round(ctx).poll}
-    if not ballots or options.confidence is None:
+    confidence = loop.options.confidence
+    if not ballots or confidence is None:
         return
-    counted = _count(options, ballots, ctx)
+    counted = _count(loop, ballots, ctx)
     sure = bound_confidence(counted, heard=len(ctx.scope.handle.state.proposals))
-    if counted.reached and sure >= options.confidence:
+    if counted.reached and sure >= confidence:
         end_early(ctx, "confidence", f"the agents agree on {counted.winner!r} with a confidence of {sure:.2f}")
 
 
-async def count_votes(options: ConsensusOptions, ctx: Context) -> None:
+async def count_votes(judge: Block[Any, Any] | None, loop: Loop[ConsensusOptions], ctx: Context) -> None:
     """Count the ballots, ask `tie_break` about a tie, and find the outcome."""
     ctx.scope.handle.deadline = None
     enter(ConsensusStage.VOTE_AGGREGATION, ctx)
     state: ConsensusState = ctx.scope.handle.state
-    counted = _count(options, state.ballots, ctx)
-    if counted.tied and counted.quorum_met:  # no judge makes up for votes that are missing
-        counted = _count(options, state.ballots, ctx, await _break_tie(options, counted, ctx))
-    authors = [name for name in options.names if name in state.proposals]
-    for voter in options.names:
+    counted = _count(loop, state.ballots, ctx)
+    if judge is not None and counted.tied and counted.quorum_met:  # no judge makes up for votes that are missing
+        counted = _count(loop, state.ballots, ctx, await _break_tie(judge, counted, loop, ctx))
+    authors = [name for name in loop.names if name in state.proposals]
+    for voter in loop.names:
         ballot = state.ballots.get(voter)
         if ballot is not None and ballot.choice not in authors:
             problem = f"chose {shown(ballot.choice)}; authors: {', '.join(map(repr, authors))}"
@@ -468,29 +476,28 @@ def bound_strength(counted: Tally, *, heard: int) -> Strength:
 
 
 def _count(
-    options: ConsensusOptions,
+    loop: Loop[ConsensusOptions],
     ballots: Mapping[str, Ballot],
     ctx: Context,
     tie_break: str | None = None,
 ) -> Tally:
+    names, voting = loop.names, loop.options.voting
     return tally(
-        [ballots[name] for name in options.names if name in ballots],
-        choices=[name for name in options.names if name in ctx.scope.handle.state.proposals],
-        eligible=options.names,
-        rule=options.voting,
+        [ballots[name] for name in names if name in ballots],
+        choices=[name for name in names if name in ctx.scope.handle.state.proposals],
+        eligible=names,
+        rule=voting.voting,
         weights=ctx.scope.handle.state.weights,
-        quorum=options.quorum,
+        quorum=voting.min_votes,
         tie_break=tie_break,
     )
 
 
-async def _break_tie(options: ConsensusOptions, counted: Tally, ctx: Context) -> str | None:
-    """The author that `tie_break` chooses among those tied; None if it gave no answer, or named nobody of them."""
-    state, judge = ctx.scope.handle.state, options.tie_break
-    if judge is None:
-        return None
-    asked = TieAsked(task=state.question, proposals=freeze([state.proposals[name] for name in counted.tied]))
-    answer = await ask_judge(judge, asked, options, ctx)
+async def _break_tie(judge: Block[Any, Any], counted: Tally, loop: Loop[ConsensusOptions], ctx: Context) -> str | None:
+    """The author that `judge` chooses among those tied; None if it gave no answer, or named nobody of them."""
+    state: ConsensusState = ctx.scope.handle.state
+    question = TieAsked(task=state.question, proposals=freeze([state.proposals[name] for name in counted.tied]))
+    answer = await ask_judge(judge, question, loop, ctx)
     if answer is None:
         return None
     # an application's judge may answer as voters do, or with the name alone

@@ -1,14 +1,13 @@
-"""Data of a consensus debate: questions and answers, records, state, and output."""
+"""Data of a consensus debate: answers, records, state, and output."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, create_model
+from pydantic import Field
 
-from flowdebate._util.wire import WireModel, one_of
+from flowdebate._util.wire import WireModel
 from flowdebate.chassis.output import Entry, PatternOutput
 from flowdebate.chassis.state import (
     Contribution,
@@ -31,11 +30,13 @@ AgentPhase = Literal["proposal", "critique", "revision", "poll", "vote"]
 """The kinds of questions that agents are asked; a poll is a vote after a round."""
 LONGEST_POSITION = 200
 """Characters of a position: positions are compared with each other, which takes short ones."""
+EndSource = Literal["convergence", "judge", "agents", "confidence", "budget", "predicate", "timeout"]
+"""What ended the rounds before `max_rounds`."""
 ContextSource = Literal["history", "patterns", "research"]
 """The sources of what agents are shown besides the task."""
 
 
-# Questions and answers
+# Answers
 
 
 class ConsensusInput(PatternInput):
@@ -118,103 +119,6 @@ class JudgeAnswer(WireModel):
     conclusive: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
-    """A question: the input of an agent's or a judge's block."""
-
-    kind: ClassVar[str]
-    answer: ClassVar[object] = None
-    task: str
-
-    def task_for_human(self) -> str:
-        """The proposals, what was said of them, and the task."""
-        from .prompts import render_human_task  # few agents are humans
-
-        return render_human_task(self)
-
-    def answer_schema(self) -> object:
-        """The form of a human's answer; None for text."""
-        return self.answer
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProposalAsked(_Asked):
-    """The question for a proposal: an agent's block returns text, whose last line may be "Position: …"."""
-
-    kind: ClassVar[str] = "proposal"
-    agent: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CritiqueAsked(_Asked):
-    """The question for a critique of a proposal: an agent's block returns a `CriticAnswer` or its fields."""
-
-    kind: ClassVar[str] = "critique"
-    answer: ClassVar[object] = HumanCritique
-    agent: str
-    proposal: Proposal
-    round: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RevisionAsked(_Asked):
-    """The question for a revision: an agent's block returns a `RevisionAnswer` or its fields."""
-
-    kind: ClassVar[str] = "revision"
-    answer: ClassVar[object] = RevisionAnswer
-    agent: str
-    proposal: Proposal
-    """Its own, as it is now."""
-    critiques: list[Critique]
-    """This round's, of that proposal."""
-    round: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ChoiceAsked(_Asked):
-    proposals: list[Proposal]
-    """Those to choose from."""
-
-    def answer_schema(self) -> object:
-        """The form of a human's choice."""
-        # `one_of` keeps the order in which the proposals are shown
-        authors = [proposal.agent for proposal in self.proposals]
-        return create_model(
-            "VoteAnswer",
-            __base__=WireModel,
-            choice=(one_of(authors), Field(description="Whose proposal is the best")),
-            reasoning=(str, Field("", description="Why")),
-            confidence=(Share, Field(0.5, description="How sure you are")),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VoteAsked(_ChoiceAsked):
-    """The question for a vote: an agent's block returns a `VoteAnswer` or its fields."""
-
-    kind: ClassVar[str] = "vote"
-    agent: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TieAsked(_ChoiceAsked):
-    """The question about a tie: a block returns the name of one of the agents whose proposals are tied."""
-
-    kind: ClassVar[str] = "tie"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundsAsked(_Asked):
-    """The question after each round: a judge returns a `JudgeAnswer`, its fields, or a bool."""
-
-    kind: ClassVar[str] = "rounds"
-    answer: ClassVar[object] = JudgeAnswer
-    round: int
-    proposals: list[Proposal]
-    critiques: list[Critique]
-    """This round's."""
-
-
 # What is recorded
 
 
@@ -283,7 +187,7 @@ class StageReached(WireModel):
 class EarlyEnd(WireModel):
     """The reason for which the rounds ended before `max_rounds`."""
 
-    source: Literal["convergence", "judge", "agents", "confidence", "budget", "predicate", "timeout"]
+    source: EndSource
     reason: str
     round: int
 

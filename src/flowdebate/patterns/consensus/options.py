@@ -1,0 +1,206 @@
+"""Options of a consensus debate, with the rules about those that do not go together."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from random import Random
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+from pydantic import AfterValidator, Field, InstanceOf
+from pydantic_core import PydanticCustomError
+
+from flowdebate._util.option_types import Count, Flag, Seconds, Share, Text, allowed, check_option
+from flowdebate.chassis.options import CommonOptions, Constraint
+from flowdebate.errors import ConfigurationError
+from flowdebate.measures import Similarity, VotingRule, best_similarity
+from flowdebate.measures.topologies import Edge, Topology
+from flowdebate.models.circuit_breaker import Breakers
+from flowdebate.resources.archive import Archive
+
+if TYPE_CHECKING:
+    from flowdebate.blocks.functions import Function
+
+TopologyFunction: TypeAlias = Callable[[Sequence[str], int, Random], Collection[Edge]]
+"""Function of `(names, round, random)` that returns `(critic, target)` pairs."""
+DEFAULT_SPARSITY = 0.5
+DEFAULT_CONVERGENCE, DEFAULT_DIVERGING = 0.85, 0.40
+
+
+def _is_sync(value: TopologyFunction) -> TopologyFunction:
+    if inspect.iscoroutinefunction(value):
+        raise PydanticCustomError("async", "async")
+    return value
+
+
+_Topology = Annotated[
+    Topology | Annotated[Callable[..., object], AfterValidator(_is_sync)],
+    allowed(
+        "one of 'all-to-all', 'round-robin', 'ring', 'star', 'sparse', 'random-graph', or a sync function of "
+        "(names, round, random)"
+    ),
+]
+Weights = Annotated[
+    Mapping[str, Annotated[float, Field(gt=0, le=1_000_000)]],  # sums of larger ones would overflow
+    allowed("a table of numbers > 0, <= 1,000,000, by agent"),
+]
+_Similarity = Annotated[InstanceOf[Similarity], allowed("a measure with a name, to be called with texts, or None")]
+_Breakers = Annotated[InstanceOf[Breakers], allowed("Breakers(…), or None")]
+_Archive = Annotated[InstanceOf[Archive], allowed("Archive(…), or None")]
+_CountOrZero = Annotated[int, Field(ge=0), allowed("an int >= 0")]
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyOptions:
+    """Options of who criticises whom: `consensus(topology=TopologyOptions("star", hub="ann"))`."""
+
+    topology: Topology | TopologyFunction = "all-to-all"
+    hub: str | None = field(default=None, kw_only=True)
+    """Agent at the center of a star; None for the first by name."""
+    sparsity: float = field(default=DEFAULT_SPARSITY, kw_only=True)
+    """Share of the other agents that criticise a proposal, for "sparse" and "random-graph"."""
+
+    def __post_init__(self) -> None:
+        where = type(self).__name__
+        check_option(_Topology, "topology", self.topology, where=where, optional=False)
+        check_option(Text, "hub", self.hub, where=where)
+        check_option(Share, "sparsity", self.sparsity, where=where, optional=False)
+
+
+@dataclass(frozen=True)
+class ConvergenceOptions:
+    """Options of the similarity of proposals: `consensus(convergence=ConvergenceOptions(0.9, diverging=0.5))`."""
+
+    convergence: float | None = DEFAULT_CONVERGENCE
+    """Mean similarity from which proposals have converged and the rounds end; None only measures it."""
+    diverging: float | None = field(default=None, kw_only=True)
+    """Similarity below which proposals diverge; None for 0.40, or for `convergence` if that is lower."""
+    similarity: Similarity | None = field(default=None, kw_only=True)
+    """Measure of similarity; None for the best one installed."""
+
+    def __post_init__(self) -> None:
+        where = type(self).__name__
+        check_option(Share, "convergence", self.convergence, where=where)
+        check_option(Share, "diverging", self.diverging, where=where)
+        check_option(_Similarity, "similarity", self.similarity, where=where)
+
+    @property
+    def lower_bound(self) -> float:
+        """Similarity below which proposals diverge."""
+        if self.diverging is not None:
+            return self.diverging
+        return DEFAULT_DIVERGING if self.convergence is None else min(DEFAULT_DIVERGING, self.convergence)
+
+    @cached_property
+    def measure(self) -> Similarity:
+        """Measure of similarity."""
+        return best_similarity() if self.similarity is None else self.similarity
+
+
+@dataclass(frozen=True, slots=True)
+class VotingOptions:
+    """Options of the vote: `consensus(voting=VotingOptions("weighted", weights={"ann": 2}))`."""
+
+    voting: VotingRule = "majority"
+    """Decision rule over all eligible voters: more than half, two thirds, all, or more than half of the weight."""
+    weights: Mapping[str, float] | None = field(default=None, kw_only=True)
+    """Weights of a weighted vote by agent; None, like an agent without one, for the archive's ratings."""
+    min_votes: int | None = field(default=None, kw_only=True)
+    """Minimum number of valid votes; None for half of the agents, and at least two."""
+    shuffle: bool = field(default=True, kw_only=True)
+    """Whether each voter sees the proposals in its own random order, drawn from the run's seed."""
+
+    def __post_init__(self) -> None:
+        where = type(self).__name__
+        check_option(VotingRule, "voting", self.voting, where=where, optional=False)
+        check_option(Weights, "weights", self.weights, where=where)
+        check_option(Count, "min_votes", self.min_votes, where=where)
+        check_option(Flag, "shuffle", self.shuffle, where=where, optional=False)
+
+
+def as_topology(value: Topology | TopologyFunction | TopologyOptions, *, where: str) -> TopologyOptions:
+    """Read `consensus(topology=…)` as options."""
+    if isinstance(value, TopologyOptions):
+        return value
+    check_option(_Topology, "topology", value, where=where, optional=False)
+    return TopologyOptions(value)
+
+
+def as_convergence(value: float | ConvergenceOptions | None, *, where: str) -> ConvergenceOptions:
+    """Read `consensus(convergence=…)` as options."""
+    if isinstance(value, ConvergenceOptions):
+        return value
+    check_option(Share, "convergence", value, where=where)
+    return ConvergenceOptions(value)
+
+
+def as_voting(value: VotingRule | VotingOptions, *, where: str) -> VotingOptions:
+    """Read `consensus(voting=…)` as options."""
+    if isinstance(value, VotingOptions):
+        return value
+    check_option(VotingRule, "voting", value, where=where, optional=False)
+    return VotingOptions(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsensusOptions(CommonOptions):
+    """Options of a consensus debate."""
+
+    topology: TopologyOptions
+    convergence: ConvergenceOptions
+    confidence: float | None
+    voting: VotingOptions
+    budget: int | None
+    timeout: float | None
+    breakers: Breakers | None
+    archive: Archive | None
+    history_limit: int
+    research: Function | None
+
+    def check(self, names: Sequence[str], *, where: str) -> None:
+        """Raise ConfigurationError for invalid options of a debate between the agents `names`."""
+        hub, weights = self.topology.hub, self.voting.weights
+        if hub is not None and hub not in names:
+            raise ConfigurationError(where, "hub", hub, f"one of the agents {[*names]}")
+        for agent, weight in (weights or {}).items():
+            if agent not in names:
+                raise ConfigurationError(where, f"weights[{agent!r}]", weight, f"of one of the agents {[*names]}")
+        check_option(Share, "confidence", self.confidence, where=where)
+        check_option(Count, "budget", self.budget, where=where)
+        check_option(Seconds, "timeout", self.timeout, where=where)
+        check_option(_Breakers, "breakers", self.breakers, where=where)
+        check_option(_Archive, "archive", self.archive, where=where)
+        check_option(_CountOrZero, "history_limit", self.history_limit, where=where, optional=False)
+
+
+CONSTRAINTS: Sequence[Constraint[ConsensusOptions]] = (
+    Constraint(
+        name="hub of a star",
+        options=("hub", "topology"),
+        sentence="{hub} needs {topology} 'star': no other topology has a hub",
+        broken=lambda options: options.topology.hub is not None and options.topology.topology != "star",
+    ),
+    Constraint(
+        name="order of thresholds",
+        options=("diverging", "convergence"),
+        sentence="{diverging} cannot be above {convergence}: proposals between them would be both",
+        broken=lambda options: (
+            options.convergence.convergence is not None
+            and options.convergence.lower_bound > options.convergence.convergence
+        ),
+    ),
+    Constraint(
+        name="weights of a weighted vote",
+        options=("weights", "voting"),
+        sentence="{weights} need {voting} 'weighted': with every other rule all votes weigh the same",
+        broken=lambda options: options.voting.weights is not None and options.voting.voting != "weighted",
+    ),
+    Constraint(
+        name="votes of all agents",
+        options=("min_votes", "agents"),
+        sentence="{min_votes} cannot be more than the number of {agents}",
+        broken=lambda options: (options.voting.min_votes or 0) > len(options.roster),
+    ),
+)

@@ -1,0 +1,196 @@
+"""Questions to the agents and judges of a consensus debate, as blocks get them, and as models and humans read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pydantic import Field, create_model
+
+from flowdebate._util.wire import WireModel, one_of
+from flowdebate.chassis.roles import LENGTH, render_flag
+from flowdebate.prompts import filled, quoted, tag_name
+
+from .prompts import CONSENSUS, ConsensusTemplate
+from .schemas import Critique, HumanCritique, JudgeAnswer, Proposal, RevisionAnswer, Share
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Base of all questions: the input of an agent's or a judge's block."""
+
+    kind: ClassVar[str]
+    answer: ClassVar[object] = None
+    task: str
+
+    def task_for_human(self) -> str:
+        """The proposals, what was said of them, and the task."""
+        return render_human_task(self)
+
+    def answer_schema(self) -> object:
+        """The form of a human's answer; None for text."""
+        return self.answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposalAsked(Question):
+    """The question for a proposal: an agent's block returns text, whose last line may be "Position: …"."""
+
+    kind: ClassVar[str] = "proposal"
+    agent: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CritiqueAsked(Question):
+    """The question for a critique of a proposal: an agent's block returns a `CriticAnswer` or its fields."""
+
+    kind: ClassVar[str] = "critique"
+    answer: ClassVar[object] = HumanCritique
+    agent: str
+    proposal: Proposal
+    round: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevisionAsked(Question):
+    """The question for a revision: an agent's block returns a `RevisionAnswer` or its fields."""
+
+    kind: ClassVar[str] = "revision"
+    answer: ClassVar[object] = RevisionAnswer
+    agent: str
+    proposal: Proposal
+    """Its own, as it is now."""
+    critiques: list[Critique]
+    """This round's, of that proposal."""
+    round: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChoiceAsked(Question):
+    """Base of the questions for a choice among proposals."""
+
+    proposals: list[Proposal]
+    """Proposals to choose from."""
+
+    def answer_schema(self) -> object:
+        """The form of a human's choice."""
+        # `one_of` keeps the order in which the proposals are shown
+        authors = [proposal.agent for proposal in self.proposals]
+        return create_model(
+            "VoteAnswer",
+            __base__=WireModel,
+            choice=(one_of(authors), Field(description="Whose proposal is the best")),
+            reasoning=(str, Field("", description="Why")),
+            confidence=(Share, Field(0.5, description="How sure you are")),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoteAsked(ChoiceAsked):
+    """The question for a vote: an agent's block returns a `VoteAnswer` or its fields."""
+
+    kind: ClassVar[str] = "vote"
+    agent: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TieAsked(ChoiceAsked):
+    """The question about a tie: a block returns the name of one of the agents whose proposals are tied."""
+
+    kind: ClassVar[str] = "tie"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundsAsked(Question):
+    """The question after each round: a judge returns a `JudgeAnswer`, its fields, or a bool."""
+
+    kind: ClassVar[str] = "rounds"
+    answer: ClassVar[object] = JudgeAnswer
+    round: int
+    proposals: list[Proposal]
+    critiques: list[Critique]
+    """This round's."""
+
+
+# Texts
+
+
+def render_turn(question: Question, *, length: str = LENGTH, template: ConsensusTemplate = CONSENSUS) -> str:
+    """Render `question` for a model: its proposals and critiques, and what to do about them."""
+    request = getattr(template, _PARTS[question.kind])
+    if question.kind == "proposal":
+        request = f"{request}\n\n{template.position}"
+    critiques: list[str] = []
+    for critique in _critiques_of(question):
+        # each line names its author: text that a model wrote must not pass for another's
+        who = f"[{tag_name(critique.critic)}] on [{tag_name(critique.target)}]"
+        critiques.append(f"{who}, severity {critique.severity:.2g}: {quoted(critique.reasoning)}")
+        critiques += (f"{who}, issue: {quoted(issue)}" for issue in critique.issues)
+        critiques += (f"{who}, suggestion: {quoted(suggestion)}" for suggestion in critique.suggestions)
+    return filled(
+        request,
+        round=getattr(question, "round", 0),
+        proposals=_render_proposals(_proposals_of(question)),
+        critiques="\n".join(critiques) or "(nothing)",
+        length=length,
+    )
+
+
+_PARTS = {
+    "proposal": "propose",
+    "critique": "critique",
+    "revision": "revise",
+    "vote": "vote",
+    "rounds": "rounds",
+    "tie": "tie",
+}
+"""The part of the template for each kind of question."""
+
+
+def _proposals_of(question: Question) -> Sequence[Proposal]:
+    match question:
+        case CritiqueAsked() | RevisionAsked():
+            return [question.proposal]
+        case ChoiceAsked() | RoundsAsked():
+            return question.proposals
+        case _:
+            return ()
+
+
+def _critiques_of(question: Question) -> Sequence[Critique]:
+    return question.critiques if isinstance(question, (RevisionAsked, RoundsAsked)) else ()
+
+
+def _render_proposals(proposals: Sequence[Proposal]) -> str:
+    shown = [
+        f"[{tag_name(proposal.agent)}] {quoted(proposal.text)}\n{render_flag(proposal.flag)}".removesuffix("\n")
+        for proposal in proposals
+    ]
+    return "\n".join(shown)
+
+
+_HUMAN_TASKS = {
+    "proposal": "Make your proposal.",
+    "critique": "Criticise this proposal.",
+    "revision": "This is your own proposal. Revise it.",
+    "vote": "Choose the best of these proposals.",
+    "tie": "These proposals are tied. Choose the best of them.",
+    "rounds": "Is the discussion conclusive?",
+}
+
+
+def render_human_task(question: Question) -> str:
+    """Render `question` for a human: the proposals, what was said of them, and the task."""
+    proposals = _proposals_of(question)
+    heading = f"Proposal{'s' * (len(proposals) > 1)}:\n"
+    lines: list[str] = []
+    for critique in _critiques_of(question):
+        lines.append(f"[{tag_name(critique.critic)} of {tag_name(critique.target)}] {quoted(critique.reasoning)}")
+        lines += [f"  - {quoted(point)}" for point in (*critique.issues, *critique.suggestions)]
+    parts = [
+        heading + _render_proposals(proposals) if proposals else "",
+        "\n".join(["What was said of it:", *lines] if lines else lines),
+        _HUMAN_TASKS[question.kind],
+    ]
+    return "\n\n".join(part for part in parts if part)
