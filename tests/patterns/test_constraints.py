@@ -17,6 +17,7 @@ from flowdebate.cli.app import app
 from flowdebate.errors import ConflictingOptions
 from flowdebate.mcp import create_server
 from flowdebate.patterns import PATTERNS
+from flowdebate.patterns.consensus import TopologyOptions, VotingOptions
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
 from tests.server.stage import debater, staged
@@ -70,6 +71,21 @@ CASES: dict[tuple[str, str], Case] = {
     ),
     ("round_robin", "writer of the output"): Case(
         {"output_schema": SCHEMA, "synthesizer": False}, {"output_schema": SCHEMA, "synthesizer": False}, None
+    ),
+    ("consensus", "hub of a star"): Case(
+        {"topology": TopologyOptions("ring", hub="ann")},
+        {"topology": "ring", "hub": "Maker"},
+        ("--topology", "ring", "--hub", "Maker"),
+    ),
+    ("consensus", "weights of a weighted vote"): Case(
+        {"voting": VotingOptions("unanimous", weights={"ann": 2})},
+        {"voting": "unanimous", "weights": {"Maker": 2}},
+        None,
+    ),
+    ("consensus", "votes of all agents"): Case(
+        {"voting": VotingOptions(min_votes=3)},
+        {"agents": [{"name": "ann"}, {"name": "ben"}], "min_votes": 3},
+        ("--agent", "ann", "--agent", "ben", "--min-votes", "3"),
     ),
 }
 """One case of each constraint that a pattern declares."""

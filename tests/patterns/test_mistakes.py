@@ -23,6 +23,7 @@ from flowdebate import (
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.measures import Jaccard
 from flowdebate.models import ModelSettings
+from flowdebate.patterns.consensus import ConvergenceOptions
 from flowdebate.testing import ScriptedModel
 from tests.patterns.debates import QUESTION, by_role
 
@@ -37,7 +38,7 @@ FACTORIES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "round_robin": (round_robin, {"debaters": PEOPLE}),
     "handoff": (handoff, {"debaters": PEOPLE}),
     "council": (council, {"members": PEOPLE}),
-    "consensus": (consensus, {"agents": PEOPLE, "similarity": Jaccard()}),
+    "consensus": (consensus, {"agents": PEOPLE, "convergence": ConvergenceOptions(similarity=Jaccard())}),
     "review": (review, {"reviewers": PEOPLE}),
 }
 

@@ -205,8 +205,8 @@ ABSENT = {
     ("deliberation", "moderator"): "None, which is the default block, False, which leaves it out, a block, or a fun",
     ("council", "chair"): "a block, or a function",
     ("review", "merger"): "None, which is the default block, False, which leaves it out, a block, or a function",
-    ("consensus", "judge"): "a block or a function",
-    ("consensus", "tie_break"): "a block or a function",
+    ("consensus", "judge"): "None or False, which leave it out, True, the default one, a block, or a function",
+    ("consensus", "tie_break"): "None or False, which leave it out, True, the default one, a block, or a function",
 }
 """The values of a role's option that are no block; the judge of a debate may be a schedule's name as well."""
 
@@ -220,7 +220,7 @@ def test_a_role_is_a_block_a_function_or_said_to_be_absent(pattern: str, role: s
     assert ABSENT[pattern, role] in error.allowed or (role == "judge" and "a schedule" in error.allowed)
 
 
-@pytest.mark.parametrize(("pattern", "role"), [("debate", "judge"), ("council", "chair"), ("consensus", "judge")])
+@pytest.mark.parametrize(("pattern", "role"), [("debate", "judge"), ("council", "chair")])
 def test_the_role_that_decides_cannot_be_left_out(pattern: str, role: str) -> None:
     """False is no block."""
     error = refused(pattern, **{role: False})

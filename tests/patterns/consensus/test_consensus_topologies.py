@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from random import Random
 
+    from flowdebate.measures.topologies import Topology
     from flowdebate.patterns.consensus.schemas import ConsensusOutput
     from flowdebate.runs.context import Context
 
-TOPOLOGIES = ("all-to-all", "round-robin", "ring", "star", "sparse", "random-graph")
+TOPOLOGIES: tuple[Topology, ...] = ("all-to-all", "round-robin", "ring", "star", "sparse", "random-graph")
 sizes = st.integers(1, 10)
 
 
@@ -66,7 +67,7 @@ def check_edges(output: ConsensusOutput, names: Sequence[str]) -> None:
     seed=st.integers(0, 99),
 )
 def test_each_topology_makes_as_many_critiques_as_its_formula_says(
-    size: int, topology: str, sparsity: float, seed: int
+    size: int, topology: Topology, sparsity: float, seed: int
 ) -> None:
     """With all agents there, in each of two rounds."""
     names = NAMES[:size]

@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from flowdebate._util.option_types import Count, Flag, Seconds, Share, Text, allowed, check_option
 from flowdebate.chassis.options import CommonOptions, Constraint
-from flowdebate.errors import ConfigurationError
+from flowdebate.errors import ConfigurationError, ConflictingOptions
 from flowdebate.measures import Similarity, VotingRule, best_similarity
 from flowdebate.measures.topologies import Edge, Topology
 from flowdebate.models.circuit_breaker import Breakers
@@ -85,6 +85,9 @@ class ConvergenceOptions:
         check_option(Share, "convergence", self.convergence, where=where)
         check_option(Share, "diverging", self.diverging, where=where)
         check_option(_Similarity, "similarity", self.similarity, where=where)
+        if self.convergence is not None and self.lower_bound > self.convergence:
+            sentence = "{diverging} cannot be above {convergence}: proposals between them would be both"
+            raise ConflictingOptions(where, ("diverging", "convergence"), sentence)
 
     @property
     def lower_bound(self) -> float:
@@ -181,15 +184,6 @@ CONSTRAINTS: Sequence[Constraint[ConsensusOptions]] = (
         options=("hub", "topology"),
         sentence="{hub} needs {topology} 'star': no other topology has a hub",
         broken=lambda options: options.topology.hub is not None and options.topology.topology != "star",
-    ),
-    Constraint(
-        name="order of thresholds",
-        options=("diverging", "convergence"),
-        sentence="{diverging} cannot be above {convergence}: proposals between them would be both",
-        broken=lambda options: (
-            options.convergence.convergence is not None
-            and options.convergence.lower_bound > options.convergence.convergence
-        ),
     ),
     Constraint(
         name="weights of a weighted vote",
