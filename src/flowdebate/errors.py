@@ -147,8 +147,9 @@ class ConflictingOptions(ConfigurationError):
         self.options: tuple[str, ...] = tuple(options)
         self.sentence = sentence
         """The message without its place; each option stands in braces."""
-        super().__init__(where, names[self.options[0]], None, "left out")
-        self.args = (f"{where}: " + sentence.format_map({name: f"`{text}`" for name, text in names.items()}),)
+        self.where, self.field, self.got, self.allowed, self.hint = where, names[self.options[0]], None, "left out", ""
+        quoted = {name: f"`{text}`" for name, text in names.items()}
+        FlowDebateError.__init__(self, f"{where}: {sentence.format_map(quoted)}")
 
     def at(self, where: str, spelled: Mapping[str, str]) -> ConflictingOptions:
         """Return the same error at another place, where the options are `spelled` in another way."""

@@ -143,7 +143,7 @@ def __dir__() -> list[str]:
 def _union_of(name: str, places: tuple[str, ...]) -> object:
     """Build the union of all events, or of those of patterns."""
     of_patterns = (_SharedEvent, *map(load, places))
-    return Union[of_patterns] if name == "PatternEvent" else Union[(RunEvent, *of_patterns)]
+    return Union[of_patterns if name == "PatternEvent" else (RunEvent, *of_patterns)]  # noqa: UP007 - of a tuple
 
 
 def _event_places() -> dict[str, str]:

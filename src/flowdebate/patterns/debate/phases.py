@@ -135,7 +135,7 @@ class PhasedTurns(RoundOfTurns):
     ) -> None:
         order, reverse = loop.turn_order, loop.reverse
         super().__init__(f"{loop.name}-turns", turns, turn_order=order, speakers=speakers, reverse=reverse)
-        self.phases = loop.options.phases
+        self.phases: tuple[Phase, ...] = loop.options.phases
 
     def plan(self, names: Sequence[str], ctx: Context) -> tuple[TurnOrder, list[Wave]]:
         state = state_of(ctx, DebateState)
