@@ -119,13 +119,16 @@ class ConfigurationError(FlowDebateError, ValueError):
     "debate 'rent': `max_rounds` must be an int >= 1, got 0"
     """
 
-    def __init__(self, where: str, field: str, got: object, allowed: str, *, hint: str = "") -> None:
+    def __init__(
+        self, where: str, field: str, got: object, allowed: str, *, hint: str = "", message: str | None = None
+    ) -> None:
         self.where = where
         self.field = field
         self.got = got
         self.allowed = allowed
         self.hint = hint
-        message = f"{where}: `{field}` must be {allowed}, got {shown(got)}"
+        if message is None:
+            message = f"{where}: `{field}` must be {allowed}, got {shown(got)}"
         super().__init__(f"{message}. {hint}" if hint else message)
 
 
@@ -147,9 +150,9 @@ class ConflictingOptions(ConfigurationError):
         self.options: tuple[str, ...] = tuple(options)
         self.sentence = sentence
         """The message without its place; each option stands in braces."""
-        self.where, self.field, self.got, self.allowed, self.hint = where, names[self.options[0]], None, "left out", ""
         quoted = {name: f"`{text}`" for name, text in names.items()}
-        FlowDebateError.__init__(self, f"{where}: {sentence.format_map(quoted)}")
+        message = f"{where}: {sentence.format_map(quoted)}"
+        super().__init__(where, names[self.options[0]], None, "left out", message=message)
 
     def at(self, where: str, spelled: Mapping[str, str]) -> ConflictingOptions:
         """Return the same error at another place, where the options are `spelled` in another way."""

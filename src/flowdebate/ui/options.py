@@ -56,10 +56,8 @@ PlanFile: TypeAlias = str | Mapping[str, Any] | None
 
 
 def misuse(field: str, got: object, sentence: str) -> ConfigurationError:
-    """The error for options of a front end that are missing, or do not go together; `sentence` is its whole message."""
-    error = ConfigurationError(COMMAND, field, got, sentence)
-    error.args = (sentence,)
-    return error
+    """Return the error for options of a front end that are missing, or do not go together, with its whole message."""
+    return ConfigurationError(COMMAND, field, got, sentence, message=sentence)
 
 
 # Types of values of front ends; those that Python takes too are in `_util/option_types.py`
