@@ -97,7 +97,6 @@ BREAKS = (
         "chassis/spec.py",
         "guarded(block, self.failures, recover)",
         "block",
-        beside=(("patterns/consensus/rounds.py", "guarded(judge, options.failures, recover)", "judge"),),
         without=("handoff",),
     ),
     Break(
@@ -142,7 +141,6 @@ BREAKS = (
         "chassis/spec.py",
         "    check_failure_policy(failures, where=where)\n",
         "",
-        beside=(("patterns/consensus/factory.py", "        check_failure_policy(self.failures, where=where)\n", ""),),
     ),
     Break(
         "nothing is made up, and each failed call is a loss",
@@ -224,13 +222,6 @@ BREAKS = (
         "chassis/spec.py",
         "    check_option(Rounds, spec.cap, options.max_rounds, where=where, optional=False)\n",
         "",
-        beside=(
-            (
-                "patterns/consensus/factory.py",
-                'check_option(Rounds, "max_rounds", self.max_rounds, where=where, optional=False)',
-                "pass",
-            ),
-        ),
         without=HAVE_NO_ROUNDS,
     ),
     Break(
@@ -253,7 +244,6 @@ BREAKS = (
         "chassis/spec.py",
         '{"model": member.model}, ',
         "",
-        beside=(("patterns/consensus/agents.py", '{"model": agent.model}, ', ""),),
     ),
     Break(
         "hidden items are not shown",
@@ -268,13 +258,6 @@ BREAKS = (
         "chassis/spec.py",
         "collection_id=name if options.collection_id is None else options.collection_id,",
         "collection_id=name,",
-        beside=(
-            (
-                "patterns/consensus/factory.py",
-                "collection_id=name if collection_id is None else collection_id,",
-                "collection_id=name,",
-            ),
-        ),
     ),
     Break(
         "each of several subjects has a trail of its own",
@@ -282,13 +265,6 @@ BREAKS = (
         "chassis/spec.py",
         "                owns=owned,\n",
         "",
-        beside=(
-            (
-                "patterns/consensus/factory.py",
-                "owns=[create_task_collection(options.collection_id, key=AUDIT), circuits]",
-                "owns=[circuits]",
-            ),
-        ),
     ),
 )
 
