@@ -97,6 +97,7 @@ BREAKS = (
         "chassis/spec.py",
         "guarded(block, self.failures, recover)",
         "block",
+        beside=(("patterns/consensus/rounds.py", "guarded(judge, loop.failures, recover)", "judge"),),
         without=("handoff",),
     ),
     Break(
@@ -265,6 +266,13 @@ BREAKS = (
         "chassis/spec.py",
         "                owns=owned,\n",
         "",
+        beside=(
+            (
+                "patterns/consensus/factory.py",
+                "owns=[create_task_collection(loop.collection_id, key=AUDIT), circuits]",
+                "owns=[circuits]",
+            ),
+        ),
     ),
 )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, TypeGuard, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, cast
 
 from flowdebate._text import add_note
 from flowdebate.errors import ConfigurationError, ReadOnly, ResourceConflict, RunExists, RunNotFound
@@ -196,10 +196,12 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
 
     def seats(self, around: tuple[ModelChoice, ...] = ()) -> list[Seat]:
         """All that ask models inside it, as far as it holds their blocks: whom a function asks is not known."""
-        found, held = [], [*vars(self).values()]
+        found: list[Seat] = []
+        held: list[object] = [*vars(self).values()]
         for each in held:  # which grows
-            if _is_block(each):
-                found += each.seats(around)
+            kind: type[object] = type(each)
+            if _is_kind_of_block(kind):
+                found += cast("Block[Any, Any]", each).seats(around)
             elif isinstance(each, (list, tuple, dict)):
                 held += each.values() if isinstance(each, dict) else each
         return found
@@ -452,11 +454,6 @@ def merge_resources(
     return {key: resource for key, resource in shared.items() if resource not in owned}, hidden
 
 
-def _is_block(value: object) -> TypeGuard[Block[Any, Any]]:
-    kind: type = type(value)
-    return _is_kind_of_block(kind)
-
-
 @lru_cache(maxsize=1024)  # `isinstance` of an abstract class is slow, and each run asks about hundreds of values
-def _is_kind_of_block(kind: type) -> bool:
+def _is_kind_of_block(kind: type[object]) -> bool:
     return issubclass(kind, Block)
