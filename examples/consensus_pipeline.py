@@ -61,8 +61,8 @@ def report(output: ConsensusOutput) -> None:
     print(f"told from before: {len(output.context.past_debates)} debates")
     for left_out in output.context.skipped:
         print(f"left out: {left_out.source}, {left_out.reason}")
-    for failure in output.failures:
-        print(f"failed: {failure.agent}, {failure.phase}: {failure.kind}")
+    for failure in output.losses:
+        print(f"failed: {failure.name}, {failure.phase}: {failure.error_type}")
     for one in output.rounds:
         shown = "not measured" if one.convergence is None else one.convergence.status
         print(f"round {one.round}: {len(one.critiques)} critiques, {len(one.revisions)} revisions, {shown}")

@@ -110,7 +110,7 @@ def saved(text: str) -> dict[str, dict[str, Any]]:
 def _consensus(text: str) -> dict[str, Any]:
     proposal = {"agent": text, "text": text, "position": text}
     critique = {"critic": text, "target": text, "round": 1, "issues": [text], "reasoning": text, "severity": 0.5}
-    failed = {"agent": text, "round": 1, "kind": "ProviderFailed", "error": text}
+    failed = {"role": "debater", "name": text, "round": 1, "error": text, "instead": "skipped"}
     phases = ("proposal", "critique", "revision", "vote")
     return {
         "task": text,
@@ -149,8 +149,10 @@ def _consensus(text: str) -> dict[str, Any]:
             "reason": text,
         },
         "earlyEnd": {"source": "judge", "reason": text, "round": 1},
-        "failures": [{**failed, "phase": phase, "target": text} for phase in phases],
-        "losses": [{"round": 1, "role": "judge", "name": text, "error": text, "instead": "no_report"}],
+        "losses": [
+            *({**failed, "phase": phase, "target": text} for phase in phases),
+            {"round": 1, "role": "judge", "name": text, "error": text, "instead": "no_report"},
+        ],
         "stages": [{"stage": "START"}],
         "analytics": {
             "seconds": 1.0,

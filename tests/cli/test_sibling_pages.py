@@ -358,7 +358,7 @@ def test_agents_without_an_answer_are_told_and_the_others_go_on() -> None:
     with stage(broken={0}) as on:
         plain = hold(on, "consensus", "--attempts", "1")
     document = json.loads(result.stdout)
-    failure = document["raw"]["failures"][0]
+    failure = document["raw"]["losses"][0]
     assert (document["status"], failure["phase"], len(document["raw"]["proposals"])) == ("degraded", "proposal", 2)
     again = CliRunner().invoke(app, ["render", "-"], input=result.stdout)
     for page in (plain.stdout, again.stdout):
@@ -392,8 +392,8 @@ def test_an_answer_that_is_late_has_failed() -> None:
     assert info is not None
     plan = make_plan(info, {"task": "Cap rents?", "max_rounds": 1, "turn_timeout": "0.5"})
     result = warped(plan.pattern().run(plan.subject, model=FunctionModel(answer), store=False))
-    (failure,) = result.raw.failures
-    assert (failure.phase, failure.kind) == ("proposal", "ModelTimeout")
+    (failure,) = result.raw.losses
+    assert (failure.phase, failure.error_type) == ("proposal", "ModelTimeout")
 
 
 def test_the_options_of_a_consensus_reach_the_pattern(tmp_path: Path) -> None:

@@ -36,8 +36,8 @@ def test_the_pipeline_comes_through_a_flaky_agent(capsys: pytest.CaptureFixture[
         "VOTE_AGGREGATION",
         "CONSENSUS_REACHED",
     ]
-    assert {failure.agent for failure in first.failures} == {"operator"}
-    assert {failure.kind for failure in first.failures} == {"ProviderFailed", "CircuitOpen"}
+    assert {failure.name for failure in first.losses} == {"operator"}
+    assert {failure.error_type for failure in first.losses} == {"ProviderFailed", "CircuitOpen"}
     assert all("operator" not in (proposal.agent for proposal in one.revisions) for one in first.rounds)
     assert (first.winner, first.outcome, first.strength) == ("architect", "consensus", "moderate")
     assert first.answer == "Move in two steps (migration-revise-architect)."

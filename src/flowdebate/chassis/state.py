@@ -90,6 +90,15 @@ class ProviderFailure(WireModel):
     """The error's class and message."""
     instead: Recovery
     """What happened in its place."""
+    phase: str | None = Field(default=None, exclude_if=lambda phase: phase is None)
+    """The task, in a pattern that has more than one; None (and not written) in others."""
+    target: str | None = Field(default=None, exclude_if=lambda target: target is None)
+    """The author of the text that the task was about; None (and not written) if it was about none."""
+
+    @property
+    def error_type(self) -> str:
+        """The name of the error's class."""
+        return self.error.partition(":")[0]
 
 
 class PatternInput(WireModel):

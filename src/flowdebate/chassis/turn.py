@@ -99,25 +99,29 @@ def is_provider_failure(error: BaseException) -> bool:
     return isinstance(error, ModelError) and error.providers_fault
 
 
-def record_failure(
-    error: Exception, ctx: Context, *, block: str, role: Role, name: str, instead: Recovery, stance: str | None = None
-) -> None:
-    """Put a provider failure into the pattern's state and the run's status, and emit it."""
-    round_, said = pattern_state(ctx).round, one_line(error_text(error))
-    loss = ProviderFailure(round=round_, role=role, name=name, stance=stance, error=said, instead=instead)
-    record_loss(loss, error, ctx, block=block)
-
-
-def record_loss(
-    loss: ProviderFailure,
+def record_failure(  # noqa: PLR0913 - the fields of a failure
     error: Exception,
     ctx: Context,
     *,
     block: str,
+    role: Role,
+    name: str,
+    instead: Recovery,
+    stance: str | None = None,
     phase: str | None = None,
     target: str | None = None,
 ) -> None:
-    """Put `loss` into the pattern's state and the run's status, and emit it (with `phase` and `target`)."""
+    """Put a provider failure into the pattern's state and the run's status, and emit it."""
+    loss = ProviderFailure(
+        round=pattern_state(ctx).round,
+        role=role,
+        name=name,
+        stance=stance,
+        error=one_line(error_text(error)),
+        instead=instead,
+        phase=phase,
+        target=target,
+    )
     if ctx.scope.sequencer is not None:  # a block that is used without its pattern has no state to put it into
         ctx.scope.handle.update(losses=[*pattern_state(ctx).losses, loss])
     log_failure(

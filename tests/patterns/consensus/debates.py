@@ -42,7 +42,7 @@ class Call:
     """A call of a model, as its block and its prompt describe it."""
 
     phase: str
-    """As in `AgentFailure`, or "judge", or "tie"."""
+    """As in `ProviderFailure`, or "judge", or "tie"."""
     agent: str = ""
     round: int = 0
     target: str | None = None
@@ -200,7 +200,8 @@ def check_wire(run: RunView) -> None:
     assert opened == [one.round for one in run.raw.rounds]
     assert json.loads(json.dumps(wire)) == wire
     failures = [event["failure"] for event in wire if event["kind"] == "agent_failure"]
-    assert sorted(failures, key=_sorted_keys) == sorted(run.raw.to_wire()["failures"], key=_sorted_keys)
+    of_agents = [loss for loss in run.raw.to_wire()["losses"] if loss["role"] == "debater"]
+    assert sorted(failures, key=_sorted_keys) == sorted(of_agents, key=_sorted_keys)
 
 
 def _sorted_keys(data: dict[str, Any]) -> str:

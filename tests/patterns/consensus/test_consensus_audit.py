@@ -74,7 +74,7 @@ def test_each_call_has_one_task_that_is_over(size: int, seed: int, order: int | 
     }
     assert len(kept) == len(tasks)
     assert kept == {key: "completed" if answered else "errored" for key, answered in told.items()}
-    lost = [each for each in run.raw.failures if each.kind != "CircuitOpen" and each.instead == "skipped"]
+    lost = [each for each in run.raw.losses if each.error_type != "CircuitOpen" and each.instead == "skipped"]
     assert run.tasks.count("errored") == len(lost)
 
 

@@ -54,7 +54,7 @@ def test_three_failures_in_a_row_open_the_circuit() -> None:
     result = plan(FIVE, max_rounds=1).run_sync(TASK, model=model(answer, calls=calls))
     check_emitted(result)
     assert [call.phase for call in calls if call.agent == "bob"] == ["proposal", *["critique"] * 4]
-    assert [(f.phase, f.kind) for f in result.output.failures] == [
+    assert [(f.phase, f.error_type) for f in result.output.losses] == [
         *[("critique", "ConnectionLost")] * 4,
         ("revision", "CircuitOpen"),
         ("vote", "CircuitOpen"),
@@ -68,7 +68,7 @@ def test_three_failures_in_a_row_open_the_circuit() -> None:
 def test_a_success_between_failures_keeps_the_circuit_closed() -> None:
     """They are no longer in a row: two critiques and a vote of each round fail, the revision does not."""
     result = plan(max_rounds=3, convergence=None).run_sync(TASK, model=lost("critique", "vote"))
-    assert [failure.kind for failure in result.output.failures] == ["ConnectionLost"] * 7
+    assert [failure.error_type for failure in result.output.losses] == ["ConnectionLost"] * 7
     assert events(result, CircuitChanged) == []
 
 
@@ -90,8 +90,8 @@ def test_circuits_last_from_run_to_run_where_they_are_shared() -> None:
     shared, own = plan(FIVE, max_rounds=1, breakers=breakers), plan(FIVE, max_rounds=1)
     for debate in (shared, own):
         debate.run_sync(TASK, model=lost("critique"))
-    assert shared.run_sync(TASK, model=model()).output.failures[0].kind == "CircuitOpen"
-    assert own.run_sync(TASK, model=model()).output.failures == []
+    assert shared.run_sync(TASK, model=model()).output.losses[0].error_type == "CircuitOpen"
+    assert own.run_sync(TASK, model=model()).output.losses == []
 
 
 def test_after_the_cooldown_an_agent_is_tried_and_taken_back() -> None:
@@ -103,11 +103,11 @@ def test_after_the_cooldown_an_agent_is_tried_and_taken_back() -> None:
         breakers.record_failure("bob")
     clock.now = 59.9
     early = debate.run_sync(TASK, model=model())
-    assert {failure.kind for failure in early.output.failures} == {"CircuitOpen"}
-    assert "0.1 s" in early.output.failures[0].error
+    assert {failure.error_type for failure in early.output.losses} == {"CircuitOpen"}
+    assert "0.1 s" in early.output.losses[0].error
     clock.now = 60.0
     result = debate.run_sync(TASK, model=model())
-    assert result.output.failures == []
+    assert result.output.losses == []
     assert [(event.before, event.after) for event in events(result, CircuitChanged)] == [
         ("open", "half_open"),
         ("half_open", "closed"),
@@ -123,7 +123,7 @@ def test_a_trial_that_fails_opens_the_circuit_anew() -> None:
         breakers.record_failure("bob")
     clock.now = 60.0
     result = plan(FIVE, max_rounds=1, breakers=breakers).run_sync(TASK, model=lost("proposal"))
-    assert [failure.kind for failure in result.output.failures] == ["ConnectionLost", "CircuitOpen"]
+    assert [failure.error_type for failure in result.output.losses] == ["ConnectionLost", "CircuitOpen"]
     assert breakers.state("bob") == "open"
     clock.now = 119.9
     assert breakers.state("bob") == "open"
@@ -149,7 +149,7 @@ def test_a_half_open_circuit_lets_two_trials_through_at_a_time() -> None:
     debate = plan(FIVE, max_rounds=2, convergence=None, breakers=breakers, terminate_when=open_circuit)
     result = debate.run_sync(TASK, model=model(yielding, calls=calls))
     assert len([call for call in calls if call.agent == "bob" and call.round == 2]) == 2 + 1
-    assert [(f.phase, f.kind) for f in result.output.failures] == [("critique", "CircuitOpen")] * 2
+    assert [(f.phase, f.error_type) for f in result.output.losses] == [("critique", "CircuitOpen")] * 2
     assert breakers.state("bob") == "closed"
 
 
@@ -177,7 +177,7 @@ def test_cancellation_is_no_failure(at: int) -> None:
 
     handle = asyncio.run(cancelled())
     check_emitted(handle)
-    assert handle.raw.failures == []
+    assert handle.raw.losses == []
     assert [breakers.state(name) for name in THREE] == ["closed"] * 3
     for name in THREE:
         breakers.record_failure(name)
@@ -204,7 +204,7 @@ def test_a_limit_of_the_run_is_no_failure_of_the_agent() -> None:
     breakers = Breakers(failures=1)
     result = plan(breakers=breakers, max_rounds=1).run_sync(TASK, model=model(), limits=Limits(calls=14))
     assert result.status == "limit"
-    assert result.raw.failures == []
+    assert result.raw.losses == []
     assert [breakers.state(name) for name in THREE] == ["closed"] * 3
 
 

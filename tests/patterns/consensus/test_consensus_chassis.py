@@ -128,8 +128,8 @@ def _text_of(critic: str, target: str) -> str:
     return "\n".join((said["reasoning"], *said["issues"], *said["suggestions"]))
 
 
-def test_on_the_wire_failures_are_those_of_agents_and_losses_those_of_judges() -> None:
-    """As they have always been; reading them gives the same output."""
+def test_losses_of_agents_have_a_phase_and_come_before_those_of_judges() -> None:
+    """On the wire as well; reading them gives the same output."""
 
     def answer(call: Call) -> Any:
         return ProviderFailed("down") if call in (Call("vote", "bob"), Call("judge", round=1)) else None
@@ -137,20 +137,17 @@ def test_on_the_wire_failures_are_those_of_agents_and_losses_those_of_judges() -
     judge = create_conclusive_judge(name="plan")
     raw = plan(max_rounds=2, convergence=None, judge=judge).run_sync(TASK, model=model(answer)).output
     wire = raw.to_wire()
-    assert wire["failures"] == snapshot(
+    assert wire["losses"] == snapshot(
         [
             {
                 "round": 2,
-                "agent": "bob",
+                "role": "debater",
+                "name": "bob",
+                "stance": None,
                 "error": "ProviderFailed: down (block 'plan-vote-bob', model 'function')",
+                "instead": "skipped",
                 "phase": "vote",
-                "target": None,
-                "kind": "ProviderFailed",
-            }
-        ]
-    )
-    assert wire["losses"] == snapshot(
-        [
+            },
             {
                 "round": 1,
                 "role": "judge",
@@ -158,9 +155,10 @@ def test_on_the_wire_failures_are_those_of_agents_and_losses_those_of_judges() -
                 "stance": None,
                 "error": "ProviderFailed: down (block 'plan-judge', model 'function')",
                 "instead": "no_report",
-            }
+            },
         ]
     )
+    assert [loss.error_type for loss in raw.losses] == ["ProviderFailed", "ProviderFailed"]
     assert ConsensusOutput.model_validate(wire) == raw
 
 

@@ -328,7 +328,7 @@ def test_votes_that_a_poll_has_lost_are_not_asked_for_again() -> None:
     check_emitted(result)
     output = result.output
     assert ended(output) == ("confidence", 1)
-    assert [(loss.agent, loss.phase, loss.round) for loss in output.failures] == [("cy", "poll", 1)]
+    assert [(loss.name, loss.phase, loss.round) for loss in output.losses] == [("cy", "poll", 1)]
     assert output.tally is not None
     assert (output.tally.valid, output.tally.failed) == (2, 1)
     assert output.confidence == pytest.approx(2 / 3)

@@ -78,8 +78,8 @@ def test_a_lost_call_is_a_failure_and_the_debate_goes_on(case: Case, phase: str)
 
     result = plan(max_rounds=1).run_sync(TASK, model=model(answer))
     check_emitted(result)
-    (failure,) = result.output.failures
-    assert (failure.agent, failure.phase, failure.kind) == ("bob", phase, case.kind)
+    (failure,) = result.output.losses
+    assert (failure.name, failure.phase, failure.error_type) == ("bob", phase, case.kind)
     assert failure.round == (0 if phase == "proposal" else 1)
     assert failure.target == ("cy" if phase == "critique" else None)
     assert case.error in failure.error
@@ -99,7 +99,7 @@ def test_a_structured_answer_that_does_not_fit_is_a_failure() -> None:
         return None
 
     output = plan(max_rounds=1).run_sync(TASK, model=model(answer)).output
-    assert [(f.agent, f.phase, f.kind) for f in output.failures] == [
+    assert [(f.name, f.phase, f.error_type) for f in output.losses] == [
         ("bob", "critique", "SchemaViolation"),
         ("bob", "critique", "SchemaViolation"),
         ("cy", "vote", "SchemaViolation"),
@@ -121,7 +121,7 @@ def test_a_share_beyond_its_scale_is_refused(written: float) -> None:
 
     result = plan(max_rounds=1).run_sync(TASK, model=model(answer))
     output = result.output
-    assert [(f.agent, f.phase, f.kind) for f in output.failures] == [
+    assert [(f.name, f.phase, f.error_type) for f in output.losses] == [
         ("bob", "critique", "SchemaViolation"),
         ("cy", "vote", "SchemaViolation"),
     ]
@@ -143,7 +143,7 @@ def test_a_share_on_its_scale_is_taken_as_it_is(written: float) -> None:
     output = plan(max_rounds=1).run_sync(TASK, model=model(answer)).output
     assert {critique.severity for critique in output.rounds[0].critiques} == {written}
     assert {ballot.confidence for ballot in output.ballots} == {written}
-    assert output.failures == []
+    assert output.losses == []
 
 
 def test_a_blank_proposal_is_a_failure() -> None:
@@ -153,7 +153,7 @@ def test_a_blank_proposal_is_a_failure() -> None:
         return ModelResponse(text=" \u200b") if call == Call("proposal", "bob") else None
 
     output = plan(max_rounds=1).run_sync(TASK, model=model(answer)).output
-    assert [(failure.agent, failure.kind) for failure in output.failures] == [("bob", "EmptyResponse")]
+    assert [(failure.name, failure.error_type) for failure in output.losses] == [("bob", "EmptyResponse")]
 
 
 def test_failures_are_in_the_order_of_phases_and_agents() -> None:
@@ -163,7 +163,7 @@ def test_failures_are_in_the_order_of_phases_and_agents() -> None:
         return ConnectionLost("gone") if call.phase in ("critique", "vote") else None
 
     output = plan(("cy", "ann", "bob"), max_rounds=2, convergence=None).run_sync(TASK, model=model(answer)).output
-    told = [(failure.round, failure.phase, failure.agent, failure.target) for failure in output.failures]
+    told = [(failure.round, failure.phase, failure.name, failure.target) for failure in output.losses]
     critiques = [("cy", "ann"), ("cy", "bob"), ("ann", "cy"), ("ann", "bob"), ("bob", "cy"), ("bob", "ann")]
     assert told == [
         *((number, "critique", *edge) for number in (1, 2) for edge in critiques),
@@ -176,7 +176,7 @@ def test_failures_are_in_the_order_of_phases_and_agents() -> None:
 
 @given(size=st.integers(1, 6), seed=st.integers(0, 10**6), failing=st.sampled_from((0.1, 0.4, 0.8)))
 def test_what_failed_is_in_no_prompt_and_nowhere_in_the_result(size: int, seed: int, failing: float) -> None:
-    """Text that came before a failure, a refusal's reason, an answer that does not fit: only `failures` has a word."""
+    """Text that came before a failure, a refusal's reason, an answer that does not fit: only `losses` has a word."""
     names = NAMES[:size]
     calls: list[Call] = []
 
@@ -217,7 +217,7 @@ def test_what_failed_is_in_no_prompt_and_nowhere_in_the_result(size: int, seed: 
     check_emitted(run)
     assert all(WHISPER not in call.prompt for call in calls)
     dumped = json.loads(run.raw.model_dump_json())
-    for failure in [*dumped.pop("failures"), *dumped.pop("judge_losses")]:
+    for failure in dumped.pop("losses"):
         assert WHISPER not in json.dumps({**failure, "error": ""})
     assert WHISPER not in json.dumps(dumped)
 
@@ -264,7 +264,7 @@ def test_a_lost_revision_leaves_the_proposal_as_it_was(lost_in: int) -> None:
     assert len(critics) == 2
     assert all(f"[bob] {before}" in prompt for prompt in critics)
     assert all(f"[bob] {shown}" in call.prompt for call in calls if call.phase == "vote")
-    (failure,) = output.failures
+    (failure,) = output.losses
     assert (failure.phase, failure.round) == ("revision", lost_in)
 
 
@@ -308,7 +308,7 @@ def test_no_proposal_at_all_is_an_error() -> None:
     run = caught.value.run
     check_emitted(run)
     assert run.status == run.raw.status == "failed"
-    assert (run.raw.proposals, run.raw.outcome, len(run.raw.failures)) == ([], None, 3)
+    assert (run.raw.proposals, run.raw.outcome, len(run.raw.losses)) == ([], None, 3)
     assert run.raw.stages[-1].stage == "GENERATING_PROPOSALS"
 
 
@@ -390,7 +390,7 @@ def test_a_block_of_ones_own_may_lose_what_its_provider_lost() -> None:
         .run_sync(TASK, model=model())
         .output
     )
-    assert [failure.kind for failure in output.failures] == ["EmptyResponse"] * 3
+    assert [failure.error_type for failure in output.losses] == ["EmptyResponse"] * 3
     assert output.winner is None  # the quorum is 2
 
 

@@ -56,7 +56,7 @@ async def test_a_debate_is_held_by_the_small_model() -> None:
     assert proposal.text.strip()
     assert output.tally is not None
     assert output.tally.valid + output.tally.spoiled + output.tally.failed == 1
-    assert all(failure.phase == "vote" or failure.instead == "cut_off" for failure in output.failures)
+    assert all(failure.phase == "vote" or failure.instead == "cut_off" for failure in output.losses)
 
 
 @pytest.mark.slow_model
@@ -77,7 +77,7 @@ async def test_the_large_model_proposes_criticises_revises_and_votes() -> None:
     result = await pattern.run(TASK, seed=2)
     check_emitted(result)
     output = result.output
-    assert output.failures == []
+    assert output.losses == []
     for proposal in (*output.proposals, *output.final_proposals):
         assert 60 < len(proposal.text) < 2500
     assert len({proposal.text for proposal in output.proposals}) == 2

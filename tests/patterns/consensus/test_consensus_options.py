@@ -63,7 +63,7 @@ def test_an_agent_may_call_tools_before_it_answers() -> None:
     by_block: dict[str, Call] = {}
     output = plan(("ann", "bob"), max_rounds=1, tools=[search]).run_sync(TASK, model=model(answer)).output
     assert sorted(looked) == sorted(["proposal", "critique", "revision", "vote"] * 2)
-    assert (output.winner, output.failures) == ("ann", [])
+    assert (output.winner, output.losses) == ("ann", [])
 
 
 def test_options_do_not_reach_blocks_of_ones_own_nor_judges() -> None:

@@ -85,8 +85,8 @@ async def test_an_endpoint_that_fails_one_agent_costs_that_agent_its_part() -> N
         result = await plan(max_rounds=1).run(TASK, model=model)
     check_emitted(result)
     assert result.status == "degraded"
-    assert {failure.agent for failure in result.output.failures} == {"cy"}
-    assert [failure.phase for failure in result.output.failures] == ["proposal", "critique", "critique", "vote"]
+    assert {failure.name for failure in result.output.losses} == {"cy"}
+    assert [failure.phase for failure in result.output.losses] == ["proposal", "critique", "critique", "vote"]
     assert result.output.winner == "bob"
     assert result.output.tally is not None
     assert (result.output.tally.valid, result.output.tally.failed) == (2, 1)

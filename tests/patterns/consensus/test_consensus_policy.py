@@ -65,11 +65,11 @@ def test_a_stand_in_answers_for_an_agent_that_failed(phase: str) -> None:
     check_emitted(result)
     raw: ConsensusOutput = result.output
     assert [(call.phase, call.agent) for call in asked] == [(phase, "bob")]
-    assert [(failure.agent, failure.phase, failure.instead) for failure in raw.failures] == [("bob", phase, "stand_in")]
+    assert [(failure.name, failure.phase, failure.instead) for failure in raw.losses] == [("bob", phase, "stand_in")]
     assert [proposal.agent for proposal in raw.proposals] == list(THREE)
     assert len(raw.rounds[0].critiques) == len(raw.rounds[0].revisions) == len(raw.ballots) == 3
     assert raw.status == "degraded"
-    assert [failure["instead"] for failure in raw.to_wire()["failures"]] == ["stand_in"]
+    assert [failure["instead"] for failure in raw.to_wire()["losses"]] == ["stand_in"]
     assert ConsensusOutput.model_validate(raw.to_wire()) == raw
     assert len(events(result, TurnStarted)) == len(events(result, TurnFinished)) == 12
 
@@ -91,7 +91,7 @@ async def test_a_resumed_run_asks_neither_the_agent_nor_its_stand_in_again() -> 
     result = await debate.resume("it", model=model(calls=calls), store=store)
     assert [(call.phase, call.agent) for call in asked] == [("proposal", "bob")]
     assert {call.phase for call in calls} == {"vote"}
-    assert [(failure.agent, failure.instead) for failure in result.output.failures] == [("bob", "stand_in")]
+    assert [(failure.name, failure.instead) for failure in result.output.losses] == [("bob", "stand_in")]
 
 
 def test_a_stand_in_answers_while_the_circuit_is_open() -> None:
@@ -105,7 +105,7 @@ def test_a_stand_in_answers_while_the_circuit_is_open() -> None:
     check_emitted(result)
     assert all(call.agent != "bob" for call in calls)
     assert {call.phase for call in asked} == {"proposal", "revision", "vote"}  # who cannot be asked is no critic
-    assert {failure.kind for failure in result.output.failures} == {"CircuitOpen"}
+    assert {failure.error_type for failure in result.output.losses} == {"CircuitOpen"}
     assert {turn.block for turn in events(result, TurnStarted) if turn.agent_name == "bob"} == {
         "plan-stand-in-propose-bob",
         "plan-stand-in-revise-bob",
@@ -124,11 +124,11 @@ def test_with_a_stand_in_that_answers_nothing_is_missing(seed: int, failing: flo
     assert len(raw.proposals) == len(raw.ballots) == 3
     assert all(len(one.critiques) == len(one.edges) for one in raw.rounds)
     assert raw.tally is not None
-    spoiled = [failure for failure in raw.failures if failure.instead == "not_counted"]
+    spoiled = [failure for failure in raw.losses if failure.instead == "not_counted"]
     assert len(spoiled) == raw.tally.spoiled
-    assert all(failure.instead == "stand_in" for failure in raw.failures if failure not in spoiled)
+    assert all(failure.instead == "stand_in" for failure in raw.losses if failure not in spoiled)
     failures = [event["failure"] for event in wire_events(result.events) if event["kind"] == "agent_failure"]
-    assert [failure["instead"] for failure in failures].count("stand_in") == len(raw.failures) - len(spoiled)
+    assert [failure["instead"] for failure in failures].count("stand_in") == len(raw.losses) - len(spoiled)
 
 
 @pytest.mark.parametrize("phase", PHASES)
@@ -142,7 +142,7 @@ def test_a_round_has_a_time_of_its_own(phase: str) -> None:
     policy = FailurePolicy(on_failure="skip", round_timeout=0.3)
     result = plan(max_rounds=1, topology="round-robin", failures=policy).run_sync(TASK, model=model(hang))
     check_emitted(result)
-    timed_out = [(failure.agent, failure.phase, failure.kind) for failure in result.output.failures]
+    timed_out = [(failure.name, failure.phase, failure.error_type) for failure in result.output.losses]
     assert ("bob", phase, "ModelTimeout") in timed_out
     assert result.output.winner == "ann"
 

@@ -215,9 +215,9 @@ def test_an_agent_whose_circuit_opens_is_not_asked_and_its_proposal_still_has_a_
     for name in names:
         criticised = any(critique.target == name for critique in later.critiques)
         assert criticised is bool(able - {name})
-    assert {failure.kind for failure in result.output.failures} <= {"CircuitOpen"}
-    assert {failure.agent for failure in result.output.failures} == absent
-    assert all("critique" not in failure.phase for failure in result.output.failures)
+    assert {failure.error_type for failure in result.output.losses} <= {"CircuitOpen"}
+    assert {failure.name for failure in result.output.losses} == absent
+    assert all("critique" not in failure.phase for failure in result.output.losses)
     assert result.output.tally is not None
     assert result.output.tally.failed == len(absent)
 
@@ -231,7 +231,7 @@ def test_an_agent_whose_circuit_is_open_from_the_start_has_no_part_in_the_debate
     result = plan(NAMES[:4], max_rounds=1, breakers=breakers).run_sync(TASK, model=model(calls=calls))
     assert "bob" not in {call.agent for call in calls}
     assert len(result.output.rounds[0].edges) == 3 * 2
-    assert [(failure.phase, failure.kind) for failure in result.output.failures] == [
+    assert [(failure.phase, failure.error_type) for failure in result.output.losses] == [
         ("proposal", "CircuitOpen"),
         ("vote", "CircuitOpen"),
     ]

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Unpack
 
 from pydantic import BeforeValidator, Field, create_model
 
-from flowdebate._text import error_text, one_line
 from flowdebate.blocks.base import Block, Outline, merge_resources
 from flowdebate.blocks.generator import Generator, generator
 from flowdebate.chassis.roles import NOT_KEPT, BlockOptions, RolePrompt, generator_options
 from flowdebate.chassis.roster import Persona, Role, bindable, is_custom, is_own, make_default, merge_options
 from flowdebate.chassis.sentences import whole_sentences
 from flowdebate.chassis.state import Recovery, accepted, state_of
-from flowdebate.chassis.turn import TurnTask, ask, is_provider_failure, record_loss, take_turn
+from flowdebate.chassis.turn import TurnTask, ask, is_provider_failure, record_failure, take_turn
 from flowdebate.errors import CircuitOpen
 from flowdebate.measures import match_choice
 from flowdebate.models.base import CircuitChanged, Model, ModelResponse
@@ -26,7 +25,6 @@ from .prompts import AGENTS, ConsensusTemplate, render_agent_system
 from .questions import ChoiceAsked, CritiqueAsked, Question, render_turn
 from .schemas import (
     LONGEST_POSITION,
-    AgentFailure,
     AgentPhase,
     ConsensusState,
     CriticAnswer,
@@ -255,7 +253,19 @@ class AgentCalls(Block[Any, None]):
         block, number = self._agents[agent], ctx.scope.handle.state.round
         speakers = [block, *([self._stand_ins[agent]] if self._stand_ins else [])]
         target = asked.proposal.agent if isinstance(asked, CritiqueAsked) else None
-        lose = partial(lose_answer, agent=agent, ctx=ctx, phase=phase.name, target=target, block=block.name)
+
+        def lose(error: Exception, instead: Recovery) -> None:
+            record_failure(
+                error,
+                ctx,
+                block=block.name,
+                role="debater",
+                name=agent,
+                instead=instead,
+                phase=phase.name,
+                target=target,
+            )
+
         inside = ctx.below(block)
         inside.role = block.role  # for the circuit's events: the block itself may not run
         try:
@@ -304,29 +314,6 @@ class AgentCalls(Block[Any, None]):
     def outline(self) -> Outline:
         children = [Outline(text=f"{agent}:", children=(block.outline(),)) for agent, block in self._agents.items()]
         return Outline(text=self.name, kind="router", children=children)
-
-
-def lose_answer(
-    error: Exception,
-    instead: Recovery,
-    *,
-    agent: str,
-    ctx: Context,
-    phase: AgentPhase,
-    target: str | None = None,
-    block: str | None = None,
-) -> None:
-    """Record that an answer of `agent` is missing, cut off, or not counted."""
-    failure = AgentFailure(
-        name=agent,
-        phase=phase,
-        round=ctx.scope.handle.state.round,
-        target=target,
-        kind=type(error).__name__,
-        error=one_line(error_text(error)),
-        instead=instead,
-    )
-    record_loss(failure, error, ctx, block=block or ctx.block, phase=phase, target=target)
 
 
 BREAKERS = "breakers"

@@ -250,7 +250,7 @@ def _make_records(names: Sequence[str], output: ConsensusOutput, changed: Sequen
     """The record that this debate adds for each agent."""
     critics = Counter(critique.critic for one in output.rounds for critique in one.critiques)
     # a proposal that was cut off and a vote that did not count are no failed calls
-    failed = Counter(each.agent for each in output.failures if each.instead in ("skipped", "stand_in"))
+    failed = Counter(loss.name for loss in output.losses if loss.instead in ("skipped", "stand_in"))
     flipped = Counter(flip.agent for flip in changed)
     return {
         name: PersonaRecord(

@@ -11,11 +11,11 @@ from itertools import count
 from typing import Any, ClassVar, Literal
 
 from flowdebate._util.wire import BaseEvent
-from flowdebate.chassis.state import RoleFailed
+from flowdebate.chassis.state import ProviderFailure, RoleFailed
 from flowdebate.measures import Ballot, Strength, Tally
 from flowdebate.runs.context import Context
 
-from .schemas import AgentFailure, ConsensusStage, Critique, Outcome, StageReached
+from .schemas import ConsensusStage, Critique, Outcome, StageReached
 
 
 @dataclass(slots=True, kw_only=True)
@@ -157,11 +157,9 @@ class WireEvents:
             yield {"kind": "round_start", "sequence": next(numbers), "path": path, **opened}
         facts = {key: value for key, value in event.to_wire().items() if key not in ("kind", "path", "at")}
         if isinstance(event, RoleFailed):
-            # as the raw output has it, where the class of the error is its kind
-            same = {key: facts[key] for key in ("round", "phase", "target", "instead")}
-            failure = AgentFailure.model_validate(
-                {**same, "agent": event.name, "kind": event.error, "error": event.message}
-            )
+            # as the raw output has it
+            same = {key: facts[key] for key in ("round", "role", "name", "instead", "phase", "target")}
+            failure = ProviderFailure(error=event.message, **same)
             facts = {"failure": failure.model_dump(mode="json", by_alias=True)}
         kind = "agent_failure" if isinstance(event, RoleFailed) else event.kind
         yield {"kind": kind, "sequence": next(numbers), "path": path, **facts}

@@ -21,6 +21,7 @@ from flowdebate.chassis.roles import RoleOptions
 from flowdebate.chassis.roster import Persona, check_roster
 from flowdebate.chassis.rounds import input_validator
 from flowdebate.chassis.spec import Loop, PatternSpec, check_options
+from flowdebate.chassis.state import ProviderFailure
 from flowdebate.chassis.turn import AUDIT, FailurePolicy
 from flowdebate.measures import VotingRule
 from flowdebate.measures.topologies import Topology
@@ -65,7 +66,6 @@ from .rounds import (
     stop_reason,
 )
 from .schemas import (
-    AgentFailure,
     AgentPhase,
     ConsensusInput,
     ConsensusOutput,
@@ -158,7 +158,7 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     - `instructions`, `tools`, `uses`, `context`, `settings` and the profile apply to default blocks only, the length of
       a turn, the template, `sources` and `agent_visibility` to those of agents.
 
-    `output.failures` lists failed calls, whose partial answers are not used; after a skipped revision the proposal is
+    `output.losses` lists failed calls, whose partial answers are not used; after a skipped revision the proposal is
     as before. Invalid options raise `ConfigurationError` before anything is built; `NoProposals` is raised if nobody
     makes a proposal; exceptions from your own code are always raised. The pattern follows the pipeline of aragora.
 
@@ -354,14 +354,16 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
 def raw_output(loop: Loop[ConsensusOptions], ctx: Context, status: RunStatus) -> ConsensusOutput:
     """The output of the debate around a step as it is now; lists are in declared order, not in order of arrival."""
     state: ConsensusState = ctx.scope.handle.state
+    phases: tuple[str | None, ...] = get_args(AgentPhase)
     names, counted, heard = loop.names, state.tally, len(state.proposals)
     winner = None if counted is None else counted.winner
 
-    def when(failure: AgentFailure) -> tuple[int, int, int, int]:
-        target = -1 if failure.target is None else names.index(failure.target)
-        round_ = failure.round + (failure.phase == "vote")  # votes come after the last round
-        return round_, get_args(AgentPhase).index(failure.phase), names.index(failure.agent), target
+    def when(loss: ProviderFailure) -> tuple[int, int, int, int]:
+        target = -1 if loss.target is None else names.index(loss.target)
+        round_ = loss.round + (loss.phase == "vote")  # votes come after the last round
+        return round_, phases.index(loss.phase), names.index(loss.name), target
 
+    of_agents = [loss for loss in state.losses if loss.phase is not None]
     return ConsensusOutput(
         task=state.question,
         outcome=state.outcome,
@@ -376,8 +378,7 @@ def raw_output(loop: Loop[ConsensusOptions], ctx: Context, status: RunStatus) ->
         ballots=[state.ballots[name] for name in names if name in state.ballots],
         tally=counted,
         early_end=find_early_end(state),
-        failures=sorted(state.failures, key=when),
-        judge_losses=[loss for loss in state.losses if not isinstance(loss, AgentFailure)],
+        losses=[*sorted(of_agents, key=when), *(loss for loss in state.losses if loss.phase is None)],
         stages=list(state.stages),
         status=status,
         seed=ctx.seed,

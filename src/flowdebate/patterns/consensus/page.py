@@ -172,7 +172,7 @@ class ConsensusDocument(Document):
             yield Heading(title="Vote")
         yield from map(ballot_fact, raw.ballots)
         yield from failed
-        yield from failures(raw.judge_losses)
+        yield from failures(loss for loss in raw.losses if loss.phase is None)
         yield from self.result()
 
     def result(self) -> Iterator[Section]:
@@ -218,8 +218,8 @@ class ConsensusDocument(Document):
 
     def _failed(self, phase: str, number: int | None = None) -> Iterator[Fact]:
         """What failed in a phase, of one round or of all."""
-        failed = (each for each in self.raw.failures if each.phase == phase and number in (None, each.round))
-        return (_failed(each.agent, each.phase, each.target, each.error, each.instead) for each in failed)
+        failed = (loss for loss in self.raw.losses if loss.phase == phase and number in (None, loss.round))
+        return (_failed(loss.name, phase, loss.target, loss.error, loss.instead) for loss in failed)
 
 
 class ConsensusLive(Live):

@@ -27,7 +27,6 @@ from .agents import (
     breakers_of,
     create_vote_form,
     find_agent,
-    lose_answer,
 )
 from .events import AgentMessage, ConsensusDecided, CritiqueMade, PollVoteCast, VoteCast, enter
 from .questions import CritiqueAsked, ProposalAsked, Question, RevisionAsked, RoundsAsked, TieAsked, VoteAsked
@@ -84,7 +83,8 @@ class Proposing(Phase):
         state.first[asked.agent] = state.proposals[asked.agent] = answer
         if answer.flag is not None:
             error = OutputTruncated("the proposal was cut off before its end: give it more room (max_tokens)")
-            lose_answer(error, answer.flag, agent=asked.agent, ctx=ctx, phase="proposal")
+            name, flag = asked.agent, answer.flag
+            record_failure(error, ctx, block=ctx.block, role="debater", name=name, instead=flag, phase="proposal")
         ctx.emit(AgentMessage(agent=asked.agent, phase="proposal", round=0, text=answer.text))
         return answer.text
 
@@ -110,7 +110,7 @@ def check_proposals(loop: Loop[ConsensusOptions], ctx: Context) -> None:
     ctx.scope.handle.deadline = None
     state: ConsensusState = ctx.scope.handle.state
     if not state.proposals:  # each agent has failed then, or the phase would have raised
-        errors = {failure.agent: failure.error for failure in state.failures}
+        errors = {loss.name: loss.error for loss in state.losses}
         raise NoProposals(loop.name, {agent: errors[agent] for agent in loop.names})
     check_quorum(state, list(state.proposals), quorum=loop.failures.quorum, block=ctx.block)
     enter(ConsensusStage.PROPOSALS_COMPLETE, ctx)
@@ -445,7 +445,8 @@ async def count_votes(judge: Block[Any, Any] | None, loop: Loop[ConsensusOptions
         if ballot is not None and ballot.choice not in authors:
             problem = f"chose {shown(ballot.choice)}; authors: {', '.join(map(repr, authors))}"
             error = OutputError(ctx.block, "the author of a proposal", [("choice", problem)])
-            lose_answer(error, "not_counted", agent=voter, ctx=ctx, phase="vote")
+            block = ctx.block
+            record_failure(error, ctx, block=block, role="debater", name=voter, instead="not_counted", phase="vote")
     ctx.scope.handle.update(tally=counted)
     if not counted.valid:  # all votes failed, or were spoiled: nobody knows whether the agents agree
         ctx.run.degrade("no_verdict")

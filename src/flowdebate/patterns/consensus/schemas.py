@@ -15,8 +15,6 @@ from flowdebate.chassis.state import (
     PatternInput,
     PatternState,
     ProviderFailure,
-    Recovery,
-    Role,
 )
 from flowdebate.measures import Ballot, Convergence, Flip, Position, Strength, Tally
 from flowdebate.resources.archive import CritiquePattern, PastDebate
@@ -120,31 +118,6 @@ class JudgeAnswer(WireModel):
 
 
 # What is recorded
-
-
-class AgentFailure(ProviderFailure):
-    """A call of an agent that failed for good; the debate went on without its answer, or with a stand-in's.
-
-    On the wire it has the agent's name as `agent`, and nothing that is the same for all agents.
-    """
-
-    role: Role = Field("debater", exclude=True)
-    name: str = Field(alias="agent")
-    """The agent's."""
-    stance: str | None = Field(None, exclude=True)
-    instead: Recovery = Field("skipped", exclude_if=lambda instead: instead == "skipped")
-    """"stand_in" if another model answered for it."""
-    phase: AgentPhase
-    round: int
-    """0 for proposals; for votes the last round."""
-    target: str | None = None
-    """Whose proposal was to be criticised."""
-    kind: str
-    """The class of the error."""
-
-    @property
-    def agent(self) -> str:
-        return self.name
 
 
 class ConsensusStage(StrEnum):
@@ -360,10 +333,6 @@ class ConsensusState(PatternState):
         """The positions that proposals state, by agent."""
         return {agent: said for agent, each in self.proposals.items() if (said := each.position) is not None}
 
-    @property
-    def failures(self) -> list[AgentFailure]:
-        return [loss for loss in self.losses if isinstance(loss, AgentFailure)]
-
 
 class ConsensusOutput(PatternOutput):
     """The output of a consensus debate, which is its raw output as well."""
@@ -392,11 +361,9 @@ class ConsensusOutput(PatternOutput):
     tally: Tally | None = None
     early_end: EarlyEnd | None = None
     """The reason for which the rounds ended before `max_rounds`; None if they did not."""
-    failures: list[AgentFailure] = Field(default_factory=list)
-    """Calls of agents that failed for good, whose partial answers are not used; proposals that were cut off, and votes
-    that do not count."""
-    judge_losses: list[ProviderFailure] = Field(default_factory=list, alias="losses")
-    """Provider failures of judges; `losses` on the wire."""
+    losses: list[ProviderFailure] = Field(default_factory=list)
+    """Calls that failed for good, whose partial answers are not used; proposals that were cut off, and votes that do
+    not count. Those of agents have a `phase`, and come before those of judges."""
     stages: list[StageReached]
     analytics: Analytics | None = None
     feedback: Feedback | None = None
@@ -414,11 +381,6 @@ class ConsensusOutput(PatternOutput):
         if self.outcome is None:
             return None
         return self.winner if self.consensus_reached else "no consensus"
-
-    @property
-    def losses(self) -> list[ProviderFailure]:
-        """All provider failures: those of agents, then those of judges."""
-        return [*self.failures, *self.judge_losses]
 
     @property
     def stop_reason(self) -> str | None:
