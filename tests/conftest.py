@@ -46,6 +46,9 @@ def pytest_runtest_setup() -> None:
     loaded = sys.modules.get("flowdebate.models.openai.model")
     if loaded is not None:
         loaded._learned.cache_clear()
+    thinking = sys.modules.get("flowdebate.models.thinking")
+    if thinking is not None:
+        thinking._unannounced.clear()
 
 
 @pytest.fixture(scope="session")

@@ -40,6 +40,7 @@ from flowdebate.runs.events import ModelCalled as ModelCalled
 from flowdebate.runs.events import RunFinished as RunFinished
 from flowdebate.runs.events import RunStarted as RunStarted
 from flowdebate.runs.events import TextDelta as TextDelta
+from flowdebate.runs.events import TextWithdrawn as TextWithdrawn
 from flowdebate.runs.events import ToolCalled as ToolCalled
 
 if TYPE_CHECKING:  # loaded from the folders of patterns when they are used, by `__getattr__`
@@ -74,6 +75,7 @@ RunEvent: TypeAlias = (
     | RunFinished
     | HumanAsked
     | TextDelta
+    | TextWithdrawn
     | ToolCalled
     | BlockAnswered
     | CallStarted

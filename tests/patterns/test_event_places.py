@@ -52,11 +52,15 @@ PEOPLE = [Persona("ann"), Persona("bob"), Persona("cy")]
 
 
 class Slow:
-    """`inner`, which takes some turns of the event loop, so that calls overlap, uses tools and streams its text."""
+    """`inner`, which takes some turns of the event loop, so that calls overlap, uses tools and streams its text.
 
-    def __init__(self, inner: Model) -> None:
+    `begins` is what it streams first.
+    """
+
+    def __init__(self, inner: Model, *begins: str) -> None:
         self.name = inner.name
         self._inner = inner
+        self._begins = begins or ("Well, ",)
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
         for _ in range(3):
@@ -64,7 +68,8 @@ class Slow:
         if request.tools and not any(message["role"] == "tool" for message in request.messages):
             return ModelResponse(tool_calls=[ToolCall(id="1", name="look_up", arguments='{"topic": "rents"}')])
         if request.on_text is not None:
-            request.on_text("Well, ")
+            for piece in self._begins:
+                request.on_text(piece)
         return await self._inner.request(request)
 
 
@@ -190,7 +195,11 @@ def test_every_kind_of_event_was_among_these() -> None:
     kinds = {
         type(event)
         for make in PATTERNS.values()
-        for model in (unreliable(), Slow(ExampleModel(Example(faults={2: "refused"}))))
+        for model in (
+            unreliable(),
+            Slow(ExampleModel(Example(faults={2: "refused"}))),
+            Slow(ExampleModel(Example()), "Well\n", "</think>\n"),
+        )
         for event in heard(make(), "Why?", model)
     }
     assert set(get_args(Event)) - kinds == set()

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from flowdebate.models.output import OutputSchema
+    from flowdebate.models.thinking import AnswerStream
 
 IMAGE_TOKENS = 1_600
 """Tokens of an image, roughly: the most that Anthropic counts for one; others count fewer."""
@@ -144,7 +145,7 @@ class Meter(Protocol):
 class Attempts:
     """Attempts of one call, in order; the request carries them through all wrappers."""
 
-    __slots__ = ("_meter", "_random", "_seed", "_tell", "made", "server", "waited")
+    __slots__ = ("_meter", "_random", "_seed", "_tell", "made", "server", "stream", "waited")
 
     def __init__(
         self, *, meter: Meter | None = None, tell: Callable[[object], None] | None = None, seed: object = None
@@ -152,6 +153,8 @@ class Attempts:
         self.made: list[Attempt] = []
         self.server: str | None = None
         """Address that was asked last, without anything secret; None for a model that does not say."""
+        self.stream: AnswerStream | None = None
+        """Stream of the answer to the call's listener, which begins anew with each request; None without a listener."""
         self._meter = meter
         self._tell = tell
         self._seed = seed
@@ -231,6 +234,8 @@ class Sending:
             self._reserved: object = self._meter.reserve(self.attempt.model, self._request)
         self.attempt.waited, self._attempts.waited = self._attempts.waited, 0.0
         self._made_before = len(self._attempts.made)
+        if self._attempts.stream is not None:
+            self._attempts.stream.begin(self._attempts.server, self.attempt.model)
         self._since = time.perf_counter()
         return self.attempt
 
@@ -267,10 +272,20 @@ FinishReason = Literal["stop", "length", "tool_calls"]
 """Reason for the end of an answer: complete, out of room, or tools to be called."""
 
 Flag = Literal[
-    "cleaned", "json_in_text", "more_choices", "other_model", "other_request", "unknown_finish", "usage_unknown"
+    "cleaned",
+    "json_in_text",
+    "more_choices",
+    "other_model",
+    "other_request",
+    "template_tokens",
+    "thought_aloud",
+    "thought_unannounced",
+    "unknown_finish",
+    "usage_unknown",
 ]
 """Oddities of a usable answer: invalid characters were replaced, the JSON was inside prose, the first of several
-answers was taken, another model answered, it was recorded for an earlier form of the request, the finish reason is
+answers was taken, another model answered, it was recorded for an earlier form of the request, tokens of a chat template
+were removed from its end, thinking was removed from its text, that thinking had no opening tag, the finish reason is
 unknown, the server reported no tokens."""
 
 
@@ -476,6 +491,15 @@ class CallRetried(BlockEvent):
     """The error's message."""
     wait: float
     """Seconds."""
+
+
+@dataclass(slots=True, kw_only=True)
+class TextWithdrawn(BlockEvent):
+    """Text that a call has streamed so far was thinking and does not count; the answer follows (live only)."""
+
+    kind: ClassVar[str] = "text_withdrawn"
+    block: str
+    """The name of the block that asks."""
 
 
 @dataclass(slots=True, kw_only=True)

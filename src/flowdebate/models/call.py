@@ -46,6 +46,7 @@ from flowdebate.models.base import (
     Usage,
 )
 from flowdebate.models.output import find_object
+from flowdebate.models.thinking import AnswerStream, remember_thinking, without_thinking
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,23 +261,34 @@ def _rest(call: Coroutine[Any, Any, T], waits: object) -> Generator[object, Any,
 async def ask(model: Model, request: ModelRequest) -> ModelResponse:
     """Call `model` and return a validated answer.
 
-    The text is valid Unicode and at most `request.settings.max_chars` long; a text answer is not blank; `data` of a
-    structured answer is the result of `request.output.validate` (unless the model calls tools). Failed calls
-    are retried according to the model's `retry`, if it has one.
+    The text is valid Unicode, at most `request.settings.max_chars` long and without thinking, on its way to
+    `request.on_text` as well; a text answer is not blank; `data` of a structured answer is the result of
+    `request.output.validate` (unless the model calls tools). Failed calls are retried according to the model's
+    `retry`, if it has one.
 
     Errors: ModelTimeout after `request.settings.timeout`, even if the model ignores it; MalformedResponse,
-    EmptyResponse, ResponseTooLarge, SchemaViolation and OutputTruncated for unusable answers; LimitReached from the
-    run; exceptions of the model as they are, a ModelError with `model` and `block` filled in.
+    EmptyResponse, ResponseTooLarge, SchemaViolation, OutputTruncated and LostToThinking for unusable answers;
+    LimitReached from the run; exceptions of the model as they are, a ModelError with `model` and `block` filled in.
     """
     timeout = request.settings.timeout
     if timeout is not None:
         deadline = asyncio.get_running_loop().time() + timeout
         request.deadline = deadline if request.deadline is None else min(deadline, request.deadline)
+    stream = None
+    if request.on_text is not None:
+        stream = request.attempts.stream = AnswerStream(request.on_text, request.attempts, block=request.block)
+        request = replace(request, on_text=stream)
     try:
-        return await within(timeout, answer(model, request))
+        response = await within(timeout, answer(model, request))
     except ModelError as error:
         _complete(error, model, request, before=0)
         raise
+    else:
+        if stream is not None:
+            stream.finish()
+        return response
+    finally:
+        request.attempts.stream = None  # it refers to the attempts: a cycle would be freed late
 
 
 async def answer(model: Model, request: ModelRequest) -> ModelResponse:
@@ -325,6 +337,7 @@ def _check_answer(response: ModelResponse, request: ModelRequest) -> ModelRespon
         raise _malformed("finish", response.finish, "'stop', 'length' or 'tool_calls'")
     text = _text_of(response, request.settings.max_chars)
     flags: list[Flag] = [] if text is response.text or text == response.text else ["cleaned"]
+    response, text = _take_out_thinking(response, text, request)
     calls = response.tool_calls
     data = response.data
     if calls:
@@ -337,11 +350,34 @@ def _check_answer(response: ModelResponse, request: ModelRequest) -> ModelRespon
         data = _data_of(response, text, request, flags)
     elif is_blank(text):
         raise EmptyResponse("the answer has no text")
-    if text is response.text and data is response.data and (calls or request.output is None):
+    if not flags and text is response.text and data is response.data and (calls or request.output is None):
         return response
     validated = None if calls else request.output
     odd = tuple(dict.fromkeys((*response.flags, *flags)))
     return replace(response, text=text, data=data, flags=odd, validated=validated)
+
+
+def _take_out_thinking(response: ModelResponse, text: str, request: ModelRequest) -> tuple[ModelResponse, str]:
+    """Take the thinking out of an answer, count it with its attempt, and remember how it was written.
+
+    LostToThinking for an answer that is nothing else.
+    """
+    if "<" in text and not request.choices:
+        response = without_thinking(replace(response, text=text))
+        text = response.text
+    if "thought_aloud" not in response.flags:
+        return response, text
+    attempts = request.attempts
+    thought = response.usage.reasoning_tokens
+    if attempts.made:
+        attempt = attempts.made[-1]
+        if not attempt.usage.reasoning_tokens:
+            attempt.usage = replace(attempt.usage, reasoning_tokens=thought)
+        if "thought_unannounced" in response.flags:
+            remember_thinking(attempts.server, attempt.model, unannounced=True)
+    if is_blank(text) and response.data is None and not response.tool_calls:
+        raise LostToThinking(room=request.settings.max_tokens, thought=thought)
+    return response, text
 
 
 def _text_of(response: ModelResponse, max_chars: int) -> str:

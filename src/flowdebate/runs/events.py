@@ -1,8 +1,8 @@
 """Events of every run, typed, with `path`, `at` and a wire form.
 
 *Items* are a block's utterances (`TextDelta`, `ToolCalled`, `BlockAnswered`); the block's visibility decides whether
-readers get them. All other events are always emitted, and applications may emit some of any type. `CallStarted` and
-`TextDelta` are live only: they reach those who follow the run, and are not part of `result.events`.
+readers get them. All other events are always emitted, and applications may emit some of any type. `CallStarted`,
+`TextDelta` and `TextWithdrawn` are live only: they reach those who follow the run, and are not part of `result.events`.
 
 Events are not frozen, since creating frozen ones would be a large part of a run's cost; nobody changes them.
 """
@@ -19,6 +19,7 @@ from flowdebate.models.base import Attempt, Flag, Usage
 from flowdebate.models.base import CallFellBack as CallFellBack
 from flowdebate.models.base import CallRetried as CallRetried
 from flowdebate.models.base import CircuitChanged as CircuitChanged
+from flowdebate.models.base import TextWithdrawn as TextWithdrawn
 from flowdebate.models.codec import Origin
 from flowdebate.runs.suspend import role_in_name
 from flowdebate.store.base import RunStatus as RunStatus
@@ -71,7 +72,8 @@ class TextDelta(BlockEvent):
     block: str
     """The name of the block whose model writes."""
     text: str
-    """The piece, to be put behind the others with this path; a `CallRetried` or `CallFellBack` there voids them."""
+    """The piece, to be put behind the others with this path; a `CallRetried`, `CallFellBack` or `TextWithdrawn` there
+    voids them."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -87,7 +87,7 @@ class RunView(InNotebooks):
 
     @property
     def events(self) -> Sequence[object]:
-        """The events so far, in order (without the live-only `CallStarted` and `TextDelta`)."""
+        """The events so far, in order (without those that are live only)."""
         return self._run.records.events
 
     @property

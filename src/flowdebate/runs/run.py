@@ -25,6 +25,7 @@ from flowdebate.models.base import (
     Model,
     ModelRequest,
     ModelResponse,
+    TextWithdrawn,
     Usage,
     estimate_tokens,
     total_usage,
@@ -329,7 +330,7 @@ class Run:
         charge = Charge(self.accounts, self.budget)
         attempts = request.attempts.belong_to(
             meter=charge,
-            tell=lambda event: self.emit(event, path, role),
+            tell=lambda event: self._tell_of_call(event, path, role),
             seed=(self.seed, path),
         )
         calling = self.records.call_started(request, model.name, path)
@@ -393,6 +394,13 @@ class Run:
             await charge.end()
         return response
 
+    def _tell_of_call(self, event: object, path: str, role: str | None) -> None:
+        """Pass on an event of the model call at `path`; what is about its streamed text is live only, as that is."""
+        if isinstance(event, TextWithdrawn):
+            self.tell(replace(event, role=role, path=path, at=self.now()))
+        else:
+            self.emit(event, path, role)
+
     def count_failed(self, path: str) -> None:
         """Count and emit the calls at or below `path` that failed before this process took over the run."""
         if self.journal is None:
@@ -448,7 +456,7 @@ class Run:
                     data_only = not response.text and response.data is not None
                     answer = to_json(response.data, serialize_unknown=True) if data_only else response.text
                     characters += len(answer)
-                tokens = estimate_tokens(characters)
+                tokens = estimate_tokens(characters) + (attempt.usage.reasoning_tokens or 0)
             self.tokens += tokens
         self.usage += called.usage
         self.emit(called)

@@ -9,7 +9,15 @@ from hashlib import blake2b
 from typing import Any, Literal, Self
 
 from flowdebate._util.json_data import json_text
-from flowdebate.runs.events import CallFellBack, CallRetried, CallStarted, ModelCalled, RunFinished, TextDelta
+from flowdebate.runs.events import (
+    CallFellBack,
+    CallRetried,
+    CallStarted,
+    ModelCalled,
+    RunFinished,
+    TextDelta,
+    TextWithdrawn,
+)
 from flowdebate.runs.result import RunHandle
 
 _PACE = 0.04  # at most 25 a second, as docs/service.md says: a page need not be set anew for each token
@@ -128,6 +136,12 @@ class Channel:
             case CallRetried() | CallFellBack():
                 self._close_text(event.path)
                 self._append(event)
+            case TextWithdrawn():  # for those who have read the text; a replay of the journal has no such event
+                if self.readers:
+                    self._close_text(event.path)
+                    self.log.append(Update("event", event))
+                else:
+                    self.texts.pop(event.path, None)
             case ModelCalled():
                 self._close_text(event.path)
                 self.calls.pop(event.path, None)

@@ -18,6 +18,7 @@ from flowdebate.runs.events import (
     CallStarted,
     ModelCalled,
     TextDelta,
+    TextWithdrawn,
     ToolCalled,
 )
 from flowdebate.runs.limits import Budget, Limits
@@ -40,7 +41,7 @@ from flowdebate.ui.sections import (
     role_failed,
     round_heading,
 )
-from flowdebate.ui.speech import Speech
+from flowdebate.ui.speech import WITHDRAWN, Speech
 from flowdebate.ui.text import cost_text
 
 if TYPE_CHECKING:
@@ -54,7 +55,17 @@ OwnSections: TypeAlias = "Mapping[type[BaseEvent], Callable[[Any], Iterable[Sect
 
 
 _UNSEEN = frozenset(
-    {CallStarted, ModelCalled, CallRetried, CallFellBack, ToolCalled, BlockAnswered, TaskChanged, TurnStarted}
+    {
+        CallStarted,
+        ModelCalled,
+        CallRetried,
+        CallFellBack,
+        TextWithdrawn,
+        ToolCalled,
+        BlockAnswered,
+        TaskChanged,
+        TurnStarted,
+    }
 )
 """Events that are most of a run, and that a page of whole contributions has nothing of."""
 
@@ -345,6 +356,11 @@ class OneByOne(Live):
                     yield OutputHeading()
                 self._streamed = True
                 yield Piece(text=event.text)
+            case TextWithdrawn() if self._is_shown(event.block):
+                if self._streamed:
+                    yield Ending()
+                    yield Remark(text=f"that does not count: {WITHDRAWN}")
+                    self._streamed = False
             case BlockAnswered() if self._is_shown(event.block):
                 yield from self._answered(event)
             case TurnFinished():

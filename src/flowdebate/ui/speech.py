@@ -10,7 +10,15 @@ from typing import TypeAlias
 from flowdebate._text import clean_text
 from flowdebate.chassis.state import RoleFailed, TurnFinished, TurnStarted
 from flowdebate.resources.tasks import TaskChanged
-from flowdebate.runs.events import BlockAnswered, CallFellBack, CallRetried, ModelCalled, TextDelta, ToolCalled
+from flowdebate.runs.events import (
+    BlockAnswered,
+    CallFellBack,
+    CallRetried,
+    ModelCalled,
+    TextDelta,
+    TextWithdrawn,
+    ToolCalled,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +51,9 @@ class Closed:
     void: str | None = None
     """Why it does not count; None if it does."""
 
+
+WITHDRAWN = "the model was only thinking"
+"""Why text does not count that turned out to be thinking."""
 
 Spoken: TypeAlias = Opened | Piece | Closed
 """A part of what is said."""
@@ -123,6 +134,8 @@ class Speech:
                     yield from self._close(call.path, void=call.error)
             case CallRetried() | CallFellBack() as trouble:
                 yield from self._close(trouble.path, void=trouble.message)
+            case TextWithdrawn() as withdrawn:
+                yield from self._close(withdrawn.path, void=WITHDRAWN)
             case RoleFailed(instead="skipped" | "stand_in") as failed:
                 yield from self._close_below(failed.path, void=failed.message)
                 if failed.instead == "skipped":

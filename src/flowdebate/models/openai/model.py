@@ -435,7 +435,8 @@ class Chat:
 
     def _check_room(self, response: ModelResponse, parameters: Parameters) -> None:
         """LostToThinking for an answer that is nothing but thought."""
-        if response.finish == "length" and is_blank(response.text) and not response.tool_calls:
+        is_thought = response.finish == "length" or "thought_aloud" in response.flags
+        if is_thought and is_blank(response.text) and not response.tool_calls:
             raise LostToThinking(room=parameters.get(self.dialect.room), thought=response.usage.reasoning_tokens)
 
     def _read(self, completion: object, request: ModelRequest, parameters: Parameters) -> ModelResponse:

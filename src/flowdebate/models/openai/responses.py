@@ -40,6 +40,7 @@ from flowdebate.models.base import (
 )
 from flowdebate.models.openai.error_mapping import inner_error
 from flowdebate.models.output import OutputSchema, drop_titles, find_object
+from flowdebate.models.thinking import without_thinking
 
 _BLOCK = re.compile(r"```(?:json|xml)?\s*(.*?)```|<tool_call>(.*?)</tool_call>|<tools>(.*?)</tools>", re.DOTALL)
 
@@ -270,7 +271,7 @@ class Reader:
         if self.strict and odd["other_model"]:
             raise MalformedResponse(f"model {one_line(str(by))} answered instead of {self.asked!r}", transient=False)
         finish: FinishReason = "length" if reason == "length" else "tool_calls" if calls else "stop"
-        return ModelResponse(
+        response = ModelResponse(
             text=redact(cleaned, self.secrets),
             tool_calls=tuple(
                 ToolCall(
@@ -286,6 +287,7 @@ class Reader:
             id=key or None,
             flags=tuple(flag for flag, is_so in odd.items() if is_so),
         )
+        return without_thinking(response)  # before JSON and calls of tools are looked for in the text
 
 
 def logprobs_of(completion: Json, choices: Sequence[str]) -> dict[str, float] | None:

@@ -25,7 +25,15 @@ from flowdebate.events import changes, wire_of
 from flowdebate.models.base import Usage
 from flowdebate.patterns import find_pattern
 from flowdebate.resources.tasks import TaskChanged
-from flowdebate.runs.events import BlockAnswered, ModelCalled, RunFinished, RunStarted, TextDelta, ToolCalled
+from flowdebate.runs.events import (
+    BlockAnswered,
+    ModelCalled,
+    RunFinished,
+    RunStarted,
+    TextDelta,
+    TextWithdrawn,
+    ToolCalled,
+)
 from flowdebate.server.front import FrontOf, ServiceOf
 from flowdebate.server.guard import owner_of
 from flowdebate.server.protocols.chat_request import read_chat
@@ -40,7 +48,7 @@ from flowdebate.ui.speech import Closed, Opened, Piece, Speech, Spoken
 
 OWN = "flowdebate"
 """Prefix of names; key in metadata and in the state, where applications have keys of their own."""
-_TOLD = (RunStarted, RunFinished, TextDelta, BlockAnswered, TurnFinished)
+_TOLD = (RunStarted, RunFinished, TextDelta, TextWithdrawn, BlockAnswered, TurnFinished)
 """Events without an event of their own: messages, and the first and the last event, say the same."""
 _LOOP = re.compile(r"/(?:round|turn)\[\d+\]$")
 

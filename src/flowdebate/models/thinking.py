@@ -1,0 +1,385 @@
+"""Thinking and template tokens in the text of an answer: what they look like, and how they are removed.
+
+Servers without a reasoning parser send what a model thinks as a part of its text: in tags (`<think>…</think>`), before
+a closing tag whose opening tag stands in the prompt's template, or in the channels of Harmony. The call boundary
+removes it from whole answers by `without_thinking`, and from answers on their way to a listener by an `AnswerStream`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+from flowdebate.models.base import Attempts, Flag, ModelResponse, TextWithdrawn, Usage, estimate_tokens
+
+TEMPLATE_TOKENS: tuple[str, ...] = (
+    "<|im_end|>",
+    "<|im_start|>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|eot|>",
+    "<|end|>",
+    "<|return|>",
+    "<|call|>",
+    "<|end_of_turn|>",
+    "<|end_of_turn_token|>",
+    "<|end_of_sentence|>",
+    "<|end_of_role|>",
+    "<|endofprompt|>",
+    "<｜end▁of▁sentence｜>",  # noqa: RUF001 - DeepSeek writes it so
+    "<end_of_turn>",
+    "<end_of_utterance>",
+    "<eos>",
+    "<turn|>",
+    "</s>",
+)
+"""Tokens of chat templates, in small letters, that an answer may not end with."""
+
+_NAMES = ("think", "thinking", "thought")
+_HARMONY = ("<|channel|>", "<|start|>assistant", "<|message|>", "<|constrain|>")
+_TAGS = (*(f"<{slash}{name}>" for name in _NAMES for slash in ("", "/")), *_HARMONY, *TEMPLATE_TOKENS)
+_LONGEST_TAG = max(map(len, _TAGS))
+
+# Code is only passed over: a tag in it is mentioned, not used.
+_MARK = re.compile(rf"^[ \t]*```(?![^\n]*```)|`[^`\n]+`|<(/?)({'|'.join(_NAMES)})>", re.IGNORECASE | re.MULTILINE)
+_END_OF_STRIKE = "</s>"
+_SPACE = re.compile(r"\s*")
+_REST_OF_LINE = re.compile(r"[ \t\r]*(?:\n|(\Z))")
+# "<think> and </think> are tags" is a sentence about tags
+_BETWEEN_MENTIONS = re.compile(r"\s*(?:and|or|,|/)\s*")
+# A tag inside of a line counts behind these: it would be a part of a word, or code, behind others.
+_BEFORE_INLINE = frozenset(" \t\n\r.!?…\"'”’)*_")
+_CHANNEL = re.compile(
+    r"(?:<\|start\|>\w*)?<\|channel\|>[ \t]*(\w+)"
+    r"(?:[^<>\n]*(?:<\|message\|>|<\|constrain\|>\w*[ \t]*(?:<\|message\|>|(?:<[|\w]*)?\Z)))?"
+)
+_END_OF_MESSAGE = re.compile(r"<\|(?:end|return|call|start)\|>")
+_BEGINS_WITH_CHANNEL = re.compile(r"\s*(?:<\|start\|>assistant|<\|channel\|>)")
+_FINAL = "<|start|>assistant<|channel|>final<|message|>"
+
+
+@dataclass(frozen=True, slots=True)
+class SeparatedText:
+    """Text of an answer without its thinking and template tokens."""
+
+    text: str
+    thought: int = 0
+    """Characters of thinking that were removed."""
+    unannounced: bool = False
+    """Whether the thinking had no opening tag, so that nobody could know it before it ended."""
+    tokens: bool = False
+    """Whether template tokens were removed."""
+    thinks: bool = False
+    """For an answer that goes on, whether it ends in the middle of a thought."""
+    open: bool = False
+    """For an answer that goes on, whether its last characters are held back."""
+
+
+def separate_thinking(text: str) -> SeparatedText:
+    r"""Separate the thinking and the template tokens at the end from `text`; a text without any is returned as it is.
+
+    >>> separate_thinking("<think>They will say x.</think>\nRents rise.<|im_end|>").text
+    'Rents rise.'
+    >>> separate_thinking("They will say x.\n</think>\n\nRents rise.").text
+    'Rents rise.'
+    >>> separate_thinking("Such models write <think> first.").text
+    'Such models write <think> first.'
+    """
+    if "<" not in text:
+        return SeparatedText(text)
+    thought, unannounced, tokens, rest = 0, False, False, text
+    while True:
+        part = _separate(rest, ended=True)
+        thought, unannounced = thought + part.thought, unannounced or part.unannounced
+        said = _without_tokens(part.text.rstrip() if part.thought else part.text)
+        tokens = tokens or len(said) < len(part.text.rstrip())
+        if said == rest:
+            return SeparatedText(rest, thought, unannounced, tokens)
+        rest = said  # what stood behind a thought may be another one
+
+
+def separate_beginning(text: str) -> SeparatedText:
+    """Separate the thinking from the beginning of an answer; what may turn out to be no speech is held back."""
+    part = _separate(text, ended=False)
+    end = _end_of_speech(part.text)
+    said = part.text[:end] if part.text[:end].strip() else ""  # white space at first may stand before a thought
+    return replace(part, text=said, open=part.thinks or part.open or end < len(part.text) or not said)
+
+
+def _separate(text: str, *, ended: bool) -> SeparatedText:
+    if _BEGINS_WITH_CHANNEL.match(text) or _FINAL in text:
+        channels = list(_CHANNEL.finditer(text))
+        if channels or not ended:
+            return _separate_channels(text, channels)
+    return _separate_blocks(text, ended=ended)
+
+
+def _separate_channels(text: str, channels: list[re.Match[str]]) -> SeparatedText:
+    """Separate what Harmony's final channel says from the other channels."""
+    if not channels:
+        return SeparatedText("", 1, thinks=True)
+    before = text[: channels[0].start()]
+    ends = [*(channel.start() for channel in channels[1:]), len(text)]
+    said, thought = "", len(before.strip())
+    for channel, end in zip(channels, ends, strict=True):
+        message = _END_OF_MESSAGE.split(text[channel.end() : end], maxsplit=1)[0]
+        if channel[1] == "final":
+            said = f"{said}\n\n{message.strip()}" if said else message.lstrip()
+        else:
+            thought += len(message)
+    unannounced = bool(before.strip())
+    return SeparatedText(said, max(thought, 1), unannounced, thinks=channels[-1][1] != "final")
+
+
+def _separate_blocks(text: str, *, ended: bool) -> SeparatedText:
+    """Separate blocks in tags: at the beginning, at the start of a line, and inside of lines behind another block."""
+    blocks = _Blocks(text)
+    for mark in _MARK.finditer(text):
+        if blocks.opening is not None:
+            blocks.close(mark)
+        elif mark[2] is None:
+            blocks.in_fence ^= mark[0].endswith("```")
+        elif blocks.in_fence:
+            continue
+        elif not mark[1]:
+            blocks.open(mark)
+        elif _begins_line(text, mark.start()) and (line_end := _REST_OF_LINE.match(text, mark.end())):
+            if line_end[1] is not None and not ended:
+                return blocks.cut(mark.start(), open=True)
+            blocks.close_unopened(mark)
+    opening = blocks.opening
+    if opening is not None and (not ended or blocks.is_thought_to_the_end(opening)):
+        blocks.thought += max(len(text) - opening.end(), 1)
+        return blocks.cut(opening.start(), thinks=True)
+    if not blocks.thought:
+        return SeparatedText(text)
+    return blocks.cut(len(text), open=blocks.start == len(text))  # white space behind a thought goes as well
+
+
+@dataclass(slots=True)
+class _Blocks:
+    """A text whose tags are read from its beginning to its end."""
+
+    text: str
+    said: list[str] = field(default_factory=list)
+    """What is said, up to `start`."""
+    start: int = 0
+    """Where what is said goes on."""
+    thought: int = 0
+    """Characters of thinking."""
+    unannounced: bool = False
+    in_fence: bool = False
+    opening: re.Match[str] | None = None
+    """Tag of a thought that is not closed."""
+
+    def open(self, tag: re.Match[str]) -> None:
+        """Begin a thought, if one may begin at `tag`."""
+        place = tag.start()
+        inline = self.thought > 0 and self.text[place - 1 : place] in _BEFORE_INLINE
+        if place == self.start or inline or _begins_line(self.text, place):
+            self.opening = tag
+
+    def close(self, tag: re.Match[str]) -> None:
+        """End the thought, if `tag` closes it."""
+        opening = self.opening
+        if opening is None or tag[2] is None or not tag[1] or tag[2].lower() != opening[2].lower():
+            return
+        inside = self.text[opening.end() : tag.start()]
+        if not _BETWEEN_MENTIONS.fullmatch(inside):
+            self.said.append(self.text[self.start : opening.start()])
+            self.start = _end_of_space(self.text, tag.end())
+            self.thought += max(len(inside), 1)
+        self.opening = None
+
+    def close_unopened(self, tag: re.Match[str]) -> None:
+        """Take all that was said before `tag` for a thought."""
+        before = sum(map(len, self.said)) + tag.start() - self.start
+        self.said, self.start = [], _end_of_space(self.text, tag.end())
+        self.thought, self.unannounced = self.thought + max(before, 1), True
+
+    def is_thought_to_the_end(self, opening: re.Match[str]) -> bool:
+        """Tell whether a tag that nothing closes opens a thought: nobody who mentions it begins with it."""
+        is_first = not any(map(str.strip, self.said)) and not self.text[self.start : opening.start()].strip()
+        return is_first or self.thought > 0 or _REST_OF_LINE.match(self.text, opening.end()) is not None
+
+    def cut(self, end: int, *, thinks: bool = False, open: bool = False) -> SeparatedText:  # noqa: A002 - the field
+        """Return what is said up to `end`."""
+        spoken = "".join((*self.said, self.text[self.start : end]))
+        if self.thought and not (self.said and self.said[0].strip()):
+            spoken = spoken.lstrip()
+        return SeparatedText(spoken, self.thought, self.unannounced, thinks=thinks, open=open)
+
+
+def _begins_line(text: str, place: int) -> bool:
+    while place and text[place - 1] in " \t":
+        place -= 1
+    return place == 0 or text[place - 1] == "\n"
+
+
+def _end_of_space(text: str, place: int) -> int:
+    space = _SPACE.match(text, place)
+    return place if space is None else space.end()
+
+
+def _without_tokens(text: str) -> str:
+    """Remove template tokens from the end of `text`; a `</s>` that closes an `<s>` is HTML."""
+    end = len(text)
+    while (before := _before_token(text, end)) is not None:
+        end = before
+    return text if end == len(text) else text[:end].rstrip()
+
+
+def _before_token(text: str, end: int) -> int | None:
+    """Return where the template token begins that ends at `end`, white space aside; None without one."""
+    while end and text[end - 1].isspace():
+        end -= 1
+    if not end or text[end - 1] != ">":
+        return None
+    tail = text[max(end - _LONGEST_TAG, 0) : end].lower()
+    token = next((token for token in TEMPLATE_TOKENS if tail.endswith(token)), None)
+    if token is None or (token == _END_OF_STRIKE and text.count("<s>", 0, end) >= text.count("</s>", 0, end)):
+        return None
+    return end - len(token)
+
+
+def _end_of_speech(text: str) -> int:
+    """Return the end of what is surely said: before template tokens, and the beginning of any tag."""
+    end = len(text)
+    begin = text.rfind("<", max(end - _LONGEST_TAG, 0))
+    if begin != -1 and any(tag.startswith(text[begin:].lower()) for tag in _TAGS):
+        end = begin
+    while (before := _before_token(text, end)) is not None:
+        end = before
+    return end
+
+
+def without_thinking(response: ModelResponse) -> ModelResponse:
+    """Return `response` without thinking and template tokens in its text; the thinking counts as reasoning tokens."""
+    text = response.text
+    if "<" not in text:
+        return response
+    separated = separate_thinking(text)
+    if separated.text == text:
+        return response
+    odd: dict[Flag, bool] = {
+        "thought_aloud": separated.thought > 0,
+        "thought_unannounced": separated.unannounced,
+        "template_tokens": separated.tokens,
+    }
+    flags = dict.fromkeys((*response.flags, *(flag for flag, is_so in odd.items() if is_so)))
+    usage = _with_reasoning(response.usage, separated.thought, len(text))
+    return replace(response, text=separated.text, usage=usage, flags=tuple(flags))
+
+
+def _with_reasoning(usage: Usage, thought: int, length: int) -> Usage:
+    """Count `thought` of `length` characters as reasoning, where the provider does not."""
+    if not thought or usage.reasoning_tokens:
+        return usage
+    completion = usage.completion_tokens
+    tokens = estimate_tokens(thought) if completion is None else round(completion * min(thought / length, 1))
+    return replace(usage, reasoning_tokens=tokens)
+
+
+# What this process knows of models that think without an opening tag, by address and name.
+_unannounced: OrderedDict[tuple[str | None, str], bool] = OrderedDict()
+_REMEMBERED = 1_000
+# Families whose templates open the thought in the prompt.
+_THINKERS = re.compile(r"deepseek-?r1|r1-distill|qwq|thinking|reasoner|magistral", re.IGNORECASE)
+
+
+def remember_thinking(server: str | None, model: str, *, unannounced: bool) -> None:
+    """Remember whether a model at an address has thought without an opening tag; once it has, it may do so again."""
+    known = _unannounced.get((server, model), False)
+    _unannounced[server, model] = known or unannounced
+    while len(_unannounced) > _REMEMBERED:
+        _unannounced.popitem(last=False)
+
+
+def may_think_unannounced(server: str | None, model: str) -> bool:
+    """Tell whether a model at an address has thought without an opening tag, or is known to think."""
+    known = _unannounced.get((server, model))
+    return _is_thinker(model) if known is None else known
+
+
+@lru_cache(maxsize=1_000)
+def _is_thinker(model: str) -> bool:
+    return _THINKERS.search(model) is not None
+
+
+class AnswerStream:
+    """Text of an answer on its way to `listener`, without thinking and template tokens.
+
+    An opening tag holds the text back until the thought is closed. Thinking that turns out to be some only at its end
+    is withdrawn by a `TextWithdrawn`; from models that may do so again, the text is held back. All that the listener
+    got since is, but for white space at the end, the text of the whole answer.
+    """
+
+    def __init__(self, listener: Callable[[str], None], attempts: Attempts, *, block: str) -> None:
+        self._listener = listener
+        self._attempts = attempts
+        self._block = block
+        self.begin(None, "")
+
+    def begin(self, server: str | None, model: str) -> None:
+        """Begin with the text of a new request."""
+        self._asked = server, model
+        self._holds_all = may_think_unannounced(server, model)
+        self._pieces: list[str] = []
+        self._heard: list[str] = []
+        self._flows = self._thinks = self._tagged = False
+
+    def __call__(self, piece: str) -> None:
+        """Take the next piece of the answer."""
+        pieces = self._pieces
+        pieces.append(piece)
+        if "<" not in piece:
+            if self._flows:
+                self._say(piece)
+                return
+            if not self._heard and not self._holds_all and not self._thinks and piece.strip():
+                whole = "".join(pieces)
+                if "<" not in whole:  # nearly always: the first word
+                    self._flows = True
+                    self._say(whole)
+                    return
+        self._tagged = True
+        if (self._thinks or self._holds_all) and not any(">" in last for last in pieces[-2:]):
+            return  # no thought ends here
+        self._flows = False
+        part = separate_beginning("".join(pieces))
+        self._thinks = part.thinks
+        if self._holds_all and not part.thought:
+            return
+        if part.thought and not part.thinks:
+            self._holds_all = False
+        self._say_all(part.text)
+        self._flows = not part.open and not self._holds_all
+
+    def finish(self) -> None:
+        """Pass on what was held back and is speech: the answer is complete."""
+        if not self._tagged:
+            return
+        separated = separate_thinking("".join(self._pieces))
+        if self._holds_all:
+            remember_thinking(*self._asked, unannounced=separated.unannounced)
+        self._say_all(separated.text)
+
+    def _say_all(self, text: str) -> None:
+        """Let the listener have heard `text`, and nothing else."""
+        heard = "".join(self._heard)
+        if heard.startswith(text) and not heard[len(text) :].strip():
+            return
+        if not text.startswith(heard):
+            self._attempts.tell(TextWithdrawn(block=self._block))
+            self._heard, heard = [], ""
+        self._say(text[len(heard) :])
+
+    def _say(self, piece: str) -> None:
+        if piece:
+            self._heard.append(piece)
+            self._listener(piece)

@@ -1,0 +1,170 @@
+"""Debates with a server that streams what its model thinks: what every front end shows, and what is stored."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate import OpenAIModel
+from flowdebate.cli.terminal.page import Page
+from flowdebate.mcp.progress import Progress
+from flowdebate.patterns import PATTERNS
+from flowdebate.patterns.debate.page import DebateLive
+from flowdebate.runs.events import ModelCalled, TextWithdrawn
+from flowdebate.server.protocols.chat_text import ChatText
+from flowdebate.service import Service
+from flowdebate.ui.document import speakers_of
+from flowdebate.ui.plan import make_plan
+from flowdebate.web.run.live import LivePage
+from tests.cli.stage import PATIENCE, Stage, on_pipes
+
+if TYPE_CHECKING:
+    from flowdebate.service.channel import Update
+    from flowdebate.service.state import RunDetails
+
+pytestmark = pytest.mark.anyio
+
+SIDES = [{"name": "ann", "stance": "cap rents"}, {"name": "ben", "stance": "free rents"}]
+THOUGHT = "My secret plan"
+ANNOUNCED = ("<thi", "nk>\n", THOUGHT, " is {this}.\n", "</think>", "\n\n", "Homes ", "first.")
+UNANNOUNCED = (THOUGHT, " is this.\n", "</think>\n", "\n", "Build ", "more.", "<|im_", "end|>")
+HARMONY = (
+    *("<|channel|>", "analysis", "<|message|>", THOUGHT, "<|end|>", "<|start|>assistant"),
+    *("<|channel|>", "final", "<|message|>", "Homes ", "first.", "<|return|>"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """A debate as its followers have seen it."""
+
+    updates: list[Update]
+    details: RunDetails
+    stored: str
+    """The run as its store has it."""
+
+    @property
+    def texts(self) -> list[str]:
+        """What the two debaters have said, in the document."""
+        document: Any = self.details.document
+        return [entry.text for entry in document.raw.transcript]
+
+    @property
+    def chat(self) -> str:
+        """What the OpenAI endpoint streams."""
+        chat = ChatText()
+        return "".join(map(chat.translate, self.updates)) + chat.finish(self.details)
+
+    @property
+    def terminal(self) -> str:
+        """What a terminal shows."""
+        plan = make_plan(PATTERNS["debate"], {"question": "Q?", "debaters": ["ann=cap rents", "ben=free rents"]})
+        stream = io.StringIO()
+        page, live = Page(stream, speakers_of(plan.speakers)), DebateLive(plan)
+        for update in self.updates:
+            for section in live.follow(update.event) if update.event is not None else ():
+                page.show(section)
+        page.end_text()
+        return stream.getvalue()
+
+    @property
+    def page(self) -> list[str]:
+        """What a page is sent: all its pieces, and the texts that grow in it."""
+        page = LivePage(None)
+        sent: list[str] = []
+        for update in self.updates:
+            if update.event is not None:
+                page.take(update.event, update.start if update.kind == "text" else None)
+                sent.append(page.news())
+                if update.kind == "text":
+                    sent.append(page.text(update.event.path))
+        return list(filter(None, sent))
+
+    @property
+    def progress(self) -> list[str]:
+        """What an MCP client is told while it waits."""
+        progress = Progress(None)
+        return [progress.message for update in self.updates if update.kind == "event" and progress.follow(update.event)]
+
+
+async def play(*turns: tuple[str, ...], times: int = 1, hold: tuple[int, int] | None = None) -> list[Shown]:
+    """Debates whose turns are streamed in these pieces; one that is held goes on once some text was read."""
+    shown = []
+    with Stage(turns=turns, hold=hold) as stage:
+        model = OpenAIModel("staged", base_url=stage.base_url, api_key="sk-none")
+        async with Service(store="memory:", model=model) as service:
+            for _ in range(times):
+                options = {"max_rounds": 1, "debaters": SIDES, "synthesizer": False}
+                run_id = (await service.begin("debate", "Cap rents?", options=options)).run_id
+                updates: list[Update] = []
+                async for update in service.follow(run_id):
+                    updates.append(update)
+                    if update.kind == "text":
+                        stage.let_go()
+                details = await service.run(run_id)
+                stored = json.dumps([message["content"] for body in stage.bodies for message in body["messages"]])
+                shown.append(Shown(updates=updates, details=details, stored=stored))
+    return shown
+
+
+@pytest.mark.parametrize("turn", [ANNOUNCED, HARMONY])
+async def test_an_announced_thought_is_seen_by_nobody(turn: tuple[str, ...]) -> None:
+    """Neither by readers, nor by the opponent and the judge; what is said is streamed."""
+    (shown,) = await play(turn, ("Build ", "more."))
+    assert shown.texts == ["Homes first.", "Build more."]
+    seen = [shown.chat, shown.terminal, *shown.page, *shown.progress, shown.stored]
+    assert not [text for text in seen if THOUGHT in text or "think>" in text or "<|" in text]
+    assert "> Homes first.\n" in shown.chat
+    assert "Homes first." in shown.terminal
+    pieces = [update.event.text for update in shown.updates if update.kind == "text"]
+    assert pieces[0].startswith("Homes")
+
+
+async def test_an_unannounced_thought_is_withdrawn_once_and_then_held_back() -> None:
+    """The first time nobody could know; every front end says that it does not count."""
+    first, second = await play(UNANNOUNCED, times=2)
+    for shown in (first, second):
+        assert shown.texts == ["Build more.", "Build more."]
+        assert THOUGHT not in shown.stored
+    withdrawn = [update for update in first.updates if isinstance(update.event, TextWithdrawn)]
+    assert [update.mark for update in withdrawn] == [None]
+    assert "> Build more.\n" in first.chat
+    assert "Build more." in first.terminal
+    assert not [text for text in [*first.page[-2:], *first.progress] if THOUGHT in text]
+    assert not [text for text in (second.chat, second.terminal, *second.page) if THOUGHT in text]
+    assert not [update for update in second.updates if isinstance(update.event, TextWithdrawn)]
+
+
+async def test_readers_are_told_that_a_thought_does_not_count() -> None:
+    """Who has read it sees the text that counts below it; a page shows that in its place."""
+    (shown,) = await play(UNANNOUNCED, hold=(0, 2))
+    told = "(that does not count: the model was only thinking)"
+    assert f"> {THOUGHT} is this.\n> \n\n{told}\n\n**ann**: cap rents\n\n> Build more.\n" in shown.chat
+    assert re.search(rf"{THOUGHT} is this\.\s+{re.escape(told)}\s+Build more\.", shown.terminal)
+    assert any(THOUGHT in sent for sent in shown.page)
+    assert not any(THOUGHT in sent for sent in shown.page[-3:])
+    assert shown.texts == ["Build more.", "Build more."]
+
+
+async def test_thinking_is_counted_with_its_call() -> None:
+    """The server of this test counts none."""
+    (shown,) = await play(ANNOUNCED)
+    calls = [update.event for update in shown.updates if isinstance(update.event, ModelCalled)]
+    assert all("thought_aloud" in call.flags for call in calls[:2])
+    assert all(call.usage.reasoning_tokens for call in calls[:2])
+
+
+def test_the_command_shows_what_is_said() -> None:
+    """On pipes, as another program reads it."""
+    with Stage(turns=(ANNOUNCED, HARMONY)) as stage:
+        options = ["--debater", "ann=cap rents", "--debater", "ben=free rents", "--max-rounds", "1"]
+        with on_pipes(*stage.options(*options, "--no-synthesizer")) as process:
+            out, problems = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, problems
+    assert out.count(b"Homes first.") == 2
+    assert THOUGHT.encode() not in out + problems
