@@ -143,6 +143,7 @@ def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.Mo
     with pytest.raises(ConfigurationError, match=r"flowdebate\[documents\]"):
         talk("debate", sources=Sources([other], tokens=500)).run_sync(QUESTION, model=talkers.model())
     assert talkers.asked == []
+    wrong: Any
     for wrong in (0, True, "many"):
         with pytest.raises(ConfigurationError, match="Sources: `tokens` must be an int >= 1"):
             Sources([LONG], tokens=wrong)

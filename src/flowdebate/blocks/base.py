@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 from flowdebate._text import add_note
 from flowdebate.errors import ConfigurationError, ReadOnly, ResourceConflict, RunExists, RunNotFound
@@ -197,11 +197,11 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
     def seats(self, around: tuple[ModelChoice, ...] = ()) -> list[Seat]:
         """All that ask models inside it, as far as it holds their blocks: whom a function asks is not known."""
         found: list[Seat] = []
-        held: list[object] = [*vars(self).values()]
+        held: list[Any] = [*vars(self).values()]
         for each in held:  # which grows
-            kind: type[object] = type(each)
+            kind: type = type(each)
             if _is_kind_of_block(kind):
-                found += cast("Block[Any, Any]", each).seats(around)
+                found += each.seats(around)
             elif isinstance(each, (list, tuple, dict)):
                 held += each.values() if isinstance(each, dict) else each
         return found
