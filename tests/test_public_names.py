@@ -195,7 +195,17 @@ def test_everything_public_is_documented(name: str) -> None:
     assert undocumented == []
 
 
-POSITIONAL = {"BaselineOptions", "Debater", "Persona", "Phase", "Sources", "StandIn"}
+POSITIONAL = {
+    "BaselineOptions",
+    "ConvergenceOptions",
+    "Debater",
+    "Persona",
+    "Phase",
+    "Sources",
+    "StandIn",
+    "TopologyOptions",
+    "VotingOptions",
+}
 """Dataclasses that are written so often that their first fields may go without names."""
 
 

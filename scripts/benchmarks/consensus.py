@@ -13,9 +13,8 @@ import statistics
 import time
 from typing import TYPE_CHECKING, Any
 
-from flowdebate import Persona, consensus, deliberation
+from flowdebate import ConvergenceOptions, Persona, consensus, deliberation
 from flowdebate.measures import Jaccard
-from flowdebate.patterns.consensus import ConvergenceOptions
 from flowdebate.testing import FunctionModel
 from report import alternating, print_table
 

@@ -33,6 +33,9 @@ from .models.call import Retry as Retry
 from .models.cli import CliModel as CliModel
 from .models.openai.model import OpenAIModel as OpenAIModel
 from .patterns.consensus import consensus as consensus
+from .patterns.consensus.options import ConvergenceOptions as ConvergenceOptions
+from .patterns.consensus.options import TopologyOptions as TopologyOptions
+from .patterns.consensus.options import VotingOptions as VotingOptions
 from .patterns.consensus.schemas import ConsensusOutput as ConsensusOutput
 from .patterns.council import council as council
 from .patterns.council.schemas import CouncilOutput as CouncilOutput

@@ -12,12 +12,11 @@ import pytest
 from mcp import Client
 from typer.testing import CliRunner
 
-from flowdebate import BaselineOptions, JudgeOptions
+from flowdebate import BaselineOptions, JudgeOptions, TopologyOptions, VotingOptions
 from flowdebate.cli.app import app
 from flowdebate.errors import ConflictingOptions
 from flowdebate.mcp import create_server
 from flowdebate.patterns import PATTERNS
-from flowdebate.patterns.consensus import TopologyOptions, VotingOptions
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
 from tests.server.stage import debater, staged

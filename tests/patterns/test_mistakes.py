@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flowdebate import (
+    ConvergenceOptions,
     JudgeOptions,
     consensus,
     council,
@@ -23,7 +24,6 @@ from flowdebate import (
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.measures import Jaccard
 from flowdebate.models import ModelSettings
-from flowdebate.patterns.consensus import ConvergenceOptions
 from flowdebate.testing import ScriptedModel
 from tests.patterns.debates import QUESTION, by_role
 

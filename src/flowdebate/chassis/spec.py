@@ -481,9 +481,10 @@ class Loop(Generic[OptionsT]):
 
         Its answer is `MISSING` if there is nothing to decide about, or if its provider fails and that is tolerated.
         """
+        name = role.acts_as or role.name
 
         def recover(error: Exception, _: object, ctx: Context) -> object:
-            record_failure(error, ctx, block=ctx.block, role=role.name, name=ctx.block, instead=role.instead)
+            record_failure(error, ctx, block=ctx.block, role=name, name=ctx.block, instead=role.instead)
             return MISSING
 
-        return IfHeard(guarded(block, self.failures, recover), role=role.name, instead=role.instead, heard=heard)
+        return IfHeard(guarded(block, self.failures, recover), role=name, instead=role.instead, heard=heard)

@@ -11,10 +11,10 @@ from hashlib import sha256
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from flowdebate import consensus
+from flowdebate import ConvergenceOptions, consensus
 from flowdebate.errors import FlowDebateWarning, ProviderFailed
 from flowdebate.measures import Jaccard
-from flowdebate.patterns.consensus import CONSENSUS_FAILURES, ConvergenceOptions
+from flowdebate.patterns.consensus import CONSENSUS_FAILURES
 from flowdebate.patterns.consensus import events as emitted
 from flowdebate.patterns.consensus.options import DEFAULT_CONVERGENCE
 from flowdebate.patterns.consensus.schemas import ConsensusStage, StageReached

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flowdebate import ConvergenceOptions
 from flowdebate.errors import OutputError, ProviderFailed
 from flowdebate.measures import Jaccard
-from flowdebate.patterns.consensus import ConvergenceOptions
 from flowdebate.patterns.consensus.agents import create_conclusive_judge, create_tie_judge
 
 from .debates import NAMES, TASK, THREE, Call, answer_of, check_emitted, model, plan

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flowdebate import ConvergenceOptions
 from flowdebate.errors import (
     ConnectionLost,
     ContentFiltered,
@@ -25,7 +26,6 @@ from flowdebate.errors import (
     Refused,
 )
 from flowdebate.models.base import ModelResponse
-from flowdebate.patterns.consensus import ConvergenceOptions
 from flowdebate.patterns.consensus.agents import create_conclusive_judge, create_tie_judge
 from flowdebate.runs.events import TextDelta
 

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowdebate import Limits, sequencer
+from flowdebate import ConvergenceOptions, Limits, VotingOptions, sequencer
 from flowdebate.errors import LimitReached, NoProposals, ProviderFailed
 from flowdebate.measures import Jaccard
-from flowdebate.patterns.consensus import ConvergenceOptions, VotingOptions
 from flowdebate.resources.archive import Archive, CritiquePattern, PastDebate, PersonaRecord
 
 from .debates import NAMES, TASK, THREE, Call, World, answer_of, check_emitted, comparable, model, plan

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from flowdebate import Persona
+from flowdebate import ConvergenceOptions, Persona, VotingOptions
 from flowdebate.models import LocalModel, ModelSettings, stop_local_servers
 from flowdebate.models.local.gguf import local_model_installed
-from flowdebate.patterns.consensus import ConvergenceOptions, VotingOptions
 from tests.models.small_model import small_test_model
 
 from .debates import check_emitted, plan, within

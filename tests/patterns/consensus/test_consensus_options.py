@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flowdebate import (
+    ConvergenceOptions,
     DebaterOptions,
     FailurePolicy,
     Persona,
     Session,
+    TopologyOptions,
     Visibility,
+    VotingOptions,
     consensus,
     create_debate_transcript,
     generator,
@@ -23,7 +26,6 @@ from flowdebate import (
 from flowdebate.errors import ConfigurationError, ConflictingOptions, ResourceConflict
 from flowdebate.models.base import ModelSettings
 from flowdebate.models.circuit_breaker import Breakers
-from flowdebate.patterns.consensus import ConvergenceOptions, TopologyOptions, VotingOptions
 from flowdebate.patterns.consensus.agents import create_conclusive_judge, create_tie_judge
 from flowdebate.patterns.consensus.relations import analyse
 from flowdebate.patterns.consensus.schemas import CriticAnswer, Proposal, RevisionAnswer, VoteAnswer

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flowdebate import ConvergenceOptions
 from flowdebate.errors import ConnectionLost
 from flowdebate.measures import Jaccard
-from flowdebate.patterns.consensus import ConvergenceOptions
 from flowdebate.patterns.consensus.rounds import split_position
 from flowdebate.resources.archive import Archive
 from flowdebate.store import MemoryStore
@@ -155,3 +155,27 @@ async def test_a_resumed_run_holds_to_what_the_applications_measure_has_found() 
     output = (await debate.resume("one", model=model(agreeing), store=store)).output
     assert output.early_end is not None
     assert (output.early_end.source, len(output.rounds)) == ("convergence", 1)
+
+
+@pytest.mark.anyio
+async def test_a_resumed_run_holds_to_what_the_applications_judges_have_said() -> None:
+    """They would answer otherwise now: the rounds end where they had ended, and the tie has the same winner."""
+    answers: dict[str, Any] = {"conclusive": True, "tie": "bob"}
+
+    def tied(call: Call) -> Any:
+        return {**answer_of(call), "choice": call.agent} if call.phase == "vote" else None
+
+    store = MemoryStore()
+    debate = plan(
+        ("ann", "bob"),
+        max_rounds=2,
+        convergence=None,
+        judge=lambda _: answers["conclusive"],
+        tie_break=lambda _: answers["tie"],
+    )
+    whole = (await debate.run(TASK, model=model(tied), store=store, run_id="one", seed=1)).output
+    answers.update(conclusive=False, tie="ann")
+    again = (await debate.resume("one", model=model(tied), store=store)).output
+    for output in (whole, again):
+        assert output.early_end is not None
+        assert (output.early_end.source, len(output.rounds), output.winner) == ("judge", 1, "bob")

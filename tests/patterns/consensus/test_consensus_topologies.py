@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flowdebate import TopologyOptions
 from flowdebate.errors import ConnectionLost, OutputError
 from flowdebate.models.circuit_breaker import Breakers
-from flowdebate.patterns.consensus import TopologyOptions
 from flowdebate.runs.events import ModelCalled
 from tests.ids import shown
 from tests.patterns.debates import events

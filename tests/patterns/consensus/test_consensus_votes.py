@@ -10,10 +10,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from flowdebate import VotingOptions
 from flowdebate._text import clean_text
 from flowdebate.errors import ConnectionLost, RosterError
 from flowdebate.measures import vote_weight
-from flowdebate.patterns.consensus import VotingOptions
 from flowdebate.patterns.consensus.agents import create_tie_judge, find_agent
 from flowdebate.prompts import tag_name
 from flowdebate.resources.archive import Archive, LoggedRatings, Rating

@@ -13,7 +13,7 @@ from flowdebate._util.wire import WireModel, freeze
 from flowdebate.chassis.roster import is_own
 from flowdebate.chassis.rounds import check_quorum
 from flowdebate.chassis.state import Flag, accepted, as_model
-from flowdebate.chassis.turn import guarded, record_failure, start_clock, text_said
+from flowdebate.chassis.turn import MISSING, record_failure, start_clock, text_said
 from flowdebate.errors import NoProposals, OutputError, OutputTruncated
 from flowdebate.measures import Ballot, Convergence, Jaccard, Strength, Tally, convergence, strength, tally
 from flowdebate.measures.topologies import Edge, edges
@@ -29,7 +29,7 @@ from .agents import (
     find_agent,
 )
 from .events import AgentMessage, ConsensusDecided, CritiqueMade, PollVoteCast, VoteCast, enter
-from .questions import CritiqueAsked, ProposalAsked, Question, RevisionAsked, RoundsAsked, TieAsked, VoteAsked
+from .questions import CritiqueAsked, ProposalAsked, RevisionAsked, RoundsAsked, TieAsked, VoteAsked
 from .schemas import (
     LONGEST_POSITION,
     AgentPhase,
@@ -300,29 +300,14 @@ async def ask_conclusive_judge(judge: Block[Any, Any], loop: Loop[ConsensusOptio
         proposals=freeze([state.proposals[name] for name in loop.names if name in state.proposals]),
         critiques=freeze(_sort_critiques(ctx)),
     )
-    answer = await ask_judge(judge, question, loop, ctx)
-    if answer is None:
+    answer = await judge(question, ctx.below(judge))
+    if answer is MISSING:
         return
     plain = {"conclusive": answer} if isinstance(answer, bool) else answer
     read = partial(as_model, plain, JudgeAnswer, block=judge.name)
-    said = await accepted(read, ctx, returns=JudgeAnswer, own=is_own(judge))
+    said = await accepted(read, ctx, returns=JudgeAnswer, own=is_own(loop.choice(JUDGE)))
     if said.conclusive:
         end_early(ctx, "judge", clean_text(said.reasoning))
-
-
-async def ask_judge(judge: Block[Any, Any], question: Question, loop: Loop[ConsensusOptions], ctx: Context) -> Any:  # noqa: ANN401 - what it gives
-    """The judge's answer, in time; None if its provider failed and failures are tolerated."""
-
-    def recover(error: Exception, _: object, inside: Context) -> None:
-        lose_judge(error, judge, inside)
-
-    call = guarded(judge, loop.failures, recover)
-    return await call(question, ctx.below(judge))
-
-
-def lose_judge(error: Exception, judge: Block[Any, Any], ctx: Context) -> None:
-    """Record that the debate goes on without the judge's answer."""
-    record_failure(error, ctx, block=judge.name, role="judge", name=judge.name, instead="no_report")
 
 
 def rounds_are_over(loop: Loop[ConsensusOptions], ctx: Context) -> bool:
@@ -498,8 +483,8 @@ async def _break_tie(judge: Block[Any, Any], counted: Tally, loop: Loop[Consensu
     """The author that `judge` chooses among those tied; None if it gave no answer, or named nobody of them."""
     state: ConsensusState = ctx.scope.handle.state
     question = TieAsked(task=state.question, proposals=freeze([state.proposals[name] for name in counted.tied]))
-    answer = await ask_judge(judge, question, loop, ctx)
-    if answer is None:
+    answer = await judge(question, ctx.below(judge))
+    if answer is MISSING:
         return None
     # an application's judge may answer as voters do, or with the name alone
     choice = answer.get("choice") if isinstance(answer, dict) else getattr(answer, "choice", answer)
@@ -507,8 +492,9 @@ async def _break_tie(judge: Block[Any, Any], counted: Tally, loop: Loop[Consensu
     def read() -> str | None:
         return find_agent(choice, counted.tied) if isinstance(choice, str) else None
 
-    chosen = await accepted(read, ctx, returns=str | None, own=is_own(judge))
+    chosen = await accepted(read, ctx, returns=str | None, own=is_own(loop.choice(TIE_BREAK)))
     if chosen is None:
         problem = f"chose {shown(choice)}; tied: {', '.join(map(repr, counted.tied))}"
-        lose_judge(OutputError(judge.name, "one of the tied agents", [("", problem)]), judge, ctx)
+        name, error = judge.name, OutputError(judge.name, "one of the tied agents", [("", problem)])
+        record_failure(error, ctx, block=name, role="judge", name=name, instead=TIE_BREAK.instead)
     return chosen
