@@ -293,7 +293,7 @@ WRONG: Mapping[str, tuple[dict[str, Any], str]] = {
     "decided_by": ({"decided_by": "score"}, "'mean', 'vote'"),
     "panel": ({"panel": "local"}, "a sequence of models"),
     "quorum": ({"panel": ["local"], "quorum": 2}, "at most 1"),
-    "curtail": ({"curtail": True, "on_flip": "tie"}, "on_flip is 'average'"),
+    "curtail": ({"curtail": True, "on_flip": "tie"}, "`curtail` cannot be combined with `on_flip` 'tie'"),
     "labels": ({"labels": ["A", ""]}, "a label for each side"),
     "correlation": ({"correlation": 1.5}, "from 0 to 1"),
     "ask": ({"ask": print}, "on_flip='human'"),
