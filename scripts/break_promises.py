@@ -97,7 +97,6 @@ BREAKS = (
         "chassis/spec.py",
         "guarded(block, self.failures, recover)",
         "block",
-        beside=(("patterns/consensus/rounds.py", "guarded(judge, loop.failures, recover)", "judge"),),
         without=("handoff",),
     ),
     Break(
