@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar, Unpack
 
 from pydantic import BeforeValidator, Field, create_model
 
@@ -22,7 +22,7 @@ from flowdebate.models.base import CircuitChanged, Model, ModelResponse
 from flowdebate.prompts import Length, unescaped
 
 from .prompts import AGENTS, ConsensusTemplate, render_agent_system
-from .questions import ChoiceAsked, CritiqueAsked, Question, render_turn
+from .questions import AgentQuestion, ChoiceAsked, CritiqueAsked, Question, render_turn
 from .schemas import (
     LONGEST_POSITION,
     AgentPhase,
@@ -182,13 +182,17 @@ def find_agent(text: str, names: Sequence[str]) -> str | None:
 # Calls of a phase
 
 
-class Phase:
+QuestionT = TypeVar("QuestionT", bound=AgentQuestion)
+AnswerT = TypeVar("AnswerT")
+
+
+class Phase(Generic[QuestionT, AnswerT]):
     """A phase in which agents are asked, all at once: its questions, its default blocks, and its answers."""
 
     name: ClassVar[AgentPhase]
     verb: ClassVar[str]
     """Its word in the names of default blocks: `{name}-{verb}-{agent}`."""
-    returns: ClassVar[Any]
+    returns: ClassVar[object]
     """The type of a checked answer."""
     form: ClassVar[type[WireModel] | None] = None
     """What a default block answers; None for text."""
@@ -202,15 +206,15 @@ class Phase:
         """Options of `create_block` about what a default block answers: text of whole sentences, or a form."""
         return {"transform": whole_sentences} if self.form is None else {"output_schema": self.form}
 
-    def ask(self, _: object, ctx: Context) -> Sequence[Any]:
+    def ask(self, _: object, ctx: Context) -> Sequence[QuestionT]:
         """The questions of the phase, each to one agent."""
         raise NotImplementedError
 
-    def read(self, answer: object, block: str, asked: Any, ctx: Context) -> Any:  # noqa: ANN401 - a checked answer
+    def read(self, answer: object, block: str, asked: QuestionT, ctx: Context) -> AnswerT:
         """The checked answer; OutputError for one that cannot be used."""
         raise NotImplementedError
 
-    def record(self, answer: Any, asked: Any, ctx: Context) -> object:  # noqa: ANN401 - as above
+    def record(self, answer: AnswerT, asked: QuestionT, ctx: Context) -> object:
         """Put the checked answer into the state, and emit it; what it returns is the output of the task."""
         raise NotImplementedError
 
@@ -229,13 +233,13 @@ class Phase:
         return make_default(block, AGENT.create, merged, where=loop.where, field=f"block of {agent.name!r}")
 
 
-class AgentCalls(Block[Any, None]):
+class AgentCalls(Block[QuestionT, None]):
     """Hands each question of a phase to its agent, or to the agent's stand-in, and records the answer at once.
 
     The agent's circuit counts each call. An agent whose circuit is open is not asked: that is a failed call, too.
     """
 
-    def __init__(self, phase: Phase) -> None:
+    def __init__(self, phase: Phase[QuestionT, Any]) -> None:
         loop, model = phase.loop, phase.loop.failures.stand_in
         agents = {agent.name: phase.create_block(agent) for agent in loop.roster}
         stand_ins = {} if model is None else {agent.name: phase.create_block(agent, model) for agent in loop.roster}
@@ -248,7 +252,7 @@ class AgentCalls(Block[Any, None]):
         self._stand_ins = stand_ins
         self._own = {agent.name for agent in loop.roster if is_own(agent.block)}
 
-    async def act(self, asked: Any, ctx: Context, /) -> None:  # noqa: ANN401 - one of the questions
+    async def act(self, asked: QuestionT, ctx: Context, /) -> None:
         phase, agent, failures = self._phase, asked.agent, self._failures
         block, number = self._agents[agent], ctx.scope.handle.state.round
         speakers = [block, *([self._stand_ins[agent]] if self._stand_ins else [])]

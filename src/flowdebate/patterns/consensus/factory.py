@@ -18,7 +18,7 @@ from flowdebate.chassis.material import Material
 from flowdebate.chassis.options import PromptOptions
 from flowdebate.chassis.output import publish, stamp_subject
 from flowdebate.chassis.roles import RoleOptions
-from flowdebate.chassis.roster import Persona, Role, check_roster
+from flowdebate.chassis.roster import Persona, check_roster
 from flowdebate.chassis.rounds import input_validator
 from flowdebate.chassis.spec import Loop, PatternSpec, check_options
 from flowdebate.chassis.state import ProviderFailure
@@ -225,7 +225,12 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
 def _assemble(loop: Loop[ConsensusOptions]) -> Sequencer[Any, ConsensusOutput]:
     """The debate as a block: its phases inside of what ends in its output."""
     name, options, stage = loop.name, loop.options, ConsensusStage
-    judge, tie_judge = _judge(loop, JUDGE), _judge(loop, TIE_BREAK, choices=loop.names)
+    judge: Block[Any, Any] | None = None
+    tie_judge: Block[Any, Any] | None = None
+    if loop.has(JUDGE):  # without a proposal the debate has ended before anybody judges
+        judge = loop.guard(JUDGE, loop.role(JUDGE), heard=lambda _: True)
+    if loop.has(TIE_BREAK):
+        tie_judge = loop.guard(TIE_BREAK, loop.role(TIE_BREAK, choices=loop.names), heard=lambda _: True)
     research = options.research
     look_up = None if research is None else invocation(research, where=loop.where, field="research")
 
@@ -279,11 +284,6 @@ def _assemble(loop: Loop[ConsensusOptions]) -> Sequencer[Any, ConsensusOutput]:
         .tap(stamp_subject(name, loop.make_output, loop.material))
         .then(ConsensusLifecycle(loop, phases, judges=[block for block in (judge, tie_judge) if block is not None]))
     )
-
-
-def _judge(loop: Loop[ConsensusOptions], role: Role, **facts: object) -> Block[Any, Any] | None:
-    """The block of a judge; None without one. It is asked about proposals only, so that there is always some."""
-    return loop.guard(role, loop.role(role, **facts), heard=lambda _: True) if loop.has(role) else None
 
 
 class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):

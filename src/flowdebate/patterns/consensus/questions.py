@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 from pydantic import Field, create_model
 
@@ -112,6 +112,9 @@ class RoundsAsked(Question):
     critiques: list[Critique]
     """This round's."""
 
+
+AgentQuestion: TypeAlias = ProposalAsked | CritiqueAsked | RevisionAsked | VoteAsked
+"""Question to one agent."""
 
 # Texts
 

@@ -56,12 +56,12 @@ if TYPE_CHECKING:
 # Proposals
 
 
-class Proposing(Phase):
+class Proposing(Phase[ProposalAsked, Proposal]):
     """Each agent makes a proposal; one that ran out of room is cut at its last full sentence."""
 
     name: ClassVar[AgentPhase] = "proposal"
     verb: ClassVar[str] = "propose"
-    returns: ClassVar[Any] = Proposal
+    returns: ClassVar[object] = Proposal
     has_length: ClassVar[bool] = True
 
     def ask(self, _: object, ctx: Context) -> list[ProposalAsked]:
@@ -156,12 +156,12 @@ def current_round(ctx: Context) -> ConsensusRound:
     return latest
 
 
-class Criticising(Phase):
+class Criticising(Phase[CritiqueAsked, Critique]):
     """Each critic is asked about each of its targets."""
 
     name: ClassVar[AgentPhase] = "critique"
     verb: ClassVar[str] = "criticise"
-    returns: ClassVar[Any] = Critique
+    returns: ClassVar[object] = Critique
     form: ClassVar[type[WireModel] | None] = CritiqueForm
 
     def ask(self, _: object, ctx: Context) -> list[CritiqueAsked]:
@@ -186,7 +186,7 @@ class Criticising(Phase):
         return answer
 
 
-class Revising(Phase):
+class Revising(Phase[RevisionAsked, tuple[Proposal, bool]]):
     """Each author whose proposal was criticised is asked to revise it: without a critique there is nothing to answer.
 
     If it fails, the proposal stays as it is, with its position.
@@ -194,7 +194,7 @@ class Revising(Phase):
 
     name: ClassVar[AgentPhase] = "revision"
     verb: ClassVar[str] = "revise"
-    returns: ClassVar[Any] = tuple[Proposal, bool]
+    returns: ClassVar[object] = tuple[Proposal, bool]
     form: ClassVar[type[WireModel] | None] = RevisionForm
     has_length: ClassVar[bool] = True
 
@@ -341,7 +341,7 @@ def find_early_end(state: ConsensusState) -> EarlyEnd | None:
     return EarlyEnd(source="predicate", reason=reason, round=state.round)
 
 
-class Voting(Phase):
+class Voting(Phase[VoteAsked, Ballot]):
     """Every agent is asked for the best proposal, also one without a proposal of its own.
 
     After a poll that has ended the rounds nobody is asked again: its ballots count.
@@ -349,7 +349,7 @@ class Voting(Phase):
 
     name: ClassVar[AgentPhase] = "vote"
     verb: ClassVar[str] = "vote"
-    returns: ClassVar[Any] = Ballot
+    returns: ClassVar[object] = Ballot
 
     def answer(self) -> dict[str, Any]:
         # all who may have a proposal, not those who have one: the form is the same whoever fails
