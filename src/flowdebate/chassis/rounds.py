@@ -217,7 +217,11 @@ class RoundOfTurns(Block[Any, None]):
                 name: ctx.child(self.turns[name].name, f"{ctx.path}[{index}]/{self.turns[name].place}")
                 for index, name in enumerate(wave, start=first)  # a wave has no name twice
             }
-            await self._at_once(places, ctx)
+            if len(places) > 1:
+                await self._at_once(places, ctx)
+            else:
+                for name, place in places.items():
+                    await self.turns[name](None, place)
             first += len(wave)
 
     def plan(self, names: Sequence[str], ctx: Context) -> tuple[TurnOrder, list[Wave]]:
@@ -243,11 +247,9 @@ class RoundOfTurns(Block[Any, None]):
         """The turns of those who speak at once, each at its place; they are recorded in this order."""
         transcript, heard = ctx.scope.handles["transcript"], len(entries_of(ctx))
         losses = len(pattern_state(ctx).losses)
-        seen: Scope | None = None
-        if len(places) > 1:  # the transcript as it is now, which no longer changes
-            now, scope = transcript.snapshot(), ctx.scope
-            opened = {resource: now if handle is transcript else handle for resource, handle in scope.opened.items()}
-            seen = Scope({**scope.handles, "transcript": now}, opened, scope.sequencer, scope.models)
+        now, scope = transcript.snapshot(), ctx.scope  # the transcript as it is now, which no longer changes
+        opened = {resource: now if handle is transcript else handle for resource, handle in scope.opened.items()}
+        seen = Scope({**scope.handles, "transcript": now}, opened, scope.sequencer, scope.models)
         try:
             await in_order([partial(self.turns[name], seen, place) for name, place in places.items()], finish=True)
         finally:  # also where some were cut short: what the others said counts

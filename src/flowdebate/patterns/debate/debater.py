@@ -336,7 +336,7 @@ class DebaterPrompt:
     """Aliases in place of names; None: no names are hidden."""
 
     def template(self, ctx: Context) -> DebaterTemplate:
-        return self.wording.template(ctx)
+        return self.wording.wording(ctx).template
 
     def render_system(self, value: object, ctx: Context) -> str:
         """Write the rules, the question and the positions."""

@@ -112,7 +112,10 @@ class SmallModelSupport:
     """The sources; None without any."""
 
     def is_asked_for(self, ctx: Context) -> bool:
-        """Tell whether the texts of the prompt ask for any support; looked up once in a debate, as most do not."""
+        """Tell whether the texts of the prompt ask for any support; most do not.
+
+        `render_turn` looks it up, and leaves the answer where the methods that follow it in a turn read it.
+        """
         known = ctx.scope.looked_up.get(self)
         if known is None:
             texts = self.prompt.template(ctx)
@@ -150,7 +153,9 @@ class SmallModelSupport:
     def bounds(self, value: object, ctx: Context, shift: int = 0) -> AnswerForm:
         """Return the form of the answer: its bounds, and the words that it begins with."""
         bounds = self.prompt.wording.bounds(value, ctx)
-        return {**bounds, "begins": self.first_words(ctx, shift)} if self.is_asked_for(ctx) else bounds
+        if ctx.scope.looked_up.get(self) is False:
+            return bounds
+        return {**bounds, "begins": self.first_words(ctx, shift)}
 
     def first_words(self, ctx: Context, shift: int = 0) -> str:
         """Return the words with which the turn begins; `shift` takes a later choice."""
@@ -169,7 +174,7 @@ class SmallModelSupport:
 
     def cut(self, text: str, response: ModelResponse, ctx: Context) -> str:
         """Cut an answer to its bounds: the words that it was made to begin with do not count."""
-        if not self.is_asked_for(ctx):
+        if ctx.scope.looked_up.get(self) is False:
             return self.prompt.wording.cut(text, response, ctx)
         begins = self.first_words(ctx)
         if not text.startswith(begins):  # that of a second try, which begins with the later choice
@@ -183,7 +188,7 @@ class SmallModelSupport:
 
         The second answer is a step of its own; readers learn that the text streamed so far does not count.
         """
-        if not self.is_asked_for(ctx):
+        if ctx.scope.looked_up.get(self) is False:
             return response, False
         objection = self._find_copy(response.text, ctx) or await self._find_other_side(response.text, ctx)
         if objection is None:
