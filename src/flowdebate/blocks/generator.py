@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Self, TypeAlias, TypedDict, TypeVar, Unpack, overload
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 from flowdebate._text import CutOff, Trimmed
 from flowdebate._util.validation import check_count
@@ -89,6 +89,7 @@ class Generator(Block[Any, OutT]):
         self._transform = transform
         self._form: Callable[[Any, Context], AnswerForm] | None = None
         self._review: Review | None = None
+        self._reading: Reading | None = None
 
     async def act(self, value: object, ctx: Context, /) -> OutT:
         with ctx.run.tracing.agent(self.name, ctx.path):
@@ -99,7 +100,10 @@ class Generator(Block[Any, OutT]):
             if call is None and self._review is not None:
                 response, first_counts = await self._review(messages, response, ctx)
             output: Any = response.data
+            length = len(response.text)
             if self.output is None:
+                if self._reading is not None:
+                    response = self._read(response, messages, self._reading, ctx)
                 output = CutOff(response.text) if response.finish == "length" else response.text
             if call is not None:
                 inner = ctx.child(self.name, f"{ctx.path}/{place_of(call.name)}")
@@ -112,7 +116,7 @@ class Generator(Block[Any, OutT]):
             if self._transform is not None:
                 output = await result_of(self._transform(output, response, ctx))
             if self.visibility.client:
-                trimmed = len(response.text) - len(output) if isinstance(output, Trimmed) else 0
+                trimmed = length - len(output) if isinstance(output, Trimmed) else 0
                 truncated = response.finish == "length" and not isinstance(output, Trimmed)
                 ctx.emit(
                     BlockAnswered(
@@ -147,6 +151,18 @@ class Generator(Block[Any, OutT]):
         changed = copy.copy(self)
         changed._review = review  # noqa: SLF001 - its own class
         return changed
+
+    def with_reading(self, reading: Reading) -> Self:
+        """Return this block, of whose text answers only what `reading` finds in them counts."""
+        changed = copy.copy(self)
+        changed._reading = reading  # noqa: SLF001 - its own class
+        return changed
+
+    def _read(self, response: ModelResponse, messages: list[Message], reading: Reading, ctx: Context) -> ModelResponse:
+        system = messages[0]["content"] if messages and messages[0]["role"] == "system" else ""
+        text = reading.read(response.text, str(system), ctx)
+        # one that is cut on purpose ends where it should
+        return replace(response, text=text, finish="stop" if isinstance(text, Trimmed) else response.finish)
 
     async def request(self, messages: list[Message], form: AnswerForm, ctx: Context, *, path: str) -> ModelResponse:
         """Send `messages` to the block's model; the call is the step `path` of the run."""
@@ -202,7 +218,11 @@ class Generator(Block[Any, OutT]):
     def _text_listener(self, ctx: Context, path: str) -> Callable[[str], None] | None:
         if self.output is not None or self.choices or not self.visibility.client or not ctx.run.records.listeners:
             return None  # the model need not stream
-        return lambda text: ctx.run.tell(TextDelta(block=self.name, role=ctx.role, text=text, path=path, at=ctx.now()))
+
+        def tell(text: str) -> None:
+            ctx.run.tell(TextDelta(block=self.name, role=ctx.role, text=text, path=path, at=ctx.now()))
+
+        return tell if self._reading is None else self._reading.listen(tell)
 
     async def _tool_message(self, call: ToolCall, ctx: Context, place: str) -> Message:
         """The message with the result of `call`; `place` counts the calls, since their ids are chosen by the model."""
@@ -229,6 +249,16 @@ class Generator(Block[Any, OutT]):
 
     def outline(self) -> Outline:
         return Outline(text=self.name, kind="generator")
+
+
+class Reading(Protocol):
+    """Finds what counts in the text answers of a block."""
+
+    def read(self, text: str, system: str, ctx: Context) -> str:
+        """Return what counts of `text`, as `Trimmed` if it ends earlier; `system` is the system message."""
+
+    def listen(self, listener: Callable[[str], None]) -> Callable[[str], None]:
+        """Return a listener to a streamed answer that passes on to `listener` what counts."""
 
 
 class AnswerForm(TypedDict, total=False):

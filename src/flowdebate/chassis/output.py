@@ -14,7 +14,15 @@ from flowdebate.blocks.functions import Handler, handler
 from flowdebate.chassis.material import Material, Shown
 from flowdebate.chassis.options import OptionsT
 from flowdebate.chassis.roster import Role, own_options
-from flowdebate.chassis.state import DebateStatus, Older, PatternInput, ProviderFailure, anything_heard, pattern_state
+from flowdebate.chassis.state import (
+    CutAnswer,
+    DebateStatus,
+    Older,
+    PatternInput,
+    ProviderFailure,
+    anything_heard,
+    pattern_state,
+)
 from flowdebate.chassis.turn import guarded, record_failure
 from flowdebate.errors import OutputError, SchemaViolation
 from flowdebate.sources.quotes import VerifiedQuote
@@ -61,6 +69,9 @@ class PatternOutput(WireModel):
     were shown whole."""
     older: Older | None = Field(default=None, exclude_if=is_none)
     """The summary that prompts had in the place of the first rounds; None (and not written) without a window."""
+
+    cut_answers: list[CutAnswer] | None = Field(default=None, exclude_if=is_none)
+    """The answers that went on to speak for somebody else, whole; None (and not written) without any."""
 
     # Declared for type checkers only: the outputs declare them as fields, in the order of their wire forms.
     if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from flowdebate._util.option_types import Rounds, check_option
 from flowdebate._util.wire import freeze
 from flowdebate.blocks.functions import Handler, as_block, handler
-from flowdebate.blocks.generator import Visibility, as_visibility
+from flowdebate.blocks.generator import Generator, Visibility, as_visibility
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.chassis.anonymity.aliases import Anonymity
 from flowdebate.chassis.material import (
@@ -33,6 +33,7 @@ from flowdebate.chassis.material import (
 )
 from flowdebate.chassis.options import Constraint, OptionsT, PromptOptions, RoleChoice, check_prompts
 from flowdebate.chassis.output import PatternOutput, stamp_subject
+from flowdebate.chassis.own_words import OwnWords
 from flowdebate.chassis.roles import BlockOptions, Members, RoleOptions, RosterBlock, SpeakerOptions
 from flowdebate.chassis.roster import (
     Debater,
@@ -263,6 +264,8 @@ class Loop(Generic[OptionsT]):
         output = self.spec.make_output(self, ctx, status)
         if (older := pattern_state(ctx).older) is not None:
             output = output.model_copy(update={"older": older})
+        if cut_answers := pattern_state(ctx).cut_answers:
+            output = output.model_copy(update={"cut_answers": cut_answers})
         return output if self.material is None else self.material.told(output, ctx)
 
     def opening(self, before: Block[Any, Any] | None = None) -> Sequencer[Any, Any]:
@@ -414,12 +417,19 @@ class Loop(Generic[OptionsT]):
         if is_custom(member.block):
             block = self.own_speaker(member, answer)
         else:
-            block = make_default(member.block, makers, options, where=self.where, field=field)
+            block = self.reading(make_default(member.block, makers, options, where=self.where, field=field), member)
         stand_in: Block[Any, Any] | None = None
         if model is not None:
             others = {"model": model, "name": f"{self.name}-stand-in"}
             stand_in = makers[0].create(**merge_options(options, own_options(member.block), others))
+            stand_in = self.reading(stand_in, member)
         return block, stand_in
+
+    def reading(self, block: Block[Any, Any], member: Debater | Persona) -> Block[Any, Any]:
+        """Return the default `block` of `member`, of whose texts only its own words count."""
+        if isinstance(block, Generator) and block.output is None:
+            return block.with_reading(OwnWords.of(member, self.roster))
+        return block
 
     def own_speaker(self, member: Debater | Persona, answer: Callable[[], object] | None = None) -> Block[Any, Any]:
         """The block that the application gave for `member`."""

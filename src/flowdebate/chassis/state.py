@@ -101,6 +101,19 @@ class ProviderFailure(WireModel):
         return self.error.partition(":")[0]
 
 
+class CutAnswer(WireModel):
+    """An answer that went on to write the turn of somebody else; only its beginning is in the transcript."""
+
+    round: int
+    """The round in which it was given."""
+    name: str
+    """Its speaker."""
+    other: str
+    """The name of the speaker whose turn it went on to write."""
+    answer: str
+    """The whole answer."""
+
+
 class PatternInput(WireModel):
     """Input of a pattern: one field, the pattern's subject."""
 
@@ -142,6 +155,8 @@ class PatternState(WireModel):
     """The round (or turn) in progress, from 1; 0 before the first."""
     losses: list[ProviderFailure] = Field(default_factory=new_list)
     """Provider failures so far, in order."""
+    cut_answers: list[CutAnswer] = Field(default_factory=new_list)
+    """Answers so far that went on to speak for somebody else."""
     stop_reason: str | None = None
     """Why the loop ended; None while it goes on."""
     older: Older | None = None

@@ -364,7 +364,8 @@ class ModelRequest:
     sentences: int | None = None
     """Maximum number of sentences of a text answer, for models that can be held to it; None for no bound."""
     on_text: Callable[[str], None] | None = None
-    """Callback for pieces of text as they arrive; None without a listener."""
+    """Callback for pieces of text as they arrive; None without a listener. One with the methods `begin` and `finish` is
+    told where an answer begins and ends."""
     attempts: Attempts = field(default_factory=Attempts)
     """Requests sent for this call so far; wrappers pass it on."""
     deadline: float | None = None

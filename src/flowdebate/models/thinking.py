@@ -321,6 +321,9 @@ class AnswerStream:
 
     def __init__(self, listener: Callable[[str], None], attempts: Attempts, *, block: str) -> None:
         self._listener = listener
+        # one that holds text back itself has to know where an answer begins and ends
+        self._begin: Callable[[], None] | None = getattr(listener, "begin", None)
+        self._finish: Callable[[], None] | None = getattr(listener, "finish", None)
         self._attempts = attempts
         self._block = block
         self.begin(None, "")
@@ -328,6 +331,8 @@ class AnswerStream:
     def begin(self, server: str | None, model: str) -> None:
         """Begin with the text of a new request."""
         self._asked = server, model
+        if self._begin is not None:
+            self._begin()
         self._holds_all = may_think_unannounced(server, model)
         self._pieces: list[str] = []
         self._heard: list[str] = []
@@ -362,12 +367,13 @@ class AnswerStream:
 
     def finish(self) -> None:
         """Pass on what was held back and is speech: the answer is complete."""
-        if not self._tagged:
-            return
-        separated = separate_thinking("".join(self._pieces))
-        if self._holds_all:
-            remember_thinking(*self._asked, unannounced=separated.unannounced)
-        self._say_all(separated.text)
+        if self._tagged:
+            separated = separate_thinking("".join(self._pieces))
+            if self._holds_all:
+                remember_thinking(*self._asked, unannounced=separated.unannounced)
+            self._say_all(separated.text)
+        if self._finish is not None:
+            self._finish()
 
     def _say_all(self, text: str) -> None:
         """Let the listener have heard `text`, and nothing else."""
@@ -376,6 +382,8 @@ class AnswerStream:
             return
         if not text.startswith(heard):
             self._attempts.tell(TextWithdrawn(block=self._block))
+            if self._begin is not None:
+                self._begin()
             self._heard, heard = [], ""
         self._say(text[len(heard) :])
 

@@ -213,7 +213,11 @@ class Document(InNotebooks, WireModel):
     def notes(self) -> list[str]:
         """Remarks for the end, a line each: whose answers changed, the sources, and what became of quotes."""
         changed = None if self.CHANGING is None else changes_note(self.raw, self.CHANGING)
-        return [*([] if changed is None else [changed]), *material_notes(self.raw)]
+        cut = [
+            f"Round {answer.round}: {answer.name} went on to write the turn of {answer.other}, which was cut off"
+            for answer in self.raw.cut_answers or ()
+        ]
+        return [*([] if changed is None else [changed]), *cut, *material_notes(self.raw)]
 
     def quoted(self, index: int) -> tuple[Quoted, ...]:
         """The quotes of the contribution at `index` of `raw.entries`, looked up in the sources."""

@@ -1,0 +1,189 @@
+"""Own words of a speaker: its answer without its label, up to where it goes on to write the turn of somebody else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from flowdebate._text import Trimmed
+from flowdebate.chassis.roles import INSTRUCTIONS
+from flowdebate.chassis.state import CutAnswer, pattern_state, round_of
+
+if TYPE_CHECKING:
+    from flowdebate.chassis.roster import Debater, Persona
+    from flowdebate.runs.context import Context
+
+# Instructions that ask for a label in words, such as "begin with your name".
+_ASKS_FOR_LABEL = re.compile(
+    r"\b(?:begin|start|open|prefix|sign|label|head)\w*\b[^.\n]{0,40}\b(?:your (?:own )?(?:name|tag|label)|labels?)\b",
+    re.IGNORECASE,
+)
+_LETTERED = re.compile(r"^[ \t]*\w[.:)][ \t]", re.MULTILINE)
+_LONGEST_FRAME = len("**The debater for [], []:** ")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnWords:
+    r"""Reads the answers of one speaker among others; see the module.
+
+    >>> ada = OwnWords(name="Ada", stance="cap rents", others={"Ben": "free rents"})
+    >>> ada.separate("**Ada:** Rents rise.\n\n[free rents] No, they fall.")
+    ('Rents rise.', 'Ben')
+    """
+
+    name: str
+    stance: str | None = None
+    others: dict[str, str | None]
+    """Stances of the other speakers, by name."""
+    system_prompt: str | None = None
+    """What the application says of the speaker; a label that stands in it stays."""
+
+    @classmethod
+    def of(cls, member: Debater | Persona, roster: Iterable[Debater | Persona]) -> OwnWords:
+        """Read the answers of `member` of `roster`."""
+        return cls(
+            name=member.name,
+            stance=getattr(member, "stance", None),
+            others={other.name: getattr(other, "stance", None) for other in roster if other.name != member.name},
+            system_prompt=getattr(member, "system_prompt", None),
+        )
+
+    def read(self, text: str, system: str, ctx: Context) -> str:
+        """Return the own words in `text`, as `Trimmed` if it went on as somebody else, which the state records."""
+        said, other = self.separate(text, instructions=system.partition(INSTRUCTIONS)[2])
+        if other is None:
+            return said
+        if ctx.scope.sequencer is not None:  # a block that is used without its pattern has no state
+            cut = CutAnswer(round=round_of(ctx), name=self.name, other=other, answer=text)
+            ctx.scope.handle.update(cut_answers=[*pattern_state(ctx).cut_answers, cut])
+        return Trimmed(said)
+
+    def separate(self, text: str, *, instructions: str = "") -> tuple[str, str | None]:
+        """Return the own words in `text`, and the name of the speaker for whom it goes on; None for nobody."""
+        other = self._find_other(text)
+        said = text if other is None else text[: other[0]].rstrip()
+        return self.without_label(said, instructions), None if other is None else other[1]
+
+    def listen(self, listener: Callable[[str], None]) -> LabelFilter:
+        """Return a listener to a streamed answer that passes it on to `listener` without its label."""
+        return LabelFilter(self, listener)
+
+    def without_label(self, text: str, instructions: str = "") -> str:
+        """Return `text` without the label that it begins with; one that `instructions` ask for stays."""
+        if not self.may_be_label(text[: self._longest]):
+            return text
+        asked = f"{instructions}\n{self.system_prompt or ''}"
+        while (label := self._label.match(text)) is not None:
+            rest = text[label.end() :]
+            word = label[0].strip()
+            is_item = len(self.name) == 1 and word[:1].isalnum() and _LETTERED.search(rest) is not None
+            is_asked_for = (
+                word.strip("*_# ").casefold() in asked.casefold() or _ASKS_FOR_LABEL.search(asked) is not None
+            )
+            if not rest.strip() or is_item or is_asked_for:
+                break
+            text = rest
+        return text
+
+    def may_be_label(self, begins: str) -> bool:
+        """Tell whether a text that `begins` so may begin with a label."""
+        begins = begins.lstrip()
+        if len(begins) > self._longest:
+            return False
+        return (
+            not begins
+            or begins[0] in "[*_#"
+            or any(label.startswith(begins[: len(label)].casefold()) for label in self._first_words)
+        )
+
+    @cached_property
+    def _first_words(self) -> tuple[str, ...]:
+        return (self.name.casefold(), "debater for", "the debater for")
+
+    @cached_property
+    def _longest(self) -> int:
+        return 2 * (len(self.name) + len(self.stance or "")) + _LONGEST_FRAME
+
+    @cached_property
+    def _label(self) -> re.Pattern[str]:
+        return re.compile(rf"\s*{_label_of(self.name, self.stance)}[ \t]*:?\s*", re.IGNORECASE)
+
+    @cached_property
+    def _others(self) -> tuple[tuple[str, re.Pattern[str]], ...]:
+        """For each other speaker, what a line begins with from which on it speaks."""
+        return tuple((name, re.compile(_turn_of(name, stance), re.MULTILINE)) for name, stance in self.others.items())
+
+    def _find_other(self, text: str) -> tuple[int, str] | None:
+        """Find the first line that somebody else's turn begins with, behind some own words."""
+        found = [
+            (line.start(), name)
+            for name, begins in self._others
+            for line in begins.finditer(text)
+            if not _is_in_code(text, line.start()) and not (len(name) == 1 and _is_item(text, line))
+        ]
+        first = min(found, default=None)
+        if first is None or not text[: first[0]].strip() or self._label.fullmatch(text[: first[0]].rstrip()):
+            return None  # it does not begin with own words: it speaks about the others
+        return first
+
+
+class LabelFilter:
+    """Passes a streamed answer on to `listener` without the speaker's label; only what may be a label waits."""
+
+    def __init__(self, words: OwnWords, listener: Callable[[str], None]) -> None:
+        self._words = words
+        self._listener = listener
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin with a new answer."""
+        self._held = ""
+        self._is_settled = False
+
+    def __call__(self, piece: str) -> None:
+        """Take the next piece of the answer."""
+        if self._is_settled:
+            self._listener(piece)
+            return
+        self._held += piece
+        if not self._words.may_be_label(self._held):
+            self.finish()
+
+    def finish(self) -> None:
+        """Pass on what was held back: it is known whether it is a label."""
+        if not self._is_settled and (said := self._words.without_label(self._held)):
+            self._listener(said)
+        self._is_settled = True
+
+
+def _label_of(name: str, stance: str | None) -> str:
+    """Write the pattern of a speaker's label: its tag, or its name before a colon; bold, in a heading, or neither."""
+    tag, named = _tag(name, stance), rf"{re.escape(name)}(?:[ \t]*(?:{_tag(name, stance)}))?[ \t]*"
+    bold = rf"(?P<open>[*_]{{1,3}})(?:{tag}[ \t]*:?(?P=open)|{named}(?::[ \t]*(?P=open)|(?P=open)[ \t]*:))"
+    return rf"(?:\#{{1,4}}[ \t]*)?(?:{bold}|{tag}|{named}:)"
+
+
+def _turn_of(name: str, stance: str | None) -> str:
+    """Write the pattern of the beginning of another's turn: its tag on a line, or its name behind a blank line."""
+    tagged = rf"^[ \t]*(?:\#{{1,4}}[ \t]*)?[*_]{{0,3}}(?i:{_tag(name, stance)})"
+    named = rf"[ \t]*[*_]{{0,3}}{re.escape(name)}(?:[ \t]*{_tag(name, stance)})?[*_]{{0,3}}[ \t]*:"
+    return rf"{tagged}|\n[ \t\r]*\n{named}"
+
+
+def _tag(name: str, stance: str | None) -> str:
+    """Write the pattern of a speaker's tag in a transcript, which models write behind "Debater for" as well."""
+    inside = [name] if stance is None else [name, stance]
+    both = "" if stance is None else rf"|{re.escape(name)},[ \t]*{re.escape(stance)}"
+    return rf"(?:(?:the )?debater for )?\[(?:{'|'.join(map(re.escape, inside))}{both})\]"
+
+
+def _is_item(text: str, line: re.Match[str]) -> bool:
+    """Tell whether a line such as "b: …" belongs to a lettered list, not to a speaker of that name."""
+    return "[" not in line[0] and _LETTERED.search(text, 0, line.start()) is not None
+
+
+def _is_in_code(text: str, place: int) -> bool:
+    return len(re.findall(r"^[ \t]*```", text[:place], re.MULTILINE)) % 2 == 1

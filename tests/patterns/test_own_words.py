@@ -1,0 +1,168 @@
+"""What speakers say for themselves: without their label, and without the turns of others."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate import Debater, Persona, council, debate, deliberation, handoff, round_robin
+from flowdebate.chassis.own_words import OwnWords
+from flowdebate.runs.events import BlockAnswered
+from flowdebate.testing import ScriptedModel
+
+pytestmark = pytest.mark.anyio
+
+ADA = OwnWords(name="Ada", stance="cap rents", others={"Ben": "free rents"})
+A = OwnWords(name="a", stance="for", others={"b": "against"})
+
+LABELLED = {
+    "bold name": (ADA, "**Ada:** Rents rise."),
+    "bold name, colon outside": (ADA, "**Ada**: Rents rise."),
+    "italic name": (ADA, "_Ada:_ Rents rise."),
+    "name": (ADA, "Ada: Rents rise."),
+    "name in small letters": (ADA, "ada: Rents rise."),
+    "name and position": (ADA, "Ada [cap rents]: Rents rise."),
+    "position": (ADA, "[cap rents] Rents rise."),
+    "position and colon": (ADA, "[Cap Rents]: Rents rise."),
+    "bold position": (ADA, "**[cap rents]** Rents rise."),
+    "as the transcript shows both": (ADA, "[Ada, cap rents] Rents rise."),
+    "debater for": (ADA, "Debater for [cap rents]: Rents rise."),
+    "heading": (ADA, "## Ada:\n\nRents rise."),
+    "twice": (ADA, "[cap rents] Ada: Rents rise."),
+    "a letter for a name": (A, "**a:** Rents rise."),
+    "a letter alone": (A, "a: Rents rise."),
+}
+CUT = {
+    "tag": (ADA, "Rents rise.\n\n[free rents] No.\n\n[cap rents] Yes.", "Ben"),
+    "tag on the next line": (ADA, "Rents rise.\n[free rents] No.", "Ben"),
+    "bold tag": (ADA, "Rents rise.\n\n**[free rents]** No.", "Ben"),
+    "name": (ADA, "Rents rise.\n\nBen: No, they fall.", "Ben"),
+    "bold name": (ADA, "Rents rise.\n\n**Ben:** No, they fall.", "Ben"),
+    "name behind a line of blanks": (ADA, "Rents rise.\n  \nBen: No, they fall.", "Ben"),
+    "debater for": (ADA, "Rents rise.\nDebater for [free rents]: No.", "Ben"),
+    "own label first": (ADA, "**Ada:** Rents rise.\n\n**Ben:** No.", "Ben"),
+    "a letter for a name": (A, "Rents rise.\n\nb: No.", "b"),
+}
+PLAIN = {
+    "prose with Against:": (A, "Rents rise.\nAgainst: this some say that prices fall, which they do not."),
+    "numbered list": (A, "1. Rents rise.\n2. Homes are few.\n\n3. Wages stand still."),
+    "lettered list": (A, "a) Rents rise.\n\nb) Homes are few."),
+    "list with colons": (A, "a: Rents rise.\n\nb: Homes are few."),
+    "quoted rebuttal": (ADA, "Rents rise.\n\n> [free rents] No, they fall.\n\nThat is wrong."),
+    "quote in a line": (ADA, 'Rents rise. Ben said: "[free rents] is best", which is wrong.'),
+    "the other's name without a blank line": (ADA, "Rents rise.\nBen: he has no figures."),
+    "begins with the other": (ADA, "[free rents] has no figures.\n\n[free rents] is wrong."),
+    "name of somebody else": (ADA, "Adam: he built homes."),
+    "emphasis": (ADA, "**Ada** means noble, and so is this cause."),
+    "nothing but a label": (ADA, "Ada:"),
+    "code": (ADA, "As it was written:\n```\n[free rents] No.\n```\nRents rise."),
+    "brackets": (ADA, "[1] says that rents rise."),
+}
+
+
+@pytest.mark.parametrize("kind", LABELLED)
+def test_a_speakers_own_label_goes(kind: str) -> None:
+    """The transcript has a tag of its own."""
+    words, text = LABELLED[kind]
+    assert words.separate(text) == ("Rents rise.", None)
+
+
+@pytest.mark.parametrize("kind", CUT)
+def test_nobody_speaks_for_somebody_else(kind: str) -> None:
+    """What comes before counts."""
+    words, text, other = CUT[kind]
+    assert words.separate(text) == ("Rents rise.", other)
+
+
+@pytest.mark.parametrize("kind", PLAIN)
+def test_other_texts_stay_whole(kind: str) -> None:
+    """Lists, quotes, code and prose are no dialogue."""
+    words, text = PLAIN[kind]
+    assert words.separate(text) == (text, None)
+
+
+@pytest.mark.parametrize("instructions", ["Begin each turn with `Ada:`.", "Start with your name and a colon."])
+def test_a_label_that_is_asked_for_stays(instructions: str) -> None:
+    """By instructions, or by the speaker's own prompt."""
+    assert ADA.separate("Ada: Rents rise.", instructions=instructions) == ("Ada: Rents rise.", None)
+    told = OwnWords(name="Ada", others={}, system_prompt=instructions)
+    assert told.separate("Ada: Rents rise.") == ("Ada: Rents rise.", None)
+
+
+PARTS = (
+    *("Ada", "Ben", ":", "**", "_", "[", "]", "[cap rents]", "[free rents]", "Debater for ", "\n", "\n\n", " ", "## "),
+    *("Rents rise.", "a) ", "b: ", "> ", "```\n", "Against: "),
+)
+TEXTS = st.lists(st.sampled_from(PARTS), max_size=10).map("".join)
+
+
+@given(TEXTS)
+def test_own_words_are_a_fixed_point(text: str) -> None:
+    """What was cut leaves nothing behind that is cut the next time, but for the beginning of what is left."""
+    said, _ = ADA.separate(text)
+    assert text.rstrip().endswith(said.rstrip()) or said in text
+    assert ADA.separate(said)[0] == said
+
+
+@given(st.text(st.characters(exclude_characters="[:"), max_size=80))
+def test_texts_without_labels_are_never_touched(text: str) -> None:
+    """Neither brackets nor colons: no label."""
+    assert ADA.separate(text) == (text, None)
+
+
+@given(TEXTS, st.lists(st.integers(0, 200), max_size=8))
+def test_a_streamed_answer_has_no_label_however_it_is_cut(text: str, cuts: list[int]) -> None:
+    """It is what stands in the transcript, but for what others say in it."""
+    heard: list[str] = []
+    listen = ADA.listen(heard.append)
+    for begin, end in pairwise([0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]):
+        listen(text[begin:end])
+    listen.finish()
+    whole = OwnWords(name="Ada", stance="cap rents", others={}).separate(text)[0]
+    assert "".join(heard) == whole
+
+
+VERDICT = {"reasoning": "-", "winner": None, "verdict": "-"}
+SIDES = [Debater("Ada", "cap rents"), Debater("Ben", "free rents")]
+PEOPLE = [Persona("Ada"), Persona("Ben")]
+DIALOGUE = "**Ada:** Rents rise.\n\n**Ben:** No, they fall."
+PATTERNS: dict[str, Any] = {
+    "debate": lambda: debate(name="x", debaters=SIDES, max_rounds=1, judge=lambda _: VERDICT, synthesizer=False),
+    "round_robin": lambda: round_robin(name="x", debaters=PEOPLE, max_rounds=1, synthesizer=False),
+    "deliberation": lambda: deliberation(name="x", debaters=PEOPLE, max_rounds=1, moderator=lambda _: "Go on."),
+    "council": lambda: council(name="x", members=PEOPLE, review="none", chair=lambda _: "Cap them."),
+}
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+async def test_speakers_of_all_patterns_speak_for_themselves(pattern: str) -> None:
+    """The transcript has their own words, the output the whole answer, and the notes say so."""
+    result = await PATTERNS[pattern]().run("Cap rents?", model=ScriptedModel(DIALOGUE, "Ben: They fall."))
+    raw = result.raw
+    assert [(entry.speaker, entry.text) for entry in raw.entries[:2]] == [("Ada", "Rents rise."), ("Ben", "They fall.")]
+    (cut,) = raw.cut_answers
+    assert (cut.name, cut.other, cut.answer) == ("Ada", "Ben", DIALOGUE)
+    answered = [event.output for event in result.events if isinstance(event, BlockAnswered)]
+    assert answered[:2] == ["Rents rise.", "They fall."]
+
+
+async def test_an_answer_that_is_cut_on_purpose_is_not_cut_off() -> None:
+    """The model ran out of room in words that are not its own."""
+    from flowdebate.models import ModelResponse
+
+    model = ScriptedModel(ModelResponse(text=f"{DIALOGUE} And", finish="length"), "They fall.")
+    result = await PATTERNS["debate"]().run("Cap rents?", model=model)
+    assert (result.status, result.output.transcript[0].text) == ("complete", "Rents rise.")
+
+
+async def test_labels_of_a_handoff_stay() -> None:
+    """Its speakers hand over by a marker or in JSON, as the pattern asks them to."""
+    block = handoff(name="x", debaters=PEOPLE, max_turns=1)
+    result = await block.run(
+        "Cap rents", model=ScriptedModel({"response": "Ada: Rents rise.", "next_agent_name": "Ben"})
+    )
+    assert result.output.entries[0].text == "Ada: Rents rise."
