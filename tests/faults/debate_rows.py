@@ -86,16 +86,16 @@ DEBATE: tuple[DebateFault, ...] = (
     DebateFault(
         id="61b",
         title="the judge names the winner in capitals, or with a zero-width character in it",
-        what="retried with the reason; a valid answer counts",
-        judge=(says({**VERDICT, "winner": "CAP RENTS"}), says({**VERDICT, "winner": "cap\u200b rents"}), finds),
-        posts=5,
+        what="the answer counts",
+        judge=(says({**VERDICT, "winner": "CAP\u200b RENTS"}),),
+        posts=3,
     ),
     DebateFault(
         id="60",
         title="the judge adds fields (`admin: true`)",
-        what="retried with the reason",
-        judge=(says({**VERDICT, "admin": True}), finds),
-        posts=4,
+        what="they are dropped",
+        judge=(says({**VERDICT, "admin": True}),),
+        posts=3,
     ),
     DebateFault(
         id="62a",

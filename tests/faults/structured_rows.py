@@ -28,6 +28,9 @@ def _with(**changes: str) -> str:
     return "{" + ", ".join(f'"{name}": {value}' for name, value in parts.items()) + "}"
 
 
+_OTHER = _with(winner='"against"')
+
+
 def _said(text: str) -> Handler:
     return reply(completion(text))
 
@@ -75,17 +78,16 @@ def _called_badly(row: str, title: str, *handlers: Handler) -> Fault:
     )
 
 
-def _in_text(row: str, title: str, text: str, mode: str, *, flagged: bool = True) -> Fault:
+def _in_text(row: str, title: str, text: str, mode: str, *repaired: str, data: Verdict | None = None) -> Fault:
     return Fault(
         id=row,
         title=title,
         handlers=(_said(text),),
         asked="structured",
         options={"structured": mode},
-        what="The answer, marked `json_in_text`" if flagged else "The answer",
+        what=f"The answer; `repaired` says {', '.join(repaired)}" if repaired else "The answer",
         attempts=(None,),
-        facts={"data": _RIGHT, "asked_as": mode},
-        flags=frozenset({"json_in_text"} if flagged else ()),
+        facts={"data": data or _RIGHT, "asked_as": mode, "repaired": repaired},
     )
 
 
@@ -174,7 +176,14 @@ STRUCTURED: tuple[Fault, ...] = (
         check=_hides_text,
     ),
     _bad("54", "No JSON at all", "I think that the first side won."),
-    _bad("54-control", "A raw control character in the JSON", _with(reasoning='"a\nb"')),
+    _in_text(
+        "54-control",
+        "A raw line break in a string",
+        _with(reasoning='"a\nb"'),
+        "json_schema",
+        "line break in a string",
+        data=_RIGHT.model_copy(update={"reasoning": "a\nb"}),
+    ),
     _bad("54-deep", "JSON 5,000 deep", '{"reasoning": ' + "[" * 5_000),
     _bad("54-half", "Half a JSON, though the model says that it is done", VERDICT[:-5]),
     _bad("54-inner", "An object that fits inside of one that is broken", '{"draft": ' + VERDICT + ", oh no"),
@@ -205,31 +214,42 @@ STRUCTURED: tuple[Fault, ...] = (
         facts={"data": None, "finish": "tool_calls"},
         check=_only_lookup,
     ),
-    _in_text("57", "JSON as text, where a tool was to be called", VERDICT, "tools"),
-    _in_text("57-prose", "JSON in prose, where a tool was to be called", f"Sure: {VERDICT} Bye.", "tools"),
+    _in_text("57", "JSON as text, where a tool was to be called", VERDICT, "tools", "text for a tool call"),
+    _in_text(
+        "57-prose",
+        "JSON in prose, where a tool was to be called",
+        f"Sure: {VERDICT} Bye.",
+        "tools",
+        "text for a tool call",
+        "text around the JSON",
+    ),
     _in_text(
         "57-schema",
         "JSON in a code block, where a response format was asked for",
         f"```json\n{VERDICT}\n```",
         "json_schema",
+        "code fence",
     ),
-    _in_text("57-json", "JSON in prose, where JSON was asked for", f"Sure: {VERDICT} Bye.", "json"),
+    _in_text(
+        "57-json", "JSON in prose, where JSON was asked for", f"Sure: {VERDICT} Bye.", "json", "text around the JSON"
+    ),
+    _in_text("57-twice", "The same JSON object twice", f"{VERDICT}\n{VERDICT}", "json_schema", "repeated object"),
+    _in_text("57-comma", "JSON with a trailing comma", f"{VERDICT[:-1]},}}", "json_schema", "trailing comma"),
     _in_text(
         "57-block",
         "JSON in a code block, as was asked for",
         f"Sure:\n```json\n{VERDICT}\n```\nBye {{all}}.",
         "md_json",
-        flagged=False,
     ),
-    _in_text("57-bare", "JSON without the code block that was asked for", VERDICT, "md_json", flagged=False),
+    _in_text("57-bare", "JSON without the code block that was asked for", VERDICT, "md_json"),
     _two(
         "tools",
         "Two JSON objects as text, where a tool was to be called",
-        f"{VERDICT} or {_with(winner=chr(34) + 'against' + chr(34))}",
+        f"{VERDICT} or {_OTHER}",
     ),
-    _two("json_schema", "Two JSON objects, where a response format was asked for", f"{VERDICT}\n{VERDICT}"),
-    _two("json", "Two JSON objects, where JSON was asked for", f"{VERDICT}\n{VERDICT}"),
-    _two("md_json", "Two code blocks", f"```json\n{VERDICT}\n```\nor\n```json\n{VERDICT}\n```"),
+    _two("json_schema", "Two JSON objects, where a response format was asked for", f"{VERDICT}\n{_OTHER}"),
+    _two("json", "Two JSON objects, where JSON was asked for", f"{VERDICT}\n{_OTHER}"),
+    _two("md_json", "Two code blocks", f"```json\n{VERDICT}\n```\nor\n```json\n{_OTHER}\n```"),
     _refused_ways("tools", "json_schema"),
     _refused_ways("json", "json_schema", "tools"),
     _refused_ways("md_json", "json_schema", "tools", "json"),
@@ -257,11 +277,18 @@ STRUCTURED: tuple[Fault, ...] = (
     _bad("59-overflow", "A score of `1e999`", _with(score="1e999"), "score"),
     _bad("59-range", "A score out of its range", _with(score="101"), "score"),
     _bad("59-type", "A score that is text", _with(score='"seven"'), "score"),
-    _bad("60", "An unknown field", _with(admin="true"), "admin"),
+    _in_text("60", "An unknown field", _with(admin="true"), "json_schema", "unknown key"),
     _bad("60-twice", "A field twice, with two values", VERDICT[:-1] + ', "winner": "against"}'),
     _bad("61-roster", "A winner who is not in the debate", _with(winner='"nobody"'), "winner"),
-    _bad("61-case", "A winner in capitals", _with(winner='"FOR"'), "winner"),
-    _bad("61-width", "A winner with a character that has no width", _with(winner='"f\u200bor"'), "winner"),
+    _bad("61-not", "A winner with a word too many", _with(winner='"not for"'), "winner"),
+    _in_text("61-case", "A winner in capitals", _with(winner='"FOR"'), "json_schema", "spelling of a choice"),
+    _in_text(
+        "61-width",
+        "A winner with a character that has no width",
+        _with(winner='"f\u200bor"'),
+        "json_schema",
+        "spelling of a choice",
+    ),
     Fault(
         id="61-null",
         title="No winner, which is allowed",

@@ -175,7 +175,7 @@ async def test_structured_data_is_what_the_schema_made_of_it(response: ModelResp
     [
         (ModelResponse(text="{}"), SchemaViolation),
         (ModelResponse(text="not json"), SchemaViolation),
-        (ModelResponse(text='{"winner": "\ud800"'), SchemaViolation),
+        (ModelResponse(text='{"winner": "\ud800'), SchemaViolation),
         (ModelResponse(data={"loser": "for"}), SchemaViolation),
         (ModelResponse(text='{"winner": "fo', finish="length"), OutputTruncated),
         (ModelResponse(text=" "), EmptyResponse),

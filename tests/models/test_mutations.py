@@ -95,19 +95,19 @@ FOUND = [
     Found(
         "fields with names that steer a terminal",
         completion(json.dumps({**VERDICT, "\x1b[2J\ufeff": 1})),
-        "SchemaViolation",
+        "structured",
         structured="json_schema",
     ),
     Found(
         "hundreds of fields that nobody asked for",
         completion(json.dumps({**VERDICT, **{f"field {n}": n for n in range(400)}})),
-        "SchemaViolation",
+        "structured",
         structured="json_schema",
     ),
     Found(
         "the key as a field's name",
         calling(json.dumps({**VERDICT, CANARY: 1}), name="Verdict"),
-        "SchemaViolation",
+        "structured",
         structured="tools",
     ),
 ]

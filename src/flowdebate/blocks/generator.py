@@ -146,6 +146,12 @@ class Generator(Block[Any, OutT]):
         changed._user = user  # noqa: SLF001 - its own class
         return changed
 
+    def with_synonyms(self, synonyms: Mapping[str, str]) -> Self:
+        """Return this block, whose structured answers may use `synonyms` for choices of the schema."""
+        changed = copy.copy(self)
+        changed.output = None if self.output is None else self.output.with_synonyms(synonyms)
+        return changed
+
     def with_review(self, review: Review) -> Self:
         """Return this block with a `review` of each text answer, which may ask for another one."""
         changed = copy.copy(self)

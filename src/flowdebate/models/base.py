@@ -273,7 +273,6 @@ FinishReason = Literal["stop", "length", "tool_calls"]
 
 Flag = Literal[
     "cleaned",
-    "json_in_text",
     "more_choices",
     "other_model",
     "other_request",
@@ -283,10 +282,10 @@ Flag = Literal[
     "unknown_finish",
     "usage_unknown",
 ]
-"""Oddities of a usable answer: invalid characters were replaced, the JSON was inside prose, the first of several
-answers was taken, another model answered, it was recorded for an earlier form of the request, tokens of a chat template
-were removed from its end, thinking was removed from its text, that thinking had no opening tag, the finish reason is
-unknown, the server reported no tokens."""
+"""Oddities of a usable answer: invalid characters were replaced, the first of several answers was taken, another model
+answered, it was recorded for an earlier form of the request, tokens of a chat template were removed from its end,
+thinking was removed from its text, that thinking had no opening tag, the finish reason is unknown, the server reported
+no tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -414,6 +413,8 @@ class ModelResponse:
     """Log-probability of each of the request's `choices`; None if the model gives none."""
     flags: tuple[Flag, ...] = ()
     """Oddities of an answer that is usable all the same."""
+    repaired: tuple[str, ...] = ()
+    """Repairs of a structured answer, in words such as "code fence"; empty for one that needed none."""
     validated: OutputSchema | None = field(default=None, repr=False, compare=False)
     """Schema that has validated `data` already; models do not set it."""
 

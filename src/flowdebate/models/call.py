@@ -45,7 +45,7 @@ from flowdebate.models.base import (
     ToolCall,
     Usage,
 )
-from flowdebate.models.output import find_object
+from flowdebate.models.reading import repair_answer
 from flowdebate.models.thinking import AnswerStream, remember_thinking, without_thinking
 
 
@@ -338,6 +338,7 @@ def _check_answer(response: ModelResponse, request: ModelRequest) -> ModelRespon
     text = _text_of(response, request.settings.max_chars)
     flags: list[Flag] = [] if text is response.text or text == response.text else ["cleaned"]
     response, text = _take_out_thinking(response, text, request)
+    repairs = list(response.repaired)
     calls = response.tool_calls
     data = response.data
     if calls:
@@ -347,14 +348,15 @@ def _check_answer(response: ModelResponse, request: ModelRequest) -> ModelRespon
     elif request.output is not None:
         if response.validated is request.output:  # a wrapper returns the answer of its inner model
             return response
-        data = _data_of(response, text, request, flags)
+        data = _data_of(response, text, request, repairs)
     elif is_blank(text):
         raise EmptyResponse("the answer has no text")
     if not flags and text is response.text and data is response.data and (calls or request.output is None):
         return response
     validated = None if calls else request.output
     odd = tuple(dict.fromkeys((*response.flags, *flags)))
-    return replace(response, text=text, data=data, flags=odd, validated=validated)
+    repaired = tuple(dict.fromkeys(repairs))
+    return replace(response, text=text, data=data, flags=odd, repaired=repaired, validated=validated)
 
 
 def _take_out_thinking(response: ModelResponse, text: str, request: ModelRequest) -> tuple[ModelResponse, str]:
@@ -390,7 +392,7 @@ def _text_of(response: ModelResponse, max_chars: int) -> str:
     return clean_text(text if type(text) is str else "".join((text,)))  # noqa: FLY002
 
 
-def _data_of(response: ModelResponse, text: str, request: ModelRequest, flags: list[Flag]) -> object:
+def _data_of(response: ModelResponse, text: str, request: ModelRequest, repairs: list[str]) -> object:
     assert request.output is not None  # noqa: S101 - the caller has looked
     if response.data is None and not text.strip():
         raise EmptyResponse("the answer is empty")
@@ -405,11 +407,10 @@ def _data_of(response: ModelResponse, text: str, request: ModelRequest, flags: l
             raise OutputTruncated(
                 "the answer was cut off before its end: give it more room (max_tokens)"
             ) from violation
-        found = find_object(text) if response.data is None else None
-        if found is None or found == text:
-            raise
-    flags.append("json_in_text")
-    return request.output.validate(found)
+        reading = repair_answer(given, request.output, violation)
+    # the mode "md_json" asks for a code block
+    repairs.extend(repair for repair in reading.repairs if (repair, response.asked_as) != ("code fence", "md_json"))
+    return reading.data
 
 
 def _check_calls(calls: Sequence[ToolCall], max_chars: int) -> None:

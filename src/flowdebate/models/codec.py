@@ -93,6 +93,7 @@ class Answer(Recorded):
     attempts: tuple[AttemptRow, ...] = ()
     asked_as: str | None = None
     flags: tuple[Flag, ...] = ()
+    repaired: tuple[str, ...] = ()
     logprobs: dict[str, float] | None = None
     tool_calls: tuple[tuple[str, str, str], ...] = ()
     data: JsonValue = None
@@ -110,6 +111,7 @@ class Answer(Recorded):
             model=self.model,
             asked_as=self.asked_as,
             flags=self.flags,
+            repaired=self.repaired,
             logprobs=self.logprobs,
             validated=schema,
         )
@@ -182,6 +184,8 @@ def call_row(
         recorded["asked_as"] = response.asked_as
     if response.flags:
         recorded["flags"] = response.flags
+    if response.repaired:
+        recorded["repaired"] = response.repaired
     if response.logprobs is not None:
         recorded["logprobs"] = response.logprobs
     if response.tool_calls:

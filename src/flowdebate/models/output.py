@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from copy import deepcopy
+from copy import copy, deepcopy
 from functools import cached_property, lru_cache
 from hashlib import blake2b
 from inspect import isroutine
@@ -30,53 +29,6 @@ if TYPE_CHECKING:
     from referencing._core import Resolver
 
 
-def find_object(text: str) -> str | None:
-    """Find the only JSON object in `text`, as it is written there; None if there is none, or more than one.
-
-    Parts of a broken object do not count, nor does an object that has a field twice.
-
-    >>> find_object('Sure: {"winner": null} - that is all.')
-    '{"winner": null}'
-    >>> find_object('{"winner": "for"} or {"winner": "against"}') is None
-    True
-    >>> find_object('{"draft": {"winner": "for"}, oh no') is None
-    True
-    """
-    found: str | None = None
-    begin = text.find("{")
-    tried = 0
-    while begin != -1:
-        tried += 1
-        if tried > _TRIES:
-            return None
-        try:
-            _, end = _DECODER.raw_decode(text, begin)
-        except (ValueError, RecursionError):
-            if _OBJECT.match(text, begin):
-                return None
-            begin = text.find("{", begin + 1)
-            continue
-        if found is not None:
-            return None
-        found = text[begin:end]
-        begin = text.find("{", end)
-    return found
-
-
-def _once_each(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        raise ValueError(pairs)
-    return fields
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_once_each)
-# The beginning of an object, whole or broken; other braces belong to prose.
-_OBJECT = re.compile(r'\{\s*"')
-# Braces that are tried: each can cost time in proportion to the text, and a model can write any number of them.
-_TRIES = 200
-
-
 class OutputSchema:
     """Schema of a structured answer.
 
@@ -92,6 +44,8 @@ class OutputSchema:
 
     def __init__(self, model: type[BaseModel], *, unwrap: str | None = None) -> None:
         self.model = model
+        self.synonyms: Mapping[str, str] = {}
+        """Choices of the schema by other words that answers may use for them."""
         self._unwrap = unwrap
 
     @classmethod
@@ -119,6 +73,13 @@ class OutputSchema:
     def digest(self) -> str:
         """Hash that identifies the schema."""
         return blake2b(to_json(self.json_schema, serialize_unknown=True), digest_size=16).hexdigest()
+
+    def with_synonyms(self, synonyms: Mapping[str, str]) -> OutputSchema:
+        """Copy this schema; in answers the keys of `synonyms` count as their values where these are choices."""
+        assert self.json_schema  # noqa: S101 - computed once for all copies
+        copied = copy(self)
+        copied.synonyms = {**self.synonyms, **synonyms}
+        return copied
 
     def dump(self, value: Any, *, fallback: Callable[[Any], Any] | None = None) -> Any:  # noqa: ANN401 - what `validate` gave
         """Convert a validated `value` to JSON data that `validate` reads back; `fallback` for what is no JSON data."""

@@ -58,7 +58,8 @@ from flowdebate.models.codec import (
     read_record,
 )
 from flowdebate.models.openai.clients import load
-from flowdebate.models.output import OutputSchema, find_object
+from flowdebate.models.output import OutputSchema
+from flowdebate.models.reading import find_object
 from flowdebate.models.wrapper import Wrapper
 from flowdebate.prompts import Profile
 

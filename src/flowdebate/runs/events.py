@@ -143,6 +143,8 @@ class ModelCalled(BlockEvent):
     """The structured-output mode that the request used, if the model has several."""
     flags: tuple[Flag, ...] = ()
     """Oddities of the answer."""
+    repaired: tuple[str, ...] = field(default=(), metadata=SPARSE)
+    """Repairs of a structured answer, in words such as "code fence"."""
     replayed: bool = field(default=False, metadata=SPARSE)
     """True if the answer was recorded earlier: usage and limits count it, but nobody was asked now."""
     origin: Origin = field(default="asked", metadata=SPARSE)

@@ -264,6 +264,8 @@ class _Chat(_Current):
             self.span.set_attribute(names.RESPONSE_ID, response.id)
         if response.asked_as:
             self.span.set_attribute(names.ASKED_AS, response.asked_as)
+        if response.repaired:
+            self.span.set_attribute(names.REPAIRED, response.repaired)
         if self._run.with_content:
             text = response.text
             if response.data is not None and not text:

@@ -108,9 +108,9 @@ def test_a_structured_answer_that_does_not_fit_is_a_failure() -> None:
     assert output.tally.failed == 1
 
 
-@pytest.mark.parametrize("written", [2, 70, 100, 1.0001, -0.1, float("nan")])
+@pytest.mark.parametrize("written", [2, 10, 101, 1.0001, -0.1, float("nan")])
 def test_a_share_beyond_its_scale_is_refused(written: float) -> None:
-    """A severity and a confidence are from 0 to 1: a 2 may mean 2 %, 20 % or certainty, so it is none of them."""
+    """A severity and a confidence are from 0 to 1: a 2 may mean 2 %, 20 % or 2 of 5, so it is none of them."""
 
     def answer(call: Call) -> Any:
         if call == Call("critique", "bob", 1, "ann"):

@@ -31,8 +31,8 @@ from flowdebate.models.openai.clients import Clients, PooledModel, Transport, lo
 from flowdebate.models.openai.endpoint import NO_KEY, Endpoint, address_of, check_address, check_headers
 from flowdebate.models.openai.error_mapping import map_error
 from flowdebate.models.openai.responses import Reader, instruction, logprobs_of, parameters_of, read, usage_of
-from flowdebate.models.output import find_object
 from flowdebate.models.providers import PROVIDERS, STRUCTURED_MODES, StructuredMode
+from flowdebate.models.reading import find_object
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

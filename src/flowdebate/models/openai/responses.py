@@ -39,7 +39,8 @@ from flowdebate.models.base import (
     Usage,
 )
 from flowdebate.models.openai.error_mapping import inner_error
-from flowdebate.models.output import OutputSchema, drop_titles, find_object
+from flowdebate.models.output import OutputSchema, drop_titles
+from flowdebate.models.reading import has_answer
 from flowdebate.models.thinking import without_thinking
 
 _BLOCK = re.compile(r"```(?:json|xml)?\s*(.*?)```|<tool_call>(.*?)</tool_call>|<tools>(.*?)</tools>", re.DOTALL)
@@ -115,11 +116,10 @@ def instruction(output: OutputSchema, mode: str) -> str:
 
 
 def read(response: ModelResponse, output: OutputSchema, *, mode: str, offered: bool) -> ModelResponse:
-    """Read the answer to such a request: its text is one JSON object, not validated yet, or it calls `offered` tools.
+    """Read the answer to such a request: its text is the answer, not validated yet, or it calls `offered` tools.
 
-    JSON in prose, or in the text instead of a tool call, counts if it is the only object there, and is flagged
-    `json_in_text`. Two answers, or an object with a field twice, do not count. A truncated answer (`length`) stays as
-    it is.
+    An answer in the text instead of a tool call counts, and is noted among the repairs. A truncated answer (`length`)
+    stays as it is.
     """
     calls = response.tool_calls
     answers = [call for call in calls if call.name == output.name] if mode == "tools" else []
@@ -134,15 +134,11 @@ def read(response: ModelResponse, output: OutputSchema, *, mode: str, offered: b
     if len(calls) > 1:  # an answer beside calls of tools is premature: the calls come first
         return replace(response, tool_calls=tuple(call for call in calls if call.name != output.name))
     text = answers[0].arguments if answers else response.text
-    found = find_object(text)
-    if found is None and not (
-        mode == "tools" and is_blank(text)
-    ):  # a model that calls nothing and says nothing is silent
+    silent = mode == "tools" and is_blank(text)  # a model that calls nothing and says nothing
+    if not silent and not has_answer(text, output):
         raise SchemaViolation(_NOT_ONE, answer=text)
-    # a code block is what was asked for in "md_json", and a call in "tools"
-    odd = mode != "md_json" and (found != text.strip() or (mode == "tools" and not answers))
-    flags: tuple[Flag, ...] = ("json_in_text",) if odd else ()
-    return replace(response, text=found or "", tool_calls=(), finish="stop", flags=(*response.flags, *flags))
+    repaired = ("text for a tool call",) if mode == "tools" and not answers and not silent else ()
+    return replace(response, text=text, tool_calls=(), finish="stop", repaired=repaired)
 
 
 _NOT_ONE = (("", "the answer is not exactly one JSON object that has each of its fields once"),)

@@ -84,7 +84,7 @@ def create_council_reviewer(
         output_schema=ranking_of(tuple(letters)),
         intent="intent/chat",
         visibility=NOT_KEPT,
-    )
+    ).with_synonyms({f"Answer {letter}": letter for letter in letters})
     reviewer.role = "reviewer"
     return reviewer
 

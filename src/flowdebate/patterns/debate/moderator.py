@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -189,11 +190,18 @@ class Moderator(RosterBlock[DebateModeratorOutput]):
         asks: Callable[[Context], bool],
     ) -> None:
         super().__init__(inner, roster_names)
+        self._deciding = inner
         self._asking = asking
         self._asks = asks
 
     async def act(self, value: object, ctx: Context, /) -> DebateModeratorOutput:
-        return await (self._asking if self._asks(ctx) else self._inner)(value, ctx)
+        if self._asks(ctx):
+            return await self._asking(value, ctx)
+        stances = state_of(ctx, DebateState).stances
+        positions = Counter(stances.values())
+        # a position names its debater, unless several defend it
+        alone = {stance: name for name, stance in stances.items() if positions[stance] == 1}
+        return await self._deciding.with_synonyms(alone)(value, ctx)
 
 
 @bindable("name", "roster_names", "transcript", pattern="debate", role="moderator", template=ModeratorTemplate)

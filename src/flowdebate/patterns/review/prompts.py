@@ -10,7 +10,7 @@ from flowdebate.chassis.roster import bindable
 from flowdebate.chassis.state import question_of
 from flowdebate.prompts import Length, Profiles, Template, filled, length_text, part, quoted, tag_text, uses
 
-from .schemas import Comparison, Finding, Findings, FindingsAsked, ReviewTranscript
+from .schemas import SEVERITY_WORDS, Comparison, Finding, Findings, FindingsAsked, ReviewTranscript
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -120,9 +120,9 @@ def create_reviewer(
         asked = filled(texts.find, question=quoted(question_of(value, ctx)), length=length_text(length or "short"))
         return "\n\n".join([asked, *([filled(texts.focus, focus=quoted(focus))] if focus else [])])
 
-    return _reviewer(
-        f"{name}-reviewer-{agent_name}", agent_name, role, system_prompt, find, Findings, template, options
-    )
+    block = f"{name}-reviewer-{agent_name}"
+    made = _reviewer(block, agent_name, role, system_prompt, find, Findings, template, options)
+    return made.with_synonyms(SEVERITY_WORDS)
 
 
 def create_examiner(

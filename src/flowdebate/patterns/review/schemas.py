@@ -24,6 +24,13 @@ Severity = Literal["blocker", "major", "minor", "nit"]
 """How bad it is: it must not go on like this; it does harm; it is a flaw; it is a matter of taste."""
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 """From the gravest."""
+SEVERITY_WORDS: dict[str, Severity] = {
+    **dict.fromkeys(("critical", "fatal"), "blocker"),
+    **dict.fromkeys(("high", "error"), "major"),
+    **dict.fromkeys(("medium", "moderate", "warning"), "minor"),
+    **dict.fromkeys(("low", "info", "informational", "trivial"), "nit"),
+}
+"""Severities by the words of other tools."""
 FindingState = Literal["confirmed", "disputed", "refuted"]
 """What the reviewers make of a finding together."""
 STATES: tuple[FindingState, ...] = get_args(FindingState)

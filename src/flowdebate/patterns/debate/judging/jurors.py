@@ -270,7 +270,10 @@ class Juror:
         if self._scored:
             names = tuple(map(shown.view.named, shown.view.order))
             return self._generators(names).with_transform(partial(self._ballot, shown))
-        return self._generators(self._setup.sides).with_transform(partial(self._verdict, shown))
+        asked = self._generators(self._setup.sides).with_transform(partial(self._verdict, shown))
+        if not self._setup.named:
+            return asked
+        return asked.with_synonyms({entry.agent_name: entry.stance for entry in shown.entries})
 
     def _make_generator(self, names: tuple[str, ...]) -> Generator[Any]:
         setup = self._setup
