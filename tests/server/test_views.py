@@ -11,6 +11,7 @@ from flowdebate import handler
 from flowdebate.service.service import Service
 from flowdebate.store.export import import_runs
 from flowdebate.store.memory import MemoryStore
+from flowdebate.testing import FunctionModel
 from flowdebate.web.report import report_policy, verify_report
 from tests.server.stage import BRIEF, Gate, Stage, debater, staged
 
@@ -27,6 +28,20 @@ def test_steps_and_tasks_are_listed(stage: Stage) -> None:
     assert steps[0]["text"] == "debate-debater-pro is sure.\nSo it is."
     (board,) = stage.get(f"/runs/{run_id}/tasks").json()
     assert {task["status"] for task in board["tasks"]} == {"completed"}
+
+
+def test_steps_and_the_page_show_what_was_repaired() -> None:
+    """The judge writes a code fence around its verdict."""
+
+    def answer(request: ModelRequest) -> Any:
+        written = debater(request)
+        return written if isinstance(written, str) else f"```json\n{json.dumps(written)}\n```"
+
+    with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as stage:
+        run_id = stage.finished()
+        repaired = [step["repaired"] for step in stage.get(f"/runs/{run_id}/steps").json()]
+        assert [repairs for repairs in repaired if repairs] == [["code fence"]]
+        assert "repaired: code fence" in stage.http.get(f"{stage.pages}/runs/{run_id}").text
 
 
 def test_a_call_is_shown_as_it_was_sent() -> None:

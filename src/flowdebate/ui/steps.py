@@ -37,6 +37,8 @@ class StepState(WireModel):
     attempts: int
     failures: list[str]
     """Failures of earlier attempts."""
+    repaired: list[str]
+    """Repairs of a structured answer, in words such as "code fence"."""
     model: str | None
     usage: StepTokens | None
     seconds: float | None
@@ -56,6 +58,7 @@ class StepState(WireModel):
             at=step.at,
             attempts=step.attempts,
             failures=list(map(failure_text, step.failures)),
+            repaired=_repairs(body),
             model=_model(body),
             usage=_usage(body),
             seconds=seconds if isinstance(seconds, (int, float)) else None,
@@ -193,6 +196,11 @@ def failure_text(recorded: str) -> str:
         return str(json.loads(recorded)["error"])
     except (ValueError, KeyError, TypeError):  # an import may hold anything
         return recorded
+
+
+def _repairs(body: dict[str, Any]) -> list[str]:
+    repaired = body.get("repaired")
+    return list(map(str, repaired)) if isinstance(repaired, list) else []
 
 
 def _model(body: dict[str, Any]) -> str | None:

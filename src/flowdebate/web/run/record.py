@@ -44,6 +44,8 @@ class Call:
     attempts: int = 0
     """How many times a model was asked for it; 0 for a person's."""
     failures: tuple[str, ...] = ()
+    repaired: tuple[str, ...] = ()
+    """Repairs of a structured answer."""
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     seconds: float | None = None
@@ -182,6 +184,7 @@ def _call(
         model=step.model,
         attempts=max(step.attempts, 1) if step.kind == "call" else 0,
         failures=tuple(step.failures),
+        repaired=tuple(step.repaired),
         prompt_tokens=None if usage is None else usage.prompt_tokens,
         completion_tokens=None if usage is None else usage.completion_tokens,
         seconds=step.seconds,
@@ -206,6 +209,7 @@ def call_of(
         party=party,
         model=event.model,
         attempts=1,
+        repaired=event.repaired,
         prompt_tokens=event.usage.prompt_tokens,
         completion_tokens=event.usage.completion_tokens,
         seconds=event.seconds,
