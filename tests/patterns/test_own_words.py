@@ -166,3 +166,29 @@ async def test_labels_of_a_handoff_stay() -> None:
         "Cap rents", model=ScriptedModel({"response": "Ada: Rents rise.", "next_agent_name": "Ben"})
     )
     assert result.output.entries[0].text == "Ada: Rents rise."
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("<think>They will say {cost}.</think>\nHomes are few.", "Homes are few."),
+        ("They will say cost.\n</think>\n\nHomes are few.", "Homes are few."),
+        ("<|channel|>analysis<|message|>Cost?<|end|><|start|>assistant<|channel|>final<|message|>a: No.", "No."),
+        ("Homes are few.<|im_end|>", "Homes are few."),
+        ("<think>Who am I?</think>\n\n**a:** Homes are few.</s>", "Homes are few."),
+        ("[for] Homes are few.", "Homes are few."),
+        ("Homes are few.\n\n[against] There are many.\n\n[for] No.<|eot_id|>", "Homes are few."),
+        ("Homes are few.\nAgainst: this some say much.", "Homes are few.\nAgainst: this some say much."),
+        ("Some models write <think> first.", "Some models write <think> first."),
+    ],
+)
+async def test_the_transcript_has_what_was_said(written: str, said: str) -> None:
+    """Whatever else a model writes, neither the opponent nor the judge reads it."""
+    sides = [Debater("a", "for"), Debater("b", "against")]
+    pattern = debate(name="x", debaters=sides, max_rounds=1, synthesizer=False)
+    model = ScriptedModel(written, "No.", VERDICT)
+    result = await pattern.run("Build?", model=model)
+    assert result.output.transcript[0].text == said
+    read = "\n".join(str(message["content"]) for call in model.calls[1:] for message in call.messages)
+    unsaid = ("They will say", "Cost?", "Who am I?", "There are many", "im_end", "eot_id", "</s>", "**a:**")
+    assert not [words for words in unsaid if words in read]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from flowdebate._text import Trimmed
@@ -21,6 +22,7 @@ _ASKS_FOR_LABEL = re.compile(
     r"\b(?:begin|start|open|prefix|sign|label|head)\w*\b[^.\n]{0,40}\b(?:your (?:own )?(?:name|tag|label)|labels?)\b",
     re.IGNORECASE,
 )
+_FENCE = re.compile(r"^[ \t]*```", re.MULTILINE)
 _LETTERED = re.compile(r"^[ \t]*\w[.:)][ \t]", re.MULTILINE)
 _LONGEST_FRAME = len("**The debater for [], []:** ")
 
@@ -118,16 +120,24 @@ class OwnWords:
 
     def _find_other(self, text: str) -> tuple[int, str] | None:
         """Find the first line that somebody else's turn begins with, behind some own words."""
-        found = [
-            (line.start(), name)
-            for name, begins in self._others
-            for line in begins.finditer(text)
-            if not _is_in_code(text, line.start()) and not (len(name) == 1 and _is_item(text, line))
-        ]
-        first = min(found, default=None)
-        if first is None or not text[: first[0]].strip() or self._label.fullmatch(text[: first[0]].rstrip()):
+        found = min((line for line in map(partial(_first_turn, text), self._others) if line is not None), default=None)
+        if found is None or not text[: found[0]].strip() or self._label.fullmatch(text[: found[0]].rstrip()):
             return None  # it does not begin with own words: it speaks about the others
-        return first
+        return found
+
+
+def _first_turn(text: str, other: tuple[str, re.Pattern[str]]) -> tuple[int, str] | None:
+    """Find the first line that a turn of `other` begins with, outside of code and of lettered lists."""
+    name, begins = other
+    fences: list[int] | None = None
+    item = _LETTERED.search(text) if len(name) == 1 else None
+    for line in begins.finditer(text):
+        if fences is None:
+            fences = [fence.start() for fence in _FENCE.finditer(text)]
+        is_item = item is not None and item.start() < line.start() and "[" not in line[0]  # "b: …" belongs to a list
+        if not is_item and bisect(fences, line.start()) % 2 == 0:
+            return line.start(), name
+    return None
 
 
 class LabelFilter:
@@ -178,12 +188,3 @@ def _tag(name: str, stance: str | None) -> str:
     inside = [name] if stance is None else [name, stance]
     both = "" if stance is None else rf"|{re.escape(name)},[ \t]*{re.escape(stance)}"
     return rf"(?:(?:the )?debater for )?\[(?:{'|'.join(map(re.escape, inside))}{both})\]"
-
-
-def _is_item(text: str, line: re.Match[str]) -> bool:
-    """Tell whether a line such as "b: …" belongs to a lettered list, not to a speaker of that name."""
-    return "[" not in line[0] and _LETTERED.search(text, 0, line.start()) is not None
-
-
-def _is_in_code(text: str, place: int) -> bool:
-    return len(re.findall(r"^[ \t]*```", text[:place], re.MULTILINE)) % 2 == 1

@@ -227,24 +227,30 @@ def _end_of_space(text: str, place: int) -> int:
 
 
 def _without_tokens(text: str) -> str:
-    """Remove template tokens from the end of `text`; a `</s>` that closes an `<s>` is HTML."""
-    end = len(text)
-    while (before := _before_token(text, end)) is not None:
-        end = before
+    """Remove template tokens from the end of `text`."""
+    end = _end_before_tokens(text, len(text))
     return text if end == len(text) else text[:end].rstrip()
 
 
-def _before_token(text: str, end: int) -> int | None:
-    """Return where the template token begins that ends at `end`, white space aside; None without one."""
-    while end and text[end - 1].isspace():
-        end -= 1
-    if not end or text[end - 1] != ">":
-        return None
-    tail = text[max(end - _LONGEST_TAG, 0) : end].lower()
-    token = next((token for token in TEMPLATE_TOKENS if tail.endswith(token)), None)
-    if token is None or (token == _END_OF_STRIKE and text.count("<s>", 0, end) >= text.count("</s>", 0, end)):
-        return None
-    return end - len(token)
+def _end_before_tokens(text: str, end: int) -> int:
+    """Return where the template tokens begin that `text[:end]` ends with; a `</s>` that closes an `<s>` is HTML."""
+    surplus: int | None = None
+    last = end
+    while last:
+        while last and text[last - 1].isspace():
+            last -= 1
+        tail = text[max(last - _LONGEST_TAG, 0) : last].lower()
+        token = next((token for token in TEMPLATE_TOKENS if tail.endswith(token)), None)
+        if token is None:
+            return end
+        if token == _END_OF_STRIKE:
+            if surplus is None:
+                surplus = text.count(token, 0, last) - text.count("<s>", 0, last)
+            if surplus <= 0:
+                return end
+            surplus -= 1
+        end = last = last - len(token)
+    return end
 
 
 def _end_of_speech(text: str) -> int:
@@ -253,9 +259,7 @@ def _end_of_speech(text: str) -> int:
     begin = text.rfind("<", max(end - _LONGEST_TAG, 0))
     if begin != -1 and any(tag.startswith(text[begin:].lower()) for tag in _TAGS):
         end = begin
-    while (before := _before_token(text, end)) is not None:
-        end = before
-    return end
+    return _end_before_tokens(text, end)
 
 
 def without_thinking(response: ModelResponse) -> ModelResponse:
