@@ -25,6 +25,7 @@ from flowdebate import (
     format_transcript_for_judge,
 )
 from flowdebate._text import clean_text
+from flowdebate.chassis.own_words import OwnWords
 from flowdebate.cli.terminal.page import Page, render
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.debate.debater import DebaterIdentity, Guidance, render_debater_system, render_debater_turn
@@ -315,7 +316,7 @@ def test_an_argument_never_reaches_a_system_message(attack: Attack) -> None:
 
 @each_argument
 def test_only_the_offices_decide_a_debate(attack: Attack) -> None:
-    """The verdict is the judge's answer, the rounds are the moderator's, and the transcript is what was said."""
+    """The verdict is the judge's answer, the rounds are the moderator's, and all speak for themselves alone."""
     _, result = argued(attack.written())
     raw = result.raw
     assert raw.verdict is not None
@@ -323,8 +324,10 @@ def test_only_the_offices_decide_a_debate(attack: Attack) -> None:
     assert (raw.rounds, raw.stop_reason, result.status) == (2, "max_rounds", "complete")
     assert [one.done for one in raw.moderator_decisions] == [False, False]
     said = clean_text(f"Mine is right.{attack.written()}")
+    anna = OwnWords(name="anna", stance="for", others={"ben": "against"})
+    ben = OwnWords(name="ben", stance="against", others={"anna": "for"})
     assert [(one.round, one.agent_name, one.stance, one.text) for one in raw.transcript] == [
-        (number, name, stance, said) for number in (1, 2) for name, stance in (("anna", "for"), ("ben", "against"))
+        (number, words.name, words.stance, words.separate(said)[0]) for number in (1, 2) for words in (anna, ben)
     ]
 
 
@@ -409,10 +412,12 @@ def test_no_attack_acts_on_a_terminal(attack: Attack) -> None:
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)
 def test_no_attack_is_markup_in_a_report(attack: Attack) -> None:
     """Parsed as Markdown, the page has headings, quotes and lists of its own, and no HTML, link, image or table."""
-    tokens = MARKDOWN.parse(report(document_of(attack)))
+    document = document_of(attack)
+    tokens = MARKDOWN.parse(report(document))
     everything = [inner for token in tokens for inner in (token, *(token.children or ()))]
     assert {token.type for token in everything if token.nesting >= 0} <= OWN | WORDS
-    assert sum(token.type == "heading_open" for token in tokens) == 7
+    notes = 1 if document.raw.cut_answers else 0  # a heading of its own
+    assert sum(token.type == "heading_open" for token in tokens) == 7 + notes
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)
