@@ -1,6 +1,7 @@
 """All events of runs, `Event`, their union, and the published wire form of whatever a run's stream holds.
 
 >>> from flowdebate import generator
+>>> from flowdebate.events import Event, wire_of
 >>> from flowdebate.testing import ScriptedModel
 >>> result = generator(name="poet", prompt="Write a line.").run_sync("Rivers.", model=ScriptedModel("They run."))
 >>> [(event.kind, event.path) for event in result.events if isinstance(event, Event)]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from flowdebate._text import counted
-from flowdebate._util.option_types import Count, Flag, SecondsOrOff, Share, ShareOrOff, Text
+from flowdebate._util.option_types import NOTHING, Count, Flag, SecondsOrOff, Share, ShareOrOff, Text
 from flowdebate.chassis.state import RoleFailed
 from flowdebate.measures import VotingRule
 from flowdebate.measures.topologies import Topology
@@ -100,7 +100,9 @@ class ConsensusPlanOptions(PlanOptions):
     voting: VotingRule | None = option(
         "majority (default), supermajority, unanimous or weighted (see --file).", panel="Judge", metavar="RULE"
     )
-    weights: Weights | None = option("", flag="")
+    weights: Annotated[Weights, NOTHING] | None = option(
+        "Weight of each agent's vote, by name, where voting is weighted.", panel="Judge", flag=""
+    )
     min_votes: Count | None = option(
         "Minimum number of valid votes. Default: half of the agents.", panel="Judge", metavar="N"
     )
