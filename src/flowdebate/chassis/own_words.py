@@ -95,11 +95,13 @@ class OwnWords:
         begins = begins.lstrip()
         if len(begins) > self._longest:
             return False
-        return (
-            not begins
-            or begins[0] in "[*_#"
-            or any(label.startswith(begins[: len(label)].casefold()) for label in self._first_words)
-        )
+        if not begins or begins[0] in "[*_#":
+            return True
+        folded = begins.casefold()
+        for label in self._first_words:  # noqa: SIM110 - a generator takes four calls, for each part of a stream
+            if label.startswith(folded[: len(label)]):
+                return True
+        return False
 
     @cached_property
     def _first_words(self) -> tuple[str, ...]:
