@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 HOME = str(Path(flowdebate.__file__).parent)
 MOST_A_CALL = 231
-"""Of the library's functions, for each model call; 228 when this was written, 7 of them to keep a speaker to its turn."""
+"""Of the library's functions, for each model call; 228 when this was written, with 7 to keep a speaker to its turn."""
 MOST_BYTES_A_CALL = 4_800
 """That a result holds, for each model call; 4,450 in a debate of 13 calls when this was written."""
 NAMES = ("ada", "ben", "cy", "dee", "eve")

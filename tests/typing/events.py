@@ -19,6 +19,8 @@ def check_a_match_over_all_events_is_exhaustive(event: Event) -> str:  # noqa: C
             return event.path
         case events.CallStarted() | events.CallRetried() | events.CallFellBack() | events.CircuitChanged():
             return event.block
+        case events.TextWithdrawn():
+            return event.block
         case events.RoundStarted() | events.TurnStarted() | events.TurnFinished() | events.RoleFailed():
             return str(event.round)
         case events.TurnsOrdered():
