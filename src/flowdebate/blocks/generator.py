@@ -103,7 +103,10 @@ class Generator(Block[Any, OutT]):
             length = len(response.text)
             if self.output is None:
                 if self._reading is not None:
-                    response = self._read(response, messages, self._reading, ctx)
+                    text = self._reading.read(response.text, messages, ctx)
+                    # one that is cut on purpose ends where it should
+                    finish = "stop" if isinstance(text, Trimmed) else response.finish
+                    response = response if text is response.text else replace(response, text=text, finish=finish)
                 output = CutOff(response.text) if response.finish == "length" else response.text
             if call is not None:
                 inner = ctx.child(self.name, f"{ctx.path}/{place_of(call.name)}")
@@ -163,12 +166,6 @@ class Generator(Block[Any, OutT]):
         changed = copy.copy(self)
         changed._reading = reading  # noqa: SLF001 - its own class
         return changed
-
-    def _read(self, response: ModelResponse, messages: list[Message], reading: Reading, ctx: Context) -> ModelResponse:
-        system = messages[0]["content"] if messages and messages[0]["role"] == "system" else ""
-        text = reading.read(response.text, str(system), ctx)
-        # one that is cut on purpose ends where it should
-        return replace(response, text=text, finish="stop" if isinstance(text, Trimmed) else response.finish)
 
     async def request(self, messages: list[Message], form: AnswerForm, ctx: Context, *, path: str) -> ModelResponse:
         """Send `messages` to the block's model; the call is the step `path` of the run."""
@@ -260,8 +257,8 @@ class Generator(Block[Any, OutT]):
 class Reading(Protocol):
     """Finds what counts in the text answers of a block."""
 
-    def read(self, text: str, system: str, ctx: Context) -> str:
-        """Return what counts of `text`, as `Trimmed` if it ends earlier; `system` is the system message."""
+    def read(self, text: str, messages: Sequence[Message], ctx: Context) -> str:
+        """Return what counts of `text`, the answer to `messages`, as `Trimmed` if it ends earlier."""
 
     def listen(self, listener: Callable[[str], None]) -> Callable[[str], None]:
         """Return a listener to a streamed answer that passes on to `listener` what counts."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from flowdebate.chassis.state import CutAnswer, pattern_state, round_of
 
 if TYPE_CHECKING:
     from flowdebate.chassis.roster import Debater, Persona
+    from flowdebate.models.base import Message
     from flowdebate.runs.context import Context
 
 # Instructions that ask for a label in words, such as "begin with your name".
@@ -53,8 +54,11 @@ class OwnWords:
             system_prompt=getattr(member, "system_prompt", None),
         )
 
-    def read(self, text: str, system: str, ctx: Context) -> str:
+    def read(self, text: str, messages: Sequence[Message], ctx: Context) -> str:
         """Return the own words in `text`, as `Trimmed` if it went on as somebody else, which the state records."""
+        if "[" not in text and ":" not in text:  # no label of anybody
+            return text
+        system = str(messages[0]["content"]) if messages and messages[0]["role"] == "system" else ""
         said, other = self.separate(text, instructions=system.partition(INSTRUCTIONS)[2])
         if other is None:
             return said

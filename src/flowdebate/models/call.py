@@ -331,13 +331,10 @@ def _check_answer(response: ModelResponse, request: ModelRequest) -> ModelRespon
     """Return `response`, or a cleaned copy: a model may return the same object twice."""
     if not isinstance(response, ModelResponse):
         raise _malformed("the answer", response, "a ModelResponse")
-    if not isinstance(response.usage, Usage):
-        raise _malformed("usage", response.usage, "a Usage")
-    if response.finish not in get_args(FinishReason):
-        raise _malformed("finish", response.finish, "'stop', 'length' or 'tool_calls'")
     text = _text_of(response, request.settings.max_chars)
     flags: list[Flag] = [] if text is response.text or text == response.text else ["cleaned"]
-    response, text = _take_out_thinking(response, text, request)
+    if "<" in text or response.flags:
+        response, text = _take_out_thinking(response, text, request)
     repairs = list(response.repaired)
     calls = response.tool_calls
     data = response.data
@@ -383,6 +380,11 @@ def _take_out_thinking(response: ModelResponse, text: str, request: ModelRequest
 
 
 def _text_of(response: ModelResponse, max_chars: int) -> str:
+    """Return the text of an answer whose other parts are what they should be."""
+    if not isinstance(response.usage, Usage):
+        raise _malformed("usage", response.usage, "a Usage")
+    if response.finish not in get_args(FinishReason):
+        raise _malformed("finish", response.finish, "'stop', 'length' or 'tool_calls'")
     text = response.text
     if not isinstance(text, str):
         raise _malformed("text", text, "a str")
