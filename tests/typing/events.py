@@ -17,14 +17,12 @@ def check_a_match_over_all_events_is_exhaustive(event: Event) -> str:  # noqa: C
             return "run"
         case events.ToolCalled() | events.BlockAnswered() | events.ModelCalled() | events.TaskChanged():
             return event.path
-        case events.CallStarted() | events.CallRetried() | events.CallFellBack() | events.CircuitChanged():
-            return event.block
-        case events.TextWithdrawn():
+        case events.CallStarted() | events.CallRetried() | events.CallFellBack() | events.TextWithdrawn():
             return event.block
         case events.RoundStarted() | events.TurnStarted() | events.TurnFinished() | events.RoleFailed():
             return str(event.round)
-        case events.TurnsOrdered():
-            return ", ".join(event.speakers)
+        case events.TurnsOrdered() | events.CircuitChanged():
+            return event.kind
         case events.RoundsEnded():
             return event.reason
         case events.ModeratorDecided() | events.JudgeViewMade() | events.VerdictReached() | events.MirrorStarted():
