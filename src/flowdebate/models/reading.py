@@ -552,6 +552,8 @@ class _Fitting:
                     return value
                 continue
             fields[name] = part
+        if value and not fields:  # an answer of which nothing is left answers nothing
+            return value
         self._fit_lines(fields, properties)
         fitted: dict[str, object] = {}
         for key, part in fields.items():
