@@ -98,8 +98,8 @@ ROSTERS = {
 def declared() -> Iterator[tuple[str, Constraint[Any]]]:
     """All constraints of all patterns, by pattern."""
     for name in PATTERNS:
-        spec = getattr(import_module(f"flowdebate.patterns.{name}.factory"), name.upper(), None)
-        for constraint in () if spec is None else spec.constraints:
+        spec = getattr(import_module(f"flowdebate.patterns.{name}.factory"), name.upper())
+        for constraint in spec.constraints:
             yield name, constraint
 
 

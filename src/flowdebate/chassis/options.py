@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from flowdebate.stop import StopWhen
 
 RoleChoice: TypeAlias = "BlockLike | RoleOptions | bool | None"
-"""What fills a role: a block or a function, options of the default block, whether there is one, or None."""
+"""Choice for a role: a block or a function, options of the default block, True or False, or None."""
 VisibilityLike: TypeAlias = "Visibility | Mapping[str, bool] | None"
 
 
@@ -48,8 +48,8 @@ class PromptOptions:
     """Rounds of the transcript that prompts show: "all", or `Window(rounds=2)` with a summary of what is older, so that
     a long discussion ends by its rounds and not by a full context. The summary takes a call in each round."""
     hide_names: bool | None = None
-    """Whether aliases replace the names of speakers and of their models inside what they said. None: True in a debate
-    and in a council, the patterns that have the option."""
+    """Use of aliases for the names of speakers and of their models inside what they said. None: True in a debate and
+    in a council, the patterns that have the option."""
 
     def __post_init__(self) -> None:
         where = type(self).__name__
@@ -87,10 +87,10 @@ class CommonOptions:
 
     name: str
     roster: Sequence[Debater | Persona | Mapping[str, Any]]
-    """Who speaks: the pattern's `debaters`, `agents`, `members` or `reviewers`."""
+    """Speakers: the pattern's `debaters`, `agents`, `members` or `reviewers`."""
     max_rounds: int
     roles: Mapping[str, RoleChoice] = field(default_factory=dict)
-    """What fills each role beside the speakers, by the name of the role."""
+    """Choices for the roles beside the speakers, by the name of the role."""
     visibilities: Mapping[str, VisibilityLike] = field(default_factory=dict)
     """Visibility of a role's default blocks, by the name of the role; None for the role's own."""
     turn_order: TurnOrder = "declared"
@@ -110,7 +110,7 @@ class CommonOptions:
 
     @property
     def has_planned_rounds(self) -> bool:
-        """Whether something else than `max_rounds` says how many rounds there are, as the phases of a debate do."""
+        """True if the number of rounds follows from other options, as from the phases of a debate."""
         return False
 
     def for_blocks(self) -> BlockOptions:
@@ -141,11 +141,11 @@ class Constraint(Generic[CheckedT_contra]):
 
     name: str
     options: tuple[str, ...]
-    """Names of the options that it is about; the first one is the field of the error."""
+    """Names of the options; the first one is the field of the error."""
     sentence: str
     """Message, with each option in braces: "{mirror} cannot be combined with …"."""
     broken: Callable[[CheckedT_contra], bool]
-    """Returns whether options break the rule."""
+    """Predicate that holds for options that break the rule."""
 
     def check(self, options: CheckedT_contra, *, where: str) -> None:
         """Raise ConflictingOptions if `options` break the rule."""

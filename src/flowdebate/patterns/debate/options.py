@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .phases import Phase
 
 DEFAULT_ROUNDS = 2
-"""Rounds of a debate that says nothing else."""
+"""Default number of rounds."""
 
 
 @dataclass(frozen=True, kw_only=True)
