@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +16,8 @@ from flowdebate import FlowDebateError, Limits, review
 from flowdebate._text import is_blank
 from flowdebate.errors import OutputError
 from flowdebate.patterns.review import FindingsAsked, ReviewRawOutput
-from flowdebate.patterns.review.findings import locate
+from flowdebate.patterns.review.findings import STATE_RULES, decide, locate
+from flowdebate.patterns.review.schemas import Defence, Finding, Place, Raised, Verdict
 from flowdebate.sources.source import Source
 from flowdebate.testing import FunctionModel
 
@@ -116,12 +118,11 @@ def test_no_finding_that_says_something_vanishes_and_none_is_confirmed_by_its_au
     assert Counter(raw.empty) + Counter(name for name, _ in said_something) == Counter(name for name, _ in raised)
     assert result.usage.calls <= 4 * len(found) + 2
     for finding in raw.findings:
-        others = [each for each in finding.verdicts if each.verdict == "confirm"]
+        confirming = {each.agent_name for each in finding.verdicts if each.verdict == "confirm"}
         assert not set(finding.raisers) & {each.agent_name for each in finding.verdicts}
         if finding.state == "confirmed":
-            assert others or len({raw.reviewers[name] for name in finding.raisers}) > 1
-        if len(found) == 1:
-            assert finding.state != "confirmed"
+            assert len(confirming | set(finding.raisers)) > max(1, len(found) / 2)
+            assert finding.place.found is not False
         assert finding.place.found is not None or not (finding.place.file or finding.place.line or finding.place.quote)
         assert (finding.place.problem is None) == (finding.place.found is not False)
 
@@ -142,7 +143,7 @@ def test_the_order_of_the_reviewers_changes_nothing(
 def test_what_all_of_them_find_is_one_finding(
     draft: dict[str, Any], count: int, other: str, further: dict[str, list[Any]]
 ) -> None:
-    """Whatever else each finds; raised by all, and so examined by nobody; confirmed where they are of two models."""
+    """Whatever else each finds, and whatever their models: confirmed, and examined by nobody."""
     names, ours = NAMES[:count], {**draft, "suggestion": "As all of them say."}
     reviewers = Reviewers({name: [*further.get(name, ()), ours] for name in names}, {})
     raw = held(reviewers, names=names, models={"ann": "one", **dict.fromkeys(names[1:], other)}).output
@@ -152,7 +153,114 @@ def test_what_all_of_them_find_is_one_finding(
     assert all(each is finding for each in found)
     assert finding.raisers == sorted(names)
     assert not finding.verdicts
-    assert (finding.state == "confirmed") == (count > 1 and other == "two")
+    assert (finding.state == "confirmed") == (count > 1 and finding.place.found is not False)
+    assert finding.why.endswith("use the same model") == (count > 1 and other == "one")
+
+
+STRENGTH = ["refuted", "disputed", "confirmed"]
+STANDINGS = ("raised", "withdrawn", "confirm", "neither", "silent", "refute")
+standings_of = st.lists(st.sampled_from(STANDINGS), min_size=1, max_size=9)
+
+
+def decided(standings: Sequence[str], *, models: Sequence[str] = (), place: Place | None = None) -> Finding:
+    """Decide one finding by how each reviewer stands to it."""
+    names = [f"r{number}" for number in range(len(standings))]
+    about = {"title": "T", "claim": "C", "severity": "major", "place": place or Place()}
+    raised = [
+        Raised(agent_name=name, **about)
+        for name, word in zip(names, standings, strict=True)
+        if word in ("raised", "withdrawn")
+    ]
+    finding = Finding(id="F1", raised=raised, **about)
+    verdicts = [
+        Verdict.model_validate({"finding": "F1", "agent_name": name, "verdict": word, "reason": "-"})
+        for name, word in zip(names, standings, strict=True)
+        if word in ("confirm", "neither", "refute")
+    ]
+    defences = [
+        Defence(finding="F1", agent_name=name, stands=False, reason="-")
+        for name, word in zip(names, standings, strict=True)
+        if word == "withdrawn"
+    ]
+    voices = dict(zip(names, models or names, strict=True))
+    [finding] = decide([finding], verdicts, defences, voices)
+    return finding
+
+
+@given(standings_of, st.data())
+def test_more_support_never_weakens_a_finding(standings: list[str], data: st.DataObject) -> None:
+    """Nor does less opposition: whoever raises or confirms it, instead of anything else."""
+    standings = ["raised", *standings]
+    at = data.draw(st.integers(0, len(standings) - 1))
+    better = data.draw(st.sampled_from(["raised", "confirm"] if "raised" in standings[:at] else ["raised"]))
+    changed = [*standings[:at], better, *standings[at + 1 :]]
+    assert STRENGTH.index(decided(changed).state) >= STRENGTH.index(decided(standings).state)
+
+
+@given(standings_of, st.randoms(), st.data())
+def test_order_and_models_change_only_what_is_said_of_independence(
+    standings: list[str], random: Any, data: st.DataObject
+) -> None:
+    """The state is the same whoever uses which model."""
+    standings = ["raised", *standings]
+    models = data.draw(st.lists(st.sampled_from(["one", "two"]), min_size=len(standings), max_size=len(standings)))
+    finding, other = decided(standings), decided(standings, models=models)
+    assert other.state == finding.state
+    assert other.why.removesuffix("; all supporters use the same model") == finding.why
+    random.shuffle(standings)
+    assert (decided(standings).state, decided(standings).why) == (finding.state, finding.why)
+
+
+@given(standings_of)
+def test_a_finding_in_a_place_that_does_not_exist_is_never_confirmed(standings: list[str]) -> None:
+    """It is disputed instead, and no other state changes."""
+    nowhere = decided(["raised", *standings], place=Place(file="a.py", line=9, found=False, problem="no line 9"))
+    somewhere = decided(["raised", *standings])
+    assert nowhere.state == ("disputed" if somewhere.state == "confirmed" else somewhere.state)
+
+
+@pytest.mark.parametrize(
+    ("standings", "state"),
+    [
+        (["raised"] * 3, "confirmed"),  # an independent majority needs no examination
+        (["raised", "confirm", "confirm"], "confirmed"),
+        (["raised", "confirm", "refute"], "confirmed"),
+        (["raised", "refute"], "disputed"),
+        (["raised", "withdrawn", "refute"], "refuted"),
+        (["withdrawn", "refute"], "refuted"),
+        (["withdrawn", "confirm", "confirm"], "confirmed"),
+        (["raised", "raised", "refute", "refute", "refute"], "refuted"),
+        (["raised", "raised", "neither", "neither", "silent"], "disputed"),
+        (["raised"], "disputed"),
+    ],
+)
+def test_a_majority_of_the_reviewers_decides(standings: list[str], state: str) -> None:
+    """Support is raising a finding and standing by it, or confirming it."""
+    assert decided(standings).state == state
+
+
+def test_the_documentation_has_the_rules_of_the_code() -> None:
+    """The table of states is written from them."""
+    table = "\n".join(f"| `{rule.state}` | {rule.condition} |" for rule in STATE_RULES)
+    assert table in (Path(__file__).parents[3] / "docs" / "review.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("quote", "gate", "holds"),
+    [
+        ("not there at all", "no confirmed major", None),
+        ("not there at all", "no major", None),
+        ("not there at all", "at most 1 confirmed major", True),
+        ("not there at all", "no blocker", True),
+        ("one / 0", "no confirmed major", False),
+    ],
+)
+def test_a_finding_in_an_unknown_place_leaves_a_gate_undecided(quote: str, gate: str, *, holds: bool | None) -> None:
+    """Where it would break the gate if its place existed."""
+    draft = {"title": "T", "claim": "C", "severity": "major", "file": "app.py", "quote": quote}
+    raw = held(Reviewers({name: [draft] for name in NAMES[:3]}, {}), names=NAMES[:3], gate=gate).output
+    assert raw.gate.holds is holds
+    assert holds is not None or raw.gate.why == "undecided: the material does not have the place of F1"
 
 
 ANYTHING = st.recursive(

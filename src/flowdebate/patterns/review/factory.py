@@ -103,8 +103,10 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
     >>> both = [{"name": "ann"}, {"name": "bea"}]
     >>> change = review(name="change", reviewers=both, sources={"a.py": "x /= 0"})
     >>> [finding] = change.run_sync("What is wrong?", model=FunctionModel(reply)).output.findings
-    >>> finding.state, finding.place.text, finding.raisers, finding.why
-    ('confirmed', 'a.py:1', ['ann'], '1 model raised it; of 1 other, 1 confirm and 0 refute it')
+    >>> finding.state, finding.place.text, finding.raisers
+    ('confirmed', 'a.py:1', ['ann'])
+    >>> finding.why
+    'a majority supports it: 1 of 2 reviewers raised it, 1 confirms it; all supporters use the same model'
     """
     if reviewers is None:
         reviewers, model = REVIEWERS, each_by_default(model, where=f"review {name!r}")
@@ -206,7 +208,7 @@ def raw_output(loop: Loop[ReviewOptions], ctx: Context, status: RunStatus) -> Re
         lost = sorted({loss.name for loss in state.losses if loss.instead == "skipped"})
         missing = f"not heard: {', '.join(lost)}" if lost else None
         rules = parse_gate(gate, where=loop.where, reviewers=len(loop.roster))
-        result = hold_gate(gate, rules, findings, missing=missing)
+        result = hold_gate(gate, rules, findings, voices=state.voices, missing=missing)
         if state.stop_reason is None:  # what nobody has examined yet is against no rule
             result = GateResult(rule=gate, holds=None, why="undecided: the run ended early")
     return ReviewRawOutput(

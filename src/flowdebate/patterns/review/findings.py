@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate, combinations
 from typing import Any, NamedTuple
@@ -144,7 +144,8 @@ def join(groups: Sequence[Sequence[Raised]], same: Iterable[tuple[int, int]]) ->
         joined[at] += raised
     findings = []
     for number, raised in enumerate(sorted(joined.values(), key=lambda each: min(map(_key, each))), start=1):
-        lead = min(raised, key=lambda each: (each.place.found is not True, *_key(each)))
+        # a place in the material first: that somebody else names a wrong one must not weaken the finding
+        lead = min(raised, key=lambda each: ([True, None, False].index(each.place.found), *_key(each)))
         gravest = min(raised, key=lambda each: SEVERITIES.index(each.severity)).severity
         about = lead.model_dump(include={"title", "claim", "suggestion"})
         by_name = sorted(raised, key=lambda each: (each.agent_name, *_key(each)))
@@ -155,50 +156,123 @@ def join(groups: Sequence[Sequence[Raised]], same: Iterable[tuple[int, int]]) ->
 # Deciding
 
 
+class Tally(NamedTuple):
+    """Counts of the reviewers for and against one finding."""
+
+    reviewers: int
+    """Reviewers whose findings were heard."""
+    raised: int
+    """Reviewers who raised the finding, including those who withdrew it."""
+    withdrawn: int
+    confirmed: int
+    refuted: int
+    models: int
+    """Different models among the supporters."""
+    has_place: bool
+    """Whether the material has the place; True if the finding names none."""
+
+    @property
+    def support(self) -> int:
+        """Reviewers who raised the finding and stand by it, or confirm it."""
+        return self.raised - self.withdrawn + self.confirmed
+
+    @property
+    def has_majority(self) -> bool:
+        """Whether a majority of at least two reviewers support the finding."""
+        return self.support > 1 and 2 * self.support > self.reviewers
+
+    @property
+    def text(self) -> str:
+        """The counts in words, with a note where all support comes from one model."""
+        counts = [f"{self.raised} of {counted(self.reviewers, 'reviewer')} raised it"]
+        for count, verb in ((self.withdrawn, "withdrew"), (self.confirmed, "confirm"), (self.refuted, "refute")):
+            counts += [f"{count} {verb}{'s' if count == 1 and verb != 'withdrew' else ''} it"] if count else []
+        note = "; all supporters use the same model" if self.support > 1 and self.models == 1 else ""
+        return f"{', '.join(counts)}{note}"
+
+
+class StateRule(NamedTuple):
+    """One row of the table of states, from which both the documentation and `Finding.why` are written."""
+
+    state: FindingState
+    condition: str
+    """When it applies, for the documentation."""
+    reason: str
+    """The same for one finding."""
+    applies: Callable[[Tally], bool]
+
+
+STATE_RULES = (
+    StateRule(
+        "refuted",
+        "everyone who raised it has withdrawn it, and nobody confirms it",
+        "withdrawn by everyone who raised it",
+        lambda tally: tally.support == 0,
+    ),
+    StateRule(
+        "refuted",
+        "a majority of the reviewers refute it or have withdrawn it",
+        "a majority is against it",
+        lambda tally: 2 * (tally.refuted + tally.withdrawn) > tally.reviewers,
+    ),
+    StateRule(
+        "disputed",
+        "a majority supports it, but the place that it names is not in the material",
+        "its place is not in the material",
+        lambda tally: tally.has_majority and not tally.has_place,
+    ),
+    StateRule(
+        "confirmed",
+        "a majority of the reviewers, at least two, support it",
+        "a majority supports it",
+        lambda tally: tally.has_majority,
+    ),
+    StateRule("disputed", "in all other cases, and always with one reviewer", "no majority", lambda _: True),
+)
+"""The rules of a finding's state; the first that applies decides."""
+
+
 def decide(
     findings: Iterable[Finding],
     verdicts: Iterable[Verdict],
     defences: Iterable[Defence],
     voices: Mapping[str, str],
 ) -> list[Finding]:
-    """Each finding confirmed, disputed or refuted; the gravest first, then by support.
+    """Decide the state of each finding by `STATE_RULES`; the gravest first, then by support.
 
-    Confirmed: raised by reviewers of at least two models (whom `voices` has by reviewer), unless a majority of the
-    others refute it; or confirmed by a majority of the others. Refuted: withdrawn by all who raised it; or raised by
-    one model, and refuted by a majority of the others. Disputed: all the rest.
+    `voices` has the model of each reviewer who was heard.
     """
-    said = sorted(verdicts, key=lambda each: each.agent_name)
-    answered = sorted(defences, key=lambda each: each.agent_name)
+    verdicts = sorted(verdicts, key=lambda verdict: verdict.agent_name)
+    defences = sorted(defences, key=lambda defence: defence.agent_name)
     decided = []
     for finding in findings:
-        own = [each for each in said if each.finding == finding.id and each.agent_name not in finding.raisers]
-        kept = [each for each in answered if each.finding == finding.id and each.agent_name in finding.raisers]
-        state, why = _state_of(finding, own, kept, voices)
-        update = {"verdicts": own, "defences": kept, "state": state, "why": why}
-        decided.append(finding.model_copy(update=update))
-    return sorted(decided, key=lambda each: (SEVERITIES.index(each.severity), -_support(each), int(each.id[1:])))
+        others = [each for each in verdicts if each.finding == finding.id and each.agent_name not in finding.raisers]
+        answers = [each for each in defences if each.finding == finding.id and each.agent_name in finding.raisers]
+        tally = _tally(finding.model_copy(update={"verdicts": others, "defences": answers}), voices)
+        rule = _rule_for(tally)
+        update = {"verdicts": others, "defences": answers, "state": rule.state, "why": f"{rule.reason}: {tally.text}"}
+        decided.append((tally.refuted - tally.support, finding.model_copy(update=update)))
+    decided.sort(key=lambda entry: (SEVERITIES.index(entry[1].severity), entry[0], int(entry[1].id[1:])))
+    return [finding for _, finding in decided]
 
 
-def _support(finding: Finding) -> int:
-    given = [each.verdict for each in finding.verdicts]
-    return len(finding.raisers) + given.count("confirm") - given.count("refute")
+def _tally(finding: Finding, voices: Mapping[str, str]) -> Tally:
+    withdrawn = {defence.agent_name for defence in finding.defences if not defence.stands}
+    confirming = [verdict.agent_name for verdict in finding.verdicts if verdict.verdict == "confirm"]
+    supporters = {*confirming, *finding.raisers} - withdrawn
+    return Tally(
+        reviewers=len(voices),
+        raised=len(finding.raisers),
+        withdrawn=len(withdrawn),
+        confirmed=len(confirming),
+        refuted=sum(verdict.verdict == "refute" for verdict in finding.verdicts),
+        models=len({voices.get(name, name) for name in supporters}),
+        has_place=finding.place.found is not False,
+    )
 
 
-def _state_of(
-    finding: Finding, verdicts: Sequence[Verdict], defences: Sequence[Defence], voices: Mapping[str, str]
-) -> tuple[FindingState, str]:
-    withdrawn = {each.agent_name for each in defences if not each.stands}
-    standing = [name for name in finding.raisers if name not in withdrawn]
-    others = sum(name not in finding.raisers for name in voices)
-    confirm, refute = ([each.verdict for each in verdicts].count(what) for what in ("confirm", "refute"))
-    models = len({voices.get(name, name) for name in standing})
-    asked = f"of {counted(others, 'other')}, {confirm} confirm and {refute} refute it"
-    told = f"{counted(models, 'model')} raised it; {asked if others else 'nobody else was asked'}"
-    if not standing:
-        return "refuted", "withdrawn by all who raised it"
-    if 2 * refute > others:
-        return ("refuted" if models == 1 else "disputed"), told
-    return ("confirmed" if models > 1 or 2 * confirm > others else "disputed"), told
+def _rule_for(tally: Tally) -> StateRule:
+    return next(rule for rule in STATE_RULES if rule.applies(tally))
 
 
 # The gate
@@ -249,14 +323,29 @@ def parse_gate(gate: object, *, where: str, reviewers: int) -> tuple[Rule, ...]:
     return tuple(rules)
 
 
-def hold_gate(gate: str, rules: Iterable[Rule], findings: Sequence[Finding], *, missing: str | None) -> GateResult:
-    """Whether the findings keep to the rules; `missing` is why it is undecided where nothing is against it."""
+def hold_gate(
+    gate: str, rules: Iterable[Rule], findings: Sequence[Finding], *, voices: Mapping[str, str], missing: str | None
+) -> GateResult:
+    """Hold the findings against the rules; `missing` is a reason not to decide where no finding breaks them.
+
+    A finding whose place is not in the material breaks no rule. If it would break one with its place, the gate is
+    undecided.
+    """
+    states = {finding.id: _rule_for(_tally(finding, voices)._replace(has_place=True)).state for finding in findings}
     against: dict[str, None] = {}
+    doubtful: dict[str, None] = {}
     for rule in rules:
-        counted = [each.id for each in findings if each.state in rule.states and each.severity in rule.severities]
-        against |= dict.fromkeys(counted if len(counted) > rule.most else ())
+        relevant = [
+            finding for finding in findings if states[finding.id] in rule.states and finding.severity in rule.severities
+        ]
+        located = [finding for finding in relevant if finding.place.found is not False]
+        against |= dict.fromkeys(finding.id for finding in located if len(located) > rule.most)
+        doubtful |= dict.fromkeys(finding.id for finding in relevant if len(relevant) > rule.most)
     if against:
         return GateResult(rule=gate, holds=False, against=list(against), why=f"against it: {', '.join(against)}")
+    if missing is None and doubtful:
+        unlocated = [finding.id for finding in findings if finding.place.found is False and finding.id in doubtful]
+        missing = f"the material does not have the place of {', '.join(unlocated)}"
     if missing is not None:
         return GateResult(rule=gate, holds=None, why=f"undecided: {missing}")
     return GateResult(rule=gate, holds=True, why="nothing is against it")
