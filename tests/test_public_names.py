@@ -199,6 +199,7 @@ POSITIONAL = {
     "BaselineOptions",
     "ConvergenceOptions",
     "Debater",
+    "Diff",
     "Persona",
     "Phase",
     "Sources",

@@ -65,7 +65,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
 from flowdebate._text import listed, pickles, shown
 
@@ -586,11 +586,12 @@ class BadFile(FlowDebateError):
     'debate.toml: is larger than 1 MB'
     """
 
-    def __init__(self, path: str, problem: str, *, empty: bool = False) -> None:
+    def __init__(self, path: str, problem: str, *, no_changes: Literal["none", "unread"] | None = None) -> None:
         self.path = path
         self.problem = problem
-        self.empty = empty
-        """Whether it is a diff without anything to read: a hook tells that from a mistake."""
+        self.no_changes = no_changes
+        """For a diff: "none" if nothing changed, "unread" if no change can be read; a hook tells these from a mistake.
+        """
         super().__init__(f"{path}: {problem}")
 
 

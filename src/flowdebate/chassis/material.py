@@ -65,7 +65,12 @@ class Material:
 
     def of_run(self, ctx: Context) -> tuple[Source, ...]:
         """The sources that can be read, as they were when the run began."""
-        return tuple(source for source in ctx.run.known.get(self, self.sources) if source.left_out is None)
+        return tuple(source for source in self.all_of_run(ctx) if source.left_out is None)
+
+    def all_of_run(self, ctx: Context) -> tuple[Source, ...]:
+        """All sources, with those that were left out, as they were when the run began."""
+        sources: tuple[Source, ...] = ctx.run.known.get(self, self.sources)
+        return sources
 
     async def record(self, ctx: Context) -> None:
         """Record the sources once a run, as the decision of this place; a resumed run has those that it began with."""
@@ -83,7 +88,7 @@ class Material:
         """`output` with the list of sources, and the quotes of each contribution."""
         sources = self.of_run(ctx)
         update: dict[str, Any] = {
-            "sources": [source.info for source in ctx.run.known.get(self, self.sources)],
+            "sources": [source.info for source in self.all_of_run(ctx)],
             "quotes": [list(look_up(entry.text, sources)) for entry in output.entries],
         }
         if shown := ctx.run.known.get((self, Shown)):  # in order, also of those who spoke at the same time

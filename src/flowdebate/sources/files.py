@@ -6,11 +6,10 @@ import io
 import os
 import re
 import stat
-import subprocess
 import sys
 import warnings
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
@@ -113,7 +112,7 @@ def _parts_of(given: str, data: bytes, kind: str) -> Iterable[tuple[str, str]]:
     return [(name.format(match[1].strip()), text[match.end() : end]) for match, end in zip(begins, ends, strict=True)]
 
 
-_MEGABYTE = 1_000_000
+MEGABYTE = 1_000_000
 MOST_OF_FILE = 20
 """Megabytes of a file: a document of a thousand pages has fewer."""
 MOST_OF_TEXT = 2
@@ -130,14 +129,13 @@ _SECRETS = (
     *(".htpasswd", ".git-credentials", "credentials", "*credentials.json", "secrets.*", "*.tfstate", "*.tfvars"),
     *(".my.cnf", ".dockercfg", ".s3cfg", ".vault-token", "kubeconfig"),
 )
-_SECRET = "may hold secrets"  # noqa: S105 - a reason
+SECRET = "may hold secrets"  # noqa: S105 - a reason
 _KEY = b"PRIVATE KEY-----"
+_KEY_LINES = re.compile(r"(PRIVATE KEY-----)((?:[ \t\r]*\n[-+ ]?[ \t#/*]*[\w+/=-]{12,}(?=\s))+)")
 
 
 def read_sources(given: Sequence[str], *, folder: Path = Path()) -> list[Source]:
     """The sources at paths of files and folders, relative to `folder`: "-" is stdin, and "NAME=FILE" gives a name.
-
-    "git:BASE..HEAD" is the diff of a git repository, a source for each changed file.
 
     The files of a folder are read without secrets, links, what its `.gitignore` names and what is no text: those are
     listed with the reason in `left_out`.
@@ -150,12 +148,10 @@ def read_sources(given: Sequence[str], *, folder: Path = Path()) -> list[Source]
         if each == "-":
             found.append(read_content("stdin", "-", _read_stdin()))
             continue
-        if is_diff(each):
-            found += read_diff(each, folder, _why_secret)
-        elif path.is_dir() and not path.is_symlink():
+        if path.is_dir() and not path.is_symlink():
             root = path.resolve()
             if _NEVER.intersection(root.parts):
-                raise BadFile(each, f"{_SECRET}, and is never read")
+                raise BadFile(each, f"{SECRET}, and is never read")
             read = list(_walk(root, each, name or root.name))
             if not any(source.left_out is None for source in read):
                 raise BadFile(each, "is a folder without any file that can be read")
@@ -168,11 +164,11 @@ def read_sources(given: Sequence[str], *, folder: Path = Path()) -> list[Source]
 
 def check_size(sources: Sequence[Source], given: str) -> None:
     """BadFile for more than can be stored with a run and sent with each turn, after the source `given`."""
-    if sum(len(source.text.encode()) for source in sources) > MOST_OF_TEXT * _MEGABYTE:
+    if sum(len(source.text.encode()) for source in sources) > MOST_OF_TEXT * MEGABYTE:
         raise BadFile(
             given, f"makes more than {MOST_OF_TEXT} MB of text: name fewer files, or commits that differ less"
         )
-    if sum(source.size for source in sources if source.image is not None) > MOST_OF_IMAGES * _MEGABYTE:
+    if sum(source.size for source in sources if source.image is not None) > MOST_OF_IMAGES * MEGABYTE:
         raise BadFile(given, f"makes more than {MOST_OF_IMAGES} MB of images: name fewer, or smaller ones")
 
 
@@ -186,12 +182,10 @@ def allowed_folders(given: Iterable[str | Path], *, where: str) -> tuple[Path, .
 
 
 def outside_of(folders: Sequence[Path], given: Sequence[str]) -> list[str]:
-    """Those of the sources `given` that are not below one of `folders`, such as stdin or a diff."""
+    """Those of the sources `given` that are not below one of `folders`, such as stdin."""
     paths = {each: _named(each, Path())[1] for each in given}
     return [
-        each
-        for each, path in paths.items()
-        if each == "-" or is_diff(each) or not any(_is_within(path, folder) for folder in folders)
+        each for each, path in paths.items() if each == "-" or not any(_is_within(path, folder) for folder in folders)
     ]
 
 
@@ -212,8 +206,8 @@ def _is_within(path: Path, allowed: Path) -> bool:
 def _read_stdin() -> bytes:
     if sys.stdin.isatty():
         raise BadFile("-", "is a terminal: pipe a text into this command")
-    data = sys.stdin.buffer.read(MOST_OF_FILE * _MEGABYTE + 1)
-    if len(data) > MOST_OF_FILE * _MEGABYTE:
+    data = sys.stdin.buffer.read(MOST_OF_FILE * MEGABYTE + 1)
+    if len(data) > MOST_OF_FILE * MEGABYTE:
         raise BadFile("-", f"is larger than {MOST_OF_FILE} MB")
     return data
 
@@ -225,33 +219,33 @@ def _read_file(path: Path, given: str, name: str) -> Source:
             raise BadFile(given, "is a link out of its folder: name the file itself")
         if not stat.S_ISREG(path.stat().st_mode):
             raise BadFile(given, 'is no file: what a program writes can be piped in, as "-"')
-        if _is_secret(path) or _is_secret(path.resolve()):  # a link beside a secret may have any name
-            raise BadFile(given, f"{_SECRET}, and is never read")
+        if is_secret(path) or is_secret(path.resolve()):  # a link beside a secret may have any name
+            raise BadFile(given, f"{SECRET}, and is never read")
         with path.open("rb") as file:
-            data = file.read(MOST_OF_FILE * _MEGABYTE + 1)
+            data = file.read(MOST_OF_FILE * MEGABYTE + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = getattr(error, "strerror", None) or error_text(error)
         raise BadFile(given, f"cannot be read: {reason}") from None
-    if len(data) > MOST_OF_FILE * _MEGABYTE:
+    if len(data) > MOST_OF_FILE * MEGABYTE:
         raise BadFile(given, f"is larger than {MOST_OF_FILE} MB")
     return read_content(name, given, data)
 
 
-def _why_secret(path: Path, content: bytes) -> str | None:
-    """Why a file of a repository is never read; None if it may be."""
-    hidden = _is_secret(path) or _KEY in content
-    return f"{_SECRET}, and is never read" if hidden else None
-
-
-def _is_secret(path: Path) -> bool:
+def is_secret(path: Path) -> bool:
+    """Whether files of this name or in this folder often hold secrets."""
     name = path.name.lower()
     return not _NEVER.isdisjoint(path.parts) or any(fnmatchcase(name, pattern) for pattern in _SECRETS)
+
+
+def mask_keys(text: str) -> str:
+    """Mask the lines of private keys in a text, and keep all other lines."""
+    return _KEY_LINES.sub(lambda match: match[1] + re.sub(r"[\w+/=-]{12,}", "(masked)", match[2]), text)
 
 
 def read_content(name: str, given: str, data: bytes) -> Source:
     """The source with the content `data`; BadFile for what is no text, no document and no image."""
     if _KEY in data:
-        raise BadFile(given, f"{_SECRET}, and is never read")
+        raise BadFile(given, f"{SECRET}, and is never read")
     kind = kind_of(name if name != "stdin" else "", data)
     if kind is not None:
         return read_document(name, given, data, kind)
@@ -300,8 +294,8 @@ def _why_not(path: Path, specs: Sequence[tuple[Path, GitIgnoreSpec]], *, folder:
     """Why something in a folder is not read; None if nothing but its content may forbid it."""
     if path.is_symlink():
         return "is a link"
-    if path.name in _NEVER if folder else _is_secret(path):
-        return _SECRET
+    if path.name in _NEVER if folder else is_secret(path):
+        return SECRET
     ignored = False
     for base, spec in specs:  # the last one that has a rule for it decides
         found = spec.check_file(path.relative_to(base).as_posix() + "/" * folder).include
@@ -326,76 +320,3 @@ def _spec_of(folder: Path) -> GitIgnoreSpec:
 
     lines = (folder / ".gitignore").read_text("utf-8", errors="replace").splitlines()
     return GitIgnoreSpec.from_lines(lines)
-
-
-GIT = "git:"
-"""Begins a source that is a diff: "git:main..HEAD"; "git:HEAD" are the changes that are not committed."""
-_SECONDS = 60
-# without what the configuration of a repository or of a user could change, or run
-_DIFF = ("diff", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames", "--src-prefix=a/", "--dst-prefix=b/",
-         "--submodule=short")  # fmt: skip
-_LINK = re.compile(rb"^(?:(?:new file|deleted file|new|old) mode|index \w+\.\.\w+) 120000$", re.MULTILINE)
-
-
-def is_diff(given: str) -> bool:
-    """Whether a source is the diff of a repository, and no file."""
-    return given.startswith(GIT) and not Path(given).exists()
-
-
-def read_diff(given: str, folder: Path, why_secret: Callable[[Path, bytes], str | None]) -> list[Source]:
-    """The diff of each file that differs in a range of commits, and what is left out, of the repository at `folder`.
-
-    `why_secret(path, content)` says why a file is never read. BadFile for what git cannot compare; it is
-    `empty` where there is nothing to read.
-    """
-    wanted = ("--end-of-options", given.removeprefix(GIT), "--")  # which may begin with a dash
-    # names are those from the top of the repository, wherever in it we are
-    top = folder / _git(given, folder, "rev-parse", "--show-cdup").decode().strip()
-    listed = _git(given, top, *_DIFF, "--name-only", "-z", *wanted)
-    if not listed:
-        raise BadFile(given, "has no changes; files that git does not track are not among them", empty=True)
-    # ten lines around a change: three are too few to judge it by
-    diff = _git(given, top, *_DIFF, "--unified=10", *wanted)
-    parts: dict[bytes, bytes] = {}
-    for part in re.split(rb"^(?=diff --git )", diff, flags=re.MULTILINE)[1:]:
-        head = part.partition(b"\n")[0]  # the same for both parts of a file that has become a link
-        parts[head] = parts.get(head, b"") + part
-    left = _git(given, top, "check-ignore", "--no-index", "-z", "--stdin", text=listed, codes=(0, 1)).split(b"\0")
-    found = []
-    for path, part in zip(listed.split(b"\0")[:-1], parts.values(), strict=True):
-        name = path.decode(errors="replace")
-        why = why_secret(Path(name), part)
-        if why is None and path in left:
-            why = "is in .gitignore"
-        if why is None and _LINK.search(part):
-            why = "is a link"
-        if why is None and b"\n@@ " not in part:
-            why = "is binary" if b"\nBinary files " in part else "has no changed lines"
-        try:
-            text = part.decode("utf-8") if why is None else ""
-        except UnicodeDecodeError:
-            why = "is not UTF-8"
-        found.append(Source.of(name, text, part) if why is None else Source(name=name, left_out=why))
-    if all(source.left_out is not None for source in found):
-        reasons = ", ".join(f"{source.name} {source.left_out}" for source in found[:3])
-        raise BadFile(given, f"has no changes that can be read: {reasons}", empty=True)
-    return found
-
-
-def _git(given: str, folder: Path, *arguments: str, text: bytes = b"", codes: tuple[int, ...] = (0,)) -> bytes:
-    """What git writes; BadFile with what it says where it fails."""
-    command = ["git", "-c", "core.quotePath=false", "-c", "core.fsmonitor=false", *arguments]
-    try:
-        done = subprocess.run(command, cwd=folder, input=text, capture_output=True, timeout=_SECONDS, check=False)  # noqa: S603 - no shell, and a checked range
-    except FileNotFoundError:
-        raise BadFile(given, "cannot be read: git is not installed") from None
-    except ValueError:
-        raise BadFile(given, "names no commits: it has a NUL in it") from None
-    except subprocess.TimeoutExpired:
-        raise BadFile(given, f"cannot be read: git takes more than {_SECONDS} s") from None
-    if done.returncode not in codes:
-        said = done.stderr.decode(errors="replace").strip().splitlines() or ["git fails"]
-        if "not a git repository" in said[0].lower():  # and how git compares files that are in none
-            said = [f"{folder.resolve()} is in no git repository"]
-        raise BadFile(given, f"cannot be read: {said[0]}")
-    return done.stdout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import operator
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, NamedTuple, Self, TypeAlias
 
 from pydantic import Field
 
@@ -19,6 +20,9 @@ from flowdebate._util.option_types import Count, check_option
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import BadFile, ConfigurationError
 from flowdebate.prompts import quoted, tag_text
+
+if TYPE_CHECKING:
+    from flowdebate.sources.diff import Diff
 
 
 class Page(WireModel):
@@ -50,7 +54,11 @@ class SourceInfo(WireModel):
     media_type: str | None = Field(default=None, exclude_if=is_none)
     """Of an image, such as "image/png"; None (and not written) for a text."""
     left_out: str | None = Field(default=None, exclude_if=is_none)
-    """Why a file of a folder was not read; None (and not written) for all others."""
+    """Why a file was not read; None (and not written) for all others."""
+    excluded: bool = Field(default=False, exclude_if=operator.not_)
+    """Whether the user excluded it by a glob; False is not written."""
+    commits: str | None = Field(default=None, exclude_if=is_none)
+    """Which commits its diff compares; None (and not written) for all others."""
 
 
 IMAGES = {
@@ -89,7 +97,11 @@ class Source(WireModel):
     size: int = 0
     sha256: str = ""
     left_out: str | None = None
-    """Why a file of a folder was not read; None for a source."""
+    """Why a file of a folder or of a diff was not read; None for a source."""
+    excluded: bool = Field(default=False, exclude_if=operator.not_)
+    """Whether the user excluded it by a glob; False is not written."""
+    commits: str | None = Field(default=None, exclude_if=is_none)
+    """Which commits its diff compares; None (and not written) for all others."""
 
     @classmethod
     def of(cls, name: str, text: str, data: bytes | None = None, *, pages: Sequence[Page] = ()) -> Source:
@@ -127,6 +139,8 @@ class Source(WireModel):
             pages=len(self.pages) or None,
             media_type=None if self.image is None else self.image[5:].partition(";")[0],
             left_out=self.left_out,
+            excluded=self.excluded,
+            commits=self.commits,
         )
 
     def page_at(self, place: int) -> str | None:
@@ -168,8 +182,8 @@ def listed(sources: Sequence[Source]) -> str:
     return "\n".join(lines)
 
 
-SourcesLike: TypeAlias = Mapping[str, "str | Source"] | Sequence["str | Path | Source"]
-"""Texts by name; or paths of files and folders, "-" for stdin, "NAME=FILE", and sources."""
+SourcesLike: TypeAlias = "Mapping[str, str | Source] | Sequence[str | Path | Source | Diff] | Diff"
+"""Texts by name; or a list of paths of files and folders, "-" for stdin, "NAME=FILE", sources, and diffs; or a diff."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +191,7 @@ class Sources:
     """Sources with a bound on the room that they take: `debate(sources=Sources(["docs"], tokens=8_000))`."""
 
     items: SourcesLike
-    """Texts by name, or a list of paths of files and folders."""
+    """Texts by name, a list of paths of files and folders, or a `Diff`."""
     tokens: int | None = field(default=None, kw_only=True)
     """Maximum number of tokens of them in a prompt. Of more, each turn is shown the best passages for the question and
     the last arguments. None: a quarter of the model's context, or 32,000 where that is unknown."""
@@ -191,9 +205,13 @@ def check_sources(value: object, *, where: str) -> tuple[Source, ...]:
 
     ConfigurationError for what cannot be, BadFile for a file that cannot be used.
     """
-    allowed = "texts by name (a dict of str to str, neither blank), or a list of paths and sources; or None"
+    from flowdebate.sources.diff import Diff, read_diff
+
+    allowed = "texts by name (a dict of str to str, neither blank), a list of paths and sources, or a Diff; or None"
     if value is None:
         return ()
+    if isinstance(value, Diff):
+        value = [value]
     if not isinstance(value, (Mapping, Sequence)) or isinstance(value, (str, bytes)):
         raise ConfigurationError(where, "sources", value, allowed)
     given = value.items() if isinstance(value, Mapping) else [(None, each) for each in value]
@@ -202,6 +220,8 @@ def check_sources(value: object, *, where: str) -> tuple[Source, ...]:
         place = f"sources[{index if name is None else name!r}]"
         if isinstance(each, Source):
             found.append(each if name is None else each.model_copy(update={"name": name}))
+        elif name is None and isinstance(each, Diff):
+            found += read_diff(each)
         elif name is None and isinstance(each, (str, Path)):
             from flowdebate.sources.files import read_sources
 

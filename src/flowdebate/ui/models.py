@@ -353,7 +353,8 @@ def sources_lines(plan: Plan) -> list[str]:
     how = "go to the model with each turn"
     if sum(tokens) > (most or SOURCE_TOKENS):
         how = f"are more than a prompt may have ({most or SOURCE_TOKENS:,}): each turn is shown the best passages"
-    return [f"{whole}, estimated, which {how}", *([f"Left out: {_few(left)}"] if left else [])]
+    lines = [f"{whole}, estimated, which {how}", *([f"Left out: {_few(left)}"] if left else [])]
+    return [*(f"Compared: {text}" for text in dict.fromkeys(each.commits for each in read) if text), *lines]
 
 
 def _few(texts: Sequence[str]) -> str:

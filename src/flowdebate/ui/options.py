@@ -224,6 +224,9 @@ class PersonaEntry(RosterEntry):
     model: ModelName | None = None
 
 
+_ABOUT = {"size", "sha256", "left_out", "excluded", "commits"}
+
+
 class SourceEntry(RosterEntry):
     """A source as a stored plan has it, where its text does not say everything."""
 
@@ -233,7 +236,11 @@ class SourceEntry(RosterEntry):
     size: int = 0
     sha256: Annotated[str, NOTHING] = ""
     left_out: Text | None = None
-    """Why a file of a folder was not read."""
+    """Why a file was not read."""
+    excluded: bool = False
+    """Whether the user excluded it by a glob."""
+    commits: Text | None = None
+    """Which commits its diff compares."""
 
     @classmethod
     def of(cls, source: Source) -> Self | str:
@@ -241,16 +248,16 @@ class SourceEntry(RosterEntry):
         if source == Source.of(source.name, source.image or source.text):
             return source.image or source.text
         pages = {page.name: page.start for page in source.pages} or None
-        return cls(
-            text=source.text or None, pages=pages, size=source.size, sha256=source.sha256, left_out=source.left_out
-        )
+        about = source.model_dump(include=_ABOUT)
+        return cls(text=source.text or None, pages=pages, **about)
 
     def source(self, name: str) -> Source:
         pages = tuple(Page(start=start, name=page) for page, start in (self.pages or {}).items())
-        about = {"size": self.size, "sha256": self.sha256, "left_out": self.left_out}
+        about = self.model_dump(include=_ABOUT)
         return Source(name=name, text=self.text or "", pages=pages, **about)
 
 
+Globs = Annotated[list[PlainText], allowed("a list of globs")]
 Sources = Annotated[
     list[FilePath] | dict[str, Text | SourceEntry],
     allowed(
@@ -356,6 +363,17 @@ class PlanOptions(BaseModel):
         flag="--source",
         metavar="[NAME=]FILE",
     )
+    diff: FilePath | None = option(
+        "Show the changes of the git repository here: main..HEAD is what the branch changed since it left main; main "
+        "also has what is not committed. Alone: what is not committed.",
+        panel="Sides",
+        metavar="[BASE..HEAD]",
+    )
+    exclude: Globs | None = option(
+        "Glob of changed files that are not shown, and that no gate waits for, such as *.lock; repeat for each.",
+        panel="Sides",
+        metavar="GLOB",
+    )
     source_tokens: Count | None = option(
         "Maximum number of tokens of the sources in a prompt; of more, each turn is shown the passages that fit best. "
         "Default: a quarter of the model's context, or 32000 where that is unknown.",
@@ -460,11 +478,6 @@ class PlanOptions(BaseModel):
             got = address_of(got)  # without its password
         needed = tuple(key for key, each in fields.items() if each.is_required())
         return ConfigurationError(where, field, got, sentence_of(problem, needed))
-
-    @property
-    def diffs(self) -> list[str]:
-        """Sources that are diffs of a repository, for a pattern with an option for them."""
-        return []
 
     @property
     def roles(self) -> list[str]:

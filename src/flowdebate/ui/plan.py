@@ -164,7 +164,7 @@ def make_plan(
 
     page = info.load_page()
     options: PlanOptions = page.options.read(given, file=file, where=where)
-    if page.question_about_sources and getattr(options, info.subject) is None and (options.sources or options.diffs):
+    if page.question_about_sources and getattr(options, info.subject) is None and (options.sources or options.diff):
         options = options.replaced(**{info.subject: page.question_about_sources})
     if getattr(options, info.subject) is None:
         example = f'flowdebate {info.verb} "{page.example}"'
@@ -266,9 +266,9 @@ def _with_seats(plan: Plan) -> Plan:
 
 def _read_sources(options: PlanOptions) -> PlanOptions:
     """The options with the texts of sources in the place of their files: a stored run needs the texts themselves."""
-    diffs = options.diffs
-    if options.sources is None and not diffs:
+    if options.sources is None and options.diff is None:
         return options
+    from flowdebate.sources.diff import Diff, read_diff
     from flowdebate.sources.files import check_size, read_sources
 
     where, field = options.place("sources")
@@ -278,12 +278,15 @@ def _read_sources(options: PlanOptions) -> PlanOptions:
         given = {name: Source.of(name, each) for name, each in options.sources.items() if isinstance(each, str)}
         check_size([*given.values()], field)
         entries = {**options.sources, **{name: SourceEntry.of(source) for name, source in given.items()}}
-    read = [*read_sources(named, folder=options.folder("sources")), *read_sources(diffs, folder=options.folder("diff"))]
+    read = read_sources(named, folder=options.folder("sources"))
+    if options.diff is not None:
+        read += read_diff(Diff(options.diff, folder=options.folder("diff"), exclude=options.exclude or ()))
+        check_size(read, "diff")
     for source in read:
         if source.name in entries:  # speakers name a source by it
             raise ConfigurationError(where, field, source.name, "sources of different names: NAME=FILE gives one")
         entries[source.name] = SourceEntry.of(source)
-    return options.replaced(sources=entries, **({"diff": None} if diffs else {}))
+    return options.replaced(sources=entries, diff=None, exclude=None)
 
 
 def with_sides(plan: Plan, sides: Sequence[Debater]) -> Plan:

@@ -19,7 +19,8 @@ from flowdebate.cli.app import app
 from flowdebate.errors import BadFile
 from flowdebate.patterns.review.findings import locate
 from flowdebate.service import Service
-from flowdebate.sources.files import outside_of, read_sources
+from flowdebate.sources.diff import Diff, read_diff
+from flowdebate.sources.source import check_sources
 from tests.cli.stage import COMMAND
 from tests.server.stage import staged
 from tests.vendors import vendors
@@ -168,8 +169,7 @@ def test_the_true_bugs_are_confirmed_and_nothing_else(repository: Path, found: d
     assert "anthropic/claude-haiku-5-5" in head
     assert "Sources: app/store.py" in head
     assert ".env (may hold secrets, and is never read)" in head
-    assert "build.log (is in .gitignore)" in head
-    assert "notes.txt (may hold secrets, and is never read)" in head
+    assert "Compared: " in head
     assert "picture.png (is binary)" in head
     assert "Question: What is wrong with this change?" in words
     assert "Confirmed: 3" in words
@@ -195,7 +195,11 @@ def test_the_gate_decides_the_exit_code_by_data(found: dict[VendorName, Vendor])
     assert by_title["last(items, 0) returns everything"]["place"]["file"] == "app/store.py"
     assert "Sources: app/store.py" in held.stderr  # also where nobody looks on
     assert "anthropic/claude-haiku-5-5" in held.stderr
-    assert review(*change, "--gate", "at most 1 confirmed blocker").exit_code == 0
+    unread = review(*change, "--gate", "at most 1 confirmed blocker", "--format", "markdown")
+    assert unread.exit_code == 3
+    assert "undecided: not read: .env (may hold secrets, and is never read), picture.png (is binary)" in unread.stdout
+    excluded = ("--exclude", ".env", "--exclude", "*.png")
+    assert review(*change, "--gate", "at most 1 confirmed blocker", *excluded).exit_code == 0
     wrong = review(*change, "--gate", "be nice")
     assert wrong.exit_code == 2
     assert "--gate must be" in wrong.stderr
@@ -296,7 +300,7 @@ def test_the_hook_stops_no_push_without_changes(
     git(repository, "checkout", "-qb", "same")
     git(repository, "push", "-q", "origin", "same")
     (repository / "picture.png").write_bytes(b"\x89PNG\0\3\4")
-    git(repository, "commit", "-qam", "a picture, which nobody reads")
+    git(repository, "commit", "-qam", "a picture, which is excluded")
     git(repository, "push", "-q", "origin", "same")
     git(repository, "commit", "-qm", "nothing", "--allow-empty")
     git(repository, "update-ref", "-d", "refs/remotes/origin/main")
@@ -337,7 +341,7 @@ def test_the_workflow_comments_on_nothing_where_nothing_was_reviewed(
         return subprocess.run(["bash", "-e", "-c", command], check=False, timeout=60).returncode  # noqa: S603, S607 - ours
 
     (repository / "picture.png").write_bytes(b"\x89PNG\0\3\4")
-    git(repository, "commit", "-qam", "a picture, which nobody reads")
+    git(repository, "commit", "-qam", "a picture, which is excluded")
     monkeypatch.setenv("BASE", "HEAD~1")
     assert [step(commands[-2]), step(commands[-1])] == [5, 0]
     assert not (repository / "said").exists()
@@ -347,21 +351,16 @@ def test_the_workflow_comments_on_nothing_where_nothing_was_reviewed(
 
 
 def test_a_diff_may_be_a_source_of_every_pattern(repository: Path) -> None:
-    """From Python as well: each changed file under its name, what was left out with the reason."""
-    sources = {each.name: each for each in read_sources(["git:HEAD~1"], folder=repository)}
+    """Each changed file under its name, what was left out with the reason; a string is never taken for a revision."""
+    sources = {each.name: each for each in check_sources(Diff("HEAD~1", folder=repository), where="here")}
     assert sources["app/store.py"].text.startswith("diff --git a/app/store.py b/app/store.py")
     assert sources[".env"].text == ""
     assert sources[".env"].left_out == "may hold secrets, and is never read"
-
-
-def test_what_git_ignores_is_not_read_from_a_folder_below_either(repository: Path) -> None:
-    """A rule of the top folder holds, wherever in the repository somebody stands."""
-    (repository / ".gitignore").write_text("/app/private.txt\n")
-    (repository / "app" / "private.txt").write_text(SECRET)
-    git(repository, "add", "-f", ".")
-    sources = {each.name: each for each in read_sources(["git:HEAD~1"], folder=repository / "app")}
-    assert sources["app/private.txt"].left_out == "is in .gitignore"
-    assert sources["app/store.py"].left_out is None
+    with pytest.raises(BadFile, match="No such file"):
+        check_sources(["git:HEAD~1"], where="here")
+    (repository / "git:main..HEAD").write_text("a file of the author's")
+    names = {each.name for each in read_diff(Diff("HEAD", folder=repository))}
+    assert names == {"git:main..HEAD"}
 
 
 ODD = [
@@ -391,22 +390,23 @@ def test_a_diff_is_read_whatever_git_calls_its_files(repository: Path) -> None:
         (repository / name).write_text(f"two = {name!r}\n")
     (repository / "link.py").unlink()
     (repository / "link.py").symlink_to("app/store.py")
-    found = read_sources(["git:fix#1"], folder=repository)
-    assert {each.name: each.left_out for each in found} == {**dict.fromkeys(ODD), "link.py": "is a link", "sub": None}
+    found = read_diff(Diff("fix#1", folder=repository))
+    left_out = {each.name: each.left_out for each in found}
+    assert left_out == {**dict.fromkeys(ODD), "link.py": "is a link", "sub": "is a submodule"}
     for name in ODD:
         place = locate(tuple(found), file=None, line=None, end_line=None, quote=f"two = {name!r}")
         assert (place.file, place.line) == (name, 1)
-    with pytest.raises(BadFile, match="NUL"):
-        read_sources(["git:HEAD\0"], folder=repository)
-    with pytest.raises(BadFile, match=f"git:HEAD: cannot be read: {repository.parent} is in no git repository"):
-        read_sources(["git:HEAD"], folder=repository.parent)
+    with pytest.raises(BadFile, match="names no commits"):
+        read_diff(Diff("HEAD\0", folder=repository))
+    with pytest.raises(BadFile, match=f"diff HEAD: cannot be read: {repository.parent} is in no git repository"):
+        read_diff(Diff("HEAD", folder=repository.parent))
 
 
-def test_no_request_and_no_stranger_can_have_a_repository_read(repository: Path) -> None:
+@pytest.mark.usefixtures("repository")
+def test_no_request_and_no_stranger_can_have_a_repository_read() -> None:
     """Neither over HTTP nor by the plan of an imported run, also where the folder around is allowed."""
-    assert outside_of([repository], ["git:HEAD", "app/store.py"]) == ["git:HEAD"]
     with staged(lambda: Service(store="memory:")) as stage:
-        for options in ({"diff": "HEAD~1"}, {"sources": ["git:HEAD~1"]}):
-            refused = stage.post("/runs", {"pattern": "review", "question": "Q?", "options": options})
+        for pattern in ("review", "debate"):
+            refused = stage.post("/runs", {"pattern": pattern, "question": "Q?", "options": {"diff": "HEAD~1"}})
             assert refused.status_code in {400, 422}, refused.text
             assert "left out over HTTP" in refused.text

@@ -278,8 +278,8 @@ def report_problems() -> Iterator[None]:
 
 def exit_code_of(error: FlowDebateError) -> int:
     """The exit code of a command that failed with `error`."""
-    if isinstance(error, BadFile) and error.empty:
-        return ExitCode.NO_CHANGES
+    if isinstance(error, BadFile) and error.no_changes is not None:
+        return ExitCode.NO_CHANGES if error.no_changes == "none" else ExitCode.NO_RESULT
     misuse = (BadFile, ConfigurationError, RunChanged, RunNotFound)
     return ExitCode.MISUSED if isinstance(error, misuse) else ExitCode.FAILED
 

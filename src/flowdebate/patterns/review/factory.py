@@ -206,7 +206,10 @@ def raw_output(loop: Loop[ReviewOptions], ctx: Context, status: RunStatus) -> Re
     findings, result = findings_of(state), None
     if gate is not None:
         lost = sorted({loss.name for loss in state.losses if loss.instead == "skipped"})
-        missing = f"not heard: {', '.join(lost)}" if lost else None
+        sources = () if loop.material is None else loop.material.all_of_run(ctx)
+        unread = [f"{each.name} ({each.left_out})" for each in sources if each.left_out and not each.excluded]
+        reasons = [("not heard", lost), ("not read", unread)]
+        missing = "; ".join(f"{reason}: {', '.join(names)}" for reason, names in reasons if names) or None
         rules = parse_gate(gate, where=loop.where, reviewers=len(loop.roster))
         result = hold_gate(gate, rules, findings, voices=state.voices, missing=missing)
         if state.stop_reason is None:  # what nobody has examined yet is against no rule

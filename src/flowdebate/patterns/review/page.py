@@ -16,11 +16,10 @@ from pydantic import Field
 
 from flowdebate._util.option_types import Flag, Text, allowed
 from flowdebate.errors import ConfigurationError
-from flowdebate.sources.files import GIT
 from flowdebate.ui.document import Document, Speaker
 from flowdebate.ui.live import OwnSections, Together
 from flowdebate.ui.markdown import escaped
-from flowdebate.ui.options import FilePath, PersonaEntry, PlanOptions, PlanValues, option, read_models, roster_option
+from flowdebate.ui.options import PersonaEntry, PlanOptions, PlanValues, option, read_models, roster_option
 from flowdebate.ui.page import Confidence, PatternPage, StartTool
 from flowdebate.ui.sections import Card, Entry, Fact, Group, Heading, Remark, Section, Tone, failures
 from flowdebate.ui.text import as_json, cost_text, in_line, models_text, printable
@@ -164,12 +163,6 @@ class ReviewPlanOptions(PlanOptions):
         "provider whose key is set.",
         key="model",
     )
-    diff: FilePath | None = option(
-        "Review the changes of the git repository here: between two commits, or since one. Alone: those that are not "
-        "committed.",
-        panel="Sides",
-        metavar="[BASE..HEAD]",
-    )
     focus: Annotated[Text | dict[str, Text], allowed("text, or a table of texts by reviewer")] | None = option(
         "What to look for above all; repeat with NAME= for one reviewer's.",
         panel="Sides",
@@ -189,10 +182,6 @@ class ReviewPlanOptions(PlanOptions):
     suspend: Flag | None = option(
         "Let humans answer later, with flowdebate answer. Default without a terminal.", panel="Sides"
     )
-
-    @property
-    def diffs(self) -> list[str]:
-        return [] if self.diff is None else [f"{GIT}{self.diff}"]
 
 
 class ReviewDocument(Document):

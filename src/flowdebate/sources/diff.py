@@ -1,0 +1,308 @@
+"""Reading of diffs: the changes of a git repository as sources, one for each changed file."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import NamedTuple
+
+from flowdebate._text import counted
+from flowdebate.errors import BadFile
+from flowdebate.sources.files import MEGABYTE, MOST_OF_FILE, SECRET, is_secret, mask_keys
+from flowdebate.sources.source import Source
+
+_SECONDS = 60
+_CONTEXT = "--unified=10"
+"""Ten lines around a change: three are too few to judge it by."""
+_LINK, _SUBMODULE = "120000", "160000"
+_MOST_CONTROL = 0.02
+"""Share of control characters in a text; a compressed file has about .12."""
+_CONTROL = re.compile(r"[\0-\x08\x0e-\x1a\x1c-\x1f]")
+_CODE = re.compile(
+    r"\.(c|cc|cpp|cs|css|dart|exs?|fs|go|h|hpp|hs|html|java|m?jsx?|kt|lua|md|mli?|php|p[lm]|pyi?|r|rb|rs|rst|scala|sh|sql|"
+    r"swift|tsx?|vue|zig)$",
+    re.IGNORECASE,
+)
+"""Suffixes of source code, whose name alone says nothing about secrets: `secrets.py` is a module of Python."""
+_GENERATED = (
+    *("*.lock", "*-lock.json", "*-lock.yaml", "*.lockb", "go.sum", "npm-shrinkwrap.json", "packages.lock.json"),
+    *("*.min.js", "*.min.css", "*.js.map", "*.css.map", "*.snap", "*.pb.go", "*_pb2.py", "*_pb2.pyi", "*.g.dart"),
+)
+"""Names of files that programs write, and people do not review."""
+# Neither the configuration nor the environment of a user may change what a diff says.
+_OPTIONS = ("--no-color", "--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/", "--find-renames",
+            "--no-relative", "-l1000", f"-O{os.devnull}", "--submodule=short", "--ignore-submodules=dirty")  # fmt: skip
+_SETTINGS = ("core.quotePath=false", "core.fsmonitor=false", f"core.hooksPath={os.devnull}",
+             f"core.attributesFile={os.devnull}", "diff.suppressBlankEmpty=false")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """Changes of a git repository, to be reviewed or debated: `review(sources=Diff("main...HEAD"))`.
+
+    Each changed file is a source of its own. A file that cannot be read, such as a picture, is listed with the reason.
+    """
+
+    commits: str = "HEAD"
+    """What is compared. "main...HEAD", or "main..HEAD": what the branch changed since it left main. "main": the same,
+    with what is not committed. "HEAD": what is not committed, new files included."""
+    folder: Path | str = "."
+    """A folder of the repository."""
+    exclude: Sequence[str] = ()
+    """Globs of files that nobody has to review, such as "*.lock": they are left out, and a gate may hold without
+    them."""
+
+
+class _Change(NamedTuple):
+    """One entry of what git lists as changed."""
+
+    path: str
+    old_path: str
+    modes: tuple[str, str]
+    blobs: tuple[str, str]
+    status: str
+
+
+def read_diff(diff: Diff) -> list[Source]:
+    """Return the diff of each changed file as a source; what cannot be read is `left_out`, with the reason.
+
+    Lock files and other generated ones are left out with their number of changed lines. Secrets are masked in their
+    lines. Git runs no program that the repository names.
+
+    Raises `BadFile` for commits that cannot be compared, and where nothing changed or nothing can be read: see its
+    `no_changes`.
+    """
+    git = _Git(diff.commits, Path(diff.folder))
+    with tempfile.TemporaryDirectory(prefix="flowdebate-diff-") as temporary:
+        compared = git.compared()
+        if len(compared) == 1:
+            git.list_new_files(Path(temporary))
+        changes = list(git.changes(compared))
+        if not changes:
+            raise BadFile(git.name, "has no changes", no_changes="none")
+        ids = [identifier[:12] for identifier in compared]
+        commits = f"{ids[0]}..{ids[1]}" if len(ids) > 1 else f"{ids[0]} and what is not committed"
+        sources = [
+            _source_of(change, patch, diff=diff, git=git, temporary=Path(temporary)).model_copy(
+                update={"commits": commits}
+            )
+            for change, patch in zip(changes, git.patches(compared), strict=True)
+        ]
+    if all(source.excluded for source in sources):
+        raise BadFile(git.name, "has no changes outside of excluded files", no_changes="none")
+    if all(source.left_out is not None for source in sources):
+        reasons = ", ".join(f"{source.name} {source.left_out}" for source in sources[:3])
+        raise BadFile(git.name, f"has no changes that can be read: {reasons}", no_changes="unread")
+    return sources
+
+
+def _matches(name: str, globs: Sequence[str]) -> bool:
+    """Whether one of the globs matches the path of a file, or its last part."""
+    return any(fnmatchcase(name, glob) or fnmatchcase(name.rpartition("/")[2], glob) for glob in globs)
+
+
+def _source_of(change: _Change, patch: bytes, *, diff: Diff, git: _Git, temporary: Path) -> Source:
+    name = os.fsencode(change.path).decode(errors="replace")
+    if _matches(name, diff.exclude):
+        return Source(name=name, left_out="is excluded", excluded=True)
+    if (reason := _why_left_out(change, name, patch)) is not None:
+        return Source(name=name, left_out=reason)
+    if _is_binary(patch):
+        contents = [git.content(change, side) for side in (0, 1)]
+        old, new = (None if content is None else _as_text(content) for content in contents)
+        if old is None or new is None:
+            return Source(name=name, left_out=f"is larger than {MOST_OF_FILE} MB" if None in contents else "is binary")
+        head = patch.partition(b"\nBinary files ")[0]
+        names = f"\n--- a/{change.old_path}\n+++ b/{name}\n".encode(errors="replace")
+        patch = head + names + git.diff_of(old, new, temporary)
+    text = "\n".join(map(_decoded, patch.split(b"\n")))
+    return Source.of(name, mask_keys(text), patch)
+
+
+def _why_left_out(change: _Change, name: str, patch: bytes) -> str | None:
+    """Why a changed file is not shown, apart from its content; None if it may be."""
+    if _LINK in change.modes:
+        return "is a link"
+    if _SUBMODULE in change.modes:
+        return "is a submodule"
+    if is_secret(Path(name)) and not _CODE.search(name):
+        return f"{SECRET}, and is never read"
+    if _matches(name, _GENERATED):
+        lines = len(re.findall(rb"\n[-+]", patch.partition(b"\n@@ ")[2]))
+        return f"is generated, with {counted(lines, 'changed line')}"
+    return None
+
+
+def _is_binary(patch: bytes) -> bool:
+    """Whether git has no lines to show, for what the file holds or for an attribute."""
+    return b"\n@@ " not in patch and b"\nBinary files " in patch
+
+
+def _decoded(line: bytes) -> str:
+    """The text of a line: UTF-8, or what Windows and older editors write."""
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError:
+        return line.decode("cp1252", errors="replace")
+
+
+def _as_text(content: bytes) -> str | None:
+    """The text of a file that git takes for binary; None if it is."""
+    marks = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"\xef\xbb\xbf": "utf-8-sig"}
+    encoding = marks.get(content[:2]) or marks.get(content[:3])
+    text = "\n".join(map(_decoded, content.split(b"\n"))) if encoding is None else content.decode(encoding, "replace")
+    return None if len(_CONTROL.findall(text)) > max(1, _MOST_CONTROL * len(text)) else text
+
+
+class _Git:
+    """The repository of a diff."""
+
+    def __init__(self, commits: str, folder: Path) -> None:
+        self.name = f"diff {commits}"
+        self._commits = commits
+        # no fetching over a protocol, and no index that somebody else's environment names
+        self._environment = {
+            key: value for key, value in os.environ.items() if key not in ("GIT_DIFF_OPTS", "GIT_EXTERNAL_DIFF")
+        } | {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+        self._settings: list[str] = [part for setting in _SETTINGS for part in ("-c", setting)]
+        self._top = folder
+        # names are those from the top of the repository, wherever in it we are
+        self._top = folder / self._run("rev-parse", "--show-cdup").decode().strip()
+        filters = self._run(
+            "config", "--name-only", "-z", "--get-regexp", r"^filter\..*\.(clean|smudge|process)$", codes=(0, 1)
+        )
+        for key in filters.decode(errors="replace").split("\0")[:-1]:
+            self._settings += ["-c", f"{key}=", "-c", f"{key.rpartition('.')[0]}.required=false"]
+
+    def compared(self) -> list[str]:
+        """The ids of the two commits that are compared; one for all changes since it, committed or not."""
+        if not self._commits.strip() or "\0" in self._commits:
+            raise BadFile(self.name, "names no commits")
+        base, dots, head = self._commits.partition("..")
+        ids = [self._commit(base or "HEAD")]
+        if dots:
+            ids.append(self._commit(head.removeprefix(".") or "HEAD"))
+        tip = ids[1] if dots else self._id_of("HEAD")
+        if ids[0] == self._empty_tree() or tip is None:
+            return ids
+        merge_base = self._run("merge-base", ids[0], tip, codes=(0, 1)).decode().strip()
+        if not merge_base and self._is_shallow():
+            raise self._shallow()
+        return [merge_base or ids[0], *ids[1:]]
+
+    def _commit(self, revision: str) -> str:
+        """The id of a commit; the empty tree for the parent of a first one, and in a repository without commits."""
+        found = self._id_of(revision)
+        if found is not None:
+            return found
+        if self._is_shallow():
+            raise self._shallow()
+        child = re.sub(r"(\^|~1?)$", "", revision)
+        first = child != revision and (found := self._id_of(child)) is not None and self._id_of(f"{found}^") is None
+        if first or (revision == "HEAD" and self._id_of("HEAD") is None):
+            return self._empty_tree()
+        self._run("rev-parse", "--verify", "--end-of-options", revision)  # which says why there is none
+        raise BadFile(self.name, f"cannot be read: there is no commit {revision}")
+
+    def _id_of(self, revision: str) -> str | None:
+        arguments = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+        return self._run(*arguments, codes=(0, 1, 128)).decode().strip() or None
+
+    def _empty_tree(self) -> str:
+        return self._run("hash-object", "-t", "tree", "--stdin").decode().strip()
+
+    def _is_shallow(self) -> bool:
+        return self._run("rev-parse", "--is-shallow-repository").strip() == b"true"
+
+    def _shallow(self) -> BadFile:
+        return BadFile(
+            self.name,
+            "cannot be read: this clone is shallow and lacks the commits. Fetch them with `git fetch --unshallow`; in "
+            "GitHub Actions, give actions/checkout `fetch-depth: 0`",
+        )
+
+    def list_new_files(self, temporary: Path) -> None:
+        """Let git compare files that it does not track, in an index of our own."""
+        listed = self._run("ls-files", "--others", "--exclude-standard", "-z")
+        new = b"".join(b"%s\0" % path for path in listed.split(b"\0")[:-1] if not path.endswith(b"/"))  # a repository
+        if not new:
+            return
+        index = self._top / self._run("rev-parse", "--git-path", "index").decode().strip()
+        copy = temporary / "index"
+        if index.exists():
+            copy.write_bytes(index.read_bytes())
+        self._environment["GIT_INDEX_FILE"] = str(copy.absolute())
+        self._run("add", "--intent-to-add", "--pathspec-from-file=-", "--pathspec-file-nul", text=new, literal=True)
+
+    def changes(self, compared: Sequence[str]) -> Iterator[_Change]:
+        """All changed files, in git's order."""
+        fields = self._run("diff", *_OPTIONS, "--raw", "--no-abbrev", "-z", *compared, "--")
+        values = iter(os.fsdecode(fields).split("\0")[:-1])
+        for value in values:
+            old_mode, new_mode, old_blob, new_blob, status = value.removeprefix(":").split(" ")
+            if status == "U":
+                raise BadFile(self.name, "cannot be read: a merge has conflicts that are not resolved")
+            path = old_path = next(values)
+            if status[0] == "R":
+                path = next(values)
+            yield _Change(path, old_path, (old_mode, new_mode), (old_blob, new_blob), status)
+
+    def patches(self, compared: Sequence[str]) -> Iterator[bytes]:
+        """The diff of each changed file, in the same order."""
+        patch = self._run("diff", *_OPTIONS, _CONTEXT, *compared, "--")
+        parts: dict[bytes, bytes] = {}
+        for part in re.split(rb"^(?=diff --git )", patch, flags=re.MULTILINE)[1:]:
+            head = part.partition(b"\n")[0]  # the same for both parts of a file that has become a link
+            parts[head] = parts.get(head, b"") + part
+        yield from parts.values()
+
+    def content(self, change: _Change, side: int) -> bytes | None:
+        """The file before (0) or after the change (1), empty where there is none; None for one that is too large."""
+        most = MOST_OF_FILE * MEGABYTE
+        if change.modes[side] == "000000":
+            return b""
+        blob = change.blobs[side]
+        if blob.strip("0"):
+            size = int(self._run("cat-file", "-s", blob))
+            return self._run("cat-file", "blob", blob) if size <= most else None
+        with (self._top / change.path).open("rb") as file:
+            content = file.read(most + 1)
+        return content if len(content) <= most else None
+
+    def diff_of(self, old: str, new: str, temporary: Path) -> bytes:
+        """The hunks between two texts."""
+        paths = [temporary / "old", temporary / "new"]
+        for path, text in zip(paths, (old, new), strict=True):
+            path.write_text(text, "utf-8", newline="")
+        patch = self._run("diff", "--no-index", "--text", *_OPTIONS, _CONTEXT, "--", *map(str, paths), codes=(0, 1))
+        return patch[max(patch.find(b"@@ "), 0) :]
+
+    def _run(self, *arguments: str, text: bytes = b"", codes: tuple[int, ...] = (0,), literal: bool = False) -> bytes:
+        """What git writes; BadFile with what it says where it fails."""
+        command = ["git", *self._settings, *(["--literal-pathspecs"] if literal else []), *arguments]
+        try:
+            done = subprocess.run(  # noqa: S603 - no shell, and revisions stand behind --end-of-options
+                command,
+                cwd=self._top,
+                input=text,
+                capture_output=True,
+                timeout=_SECONDS,
+                check=False,
+                env=self._environment,
+            )
+        except FileNotFoundError:
+            raise BadFile(self.name, "cannot be read: git is not installed") from None
+        except subprocess.TimeoutExpired:
+            raise BadFile(self.name, f"cannot be read: git takes more than {_SECONDS} s") from None
+        if done.returncode not in codes:
+            said = done.stderr.decode(errors="replace").strip().splitlines() or ["git fails"]
+            if "not a git repository" in said[0].lower():  # and how git compares files that are in none
+                said = [f"{self._top.resolve()} is in no git repository"]
+            raise BadFile(self.name, f"cannot be read: {said[0]}")
+        return done.stdout

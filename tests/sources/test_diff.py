@@ -1,0 +1,228 @@
+"""Diffs of real repositories: what is compared, what is shown of each file, and what no change can hide or run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from flowdebate.errors import BadFile
+from flowdebate.sources.diff import Diff, read_diff
+from flowdebate.sources.source import number_lines
+
+if TYPE_CHECKING:
+    from flowdebate.sources.source import Source
+
+BAD = "os.system(name)\n"
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """Run git, with nobody's configuration."""
+    about = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+    who = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false")
+    command = ["git", *who, "-c", "protocol.file.allow=always", *arguments]
+    done = subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=60, env={**os.environ, **about})  # noqa: S603 - of this test
+    return done.stdout.decode().strip()
+
+
+def commit(folder: Path, files: dict[str, str | bytes], message: str = "change") -> str:
+    """Write files and commit them, also ignored ones."""
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    git(folder, "add", "-Af", ".")
+    git(folder, "commit", "-qm", message, "--allow-empty")
+    return git(folder, "rev-parse", "HEAD")
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository with one commit."""
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    git(folder, "init", "-q", "-b", "main")
+    commit(folder, {"app.py": "one = 1\n" * 30, "old.py": "".join(f"line {n}\n" for n in range(40))})
+    return folder
+
+
+def read(folder: Path, commits: str = "HEAD~1..HEAD", **options: list[str]) -> dict[str, Source]:
+    """Return the sources of a diff by name."""
+    return {source.name: source for source in read_diff(Diff(commits, folder=folder, **options))}
+
+
+def added(source: Source) -> list[str]:
+    """The lines that a diff adds."""
+    return [line[1:] for line in source.text.split("\n") if line.startswith("+") and not line.startswith("+++")]
+
+
+@pytest.mark.parametrize("commits", ["main..branch", "main...branch"])
+def test_a_branch_that_is_behind_is_compared_with_where_it_began(repository: Path, commits: str) -> None:
+    """Newer commits of main are no deletions of the branch."""
+    base = git(repository, "rev-parse", "HEAD")
+    git(repository, "checkout", "-qb", "branch")
+    tip = commit(repository, {"branch.py": "two = 2\n"})
+    git(repository, "checkout", "-q", "main")
+    commit(repository, {"later.py": "three = 3\n"})
+    sources = read(repository, commits)
+    assert [*sources] == ["branch.py"]
+    assert sources["branch.py"].info.commits == f"{base[:12]}..{tip[:12]}"
+    git(repository, "checkout", "-q", "branch")
+    (repository / "app.py").write_text("changed = 1\n")
+    assert [*read(repository, "main")] == ["app.py", "branch.py"]
+
+
+def test_a_moved_file_is_one_file(repository: Path) -> None:
+    """Also without a change of its lines, and with a new mode."""
+    git(repository, "mv", "old.py", "new name.py")
+    commit(repository, {})
+    [source] = read(repository).values()
+    assert source.name == "new name.py"
+    assert "rename from old.py\nrename to new name.py" in source.text
+    git(repository, "mv", "new name.py", "third.py")
+    text = (repository / "third.py").read_text()
+    (repository / "third.py").chmod(0o755)
+    commit(repository, {"third.py": f"{text}last\n"})
+    [source] = read(repository).values()
+    assert added(source) == ["last"]
+    assert "new mode 100755" in source.text
+
+
+def test_a_shallow_clone_says_how_to_fetch_its_history(repository: Path, tmp_path: Path) -> None:
+    """Nothing is compared with the empty tree where commits may only be missing."""
+    commit(repository, {"app.py": "two = 2\n"})
+    git(tmp_path, "clone", "-q", "--depth", "1", f"file://{repository}", "clone")
+    for commits in ("HEAD~1..HEAD", "HEAD^...HEAD", "HEAD~1"):
+        with pytest.raises(BadFile, match=r"clone is shallow.*fetch --unshallow.*fetch-depth: 0"):
+            read(tmp_path / "clone", commits)
+
+
+def test_a_first_commit_and_no_commit_are_compared_with_nothing(repository: Path, tmp_path: Path) -> None:
+    """All files are new."""
+    for commits in ("HEAD~1..HEAD", "HEAD^..HEAD", "HEAD~..", "main^"):
+        assert [*read(repository, commits)] == ["app.py", "old.py"]
+    with pytest.raises(BadFile, match="HEAD~7"):
+        read(repository, "HEAD~7..HEAD")
+    (tmp_path / "new").mkdir()
+    git(tmp_path / "new", "init", "-q")
+    (tmp_path / "new" / "a.py").write_text("a = 1\n")
+    assert added(read(tmp_path / "new", "HEAD")["a.py"]) == ["a = 1"]
+
+
+def test_new_files_that_git_does_not_track_are_reviewed(repository: Path) -> None:
+    """From any folder of the repository, without a trace in its index; ignored files and other repositories are not."""
+    (repository / ".gitignore").write_text("*.log\n")
+    (repository / "deep").mkdir()
+    (repository / "deep" / "new.py").write_text("new = 1\n")
+    (repository / "built.log").write_text("built\n")
+    (repository / "other").mkdir()
+    git(repository / "other", "init", "-q")
+    before = (repository / ".git" / "index").read_bytes()
+    sources = read(repository / "deep", "HEAD")
+    assert [*sources] == [".gitignore", "deep/new.py"]
+    assert added(sources["deep/new.py"]) == ["new = 1"]
+    assert (repository / ".git" / "index").read_bytes() == before
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "latin-1", "cp1252", "utf-16", "utf-16-be"])
+def test_a_file_in_another_encoding_is_decoded(repository: Path, encoding: str) -> None:
+    """What is written in it can be read, with the numbers of its lines."""
+    mark = "\ufeff" if encoding == "utf-16-be" else ""
+    for text in ("# größer\nx = 1\n", "# größer\nx = 1\ny = 2\n"):
+        commit(repository, {"a.py": f"{mark}{text}".encode(encoding)})
+    source = read(repository)["a.py"]
+    assert added(source) == ["y = 2"]
+    assert "größer" in source.text
+    assert [line.number for line in number_lines(source) if line.text == "y = 2"] == [3]
+
+
+HIDING: dict[str, dict[str, str | bytes]] = {
+    "ignored": {".gitignore": "evil.py\n"},
+    "no diff": {".gitattributes": "evil.py -diff\n"},
+    "binary": {".gitattributes": "* binary\n"},
+    "key": {"evil.py": f"# -----BEGIN PRIVATE KEY-----\n{BAD}"},
+    "Latin-1": {"evil.py": f"# {chr(0xE9)}\n{BAD}".encode("latin-1")},
+    "NUL": {"evil.py": f"# \0\n{BAD}".encode()},
+    "module": {"secrets.py": BAD},
+    "folder": {".docker/run.py": BAD},
+    "carriage return": {"evil.py": f"x = 1\r{BAD}"},
+}
+
+
+@pytest.mark.parametrize("way", HIDING)
+def test_a_change_cannot_hide_its_lines(repository: Path, way: str) -> None:
+    """Whatever the files of the change say about each other."""
+    commit(repository, {"evil.py": BAD, **HIDING[way]})
+    sources = read(repository)
+    name = next((name for name in HIDING[way] if name.endswith(".py")), "evil.py")
+    assert BAD.strip() in sources[name].text
+    assert sources[name].left_out is None
+
+
+def test_a_submodule_is_named_whatever_the_change_says_of_it(repository: Path) -> None:
+    """`ignore = all` does not hide its new commit."""
+    git(repository, "submodule", "add", "-q", str(repository), "sub")
+    commit(repository, {})
+    git(repository / "sub", "commit", "-qm", "nothing", "--allow-empty")
+    git(repository, "config", "-f", ".gitmodules", "submodule.sub.ignore", "all")
+    commit(repository, {"app.py": "x = 1\n"})
+    assert read(repository)["sub"].left_out == "is a submodule"
+
+
+def test_secrets_are_masked_in_their_lines(repository: Path) -> None:
+    """All other lines stay, and so do their numbers."""
+    commit(repository, {"deploy.py": "KEY = '''\n-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA1234\n'''\nrun()\n"})
+    source = read(repository)["deploy.py"]
+    assert "MIIEpAIBAAKCAQEA1234" not in source.text
+    assert [line.number for line in number_lines(source) if line.text == "run()"] == [5]
+
+
+def test_git_runs_nothing_that_a_repository_names(repository: Path) -> None:
+    """Neither filters nor hooks nor other programs of its configuration."""
+    mark = repository.parent / "ran"
+    program = repository.parent / "program"
+    program.write_text(f"#!/bin/sh\ntouch {mark}\ncat\n")
+    program.chmod(0o755)
+    for key in ("filter.x.clean", "filter.x.smudge", "filter.x.process", "diff.x.textconv", "diff.x.command",
+                "diff.external", "core.fsmonitor", "core.pager"):  # fmt: skip
+        git(repository, "config", key, str(program))
+    git(repository, "config", "filter.x.required", "true")
+    hooks = repository / ".git" / "hooks"
+    hooks.mkdir(exist_ok=True)
+    (hooks / "post-index-change").symlink_to(program)
+    (repository / ".gitattributes").write_text("* filter=x diff=x\n")
+    (repository / "app.py").write_text("changed = 1\n")
+    (repository / "new.py").write_text("new = 1\n")
+    sources = read(repository, "HEAD")
+    assert added(sources["app.py"]) == ["changed = 1"]
+    assert added(sources["new.py"]) == ["new = 1"]
+    assert not mark.exists()
+
+
+def test_excluded_and_generated_files_are_left_out_with_the_reason(repository: Path) -> None:
+    """A change of nothing but excluded files is no change; one of pictures alone cannot be read."""
+    commit(repository, {"package-lock.json": "{}\n" * 3, "docs/a.png": b"\x89PNG\0\1", "b.py": "b = 1\n"})
+    sources = read(repository, exclude=["docs/*"])
+    assert {name: (source.left_out, source.excluded) for name, source in sources.items()} == {
+        "b.py": (None, False),
+        "docs/a.png": ("is excluded", True),
+        "package-lock.json": ("is generated, with 3 changed lines", False),
+    }
+    with pytest.raises(BadFile) as caught:
+        read(repository, exclude=["*.png", "*.json", "b.py"])
+    assert caught.value.no_changes == "none"
+    commit(repository, {"docs/a.png": b"\x89PNG\0\2"})
+    with pytest.raises(BadFile, match=r"a\.png is binary") as caught:
+        read(repository)
+    assert caught.value.no_changes == "unread"
+
+
+@pytest.mark.parametrize("commits", ["", " ", "--output=x", "nowhere..HEAD", "HEAD..nowhere", "a b", "HEAD\0"])
+def test_invalid_commits_are_rejected(repository: Path, commits: str) -> None:
+    """With the commits as they were written."""
+    with pytest.raises(BadFile, match=r"^diff "):
+        read(repository, commits)
+    assert not (repository / "x").exists()
