@@ -87,8 +87,8 @@ from .runs.limits import Limits as Limits
 from .runs.limits import Price as Price
 from .runs.session import Session as Session
 from .runs.suspend import HumanRequest as HumanRequest
-from .sources.source import Source as Source
 from .sources.diff import Diff as Diff
+from .sources.source import Source as Source
 from .sources.source import Sources as Sources
 
 __version__: str
