@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
+from flowdebate.models.base import ModelRequest
 from flowdebate.service.service import Service
-from tests.server.stage import BRIEF, QUESTION, Gate, Stage, staged
+from flowdebate.testing import FunctionModel
+from tests.server.stage import BRIEF, QUESTION, Gate, Stage, debater, staged
 
 
 def test_a_run_is_started_and_read(stage: Stage) -> None:
@@ -155,3 +158,20 @@ def test_too_many_runs_are_asked_to_come_later(gate: Gate) -> None:
         refused = stage.post("/runs", BRIEF)
         assert (refused.status_code, refused.json()["type"]) == (429, "urn:flowdebate:error:TooManyRuns")
         assert int(refused.headers["retry-after"]) >= 1
+
+
+def test_a_pattern_in_a_schema_does_not_hold_the_server() -> None:
+    """An answer for which backtracking would take for ever is told apart at once, and others are served."""
+    word = {"type": "string", "pattern": "^(a+)+$"}
+    schema = {"type": "object", "properties": {"word": word}, "required": ["word"]}
+
+    def answer(request: ModelRequest) -> str | dict[str, Any]:
+        written = "word" in (request.output_schema or {}).get("properties", {})
+        return {"word": "a" * 40 + "!"} if written else debater(request)
+
+    with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as stage:
+        run_id = stage.begin(options={"max_rounds": 1, "output_schema": schema})
+        assert stage.get(f"/runs/{run_id}?wait=30").json()["status"] == "failed"
+        word["pattern"] = "(?=b)a"
+        refused = stage.post("/runs", {**BRIEF, "options": {"output_schema": schema}})
+        assert (refused.status_code, "linear time" in refused.text) == (422, True)

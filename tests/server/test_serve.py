@@ -9,7 +9,7 @@ import socket
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import httpx2
@@ -107,6 +107,33 @@ def test_an_idle_server_ends_at_once(tmp_path: Path, number: signal.Signals) -> 
             assert http.get("/api/v1/runs").json()["runs"] == []
         process.send_signal(number)
         assert process.wait(30) in (-number, 128 + number)
+
+
+ENDLESS = """
+from flowdebate.service.service import Service
+from flowdebate.testing import FunctionModel
+
+def answer(request):
+    while True:
+        pass
+
+def service():
+    return Service(store="runs.sqlite3", model=FunctionModel(answer))
+"""
+
+
+@pytest.mark.slow
+def test_a_server_ends_while_its_event_loop_is_stuck(tmp_path: Path) -> None:
+    """Code of the application that never ends holds the process for five seconds."""
+    (tmp_path / "application.py").write_text(ENDLESS)
+    with serving(tmp_path, "--app", "application:service") as (process, url, token):
+        with client(url, token) as http:
+            with suppress(httpx2.ReadTimeout):  # the run may begin before its request is answered
+                http.post("/api/v1/runs", json=BRIEF, timeout=1)
+            with pytest.raises(httpx2.ReadTimeout):
+                http.get("/api/v1/health", timeout=1)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) in (143, -signal.SIGTERM)
 
 
 def test_a_killed_server_continues_its_runs(tmp_path: Path) -> None:

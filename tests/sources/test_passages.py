@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from flowdebate.models.base import context_of
 from flowdebate.models.local.model import LocalModel
 from flowdebate.models.wrapper import Retrying
 from flowdebate.sources.quotes import cut, find_passages
-from flowdebate.sources.source import Page, Source
+from flowdebate.sources.source import Page, Source, numbered
 from flowdebate.store.open import open_store
 from flowdebate.testing import FunctionModel
 from tests.patterns.talks import QUESTION, TURNS, Talkers, role_of, talk
@@ -147,3 +148,22 @@ def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.Mo
     for wrong in (0, True, "many"):
         with pytest.raises(ConfigurationError, match="Sources: `tokens` must be an int >= 1"):
             Sources([LONG], tokens=wrong)
+
+
+@given(st.text("ab\n\r", max_size=40), st.integers(0, 40), st.integers(0, 40))
+def test_passages_are_numbered_line_by_line(text: str, start: int, end: int) -> None:
+    """Each line that has a character, or its line break, in the passage is shown whole."""
+    lines, shown, at = text.removesuffix("\n").split("\n") if text else [], [], 0
+    for number, line in enumerate(lines, start=1):
+        if at < end and at + len(line) + 1 > start:
+            shown.append(f"{number:>5} {line}")
+        at += len(line) + 1
+    assert numbered(Source(name="x", text=text, size=1, sha256="0"), start, end) == "\n".join(shown)
+
+
+def test_long_sources_are_numbered_in_linear_time() -> None:
+    """2 MB in 50,000 lines took 22 s of CPU when each line copied the rest of the text."""
+    source = Source.of("long.txt", "A line of forty characters, more or less\n" * 50_000)
+    before = time.process_time()
+    assert numbered(source).count("\n") == 49_999
+    assert time.process_time() - before < 3.0

@@ -250,6 +250,8 @@ async def serve_http(
     """
     import uvicorn
 
+    from flowdebate.service.stopping import EndingServer
+
     app = http_app(create_server(service, allow_sources=allow_sources))
     inner = app.router.lifespan_context
 
@@ -269,7 +271,7 @@ async def serve_http(
         # are streams that clients hold open for ever, and calls in flight get their `patience` from the service
         served = app if token is None else with_token(app, token)
         config = uvicorn.Config(served, log_config=None, timeout_graceful_shutdown=1)
-        await uvicorn.Server(config).serve(sockets=[bound])
+        await EndingServer(config, patience=patience).serve(sockets=[bound])
 
 
 _RUN = "flowdebate://runs/"

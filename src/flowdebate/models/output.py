@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy, deepcopy
 from functools import cached_property, lru_cache
@@ -24,6 +24,14 @@ from pydantic_core import from_json, to_json
 from flowdebate._text import is_deeper, problems_of, shown
 from flowdebate._util.wire import WireModel, share_fields_set
 from flowdebate.errors import ConfigurationError, SchemaViolation
+from flowdebate.models.json_schema import (
+    LINEAR,
+    ValidationTooLong,
+    bounded,
+    find_errors,
+    find_unbounded_pattern,
+    own_registry,
+)
 
 if TYPE_CHECKING:
     from referencing._core import Resolver
@@ -168,14 +176,11 @@ def _model_of_json_schema(given: Mapping[str, Any], where: str, field: str) -> t
         raise ConfigurationError(where, field, schema, "a JSON Schema whose top level has type 'object'")
 
     def check(value: object) -> object:
-        try:
-            problems = [
-                f"{'.'.join(map(str, problem.absolute_path)) or 'the answer'}: must satisfy "
-                f"{problem.validator} {shown(problem.validator_value)}"
-                for problem in validator.iter_errors(value)
-            ]
-        except RecursionError:
-            problems = ["the answer: nests too deeply"]
+        problems = [
+            f"{'.'.join(map(str, problem.absolute_path)) or 'the answer'}: must satisfy "
+            f"{problem.validator} {shown(problem.validator_value)}"
+            for problem in find_errors(validator, value)
+        ]
         if problems:
             raise ValueError("; ".join(problems))
         return value
@@ -193,11 +198,11 @@ def _model_of_json_schema(given: Mapping[str, Any], where: str, field: str) -> t
 def validator_of(schema: Mapping[str, Any], *, where: str, field: str) -> Any:  # noqa: ANN401 - jsonschema's own
     """The `jsonschema` validator of `schema`, which reads no file and asks no server for what the schema refers to.
 
-    ConfigurationError for an invalid schema, for one that applies itself to the same value again and again, and for a
-    reference that leads to nothing inside the schema.
+    Call `find_errors` with it, which bounds the work. ConfigurationError for an invalid schema, for one that applies
+    itself to the same value again and again, for a reference that leads to nothing inside the schema, and for a pattern
+    that may take longer than linear time.
     """
     import jsonschema
-    from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]  # it has no types
     from referencing import Resource
     from referencing.exceptions import Unresolvable
     from referencing.jsonschema import DRAFT202012
@@ -212,22 +217,43 @@ def validator_of(schema: Mapping[str, Any], *, where: str, field: str) -> Any:  
         raise ConfigurationError(where, field, root, ends)
     try:
         root = deepcopy(root)
-        kind.check_schema(root)
+        registry = own_registry()
+        form = {key: value for key, value in kind.META_SCHEMA.items() if key != "$schema"}
+        problems = find_errors(bounded(kind)(form, registry=registry), root)
+        if problems:
+            raise jsonschema.exceptions.best_match(problems)
         resource = Resource.from_contents(root, default_specification=DRAFT202012)
         base = resource.id() or ""
         heights: dict[int, int | None] = {}
-        for part, near in _schemas_in(root, REGISTRY.with_resource(base, resource).crawl().resolver(base)):
+        parts = []
+        for part, near in _schemas_in(root, registry.with_resource(base, resource).crawl().resolver(base)):
             got = part
             _height(part, near, heights)
-    except jsonschema.SchemaError as error:
+            parts.append(part)
+    except jsonschema.ValidationError as error:
         place = ".".join(map(str, error.absolute_path)) or "the top level"
         raise ConfigurationError(where, field, schema, f"a valid JSON Schema ({place}: {error.message})") from None
+    except ValidationTooLong as error:
+        raise ConfigurationError(where, field, schema, f"a simpler JSON Schema (it {error})") from None
     except RecursionError:  # no answer would fit, and each of them would be paid for
         raise ConfigurationError(where, field, got, ends) from None
     except (Unresolvable, ValueError):
         allowed = "a JSON Schema that refers to nothing outside of itself"
         raise ConfigurationError(where, field, got, allowed) from None
-    return kind(root, registry=REGISTRY)
+    _check_linear(parts, where, field)
+    for part in parts:
+        part.pop("$schema", None)  # it would choose an unbounded validator
+    return bounded(kind)(root, registry=registry)
+
+
+def _check_linear(parts: Sequence[Mapping[str, Any]], where: str, field: str) -> None:
+    """ConfigurationError for a pattern in the schemas `parts` that cannot be matched in linear time."""
+    if (pattern := find_unbounded_pattern(parts)) is not None:
+        raise ConfigurationError(where, field, pattern, LINEAR)
+    words = {word for part in parts for word in part}
+    if {"patternProperties", "unevaluatedProperties"} <= words:  # the latter matches by itself, and goes back
+        allowed = "a JSON Schema without `unevaluatedProperties`, or without `patternProperties`"
+        raise ConfigurationError(where, field, parts[0], allowed)
 
 
 def _parts_of(schema: object) -> Iterator[object]:

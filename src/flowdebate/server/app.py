@@ -28,6 +28,7 @@ from flowdebate.server.problems import FieldProblem, Problem, handle_problems
 from flowdebate.server.protocols.streams import Audience
 from flowdebate.server.sse import Readers
 from flowdebate.service.lifetime import bind_socket, keep_warm
+from flowdebate.service.stopping import EndingServer
 from flowdebate.sources.files import allowed_folders
 
 if TYPE_CHECKING:
@@ -273,7 +274,7 @@ class _Connection(H11Protocol):
             first.transport.abort()
 
 
-class Server(uvicorn.Server):
+class Server(EndingServer):
     """A uvicorn server that ends its readers first when it stops: uvicorn itself waits for them."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -308,7 +309,7 @@ async def serve(
         timeout_keep_alive=_KEEP_ALIVE,
     )
     bound = bind_socket("serve()", port, host=host)
-    server = Server(config)
+    server = Server(config, patience=(app.state.patience or 0.0) + _GRACE)
     with bound:
         if started is not None:
             name = f"[{host}]" if bound.family is socket.AF_INET6 else host

@@ -295,7 +295,11 @@ def numbered(source: Source, start: int = 0, end: int | None = None) -> str:
         2 two
     """
     end = len(source.text) if end is None else end
-    kept = [line for line in number_lines(source) if line.start < end and line.start + len(line.text) + 1 > start]
-    whole = source.text
-    # the sign of a diff's line stays: it says what was there before
-    return "\n".join(f"{line.number or '':>5} {whole[line.start :].split(chr(10), 1)[0]}" for line in kept)
+    lines = number_lines(source)
+    ends = [line.start - 1 for line in lines[1:]] + [len(source.text.removesuffix("\n"))] * bool(lines)
+    # from the text: the sign of a diff's line stays, which says what was there before
+    return "\n".join(
+        f"{line.number or '':>5} {source.text[line.start : stop]}"
+        for line, stop in zip(lines, ends, strict=True)
+        if line.start < end and stop + 1 > start
+    )

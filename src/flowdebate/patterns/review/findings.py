@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import accumulate, combinations
-from typing import Any, NamedTuple
+from heapq import nsmallest
+from itertools import accumulate, chain, islice
+from typing import Any, NamedTuple, TypeVar
 
 from flowdebate._text import counted
 from flowdebate.errors import ConfigurationError
@@ -118,19 +119,49 @@ def group(found: Iterable[Raised]) -> list[list[Raised]]:
     return list(groups.values())
 
 
-def pairs_to_compare(groups: Sequence[Sequence[Raised]]) -> list[tuple[int, int]]:
-    """The pairs that may be about the same matter, the nearest first: of different reviewers, at one place."""
-    found = []
-    for (first, these), (second, those) in combinations(enumerate(groups), 2):
-        one, other = these[0].place, those[0].place
-        if one.file != other.file or len({raised.agent_name for raised in (*these, *those)}) == 1:
-            continue
-        apart = 0
-        if one.line and other.line:
-            apart = max(one.line, other.line) - min(one.end_line or one.line, other.end_line or other.line)
-        if apart <= _NEAR:
-            found.append((max(apart, 0), first, second))
-    return [(first, second) for _, first, second in sorted(found)]
+def pairs_to_compare(groups: Sequence[Sequence[Raised]]) -> tuple[list[tuple[int, int]], int]:
+    """Find the pairs that may be about the same matter: of different reviewers, at one place.
+
+    Returns the nearest ones, as many as a merger is asked about, and how many there are.
+    """
+    files: dict[str | None, list[int]] = defaultdict(list)
+    for index, findings in enumerate(groups):
+        files[findings[0].place.file].append(index)
+    pairs = chain.from_iterable(_near_pairs(groups, indexes) for indexes in files.values())
+    total = 0
+
+    def counted_pairs() -> Iterator[tuple[int, int, int]]:
+        nonlocal total
+        for pair in pairs:
+            total += 1
+            yield pair
+
+    nearest = nsmallest(MOST_PAIRS, counted_pairs())
+    return [(first, second) for _, first, second in nearest], total
+
+
+def _near_pairs(groups: Sequence[Sequence[Raised]], indexes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """The pairs of the groups `indexes`, which are in one file, that are near each other: (lines apart, one, other)."""
+    names = {index: {raised.agent_name for raised in groups[index]} for index in indexes}
+    places = {index: groups[index][0].place for index in indexes}
+    anywhere = [index for index in indexes if not places[index].line]
+    spans = sorted(
+        (place.line, max(place.line, place.end_line or 0), index) for index, place in places.items() if place.line
+    )
+
+    def is_pair(one: int, other: int) -> bool:
+        return names[one] != names[other] or len(names[one]) > 1
+
+    for at, one in enumerate(anywhere):
+        for other in chain(anywhere[at + 1 :], (index for _, _, index in spans)):
+            if is_pair(one, other):
+                yield 0, min(one, other), max(one, other)
+    for at, (_, end, one) in enumerate(spans):
+        for line, other_end, other in islice(spans, at + 1, None):
+            if line > end + _NEAR:
+                break
+            if is_pair(one, other):
+                yield max(line - min(end, other_end), 0), min(one, other), max(one, other)
 
 
 def join(groups: Sequence[Sequence[Raised]], same: Iterable[tuple[int, int]]) -> list[Finding]:
@@ -154,6 +185,16 @@ def join(groups: Sequence[Sequence[Raised]], same: Iterable[tuple[int, int]]) ->
 
 
 # Deciding
+
+Judgement = TypeVar("Judgement", Verdict, Defence)
+
+
+def index_by_finding(judgements: Iterable[Judgement]) -> Mapping[str, list[Judgement]]:
+    """Index what was said about findings by their ids."""
+    index: dict[str, list[Judgement]] = defaultdict(list)
+    for judgement in judgements:
+        index[judgement.finding].append(judgement)
+    return index
 
 
 class Tally(NamedTuple):
@@ -242,12 +283,13 @@ def decide(
 
     `voices` has the model of each reviewer who was heard.
     """
-    verdicts = sorted(verdicts, key=lambda verdict: verdict.agent_name)
-    defences = sorted(defences, key=lambda defence: defence.agent_name)
+    verdicts_by_finding = index_by_finding(sorted(verdicts, key=lambda verdict: verdict.agent_name))
+    defences_by_finding = index_by_finding(sorted(defences, key=lambda defence: defence.agent_name))
     decided = []
     for finding in findings:
-        others = [each for each in verdicts if each.finding == finding.id and each.agent_name not in finding.raisers]
-        answers = [each for each in defences if each.finding == finding.id and each.agent_name in finding.raisers]
+        raisers = set(finding.raisers)
+        others = [verdict for verdict in verdicts_by_finding[finding.id] if verdict.agent_name not in raisers]
+        answers = [defence for defence in defences_by_finding[finding.id] if defence.agent_name in raisers]
         tally = _tally(finding.model_copy(update={"verdicts": others, "defences": answers}), voices)
         rule = _rule_for(tally)
         update = {"verdicts": others, "defences": answers, "state": rule.state, "why": f"{rule.reason}: {tally.text}"}

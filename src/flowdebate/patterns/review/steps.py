@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -16,7 +17,7 @@ from flowdebate.chassis.state import Recovery, RoundsEnded, accepted, as_model, 
 from flowdebate.chassis.turn import MISSING, TurnTask, ask, record_failure, take_turn
 
 from .events import FindingsDecided, FindingsExamined, FindingsReported
-from .findings import MOST_PAIRS, decide, group, join, locate, pairs_to_compare
+from .findings import decide, group, index_by_finding, join, locate, pairs_to_compare
 from .prompts import render_finding
 from .schemas import (
     Comparison,
@@ -43,6 +44,8 @@ Hide: TypeAlias = "Callable[[str, Context], str | None]"
 """Replaces the names in a text by aliases."""
 GOALS = {"find": "Read the material", "examine": "Examine findings of others", "defend": "Answer for own findings"}
 """What a reviewer does in each phase, by its name; in order."""
+_MANY = 200
+"""Findings that are compared in a moment: these make at most 20,000 pairs."""
 
 
 class ReviewerTurn(Block[Any, None]):
@@ -113,10 +116,12 @@ class ReviewerTurn(Block[Any, None]):
         name, defends = self._agent_name, self._phase == "defend"
         if self._phase == "find" or name not in state.found:
             return []
-        said = [each for verdicts in state.verdicts.values() for each in verdicts if each.verdict == "refute"]
+        said = index_by_finding(
+            verdict for verdicts in state.verdicts.values() for verdict in verdicts if verdict.verdict == "refute"
+        )
         shown = []
         for finding in state.findings or ():
-            against = [each.reason for each in said if defends and each.finding == finding.id]
+            against = [verdict.reason for verdict in said[finding.id]] if defends else []
             if (name in finding.raisers) == defends and bool(against) == defends:
                 reasons = sorted(self._hide(each, ctx) or "" for each in against)
                 title, claim = (self._hide(text, ctx) or "" for text in (finding.title, finding.claim))
@@ -156,15 +161,17 @@ class ReviewerTurn(Block[Any, None]):
                 Defence(finding=each.finding, agent_name=name, stands=each.stands, reason=clean_text(each.reason))
                 for each in kept
             ]
-        return [verdict for each in findings if (verdict := self._verdict(each, read, sources)) is not None]
+        orders = [index_by_finding(answer.verdicts) for answer in read]
+        verdicts = (self._verdict(finding, [order[finding.id] for order in orders], sources) for finding in findings)
+        return [verdict for verdict in verdicts if verdict is not None]
 
-    def _verdict(self, finding: Finding, read: Sequence[Any], sources: tuple[Source, ...]) -> Verdict | None:
+    def _verdict(self, finding: Finding, orders: Sequence[list[Any]], sources: tuple[Source, ...]) -> Verdict | None:
         """What the reviewer says of a finding, if anything; "neither" where it changes with the order of the words."""
-        said = [each for answer in read for each in answer.verdicts if each.finding == finding.id]
+        said = [verdict for order in orders for verdict in order]
         if not said:
             return None
         words = {each.verdict for each in said}
-        answered = all(any(each.finding == finding.id for each in answer.verdicts) for answer in read)
+        answered = all(orders)
         agreed = answered and len(words) == 1 and "unsure" not in words
         quote = _clean(said[0].quote)
         found = locate(sources, file=None, line=None, end_line=None, quote=quote).found if quote else None
@@ -219,11 +226,10 @@ class Merging(Wrapped):
         if state.losses:
             check_quorum(state, list(state.found), quorum=self._loop.failures.quorum, block=ctx.block)
         groups = group(raised for found in state.found.values() for raised in found)
-        pairs = pairs_to_compare(groups) if self._asks else []
-        asked = pairs[:MOST_PAIRS]
+        asked, possible = await _find_pairs(groups) if self._asks else ([], 0)
         ctx.scope.handle.deadline = None  # the time for finding is over
         findings = join(groups, await self._compare(groups, asked, ctx) if asked else [])
-        ctx.scope.handle.update(findings=findings, left_apart=len(pairs) - len(asked))
+        ctx.scope.handle.update(findings=findings, left_apart=possible - len(asked))
         if any(len(finding.raisers) < len(state.found) for finding in findings):
             self._loop.open_round(ctx, 2)
 
@@ -253,6 +259,13 @@ class Merging(Wrapped):
             said = as_model(answer, Comparison, block=self.name).pairs
             found.append({each.pair for each in said if each.same} - {each.pair for each in said if not each.same})
         return [pair for number, pair in enumerate(pairs, start=1) if all(number in each for each in found)]
+
+
+async def _find_pairs(groups: Sequence[Sequence[Raised]]) -> tuple[list[tuple[int, int]], int]:
+    """Find the pairs to ask about; those of many findings, of which there may be millions, beside the event loop."""
+    if len(groups) > _MANY:
+        return await asyncio.to_thread(pairs_to_compare, groups)
+    return pairs_to_compare(groups)
 
 
 def reports_of(loop: Loop[ReviewOptions], state: ReviewState) -> list[ReviewReport]:

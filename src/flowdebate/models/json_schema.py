@@ -1,0 +1,213 @@
+"""Validation of data by JSON Schemas from outside: patterns are matched in linear time, and the work is bounded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pydantic_core import SchemaError, SchemaValidator, core_schema
+
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
+    from jsonschema.protocols import Validator
+    from referencing import Registry
+
+MOST_STEPS = 1_000_000
+"""Steps of one validation, each of which takes a microsecond or two: a second, during which nobody else is served."""
+_HEAVIEST = 10_000
+"""States of a pattern."""
+_STEPS_A_KEYWORD = 10
+_STATES_A_STEP = 100
+"""States that the engine of patterns goes through in the time of a step."""
+
+LINEAR = "a pattern that is matched in linear time: without look-around and back-references, and with few repetitions"
+
+
+class ValidationTooLong(ValueError):
+    """Data of which a schema makes too much work."""
+
+
+class Pattern(NamedTuple):
+    """A compiled `pattern`."""
+
+    matches: Callable[[str], bool]
+    states: int
+    """An upper bound of the states that each character of a text may lead to, up to a factor."""
+
+
+@lru_cache(maxsize=1024)
+def compile_pattern(pattern: str) -> Pattern:
+    """Compile a `pattern` with an engine that never goes back; ValueError for what only one that does can match.
+
+    >>> compile_pattern("^(a+)+$").matches("a" * 10_000 + "!")
+    False
+    """
+    states = _count_states(pattern)
+    if states > _HEAVIEST:
+        raise ValueError(LINEAR)
+    try:
+        compiled = SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex"))
+    except SchemaError:
+        raise ValueError(LINEAR) from None
+    return Pattern(compiled.isinstance_python, states)
+
+
+_TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(\d{1,9})(?:,(\d{0,9}))?\}|.", re.DOTALL)
+
+
+def _count_states(pattern: str) -> int:
+    """The states of a pattern: of a repetition so many times those of what it repeats.
+
+    >>> _count_states("ab"), _count_states("(?:ab){10}"), _count_states("((a{30}){30}){2,30}")
+    (2, 20, 27000)
+    """
+    groups, last = [0], 0
+    for token in _TOKEN.finditer(pattern):
+        if token[0] == "(":
+            groups.append(0)
+        elif token[0] == ")" and len(groups) > 1:
+            last = groups.pop()
+            groups[-1] += last
+        elif token[1]:
+            times = max(int(token[1]), int(token[2] or 0), 1)
+            groups[-1] += last * (times - 1)
+            last *= times
+        elif token[0] not in "?:*+|^$)":
+            last = 1
+            groups[-1] += 1
+    return sum(groups)
+
+
+_LEFT: ContextVar[list[int]] = ContextVar("steps_left")
+
+
+def _spend(steps: int) -> None:
+    left = _LEFT.get()
+    left[0] -= steps
+    if left[0] < 0:
+        message = f"takes more than {MOST_STEPS:,} steps to validate"
+        raise ValidationTooLong(message)
+
+
+def find_errors(validator: Validator, value: object) -> list[ValidationError]:
+    """List what is wrong with `value`; ValidationTooLong for one that takes too many steps, or nests too deeply."""
+    token = _LEFT.set([MOST_STEPS])
+    try:
+        return list(validator.iter_errors(value))  # type: ignore[arg-type]  # it checks the type itself
+    except RecursionError:
+        message = "nests too deeply"
+        raise ValidationTooLong(message) from None
+    finally:
+        _LEFT.reset(token)
+
+
+@lru_cache(maxsize=16)  # as many as there are drafts
+def bounded(kind: type[Validator]) -> type[Validator]:
+    """The validator class `kind` whose keywords count their steps, for `find_errors`."""
+    from jsonschema import validators
+
+    keywords: dict[str, Any] = {**kind.VALIDATORS, "pattern": _pattern, "uniqueItems": _unique_items}
+    if "patternProperties" in keywords:
+        keywords |= {"patternProperties": _pattern_properties, "additionalProperties": _additional_properties}
+    counted = {name: _counted(keyword) for name, keyword in keywords.items()}
+    extended: type[Validator] = validators.extend(kind, counted)  # type: ignore[no-untyped-call]
+    return extended
+
+
+def _counted(keyword: Callable[..., Iterator[ValidationError] | None]) -> Callable[..., Iterator[ValidationError]]:
+    def check(validator: Validator, value: object, instance: object, schema: object) -> Iterator[ValidationError]:
+        # a keyword goes through its own value: the properties of a schema, the choices of an `enum`
+        _spend(_STEPS_A_KEYWORD + (len(value) if isinstance(value, (dict, list)) else 0))
+        yield from keyword(validator, value, instance, schema) or ()
+
+    return check
+
+
+def _matches(pattern: str, text: str) -> bool:
+    compiled = compile_pattern(pattern)
+    _spend(1 + compiled.states * len(text) // _STATES_A_STEP)
+    return compiled.matches(text)
+
+
+def _pattern(validator: Any, pattern: str, instance: object, schema: object) -> Iterator[ValidationError]:  # noqa: ANN401, ARG001 - jsonschema's own
+    from jsonschema import ValidationError
+
+    if isinstance(instance, str) and not _matches(pattern, instance):
+        yield ValidationError(f"does not match {pattern!r}")
+
+
+def _pattern_properties(
+    validator: Any, patterns: Mapping[str, Any], instance: object, schema: object  # noqa: ANN401, ARG001 - jsonschema's own
+) -> Iterator[ValidationError]:  # fmt: skip
+    if isinstance(instance, dict):
+        for pattern, inner in patterns.items():
+            for name, value in instance.items():
+                if _matches(pattern, name):
+                    yield from validator.descend(value, inner, path=name, schema_path=pattern)
+
+
+def _additional_properties(
+    validator: Any, inner: object, instance: object, schema: Mapping[str, Any]  # noqa: ANN401 - jsonschema's own
+) -> Iterator[ValidationError]:  # fmt: skip
+    from jsonschema import ValidationError
+
+    if not isinstance(instance, dict):
+        return
+    named, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
+    for name, value in instance.items():
+        if name in named or any(_matches(pattern, name) for pattern in patterns):
+            continue
+        if isinstance(inner, dict):
+            yield from validator.descend(value, inner, path=name)
+        elif not inner:
+            yield ValidationError(f"has the unknown property {name!r}")
+
+
+def _unique_items(validator: Any, unique: object, instance: object, schema: object) -> Iterator[ValidationError]:  # noqa: ANN401, ARG001 - jsonschema's own
+    from jsonschema import ValidationError
+
+    if unique and isinstance(instance, list):
+        _spend(len(instance))
+        if len({_hashable(item) for item in instance}) < len(instance):
+            yield ValidationError("has an item twice")
+
+
+def _hashable(value: object) -> object:
+    """A value that equals that of every equal JSON value: numbers by their size, and true is not 1."""
+    if isinstance(value, dict):
+        return ("object", frozenset((key, _hashable(inner)) for key, inner in value.items()))
+    if isinstance(value, list):
+        return ("list", tuple(map(_hashable, value)))
+    return (isinstance(value, bool), value)
+
+
+@cache
+def own_registry() -> Registry[Any]:
+    """The schemas of JSON Schema itself, for references, without `$schema`: it would choose an unbounded validator."""
+    from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]  # it has no types
+    from referencing import Registry
+    from referencing.jsonschema import specification_with
+
+    registry: Registry[Any] = Registry()
+    for address in REGISTRY:
+        contents = dict(REGISTRY.contents(address))
+        specification = specification_with(contents.pop("$schema"))
+        registry = registry.with_resource(address, specification.create_resource(contents))
+    return registry
+
+
+def find_unbounded_pattern(schemas: Sequence[Mapping[str, Any]]) -> str | None:
+    """Find a pattern in one of the `schemas` that cannot be matched in linear time; None without one."""
+    for schema in schemas:
+        names = schema.get("patternProperties")
+        patterns: list[object] = [schema.get("pattern"), *(names if isinstance(names, dict) else ())]
+        for pattern in patterns:
+            try:
+                if isinstance(pattern, str):
+                    compile_pattern(pattern)
+            except ValueError:
+                return str(pattern)
+    return None
