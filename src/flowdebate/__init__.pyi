@@ -27,6 +27,7 @@ from .chassis.turn import StandIn as StandIn
 from .chassis.turn import create_init_transcript as create_init_transcript
 from .errors import FlowDebateError as FlowDebateError
 from .errors import FlowDebateWarning as FlowDebateWarning
+from .evaluation.comparison import compare as compare
 from .events import Event as Event
 from .models.anthropic import AnthropicModel as AnthropicModel
 from .models.call import Retry as Retry

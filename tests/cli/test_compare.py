@@ -75,7 +75,7 @@ def run(*words: str, environment: dict[str, str] | None = None) -> Result:
     """The command in this process."""
     import os
 
-    options = ("--base-url", os.environ["FLOWDEBATE_TEST_URL"], "--judge", "staged", "--store", "runs.sqlite3")
+    options = ("--base-url", os.environ["FLOWDEBATE_TEST_URL"], "--model", "staged", "--store", "runs.sqlite3")
     return CliRunner(env=environment).invoke(app, ["compare", *words, *options], catch_exceptions=False)
 
 

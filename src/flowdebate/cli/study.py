@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from flowdebate.ui.plan import Plan
 
 _ROWS = (".csv", ".tsv", ".jsonl", ".ndjson")
-_FLAGS = {"judges": "--judge", "sides": "--side", "criteria": "--criterion", "texts": "FILE"}
+_FLAGS = {"judges": "--model", "sides": "--side", "criteria": "--criterion", "texts": "FILE"}
 """Those that are not called as the options of `compare_all`."""
 
 
@@ -51,7 +51,7 @@ def compare(  # noqa: PLR0913 - the options of the command
     reference: Annotated[
         FilePath | None, Option(metavar="FILE", help="An answer that is known to be right; rows have a column for it.")
     ] = None,
-    judge: Annotated[
+    model: Annotated[
         list[ModelName] | None, Option(metavar="SPEC", help="Model that judges; repeat for several.")
     ] = None,
     criterion: Annotated[
@@ -104,7 +104,7 @@ def compare(  # noqa: PLR0913 - the options of the command
             rows,
             sides=side or None,
             criteria=weights_of(criterion),
-            judges=[make(spec, COMMAND, "--judge") for spec in judge or ()] or None,
+            judges=[make(spec, COMMAND, "--model") for spec in model or ()] or None,
             orders=orders,
             store=place.store,
             seed=seed,
