@@ -43,9 +43,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_runtest_setup() -> None:
     """What models have learned of a server is of no use for the next one, which may get its port."""
-    loaded = sys.modules.get("flowdebate.models.openai.model")
+    loaded = sys.modules.get("flowdebate.models.openai.optional")
     if loaded is not None:
-        loaded._learned.cache_clear()
+        loaded.learned_of.cache_clear()
     thinking = sys.modules.get("flowdebate.models.thinking")
     if thinking is not None:
         thinking._unannounced.clear()

@@ -237,6 +237,11 @@ class RequestRejected(ModelError):
     `status` is the HTTP status, or None.
     """
 
+    certain: bool = True
+    """Whether it is clear what was refused; False where another form of the request may be accepted."""
+    words: str = ""
+    """All words of the refusal, with its codes and parameters, in lower case."""
+
     def __init__(self, message: str, *, status: int | None = None, **asker: Unpack[_Asker]) -> None:
         self.status = status
         super().__init__(message, **asker)

@@ -59,6 +59,7 @@ def errors_in_words(row: str, where: str, asked: Asked, handler: Callable[[Any],
             facts={"transient": False, **facts},
         )
         for code, message, error, facts in _HOPELESS
+        if error is not RequestRejected or asked != "stream"  # what may be about the stream is asked without one
     ]
     limited = Fault(
         id=f"{row}-rate_limit_exceeded",

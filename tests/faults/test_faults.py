@@ -24,8 +24,8 @@ _BYTES = """
 """
 """Answers in openai's form, sent byte by byte or packed: what they are about is below both APIs."""
 _FORMS = """
-    33-choice 34-null 34-message 36-image 36-number 40-choices 57-json 57-two-json 58-json 58-md_json 58-none 67-json 70
-    74-usage 74-choices 74-tools 74-refusal tools-shape tools-index
+    33-choice 34-null 34-message 36-image 36-number 40-choices 57-json 57-two-json 58-json 58-md_json 58-none 58-other
+    67-json 70 74-usage 74-choices 74-tools 74-refusal tools-shape tools-index
 """
 """What only openai's form can say, and modes that only its servers have."""
 _OPENAI_S = frozenset(f"{_BYTES} {_FORMS}".split())

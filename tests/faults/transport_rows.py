@@ -300,7 +300,15 @@ TRANSPORT: tuple[Fault, ...] = (
         row="10",
         says="Check the API key",
     ),
-    _refused(403, AuthenticationFailed, "`AuthenticationFailed` at once"),
+    _refused(
+        403,
+        AuthenticationFailed,
+        "`AuthenticationFailed` at once",
+        body=told("The project has no permission for this model"),
+        title="403 that speaks of rights",
+        says="Check the API key",
+    ),
+    _refused(403, RequestRejected, "`RequestRejected` at once: no word about the key", "-other", title="403"),
     _refused(
         404, ModelNotFound, "`ModelNotFound` at once", body=told("no such model"), says="Check the model's name at http"
     ),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flowdebate.errors import ConfigurationError, LostToThinking, RequestRejected
+from flowdebate.errors import ConfigurationError, FlowDebateWarning, LostToThinking, RequestRejected
 from flowdebate.models import LocalModel, ModelRequest, ModelSettings, OpenAIModel, Retry, Usage, resolve_model
 from flowdebate.models.call import ask
 from flowdebate.models.providers import PROVIDERS
@@ -78,10 +78,21 @@ async def test_an_effort_that_cannot_be_told_is_refused_before_anything_is_sent(
     assert LocalModel().takes_effort is False
 
 
-async def test_a_model_that_does_not_think_says_so(found: dict[VendorName, Vendor]) -> None:
-    """In its provider's words; only the provider knows which of its models think."""
+async def test_a_model_that_does_not_think_is_asked_without_an_effort(found: dict[VendorName, Vendor]) -> None:
+    """Only the provider knows which of its models think; the answer is marked, and a warning says it once."""
+    with pytest.warns(FlowDebateWarning, match="'gpt-4o' refuses effort"):
+        answered = await ask(resolve_model("openai/gpt-4o"), question(effort="low"))
+    again = await ask(resolve_model("openai/gpt-4o"), question(effort="low"))
+    assert ["without_effort" in each.flags for each in (answered, again)] == [True, True]
+    assert found["openai"].refused == 0
+    assert len(found["openai"].asked) == 2
+
+
+async def test_a_strict_model_raises_the_refusal_of_an_effort(found: dict[VendorName, Vendor]) -> None:
+    """In its provider's words."""
+    strict = OpenAIModel("gpt-4o", base_url=found["openai"].base_url, api_key=found["openai"].key, strict=True)
     with pytest.raises(RequestRejected, match="reasoning_effort"):
-        await ask(resolve_model("openai/gpt-4o"), question(effort="low"))
+        await ask(strict, question(effort="low"))
     assert found["openai"].asked == []
 
 
@@ -98,8 +109,8 @@ async def test_an_answer_lost_to_thinking_says_which_number_to_raise(
     assert request.attempts.usage.reasoning_tokens == 300
 
 
-async def test_an_answer_lost_to_thinking_names_the_setting_where_none_was_made() -> None:
-    """The endpoint has a limit of its own then."""
+async def test_an_answer_lost_to_thinking_gets_more_room_where_nobody_set_a_limit() -> None:
+    """The endpoint has a limit of its own then: twice of what it used, and at least some thousands."""
     thought = {"completion_tokens_details": {"reasoning_tokens": 4_096}}
     body = completion("", finish="length")
     body["usage"] |= thought
@@ -108,8 +119,9 @@ async def test_an_answer_lost_to_thinking_names_the_setting_where_none_was_made(
         await exchange.json(body)
 
     async with ChatServer({"m": think}) as server:
-        with pytest.raises(LostToThinking, match=r"\(4,096 tokens\), and wrote no answer: set max_tokens"):
+        with pytest.raises(LostToThinking, match=r"\(4,096 tokens\), and wrote no answer: raise max_tokens \(8,192\)"):
             await ask(OpenAIModel("m", base_url=server.base_url, retry=Retry(first_wait=0)), question())
+    assert [body.get("max_tokens") for body in server.bodies] == [None, 8_192]
 
 
 def test_thinking_is_part_of_the_completion_and_known_or_not() -> None:

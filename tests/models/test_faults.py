@@ -91,7 +91,8 @@ REFUSALS = [
     Refusal("an empty balance, as 400", 400, RateLimited, told("your credit balance is too low")),
     Refusal("401", 401, AuthenticationFailed, message="Check the API key"),
     Refusal("402", 402, RateLimited, facts={"quota_exhausted": True}),
-    Refusal("403", 403, AuthenticationFailed),
+    Refusal("403", 403, RequestRejected),
+    Refusal("403 for want of rights", 403, AuthenticationFailed, told("you have no permission for this")),
     Refusal("404", 404, ModelNotFound, told("no such model"), message="no such model"),
     Refusal("408", 408, ProviderFailed),
     Refusal("409", 409, ProviderFailed),
@@ -127,7 +128,7 @@ REFUSALS = [
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("case", REFUSALS, ids=lambda case: case.id)
 async def test_a_status_is_the_error_that_it_means(case: Refusal, *, stream: bool) -> None:
-    """One request, one typed error with its facts, streamed or not."""
+    """One typed error with its facts, streamed or not, and one request where no other form of it would help."""
 
     async def refuse(exchange: Exchange) -> None:
         await exchange.json(case.body, status=case.status, headers=case.headers)
@@ -140,7 +141,9 @@ async def test_a_status_is_the_error_that_it_means(case: Refusal, *, stream: boo
     assert case.message in str(caught.value)
     assert {name: getattr(caught.value, name) for name in case.facts} == case.facts
     assert (caught.value.model, caught.value.block) == ("m", "judge")
-    assert server.posts == 1
+    # without an option of the stream, without the stream, and without both
+    uncertain = isinstance(caught.value, RequestRejected) and not caught.value.certain
+    assert server.posts == (4 if stream and uncertain else 1)
 
 
 async def raw_body(exchange: Exchange, body: bytes, kind: str = "application/json") -> None:

@@ -30,7 +30,7 @@ from flowdebate.models import ModelRequest, ModelSettings, OpenAIModel, OutputSc
 from flowdebate.models.call import ask
 from flowdebate.models.openai.responses import instruction, logprobs_of
 
-from .server import ChatServer, Exchange, chunk, completion, tool_call, usage_chunk
+from .server import ChatServer, Exchange, chunk, completion, fine, tool_call, usage_chunk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -632,14 +632,28 @@ async def test_a_server_without_log_probabilities_gives_none(logprobs: Any) -> N
 
 
 async def test_a_server_that_refuses_log_probabilities_gives_none() -> None:
-    """As OpenAI does for a reasoning model; any other refusal is the error that it is."""
-    refusal = {"error": {"message": "You are not allowed to request logprobs from this model.", "code": None}}
+    """As OpenAI does for a reasoning model, in any words: it is not asked for them twice."""
+    refusal = {"error": {"message": "Quux is not for you.", "code": None}}
+
+    async def answer(exchange: Any) -> None:
+        if "logprobs" in exchange.body:
+            await exchange.json(refusal, status=400)
+        else:
+            await fine(exchange)
+
+    async with ChatServer({"gpt": answer}) as server:
+        model = OpenAIModel("gpt", base_url=server.base_url, retry=None)
+        for _ in range(2):
+            assert (await ask(model, question(choices=("A", "B")))).logprobs is None
+    assert ["logprobs" in body for body in server.bodies] == [True, False]
+
+
+async def test_a_server_that_refuses_a_choice_altogether_is_the_first_refusal() -> None:
+    """It is not about the log-probabilities then."""
     other = {"error": {"message": "The messages are invalid.", "code": None}}
-    async with ChatServer({"refuses": replying(refusal, status=400), "fails": replying(other, status=400)}) as server:
-        refuses, fails = (OpenAIModel(name, base_url=server.base_url, retry=None) for name in ("refuses", "fails"))
-        assert (await ask(refuses, question(choices=("A", "B")))).logprobs is None
-        with pytest.raises(RequestRejected):
-            await ask(fails, question(choices=("A", "B")))
+    async with ChatServer({"fails": replying(other, status=400)}) as server:
+        with pytest.raises(RequestRejected, match="messages are invalid"):
+            await ask(OpenAIModel("fails", base_url=server.base_url, retry=None), question(choices=("A", "B")))
 
 
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])

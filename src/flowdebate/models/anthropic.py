@@ -22,7 +22,8 @@ from flowdebate.models.call import Retry
 from flowdebate.models.openai.clients import Clients, PooledModel, Transport
 from flowdebate.models.openai.endpoint import Endpoint, address_of, check_address, check_headers
 from flowdebate.models.openai.error_mapping import inner_error
-from flowdebate.models.openai.model import Chat, Dialect, Parameters, answer_in_modes, key_variable
+from flowdebate.models.openai.model import Chat, Dialect, key_variable
+from flowdebate.models.openai.optional import LIMIT, STREAM, SYSTEM, TEMPERATURE, TOOLS, Parameters, Part
 from flowdebate.models.providers import PROVIDERS, StructuredMode
 from flowdebate.prompts import split_entries
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 _KEY_ENV = "ANTHROPIC_API_KEY"
 _URL_ENV = "ANTHROPIC_BASE_URL"
 _MODES: tuple[StructuredMode, ...] = ("json_schema", "tools", "md_json")
+_EFFORT = "output_config.effort"
 _ONCE = ("judge", "synthesizer", "chair")  # roles that read a transcript once: to write it into a cache costs more
 _RETRY = Retry()
 
@@ -45,7 +47,8 @@ class AnthropicModel(PooledModel):
     - `api_key`: None reads the environment variable `api_key_env` at each call. It is shown nowhere.
     - `cache`: whether the part of a prompt that later turns repeat is marked for the provider's cache, from which it
       costs a tenth; what is written into it costs a quarter more. False marks nothing.
-    - `settings`, `structured`, `default_headers`, `retry`, `transport`, `strict_model`, `label`: as of `OpenAIModel`.
+    - `settings`, `structured`, `default_headers`, `retry`, `transport`, `strict`, `strict_model`, `label`: as of
+      `OpenAIModel`.
       `settings.effort` makes the model think; `max_tokens` is 8,192 where nobody sets it, and what the effort may take.
 
     ConfigurationError where the SDK is not installed.
@@ -71,6 +74,7 @@ class AnthropicModel(PooledModel):
         default_headers: Mapping[str, str] | None = None,
         retry: Retry | None = _RETRY,
         transport: Transport = "aiohttp",
+        strict: bool = False,
         strict_model: bool = False,
         label: str | None = None,
     ) -> None:
@@ -97,6 +101,7 @@ class AnthropicModel(PooledModel):
         self._cache = cache
         self._settings = settings or ModelSettings()
         self._modes = _MODES[_MODES.index(structured) :]
+        self._strict = strict
         self._strict_model = strict_model
         self._headers = check_headers(where, default_headers)
         self._clients = Clients(transport=transport, sdk="anthropic", connect=_connect)
@@ -120,21 +125,19 @@ class AnthropicModel(PooledModel):
 
         async with self._clients.keep_open():
             client = await self._clients.client(endpoint)
-
-            def chat(modes: Sequence[StructuredMode]) -> Chat:
-                dialect = Dialect(
-                    model=self._name,
-                    label=self._label,
-                    settings=self._settings,
-                    structured=modes,
-                    tools_with_schema=True,
-                    effort="output_config.effort",
-                    strict_model=self._strict_model,
-                    amend=amend,
-                )
-                return Chat(dialect=dialect, client=client, endpoint=endpoint)
-
-            return await answer_in_modes(request, self._modes, (endpoint.base_url, self._name), chat)
+            dialect = Dialect(
+                model=self._name,
+                label=self._label,
+                settings=self._settings,
+                structured=self._modes,
+                tools_with_schema=True,
+                effort=_EFFORT,
+                parts=_PARTS,
+                strict=self._strict,
+                strict_model=self._strict_model,
+                amend=amend,
+            )
+            return await Chat(dialect=dialect, client=client, endpoint=endpoint).answer(request)
 
     def _endpoint(self) -> Endpoint:
         url = self._address
@@ -145,6 +148,31 @@ class AnthropicModel(PooledModel):
         if not key:
             raise AuthenticationFailed(f"there is no API key: set {variable or _KEY_ENV}, or pass api_key")
         return Endpoint.of(url, key, self._headers)
+
+
+def _by_budget(parameters: Parameters) -> Parameters:
+    """Let a model with an effort think by a budget of tokens."""
+    extra = parameters.get("extra_body", {})
+    if "by_budget" in parameters or "thinking" in extra or "effort" not in extra.get("output_config", {}):
+        return parameters
+    return {**parameters, "by_budget": True}
+
+
+def _unmark(parameters: Parameters) -> Parameters:
+    marked = parameters["marks"] and ("tools" in parameters or parameters["messages"][0]["role"] == "system")
+    return {**parameters, "marks": None} if marked else parameters
+
+
+# Parts of a request that are left out where the server refuses them.
+_PARTS = (
+    STREAM,
+    Part("cache_control", re.compile("cache", re.IGNORECASE), _unmark),
+    Part("adaptive thinking", re.compile("adaptive|thinking|effort|output_config", re.IGNORECASE), _by_budget),
+    SYSTEM,
+    TEMPERATURE,
+    LIMIT,
+    TOOLS,
+)
 
 
 def _connect(endpoint: Endpoint, options: dict[str, Any]) -> MessagesClient:
@@ -161,7 +189,7 @@ _MARK = {"cache_control": {"type": "ephemeral"}}
 _ROOM = 8_192  # tokens of an answer where nobody says: the API wants a number
 _THINKING = {"low": 2_048, "medium": 8_192, "high": 24_576}  # tokens that an effort may take beside that
 # Models from before efforts, which are given a number of tokens to think in, and think nothing without one.
-_BY_BUDGET = re.compile(r"claude-(3|haiku-4-5|sonnet-4-5|(opus|sonnet)-4(-1)?(-\d{8})?$)")
+_BY_BUDGET = re.compile(r"claude-(3|(haiku|sonnet|opus)-4-5|(opus|sonnet)-4(-[01])?(-\d{8})?$)")
 _LEAST_BUDGET = 1_024
 _REMEMBERED = 1_000  # calls of tools whose thoughts have to be sent back with their results
 
@@ -206,7 +234,7 @@ class MessagesClient:
             for function in (each["function"] for each in given.get("tools", ()))
         ]
         system, messages = self._messages(given["messages"], rereads=given["marks"] == "transcript")
-        config, thinking = _thinking(given["model"], extra, given.get("max_tokens"))
+        config, thinking = _thinking(given["model"], extra, given.get("max_tokens"), by_budget=given.get("by_budget"))
         sent: Json = {"model": given["model"], "messages": messages, "extra_body": extra, **thinking}
         if "temperature" in given:
             sent["temperature"] = given["temperature"]
@@ -391,13 +419,16 @@ def _usage(*reported: object) -> object:
     )
 
 
-def _thinking(model: str, extra: Json, room: int | None) -> tuple[Json, Json]:
-    """The output's configuration, and how much is thought, with room for it; takes the former out of `extra`."""
+def _thinking(model: str, extra: Json, room: int | None, *, by_budget: bool | None) -> tuple[Json, Json]:
+    """The output's configuration, and how much is thought, with room for it; takes the former out of `extra`.
+
+    Models from before efforts are given a budget, and those for which `by_budget` is set.
+    """
     config = dict(extra.pop("output_config", ()))
     effort = config.get("effort")
     if effort is None or "thinking" in extra:
         return config, {"max_tokens": room or _ROOM}
-    if not _BY_BUDGET.match(model):
+    if not (by_budget or _BY_BUDGET.match(model)):
         return config, {"thinking": {"type": "adaptive"}, "max_tokens": room or _ROOM + _THINKING[effort]}
     del config["effort"]
     budget = _THINKING[effort] if room is None else min(_THINKING[effort], room // 2)

@@ -145,7 +145,7 @@ class Meter(Protocol):
 class Attempts:
     """Attempts of one call, in order; the request carries them through all wrappers."""
 
-    __slots__ = ("_meter", "_random", "_seed", "_tell", "made", "server", "stream", "waited")
+    __slots__ = ("_meter", "_random", "_seed", "_tell", "made", "modes_left", "room", "server", "stream", "waited")
 
     def __init__(
         self, *, meter: Meter | None = None, tell: Callable[[object], None] | None = None, seed: object = None
@@ -153,6 +153,10 @@ class Attempts:
         self.made: list[Attempt] = []
         self.server: str | None = None
         """Address that was asked last, without anything secret; None for a model that does not say."""
+        self.modes_left: int = 0
+        """Structured modes that the model asked last has left."""
+        self.room: int | None = None
+        """Limit of the answer's tokens in the last request; None where it had none, or the model does not say."""
         self.stream: AnswerStream | None = None
         """Stream of the answer to the call's listener, which begins anew with each request; None without a listener."""
         self._meter = meter
@@ -281,11 +285,15 @@ Flag = Literal[
     "thought_unannounced",
     "unknown_finish",
     "usage_unknown",
+    "without_effort",
+    "without_max_tokens",
+    "without_temperature",
+    "without_tools",
 ]
 """Oddities of a usable answer: invalid characters were replaced, the first of several answers was taken, another model
 answered, it was recorded for an earlier form of the request, tokens of a chat template were removed from its end,
 thinking was removed from its text, that thinking had no opening tag, the finish reason is unknown, the server reported
-no tokens."""
+no tokens, the server refused an effort, a limit, a temperature or tools, and answered without."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

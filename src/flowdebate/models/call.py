@@ -36,6 +36,7 @@ from flowdebate.errors import (
 )
 from flowdebate.models.base import (
     MOST_LOGPROB,
+    Attempts,
     CallRetried,
     FinishReason,
     Flag,
@@ -45,7 +46,7 @@ from flowdebate.models.base import (
     ToolCall,
     Usage,
 )
-from flowdebate.models.reading import repair_answer
+from flowdebate.models.reading import find_object, repair_answer
 from flowdebate.models.thinking import AnswerStream, remember_thinking, without_thinking
 
 
@@ -106,7 +107,8 @@ async def call_with_retries(
             return await once(request)
         except ModelError as error:
             seen[type(error)] += 1
-            number += 1
+            ignored = _ignores_mode(request, error, seen)
+            number += not ignored  # a step to the next mode is no attempt
             if isinstance(error, _ONCE) and seen[type(error)] > 1:
                 raise
             wait = retry.wait_before(number, error, random=request.attempts.random)
@@ -115,12 +117,12 @@ async def call_with_retries(
             if request.deadline is not None and asyncio.get_running_loop().time() + wait >= request.deadline:
                 raise  # at once, while there is still time to ask another model
             failure = error  # Python unbinds `error` at the end of the block
-        request = _amend(request, failure, seen)
+        request = _amend(request, failure, lower=ignored or seen[SchemaViolation] % 2 == 0)
         request.attempts.tell(
             CallRetried(
                 block=request.block,
                 model=failure.model,
-                attempt=number,
+                attempt=seen.total() + 1,
                 error=type(failure).__name__,
                 message=failure.message,
                 wait=wait,
@@ -131,20 +133,35 @@ async def call_with_retries(
                 await retry.sleep(wait)
 
 
-def _amend(request: ModelRequest, error: ModelError, seen: Counter[type[ModelError]]) -> ModelRequest:
-    """Return the request of a retry: with the reason, in the next structured mode, or with more room."""
+def _ignores_mode(request: ModelRequest, error: ModelError, seen: Counter[type[ModelError]]) -> bool:
+    """Whether `error` is an answer without JSON, not the first that does not fit, of a model with another mode."""
+    if not isinstance(error, SchemaViolation) or seen[SchemaViolation] < _IGNORED or not request.attempts.modes_left:
+        return False
+    return error.answer is not None and find_object(error.answer) is None
+
+
+_IGNORED = 2  # answers that do not fit: one may be the model's own fault
+
+
+def _amend(request: ModelRequest, error: ModelError, *, lower: bool) -> ModelRequest:
+    """Return the request of a retry: with the reason, in the next structured mode if `lower`, or with more room."""
     if isinstance(error, SchemaViolation) and request.output is not None:
         answer = (error.answer or "")[:_LONGEST_QUOTE]
         rejected = [{"role": "assistant", "content": answer}] if answer.strip() else []
         reason = {"role": "user", "content": REASK.replace("{problems}", error.message)}
-        # one retry in the same mode, then the next mode
-        skipped = request.skipped_modes + (seen[SchemaViolation] + 1) % 2
-        return replace(request, messages=[*request.messages, *rejected, reason], skipped_modes=skipped)
+        messages = [*request.messages, *rejected, reason]
+        return replace(request, messages=messages, skipped_modes=request.skipped_modes + lower)
     cut_off = isinstance(error, OutputTruncated) and (request.output is not None or isinstance(error, LostToThinking))
-    if cut_off and request.settings.max_tokens:
-        more = replace(request.settings, max_tokens=2 * request.settings.max_tokens)
-        return replace(request, settings=more)
+    if cut_off:
+        attempts = request.attempts
+        room = attempts.room or request.settings.max_tokens or _room_used(attempts)
+        return replace(request, settings=replace(request.settings, max_tokens=2 * room))
     return request
+
+
+def _room_used(attempts: Attempts) -> int:
+    """Estimate the limit of a server's own that an answer has reached."""
+    return max([_ROOM, *(attempt.usage.completion_tokens or 0 for attempt in attempts.made[-1:])])
 
 
 # What a model is told whose answer did not fit the schema.
@@ -154,6 +171,8 @@ REASK = "That cannot be used: {problems}. Answer again, with the corrected JSON 
 _AT_ONCE = (SchemaViolation, EmptyResponse, OutputTruncated)
 # Retried once only: a model that is blank or cut off twice will not stop to be, and each answer is billed.
 _ONCE = (EmptyResponse, OutputTruncated)
+# Tokens that are doubled at least, where nobody set a limit.
+_ROOM = 4_096
 # Characters of the rejected answer that the model is shown: an endless one would not fit its context again.
 _LONGEST_QUOTE = 20_000
 

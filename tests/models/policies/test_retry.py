@@ -252,6 +252,20 @@ async def test_an_answer_that_does_not_fit_is_asked_for_again_with_the_reason() 
     ]
 
 
+async def test_a_step_to_the_next_mode_is_no_attempt_where_a_mode_is_ignored() -> None:
+    """After two answers without JSON, each further one is in the next mode, until the last one."""
+    leaf = Leaf([lambda request: answer_in_prose(request, modes=4)])
+    with pytest.raises(SchemaViolation):
+        await ask(Retrying(leaf, Retry(attempts=3)), question(output=Verdict))
+    assert [request.skipped_modes for request in leaf.seen] == [0, 0, 1, 2, 3, 3]
+
+
+def answer_in_prose(request: Any, modes: int) -> SchemaViolation:
+    """Answer as a model with so many structured modes that ignores them."""
+    request.attempts.modes_left = modes - 1 - request.skipped_modes
+    return SchemaViolation([("", "no JSON")], answer="Certainly!")
+
+
 async def test_a_structured_answer_that_was_cut_off_is_asked_for_once_more_with_more_room() -> None:
     """Twice the room, once."""
     leaf = Leaf([ModelResponse(text='{"winner": "a', finish="length")])

@@ -15,13 +15,17 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
+from dataclasses import dataclass
+from itertools import islice
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import urlsplit
 
-from flowdebate._text import one_line, shown
+from flowdebate._text import one_line, redact, shown
 from flowdebate.errors import (
     AuthenticationFailed,
     ConnectionLost,
+    ContentFiltered,
     ContextTooLong,
     FlowDebateError,
     MalformedResponse,
@@ -37,15 +41,11 @@ from flowdebate.models.openai.endpoint import address_of
 # Seconds; a longer `retry-after` is garbage, such as 1e308, and counts as none.
 _LONGEST_WAIT = 7 * 24 * 3600.0
 
-_UNAUTHORIZED = frozenset({401, 403})
 _OVERLOADED = frozenset({429, 529})  # 529 is Anthropic's "overloaded"
 # Providers say "credit balance" and the like with any of these; another request is wasted then.
 _SPENT = frozenset({400, 402, 403, 429})
 _TRANSIENT = frozenset({408, 409, 425})
-_CONTEXT = ("context_length_exceeded", "exceed_context_size", "context length", "context size", "context window",
-            "maximum context", "prompt is too long", "too many tokens")  # fmt: skip
-_QUOTA = ("insufficient_quota", "credit balance", "billing", "exceeded your current quota", "insufficient credit")
-_WORDS: Mapping[int, tuple[str, ...]] = {
+_CODES: Mapping[int, tuple[str, ...]] = {
     400: ("invalid_request_error", "invalid_argument", "context_length_exceeded", "exceed_context_size_error"),
     401: ("invalid_api_key", "incorrect_api_key", "authentication_error", "unauthenticated", "unauthorized"),
     402: ("billing_hard_limit_reached", "billing_not_active", "insufficient_credits", "billing_error"),
@@ -56,7 +56,60 @@ _WORDS: Mapping[int, tuple[str, ...]] = {
     529: ("overloaded_error",),
 }
 # Statuses that endpoints mean by these codes and types of errors: proxies send them inside a 200 or a stream.
-_STATUSES = {word: status for status, words in _WORDS.items() for word in words}
+_STATUSES = {code: status for status, codes in _CODES.items() for code in codes}
+
+# Words of refusals about the account, the prompt or the model, which no other form of the request would change. What
+# none of them fits is tried in other forms (`optional.py`), so a word that is missing here costs requests, no answer.
+_MONEY = re.compile(
+    r"insufficient[ _](quota|credit|balance|funds)|credit balance|billing_|out of credits|payment required"
+)
+_QUOTA = re.compile(r"billing|exceeded your (current )?quota|quota exceeded")
+_DAILY = re.compile(r"per[ _-]?(day|month|week)|daily|monthly|weekly|\b[rt]pd\b")
+_BY_MINUTE = re.compile(r"per[ _-]?(min(ute)?|sec(ond)?)|\b[rt]pm\b")
+_THROTTLED = re.compile(r"rate[ _-]?limit|too many requests|throttl")
+_NEVER_FITS = re.compile(r"request (is )?too large|must be reduced|reduce your (message|prompt|request|input)")
+_REQUESTED = re.compile(r"limit:? (\d+)\D.{0,60}?requested:? (\d+)")
+_CONTENT = re.compile(
+    r"content[ _-]?(filter|management|polic|violat|moderat)|moderation|responsible_?ai|safety|prohibited[ _]content"
+    r"|content.{0,40}prohibited|blocklist|usage (guideline|polic)|acceptable use|harmful|inappropriate content"
+    r"|(prompt|input|content|message)s? ((is|was|were|has been|have been|got) )?(flagged|filtered|blocked)"
+    r"|data_?inspection|sensitive (content|words|information)|recitation"
+)
+_KEY = re.compile(
+    r"(invalid|incorrect|wrong|missing|expired|revoked|no|bad|unknown)[ _]([a-z]+[ _]){0,2}(api|access|auth)[ _-]?"
+    r"(key|token)|(api|access|auth)[ _-]?(key|token)\b.{0,40}(invalid|not valid|incorrect|expired|missing|revoked)"
+    r"|unauthori[sz]ed|unauthenticated|authentication|invalid credentials"
+)
+# A 403 may be about anything; it is about the key where it says so.
+_DENIED = re.compile(
+    r"\bkeys?\b|api_?key|\bauth|credential|permission|access[ _]denied|\btoken (is|has|was)\b|country|\bregion\b"
+    r"|territor|account|subscription"
+)
+_CONTEXT = re.compile(
+    r"context_length|exceed_context|context (length|size|window|limit)|maximum (context|model|sequence|input|prompt)"
+    r"|(prompt|input|messages?|conversation|query|text|document)s?\b.{0,60}(too long|too large|exceed|longer than)"
+    r"|too many (input |prompt )?tokens|(exceed|longer than|over)\w*.{0,40}(max|token)\w*.{0,20}(input|prompt)"
+    r"|max_(model|seq|input)\w*len|reduce the length"
+)
+_NO_MODEL = re.compile(
+    r"model_not_found|(no such|unknown|invalid|unrecognized) model\b|no (allowed )?(endpoint|provider)s? "
+    r"(found )?(for|are)|\bmodel\b.{0,100}(not found|not exist|n't exist|not available|unavailable|no longer"
+    r"|deprecated|decommissioned|not have access)|(not find|find no|no) (the )?model\b"
+)
+_POLICY = re.compile(r"\bpolic(y|ies)\b|guardrail|terms of (service|use)")
+_NO_PATH = re.compile(
+    r"page not found|an html page|unexpected (endpoint|path|url)|cannot (post|get) |method not allowed"
+    r"|no (route|handler)|(path|url|endpoint|route|resource)\b.{0,80}not (found|exist|known|supported)"
+    r"|unknown (path|url)|^(404 )?not found\.?$"
+)
+# Of a 5xx: the template of the prompt, or a parameter, does not know something that the request has.
+_TEMPLATE = re.compile(
+    r"jinja|chat.?template|roles? must|must alternate|system (role|message)"
+    r"|(not|n't|un) ?(yet )?(support|implement|recogni[sz]e)\w*.{0,60}"
+    r"(param|argument|field|option|stream|tool|format|schema|temperature|grammar|log_?prob)"
+    r"|(param|argument|field|option|stream|tool|format|schema|temperature|grammar|log_?prob)\w*.{0,60}"
+    r"(not|n't|un) ?(yet )?(support|implement|recogni[sz]e)"
+)
 
 _UNITS = {
     **dict.fromkeys(("ms", "millisecond"), 0.001),
@@ -66,7 +119,9 @@ _UNITS = {
 }
 _PART = rf"(\d{{1,9}}(?:\.\d{{1,9}})?) ?({'|'.join(_UNITS)})s?(?![a-z])"
 _TIME = re.compile(_PART)
-_TRY_AGAIN = re.compile(rf"\b(?:try again|retry) (?:in|after) ((?:{_PART} ?)+)")
+_TRY_AGAIN = re.compile(rf"\b(?:try again|retry|wait)(?: in| after| for)? ((?:{_PART} ?)+)")
+# Seconds; a shorter wait is no sign of a quota that is used up.
+_SHORT_WAIT = 300.0
 
 # Headers of the last response in this task: where an error is inside a 200, openai does not pass them on.
 answered: ContextVar[Mapping[str, str]] = ContextVar("flowdebate_answered", default=MappingProxyType({}))
@@ -128,13 +183,13 @@ def status_error(
 
     `said` is what the endpoint sent in place of the status.
     """
-    message, code = _message_and_code(body, secrets)
+    reason = _Reason.of(body, secrets)
     wait = retry_after(headers)
-    if wait is None and (asked := _TRY_AGAIN.search(message.lower())):
-        wait = sum(float(number) * _UNITS[unit] for number, unit in _TIME.findall(asked[1]))  # "try again in 1m2.5s"
-        wait = wait if wait <= _LONGEST_WAIT else None
-    text = f"the endpoint answered {said or status}{message and ': '}{message}"
-    error = _error_of_status(status, text, f"{code} {message}".lower(), wait, _at(base_url))
+    wait = reason.wait if wait is None else wait
+    text = f"the endpoint answered {said or status}{reason.message and ': '}{reason.message}"
+    error = _error_of_status(status, text, reason, wait, base_url=base_url, inside=bool(said))
+    if isinstance(error, RequestRejected):
+        error.words = reason.words
     should_retry = headers.get("x-should-retry")
     if should_retry in ("true", "false"):
         error.transient = should_retry == "true"
@@ -142,24 +197,78 @@ def status_error(
     return error
 
 
-def _error_of_status(status: int, text: str, searched: str, wait: float | None, at: str) -> ModelError:  # noqa: PLR0911
-    spent = status == 402 or (status in _SPENT and any(word in searched for word in _QUOTA))  # noqa: PLR2004
-    if spent or status in _OVERLOADED:
-        hint = ". The quota is used up: waiting does not help, check plan and billing" if spent else ""
-        return RateLimited(text + hint, retry_after=wait, status=status, quota_exhausted=spent)
-    if status in _UNAUTHORIZED or "api key not valid" in searched:  # which is a 400 of Gemini
-        return AuthenticationFailed(f"{text.rstrip('.')}. Check the API key", status=status)
-    if status == 413 or (400 <= status < 500 and any(word in searched for word in _CONTEXT)):  # noqa: PLR2004
-        return ContextTooLong(text, status=status)
-    if status == 404:  # noqa: PLR2004 - Not Found
-        return ModelNotFound(f"{text.rstrip('.')}. Check the model's name{at and f' at{at}'}", status=status)
-    if 300 <= status < 400:  # noqa: PLR2004 - redirects are not followed: they could carry the key elsewhere
-        return RequestRejected(f"{text}. Redirects are not followed: write the final base_url", status=status)
+def _error_of_status(
+    status: int, text: str, reason: _Reason, wait: float | None, *, base_url: str, inside: bool
+) -> ModelError:
     if status < 300:  # noqa: PLR2004 - 101 and the like
         return MalformedResponse(f"{text}, which is no answer")
-    if status in _TRANSIENT or status >= 500:  # noqa: PLR2004
+    if status < 400:  # noqa: PLR2004 - redirects are not followed: they could carry the key elsewhere
+        return RequestRejected(f"{text}. Redirects are not followed: write the final base_url", status=status)
+    return (
+        _limited(status, text, reason.words, wait)
+        or _certain(status, text, reason, base_url=base_url, inside=inside)
+        or _uncertain(status, text, reason.words, wait, base_url)
+    )
+
+
+def _certain(status: int, text: str, reason: _Reason, *, base_url: str, inside: bool) -> ModelError | None:
+    """Map a refusal whose words say that it is about the key, the prompt, the address or the model."""
+    words, final, callers = reason.words, text.rstrip("."), status < 500 or inside  # noqa: PLR2004
+    filtered = callers and status not in _TRANSIENT and _CONTENT.search(words)
+    no_path = (inside or status in (404, 405)) and _NO_PATH.search(reason.message.lower())
+    error: ModelError | None = None
+    if status == 401 or (callers and _KEY.search(words) and not filtered):  # noqa: PLR2004
+        error = AuthenticationFailed(f"{final}. Check the API key", status=status)
+    elif _CONTEXT.search(words):
+        error = ContextTooLong(text, status=status)
+    elif filtered:
+        error = ContentFiltered(reason.message or text)
+    elif no_path:
+        error = RequestRejected(f"{final}. {_address_advice(base_url)}", status=status)
+    elif callers and _NO_MODEL.search(words):
+        error = ModelNotFound(f"{final}. Check the model's name{_at(base_url, ' at')}", status=status)
+    elif status == 403 and _DENIED.search(words):  # noqa: PLR2004
+        error = AuthenticationFailed(f"{final}. Check the API key", status=status)
+    return error
+
+
+def _uncertain(status: int, text: str, words: str, wait: float | None, base_url: str) -> ModelError:
+    """Map a refusal by its status: in another form, the request may be accepted."""
+    if status in _TRANSIENT or (status >= 500 and status != 501 and not _TEMPLATE.search(words)):  # noqa: PLR2004
         return ProviderFailed(text, status=status, retry_after=wait)
-    return RequestRejected(text, status=status)
+    error = RequestRejected(text, status=status)
+    if status == 404:  # noqa: PLR2004 - Not Found
+        advice = f"Check the model's name{_at(base_url, ' at')}. {_address_advice(base_url)}"
+        error = ModelNotFound(f"{text.rstrip('.')}. {advice}", status=status)
+    elif status == 413:  # noqa: PLR2004 - Content Too Large
+        error = ContextTooLong(text, status=status)
+    error.certain = status in (403, 404) and _POLICY.search(words) is not None
+    return error
+
+
+def _limited(status: int, text: str, words: str, wait: float | None) -> ModelError | None:
+    """Map a refusal because of a limit or a quota; None for any other."""
+    money = status == 402 or (status in _SPENT and _MONEY.search(words) is not None)  # noqa: PLR2004
+    quota = status in _SPENT and _QUOTA.search(words) is not None
+    if not (money or quota or status in _OVERLOADED or (status < 500 and _THROTTLED.search(words))):  # noqa: PLR2004
+        return None
+    sizes = _REQUESTED.search(words)
+    if _NEVER_FITS.search(words) or (sizes and int(sizes[2]) > int(sizes[1])):
+        hint = ". The request is larger than the account's limit: shorten the prompt, or raise the limit"
+        return ContextTooLong(text.rstrip(".") + hint, status=status)
+    daily = status in _SPENT and _DAILY.search(words) is not None
+    short = (wait is not None and wait <= _SHORT_WAIT) or _BY_MINUTE.search(words) is not None
+    spent = money or daily or (quota and not short)
+    hint = ". The quota is used up: waiting does not help, check plan and billing" if spent else ""
+    return RateLimited(text + hint, retry_after=wait, status=status, quota_exhausted=spent)
+
+
+def _address_advice(base_url: str) -> str:
+    """Say what to change in an address at which there is no API."""
+    path = urlsplit(base_url).path.rstrip("/")
+    if not base_url or re.search(r"/v\d", path):
+        return f"Check base_url{_at(base_url)}: it must be the address below which /chat/completions is"
+    return f"Check base_url{_at(base_url)}: most end in /v1, such as {address_of(base_url).rstrip('/')}/v1"
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
@@ -193,7 +302,7 @@ def _of_sdk(  # noqa: PLR0911 - a table
         headers = error.response.headers
         body = error.body if error.body is not None else error.message
         if "html" in headers.get("content-type", ""):
-            body = f"an HTML page; is base_url{_at(base_url)} an API?"
+            body = f"an HTML page; is base_url{_at(base_url)} an API? {_address_advice(base_url)}"
         return status_error(error.status_code, body, headers=headers, secrets=secrets, base_url=base_url)
     if isinstance(error, sdk.APIConnectionError):  # timeouts are a subclass
         return _transport(links[1:], base_url, secrets) or ConnectionLost(f"the connection{_at(base_url)} broke")
@@ -262,20 +371,83 @@ def _chain(error: BaseException | None, during: BaseException | None) -> Iterato
         error = error.__cause__ or error.__context__
 
 
-def _message_and_code(body: object, secrets: Sequence[str]) -> tuple[str, str]:
-    """Read message and code of an error body; every provider nests them in its own way."""
+@dataclass(frozen=True, slots=True)
+class _Reason:
+    """Reason of a refusal, as its body has it."""
+
+    message: str
+    """What the endpoint says, and below it what the one behind it says; on one line."""
+    words: str
+    """All texts of the body in lower case, codes and parameters included."""
+    wait: float | None
+    """Seconds to wait, as a sentence or a field of the body names them."""
+
+    @classmethod
+    def of(cls, body: object, secrets: Sequence[str]) -> _Reason:
+        """Read the body of a refusal; every provider nests its reason in its own way."""
+        fields = list(islice(_fields(body), _MOST_FIELDS))
+        message = _message(body)
+        behind = [text for name, text in fields if name in _SENTENCES and " " in text and text not in message]
+        vendor = next((text for name, text in fields if name == "provider_name"), "")
+        inner = ": ".join(text for text in (vendor, behind[-1] if behind else "") if text)
+        words = " ".join(text for _, text in fields).lower()[:_LONGEST]
+        wait = next((seconds for field in fields if (seconds := _wait_in(*field)) is not None), None)
+        if wait is None and (sentence := _TRY_AGAIN.search(words)):  # "try again in 1m2.5s"
+            wait = sum(float(number) * _UNITS[unit] for number, unit in _TIME.findall(sentence[1]))
+        return cls(
+            message=one_line(f"{message}{': ' if message and inner else ''}{inner}", secrets=secrets),
+            words=redact(words, secrets),
+            wait=None if wait is None or wait > _LONGEST_WAIT else wait,
+        )
+
+
+_MOST_FIELDS = 200
+_LONGEST = 20_000  # characters
+_DEEPEST = 8
+# Names of fields in which one endpoint passes on what another one has said.
+_SENTENCES = frozenset({"message", "detail", "error", "raw", "reason", "msg"})
+_WAITS = frozenset({"retrydelay", "retry_delay", "retryafter", "retry_after", "retry_after_seconds"})
+
+
+def _message(body: object) -> str:
     inner = body
     if isinstance(body, list) and body and isinstance(body[0], dict):  # Gemini sends a list
         inner = body[0]
     if isinstance(inner, dict):
         inner = inner.get("error", inner)
     if not isinstance(inner, dict):
-        return one_line(inner if isinstance(inner, str) else shown(inner), secrets=secrets) if inner else "", ""
+        return inner if isinstance(inner, str) else shown(inner) if inner else ""
     message = inner.get("message") or inner.get("detail") or ""
-    if not isinstance(message, str):
-        message = shown(message)
-    code = " ".join(str(inner[key])[:100] for key in ("code", "type") if isinstance(inner.get(key), (str, int)))
-    return one_line(message or json.dumps(inner, default=repr), secrets=secrets), code
+    return (message if isinstance(message, str) else shown(message)) or json.dumps(inner, default=repr)
+
+
+def _fields(value: object, name: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
+    """Yield the texts and numbers of a body with their names, also those of JSON inside a text."""
+    if isinstance(value, str):
+        inner = None
+        if value.lstrip()[:1] in ("{", "["):
+            with suppress(ValueError, RecursionError):
+                inner = json.loads(value)
+        if inner is None:
+            yield name, value[:_LONGEST]
+            return
+        value = inner
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield name, str(value)
+    elif depth < _DEEPEST and isinstance(value, dict):
+        for key, item in value.items():
+            yield from _fields(item, str(key).lower(), depth + 1)
+    elif depth < _DEEPEST and isinstance(value, list):
+        for item in value:
+            yield from _fields(item, name, depth + 1)
+
+
+def _wait_in(name: str, text: str) -> float | None:
+    """Read a field such as `"retryDelay": "23s"`."""
+    if name not in _WAITS:
+        return None
+    seconds = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)s?", text.strip())
+    return float(seconds[1]) if seconds else None
 
 
 def _safe_str(error: BaseException, form: Callable[[object], str] = str) -> str:
@@ -285,5 +457,5 @@ def _safe_str(error: BaseException, form: Callable[[object], str] = str) -> str:
         return type(error).__name__
 
 
-def _at(base_url: str) -> str:
-    return f" {address_of(base_url)}" if base_url else ""
+def _at(base_url: str, before: str = "") -> str:
+    return f"{before} {address_of(base_url)}" if base_url else ""

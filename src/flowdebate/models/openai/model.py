@@ -6,10 +6,8 @@ import json
 import os
 import re
 import sys
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Literal, get_args
 from urllib.parse import urlsplit
@@ -30,6 +28,17 @@ from flowdebate.models.call import Retry
 from flowdebate.models.openai.clients import Clients, PooledModel, Transport, load
 from flowdebate.models.openai.endpoint import NO_KEY, Endpoint, address_of, check_address, check_headers
 from flowdebate.models.openai.error_mapping import map_error
+from flowdebate.models.openai.optional import (
+    PARTS,
+    Form,
+    Learned,
+    Negotiation,
+    Parameters,
+    Part,
+    effort_part,
+    is_open,
+    learned_of,
+)
 from flowdebate.models.openai.responses import Reader, instruction, logprobs_of, parameters_of, read, usage_of
 from flowdebate.models.providers import PROVIDERS, STRUCTURED_MODES, StructuredMode
 from flowdebate.models.reading import find_object
@@ -41,14 +50,6 @@ if TYPE_CHECKING:
 _OPENAI = "https://api.openai.com"
 _KEY_ENV = "OPENAI_API_KEY"
 _URL_ENV = "OPENAI_BASE_URL"
-
-# Words in a server's refusal of a structured mode: each server has its own, and none a code for it.
-_MODE = re.compile(
-    r"response_?format|output_?config|output_?format|json_?schema|json_object|structured.?output|tool_?choice|\btools?\b|function.?call|grammar",
-    re.IGNORECASE,
-)
-# Words in a server's refusal of log-probabilities: reasoning models also refuse the rest of such a request.
-_LOGPROBS = re.compile(r"log_?probs|temperature|max_(completion_)?tokens", re.IGNORECASE)
 
 # Names of models that are shown no images, of those that are often asked; of others the server says so.
 _BLIND = re.compile(
@@ -72,7 +73,7 @@ class OpenAIModel(PooledModel):
     - `structured`: the first structured mode; "json_schema" constrains the model on servers that can. Where the server
       refuses a mode, or two answers do not fit the schema, the next of `STRUCTURED_MODES` is used. The answer's
       `asked_as` names the mode. A mode that the server refuses or ignores comes last in all later calls of this
-      process to the same model there.
+      process to the same model there. Other parts of a request that a server refuses are left out in the same way.
     - `tools_with_schema`: False for servers that cannot take tools and a response format in one request: then the
       tools are offered first, and once the model calls none of them it is asked again for the structured answer.
     - `effort`: the parameter in which the server is told how much to think, as "reasoning_effort" or
@@ -84,6 +85,8 @@ class OpenAIModel(PooledModel):
       proxies anyway.
     - `client`: an `AsyncOpenAI` of your own, such as `AsyncAzureOpenAI`, with its own address, key, headers and
       connections; you close it. Its retries are off here: `retry` counts them. It does not bound bodies.
+    - `strict`: True raises the server's refusal of a temperature, a limit, an effort or tools, which are otherwise left
+      out, and the answer marked with a flag such as `without_temperature`.
     - `strict_model`: True rejects the answer of a model by another name (MalformedResponse), which is otherwise marked
       with the flag `other_model`. Names count as equal if one contains the other: "gpt-4o" and "gpt-4o-2024-08-06".
     - `label`: the model's name in errors and events; None for `name`.
@@ -112,6 +115,7 @@ class OpenAIModel(PooledModel):
         retry: Retry | None = _RETRY,
         transport: Transport = "aiohttp",
         client: AsyncOpenAI | None = None,
+        strict: bool = False,
         strict_model: bool = False,
         label: str | None = None,
     ) -> None:
@@ -140,6 +144,7 @@ class OpenAIModel(PooledModel):
         self.takes_effort: bool = effort is not None
         self.takes_images: bool = _BLIND.search(name) is None if images is None else images
         self.gives_logprobs = logprobs
+        self._strict = strict
         self._strict_model = strict_model
         self._headers = check_headers("OpenAIModel", default_headers)
         self._clients = Clients(transport=transport)
@@ -160,22 +165,20 @@ class OpenAIModel(PooledModel):
         async with self._clients.keep_open():
             client = self._client or await self._clients.client(endpoint)
 
-            def chat(modes: Sequence[StructuredMode]) -> Chat:
-                dialect = Dialect(
-                    model=self._name,
-                    label=self._label,
-                    settings=self._settings,
-                    structured=modes,
-                    tools_with_schema=self._tools_with_schema,
-                    effort=self._effort,
-                    strict_model=self._strict_model,
-                    # OpenAI's reasoning models know only the newer name, most other servers only the older one
-                    room="max_completion_tokens" if endpoint.base_url.startswith(_OPENAI) else "max_tokens",
-                    amend=_with_cache_key if endpoint.base_url.startswith(_OPENAI) else None,
-                )
-                return Chat(dialect=dialect, client=client, endpoint=endpoint)
-
-            return await answer_in_modes(request, self._modes, (endpoint.base_url, self._name), chat)
+            dialect = Dialect(
+                model=self._name,
+                label=self._label,
+                settings=self._settings,
+                structured=self._modes,
+                tools_with_schema=self._tools_with_schema,
+                effort=self._effort,
+                strict=self._strict,
+                strict_model=self._strict_model,
+                # OpenAI's reasoning models know only the newer name, most other servers only the older one
+                room="max_completion_tokens" if endpoint.base_url.startswith(_OPENAI) else "max_tokens",
+                amend=_with_cache_key if endpoint.base_url.startswith(_OPENAI) else None,
+            )
+            return await Chat(dialect=dialect, client=client, endpoint=endpoint).answer(request)
 
     def _endpoint(self) -> Endpoint:
         url = self._address
@@ -211,74 +214,6 @@ def _host_of(url: str) -> str:
 _HOSTED = {_host_of(each.base_url or _OPENAI): each.key_env for each in PROVIDERS.values() if each.key_env}
 
 
-@dataclass(slots=True)
-class _Learned:
-    """What the answers of one model on one server have shown of structured modes."""
-
-    last: dict[StructuredMode, None] = field(default_factory=dict)
-    """Modes to try after all others, in the order in which they failed: a server may know them by then."""
-    prose: Counter[StructuredMode] = field(default_factory=Counter)
-    """Answers in a row that had no JSON object, as if the server ignored the mode."""
-
-    def order(self, modes: Sequence[StructuredMode], request: ModelRequest) -> list[StructuredMode]:
-        """`modes` in the order in which to try them."""
-        if request.skipped_modes == 0:  # a later retry counts on the order with which its call began
-            for mode in modes:
-                if self.prose[mode] >= _IGNORED:
-                    self.put_last(mode)
-        return [
-            *(mode for mode in modes if mode not in self.last),
-            *(mode for mode in list(self.last) if mode in modes),
-        ]
-
-    def put_last(self, mode: StructuredMode) -> None:
-        """Try `mode` after all others from now on."""
-        self.last.pop(mode, None)
-        self.last[mode] = None
-        self.prose[mode] = 0
-
-
-_IGNORED = 2  # answers without JSON: one may be the model's own fault
-
-
-async def answer_in_modes(
-    request: ModelRequest,
-    modes: Sequence[StructuredMode],
-    model: tuple[str, str],
-    chat: Callable[[Sequence[StructuredMode]], Chat],
-) -> ModelResponse:
-    """Answer by `chat(modes)`, in the next mode where the server refuses one; `model` is its address and its name."""
-    learned = _learned(*model)
-    refused: list[StructuredMode] = []
-    while True:
-        left = [mode for mode in learned.order(modes, request) if mode not in refused]
-        mode = left[min(request.skipped_modes, len(left) - 1)]
-        try:
-            answered = await chat(left).answer(request)
-        except SchemaViolation as error:
-            if error.answer and find_object(error.answer) is None:
-                learned.prose[mode] += 1
-            raise
-        except RequestRejected as error:
-            if request.choices and _refuses(error, _LOGPROBS):
-                return ModelResponse(finish="stop")
-            if request.output is None or len(left) == 1 or not _refuses(error, _MODE):
-                raise
-            refused.append(mode)
-            learned.put_last(mode)
-        else:
-            if answered.asked_as == mode and answered.finish == "stop":
-                learned.prose[mode] = 0
-            return answered
-
-
-@lru_cache(maxsize=1_000)
-def _learned(base_url: str, model: str) -> _Learned:
-    """What this process knows of a model: kept here, since each run may make model objects of its own."""
-    del base_url, model  # they tell one record from another
-    return _Learned()
-
-
 def _with_cache_key(parameters: Parameters) -> Parameters:
     """Let OpenAI ask the machine that has the prompt's beginning in its cache: all that share a system message."""
     first = parameters["messages"][0] if parameters["messages"] else {}
@@ -286,10 +221,6 @@ def _with_cache_key(parameters: Parameters) -> Parameters:
         return parameters
     key = blake2b(str(first.get("content")).encode(errors="replace"), digest_size=16).hexdigest()
     return {**parameters, "prompt_cache_key": key}
-
-
-def _refuses(error: RequestRejected, option: re.Pattern[str]) -> bool:
-    return type(error) is RequestRejected and option.search(error.message) is not None
 
 
 def _check_choice(field: str, value: object, allowed: tuple[str, ...]) -> None:
@@ -311,9 +242,6 @@ def _check_client(client: object, **others: object) -> None:
 
 TOP_LOGPROBS = 20  # tokens whose log-probabilities are requested: the most that OpenAI allows
 
-Parameters = dict[str, Any]
-"""Request parameters, named as in the chat completions API."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
@@ -332,6 +260,10 @@ class Dialect:
     """Name of the parameter that limits an answer's length."""
     effort: str | None = None
     """Name of the parameter that says how much to think, with a dot before the name inside of it; None for none."""
+    parts: Sequence[Part] = PARTS
+    """Parts of a request that are left out where the server refuses them."""
+    strict: bool = False
+    """Whether the refusal of what the user set is raised instead."""
     strict_model: bool = False
     """Whether the answer of a model by another name is rejected."""
     amend: Callable[[Parameters], Parameters] | None = None
@@ -352,34 +284,50 @@ class Chat:
     async def answer(self, request: ModelRequest) -> ModelResponse:
         """Answer a request; a structured answer is JSON in `text`, cut off where `finish` is "length"."""
         if request.choices:
-            # one token, with the log-probabilities of the likeliest ones
-            parameters = self._parameters(request) | {"temperature": 0, self.dialect.room: 1}
-            parameters |= {"messages": list(request.messages), "logprobs": True, "top_logprobs": TOP_LOGPROBS}
-            completion, response = await self._send(parameters, request)
-            logprobs = logprobs_of(completion, request.choices)
-            return replace(response, logprobs=logprobs, tool_calls=(), finish="stop")
+            return await self._choice(request)
         if request.output is None:
             return await self._text(request)
-        if not request.tools or self.dialect.tools_with_schema:
-            return await self._structured(request, request.tools)
+        refusal = None
+        if not request.tools or (self.dialect.tools_with_schema and not self._learned.tools_apart):
+            try:
+                return await self._structured(request, request.tools)
+            except RequestRejected as error:
+                if not request.tools or not is_open(error):
+                    raise
+                refusal = error
+        try:
+            answered = await self._tools_first(request)
+        except RequestRejected as error:
+            raise refusal or error from None
+        self._learned.tools_apart = True
+        return answered
+
+    async def _tools_first(self, request: ModelRequest) -> ModelResponse:
+        """Offer the tools, and ask for the structured answer once the model calls none of them."""
         offered = await self._text(replace(request, output=None, on_text=None))
         if offered.tool_calls:
             return offered
         answered = await self._structured(request, ())
         return replace(answered, usage=offered.usage + answered.usage)
 
+    async def _choice(self, request: ModelRequest) -> ModelResponse:
+        """Answer with one token, and the log-probabilities of the likeliest ones; without any where none are given."""
+        if "logprobs" in self._learned.dropped:
+            return ModelResponse(finish="stop", usage=Usage.none())
+        parameters = self._parameters(request) | {"temperature": 0, self.dialect.room: 1}
+        parameters |= {"messages": list(request.messages), "logprobs": True, "top_logprobs": TOP_LOGPROBS}
+        _, completion, response = await self._ask(lambda _: parameters, request)
+        logprobs = logprobs_of(completion, request.choices)
+        return replace(response, logprobs=logprobs, tool_calls=(), finish="stop")
+
     async def _text(self, request: ModelRequest) -> ModelResponse:
         parameters = self._parameters(request)
         parameters["messages"] = list(request.messages)
         if request.tools:
             parameters["tools"] = _as_tools(request.tools)
-        if request.on_text is None:
-            _, response = await self._send(parameters, request)
-        else:
+        if request.on_text is not None:
             parameters |= {"stream": True, "stream_options": {"include_usage": True}}
-            with request.attempts.sending(self.dialect.label, request) as attempt:
-                response = await self._streamed(parameters, request, request.on_text, attempt)
-                self._check_room(response, parameters)
+        _, _, response = await self._ask(lambda _: parameters, request)
         if self.dialect.reread is not None:
             response = self.dialect.reread(response, request)
         if response.tool_calls and not request.tools:  # models call tools that they were never offered
@@ -389,13 +337,27 @@ class Chat:
         return response
 
     async def _structured(self, request: ModelRequest, tools: Sequence[ToolSpec]) -> ModelResponse:
-        assert request.output is not None  # noqa: S101 - checked by `answer`
-        mode = self.dialect.structured[min(request.skipped_modes, len(self.dialect.structured) - 1)]
-        if mode in ("json", "md_json"):
-            await load(instruction, request.output, mode)
-        asked = parameters_of(request.output, mode=mode, messages=request.messages, tools=_as_tools(tools))
-        _, response = await self._send(self._parameters(request) | asked, request, asked_as=mode)
-        return replace(read(response, request.output, mode=mode, offered=bool(tools)), asked_as=mode)
+        output = request.output
+        assert output is not None  # noqa: S101 - checked by `answer`
+        learned, common, offered = self._learned, self._parameters(request), _as_tools(tools)
+
+        def write(mode: StructuredMode | None) -> Parameters:
+            asked = parameters_of(output, mode=mode or "md_json", messages=request.messages, tools=offered)
+            return common | asked
+
+        modes = learned.order(self.dialect.structured, request)
+        form, _, response = await self._ask(write, request, modes=modes)
+        mode = form.mode or "md_json"
+        request.attempts.modes_left -= modes.index(mode)  # those before it were refused
+        try:
+            answered = read(response, output, mode=mode, offered=bool(tools))
+        except SchemaViolation as error:
+            if error.answer and find_object(error.answer) is None:
+                learned.prose[mode] += 1
+            raise
+        if answered.finish == "stop":
+            learned.prose[mode] = 0
+        return replace(answered, asked_as=mode)
 
     def _parameters(self, request: ModelRequest) -> Parameters:
         mine, theirs = self.dialect.settings, request.settings
@@ -419,25 +381,62 @@ class Chat:
         name, _, inner = self.dialect.effort.partition(".")
         return {name: {inner: effort} if inner else effort}
 
-    async def _send(
-        self, parameters: Parameters, request: ModelRequest, *, asked_as: str | None = None
-    ) -> tuple[Any, ModelResponse]:
-        """Request one whole answer: openai's completion, and the response read from it."""
-        with request.attempts.sending(self.dialect.label, request, asked_as=asked_as) as attempt:
-            during = sys.exception()
-            try:
-                completion = await self.client.chat.completions.create(**self._amend(parameters))
-                attempt.usage = usage_of(completion)  # an unusable answer is billed, too
-                return completion, self._read(completion, request, parameters)
-            except Exception as error:  # noqa: BLE001 - all exceptions of libraries are mapped here
-                failure = self._map(error, during)
-            raise failure  # out here, since Python would chain it to `error`, which may show a key
+    async def _ask(
+        self,
+        write: Callable[[StructuredMode | None], Parameters],
+        request: ModelRequest,
+        *,
+        modes: Sequence[StructuredMode] = (),
+    ) -> tuple[Form, Any, ModelResponse]:
+        """Request one answer in a form that the server accepts: the form, openai's completion, and the response.
+
+        The completion of a streamed answer is None.
+        """
+        parts = [part for part in self._parts if not (self.dialect.strict and part.flag)]
+
+        def amend(mode: StructuredMode | None) -> Parameters:
+            parameters = write(mode)
+            return parameters if self.dialect.amend is None else self.dialect.amend(parameters)
+
+        async def send(form: Form) -> tuple[Form, Any, ModelResponse]:
+            if form.mode in ("json", "md_json"):
+                await load(instruction, request.output, form.mode)
+            whole = amend(form.mode)
+            parameters = form.write(whole, parts)
+            request.attempts.room = _room_of(parameters)
+            with request.attempts.sending(self.dialect.label, request, asked_as=form.mode) as attempt:
+                completion, response = await self._send(parameters, request, attempt)
+            flags = () if request.choices else form.flags(whole, parts)
+            return form, completion, replace(response, flags=(*response.flags, *flags)) if flags else response
+
+        negotiation = Negotiation(amend, modes=modes, parts=parts, learned=self._learned, model=self.dialect.model)
+        return await negotiation.settle(send)
+
+    async def _send(self, parameters: Parameters, request: ModelRequest, attempt: Attempt) -> tuple[Any, ModelResponse]:
+        """Request one answer, streamed or whole."""
+        listen = request.on_text
+        if listen is not None and "stream" in parameters:
+            response = await self._streamed(parameters, request, listen, attempt)
+            self._check_room(response, parameters)
+            return None, response
+        during = sys.exception()
+        try:
+            completion = await self.client.chat.completions.create(**parameters)
+            attempt.usage = usage_of(completion)  # an unusable answer is billed, too
+            response = self._read(completion, request, parameters)
+        except Exception as error:  # noqa: BLE001 - all exceptions of libraries are mapped here
+            failure = self._map(error, during)
+        else:
+            if listen is not None and response.text:  # the server does not stream
+                listen(response.text)
+            return completion, response
+        raise failure  # out here, since Python would chain it to `error`, which may show a key
 
     def _check_room(self, response: ModelResponse, parameters: Parameters) -> None:
         """LostToThinking for an answer that is nothing but thought."""
         is_thought = response.finish == "length" or "thought_aloud" in response.flags
         if is_thought and is_blank(response.text) and not response.tool_calls:
-            raise LostToThinking(room=parameters.get(self.dialect.room), thought=response.usage.reasoning_tokens)
+            raise LostToThinking(room=_room_of(parameters), thought=response.usage.reasoning_tokens)
 
     def _read(self, completion: object, request: ModelRequest, parameters: Parameters) -> ModelResponse:
         response = self._reader.completion(completion)
@@ -452,14 +451,23 @@ class Chat:
         self, parameters: Parameters, request: ModelRequest, on_text: Callable[[str], None], attempt: Attempt
     ) -> ModelResponse:
         """Request a streamed answer; a server that sends it whole is read as such."""
+        heard = False
+
+        def listen(piece: str) -> None:
+            nonlocal heard
+            heard = True
+            on_text(piece)
 
         def on_usage(usage: Usage) -> None:
             attempt.usage = usage
 
         try:
             return await self._reader.stream(
-                self._chunks(parameters), on_text, on_usage=on_usage, max_chars=request.settings.max_chars
+                self._chunks(parameters), listen, on_usage=on_usage, max_chars=request.settings.max_chars
             )
+        except RequestRejected as error:
+            error.certain = error.certain or heard  # what was heard cannot be taken back
+            raise
         except _Whole as whole:
             completion = whole.completion
         attempt.usage = usage_of(completion)
@@ -473,7 +481,7 @@ class Chat:
         stream: Any = None
         during = sys.exception()
         try:
-            stream = await self.client.chat.completions.create(**self._amend(parameters))
+            stream = await self.client.chat.completions.create(**parameters)
             await _check_stream(stream)
             async for chunk in stream:
                 yield chunk
@@ -488,8 +496,14 @@ class Chat:
                 await stream.close()
         raise failure
 
-    def _amend(self, parameters: Parameters) -> Parameters:
-        return parameters if self.dialect.amend is None else self.dialect.amend(parameters)
+    @property
+    def _learned(self) -> Learned:
+        return learned_of(self.endpoint.base_url, self.dialect.model)
+
+    @property
+    def _parts(self) -> Sequence[Part]:
+        effort = self.dialect.effort
+        return self.dialect.parts if effort is None else (*self.dialect.parts, effort_part(effort))
 
     def _map(self, error: Exception, during: BaseException | None) -> FlowDebateError:
         return map_error(error, base_url=self.endpoint.base_url, secrets=self.endpoint.secrets, during=during)
@@ -522,6 +536,11 @@ async def _check_stream(stream: Any) -> None:  # noqa: ANN401 - openai's own
         raise _Whole(ChatCompletion.construct(**value) if isinstance(value, dict) else None)
     if "html" in kind:
         raise MalformedResponse("the response is a page, not a stream: is base_url an API?", transient=False)
+
+
+def _room_of(parameters: Parameters) -> int | None:
+    room: int | None = parameters.get("max_tokens", parameters.get("max_completion_tokens"))
+    return room
 
 
 def _as_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:

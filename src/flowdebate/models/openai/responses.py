@@ -390,7 +390,10 @@ _LONGEST_NAME = 200  # characters of a reported model name, which is written int
 
 
 def _raise_error_inside(holder: Json, secrets: Sequence[str]) -> None:
-    """Raise the error inside a response with status 200, as some proxies send it."""
+    """Raise the error inside a response with status 200, as some proxies send it, or a block of Google's filter."""
+    feedback = getattr(holder, "promptFeedback", None)
+    if isinstance(feedback, dict) and feedback.get("blockReason"):
+        raise ContentFiltered(f"the prompt was blocked: {_clean(str(feedback['blockReason']), secrets)}")
     error = getattr(holder, "error", None)
     if error and isinstance(error, (dict, str)):
         raise inner_error(error, secrets=secrets)

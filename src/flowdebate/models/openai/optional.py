@@ -1,0 +1,340 @@
+"""Optional parts of a request, which servers refuse in words of their own, and what is learned of each server.
+
+A refused request is sent again without one of its optional parts, until the server answers. Nobody can list the words
+in which servers refuse: they only decide which part is left out first.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import warnings
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from flowdebate.errors import (
+    BadAnswer,
+    ContextTooLong,
+    FlowDebateWarning,
+    MalformedResponse,
+    ModelError,
+    RateLimited,
+    Refused,
+    RequestRejected,
+)
+from flowdebate.models.base import Flag, ModelRequest
+from flowdebate.models.providers import StructuredMode
+
+_LOGGER = logging.getLogger("flowdebate.models")
+
+T = TypeVar("T")
+
+Parameters = dict[str, Any]
+"""Request parameters, named as in the chat completions API."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """An optional part of a request."""
+
+    name: str
+    hint: re.Pattern[str]
+    """Words of a refusal that suggest to leave it out first."""
+    drop: Callable[[Parameters], Parameters]
+    """Function that leaves it out, or puts it in another way; the same object for a request without it."""
+    flag: Flag | None = None
+    """Mark of an answer for which a setting of the user was left out; None for what the library adds."""
+    vague: bool = False
+    """Whether the hint occurs in refusals for other reasons as well."""
+
+
+def _hint(words: str) -> re.Pattern[str]:
+    return re.compile(words, re.IGNORECASE)
+
+
+def _leave_out(*names: str) -> Callable[[Parameters], Parameters]:
+    def drop(parameters: Parameters) -> Parameters:
+        if parameters.keys().isdisjoint(names):
+            return parameters
+        return {name: value for name, value in parameters.items() if name not in names}
+
+    return drop
+
+
+def _rename_limit(parameters: Parameters) -> Parameters:
+    for name, other in (("max_tokens", "max_completion_tokens"), ("max_completion_tokens", "max_tokens")):
+        if name in parameters:
+            return {**_leave_out(name)(parameters), other: parameters[name]}
+    return parameters
+
+
+def _leave_out_tools(parameters: Parameters) -> Parameters:
+    # with a choice of tools, one of them is the structured answer
+    return parameters if "tool_choice" in parameters else _leave_out("tools")(parameters)
+
+
+def _join_contents(first: object, second: object) -> object:
+    if isinstance(first, str) and isinstance(second, str):
+        return f"{first}\n\n{second}"
+    parts: list[object] = []
+    for content in (first, second):
+        parts += [{"type": "text", "text": content}] if isinstance(content, str) else list(_items(content))
+    return parts
+
+
+def _items(content: object) -> Sequence[object]:
+    return content if isinstance(content, list) else ()
+
+
+def _join_system(parameters: Parameters) -> Parameters:
+    """Put the system messages at the beginning of the first user message."""
+    messages = parameters["messages"]
+    system = [message["content"] for message in messages if message["role"] == "system"]
+    if not system:
+        return parameters
+    others = [message for message in messages if message["role"] != "system"]
+    if not others or others[0]["role"] != "user":
+        others.insert(0, {"role": "user", "content": system.pop()})
+    for content in reversed(system):
+        others[0] = {**others[0], "content": _join_contents(content, others[0]["content"])}
+    return {**parameters, "messages": others}
+
+
+def _join_roles(parameters: Parameters) -> Parameters:
+    """Join neighbouring messages of one role, but for those of tools."""
+    joined: list[Any] = []
+    for message in parameters["messages"]:
+        last = joined[-1] if joined else {}
+        plain = not any("tool_calls" in each or "tool_call_id" in each for each in (last, message))
+        if plain and last.get("role") == message["role"]:
+            joined[-1] = {**last, "content": _join_contents(last["content"], message["content"])}
+        else:
+            joined.append(message)
+    return parameters if len(joined) == len(parameters["messages"]) else {**parameters, "messages": joined}
+
+
+@lru_cache
+def effort_part(name: str) -> Part:
+    """Make the part that says how much to think, in the field `name`, which may be one inside of another."""
+    outer, _, inner = name.partition(".")
+
+    def drop(parameters: Parameters) -> Parameters:
+        extra = dict(parameters.get("extra_body", ()))
+        held = extra.get(outer)
+        if held is None or (inner and inner not in held):
+            return parameters
+        rest = {key: value for key, value in held.items() if key != inner} if inner else {}
+        extra = {**extra, outer: rest} if rest else _leave_out(outer)(extra)
+        return {**parameters, "extra_body": extra} if extra else _leave_out("extra_body")(parameters)
+
+    return Part("effort", _hint(r"reasoning|effort|think"), drop, "without_effort")
+
+
+STREAM = Part("stream", _hint(r"stream|\bsse\b"), _leave_out("stream", "stream_options"))
+SYSTEM = Part("system message", _hint(r"system|\broles?\b|template|jinja|instruction"), _join_system, vague=True)
+TEMPERATURE = Part(
+    "temperature", _hint(r"temperature|sampling|top_?p"), _leave_out("temperature"), "without_temperature"
+)
+LIMIT = Part(
+    "max_tokens",
+    _hint(r"max_?(completion_?|output_?|new_?)?tokens"),
+    _leave_out("max_tokens", "max_completion_tokens"),
+    "without_max_tokens",
+)
+TOOLS = Part("tools", _hint(r"tool|function"), _leave_out_tools, "without_tools")
+
+PARTS: tuple[Part, ...] = (
+    Part("logprobs", _hint(r"log_?prob"), _leave_out("logprobs", "top_logprobs")),
+    Part("stream_options", _hint(r"stream_?options|include_?usage"), _leave_out("stream_options")),
+    STREAM,
+    Part("prompt_cache_key", _hint(r"cache"), _leave_out("prompt_cache_key")),
+    Part("name of the limit", _hint(r"max_?(completion_?|output_?|new_?)?tokens"), _rename_limit),
+    Part("neighbours of one role", _hint(r"\broles?\b|alternat|consecutive|template|jinja"), _join_roles, vague=True),
+    SYSTEM,
+    TEMPERATURE,
+    LIMIT,
+    TOOLS,
+)
+"""Optional parts in the order in which they are left out where the words suggest none, what the user set last."""
+
+_MODE_HINT = _hint(
+    r"response_?format|output_?config|output_?format|json|schema|structured|tool|function.?call|grammar|\bformat"
+)
+
+_IGNORED = 2  # answers without JSON: one may be the model's own fault
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Form of a request: the structured mode, None for text, and the names of the parts that are left out."""
+
+    mode: StructuredMode | None
+    dropped: frozenset[str]
+
+    def write(self, parameters: Parameters, parts: Sequence[Part]) -> Parameters:
+        """Leave out what is `dropped` of `parts`."""
+        for part in parts:
+            if part.name in self.dropped:
+                parameters = part.drop(parameters)
+        return parameters
+
+    def flags(self, parameters: Parameters, parts: Sequence[Part]) -> tuple[Flag, ...]:
+        """List the marks of what the user set and this form leaves out of `parameters`."""
+        flags = [part.flag for part in parts if part.name in self.dropped and part.drop(parameters) is not parameters]
+        return tuple(flag for flag in flags if flag is not None)
+
+
+@dataclass(slots=True)
+class Learned:
+    """What one model on one server has shown: the parts that it refuses, and of structured modes."""
+
+    dropped: frozenset[str] = frozenset()
+    """Names of the parts without which it answers."""
+    tools_apart: bool = False
+    """Whether it takes no tools beside a structured answer."""
+    last: dict[StructuredMode, None] = field(default_factory=dict)
+    """Modes to try after all others, in the order in which they failed: a server may know them by then."""
+    prose: Counter[StructuredMode] = field(default_factory=Counter)
+    """Answers in a row that had no JSON object, as if the server ignored the mode."""
+
+    def order(self, modes: Sequence[StructuredMode], request: ModelRequest) -> list[StructuredMode]:
+        """Order `modes` as they are tried: the one that is next for `request`, those after it, those before it."""
+        if request.skipped_modes == 0:  # a later retry counts on the order with which its call began
+            for mode in modes:
+                if self.prose[mode] >= _IGNORED:
+                    self.put_last(mode)
+        ordered = [
+            *(mode for mode in modes if mode not in self.last),
+            *(mode for mode in list(self.last) if mode in modes),
+        ]
+        skipped = min(request.skipped_modes, len(ordered) - 1)
+        request.attempts.modes_left = len(ordered) - 1 - skipped
+        return [*ordered[skipped:], *reversed(ordered[:skipped])]
+
+    def put_last(self, mode: StructuredMode) -> None:
+        """Try `mode` after all others from now on."""
+        self.last.pop(mode, None)
+        self.last[mode] = None
+        self.prose[mode] = 0
+
+
+@lru_cache(maxsize=1_000)
+def learned_of(base_url: str, model: str) -> Learned:
+    """Return what this process has learned of a model: kept here, since each run may make model objects of its own."""
+    del base_url, model  # they tell one record from another
+    return Learned()
+
+
+class Negotiation:
+    """Forms of one request, sent one after the other until the server accepts one.
+
+    - `write`: returns the parameters of the request in a mode, with all its parts; `modes` are those of a structured
+      answer in order, empty for a text.
+    - `parts`: those that may be left out.
+    - `model`: the model's name, whose words say nothing about a refusal.
+
+    A step that does not change the refusal is taken back before the next one. If no single step helps, the last form
+    has no optional part at all.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[StructuredMode | None], Parameters],
+        *,
+        modes: Sequence[StructuredMode],
+        parts: Sequence[Part],
+        learned: Learned,
+        model: str,
+    ) -> None:
+        self._write = write
+        self._modes = modes
+        self._parts = parts
+        self._learned = learned
+        self._model = model
+        self._base = self.form = Form(modes[0] if modes else None, learned.dropped)
+        self._tried: set[str] = set(modes[:1])
+        self._first: ModelError | None = None
+        self._reason = ""
+
+    async def settle(self, send: Callable[[Form], Awaitable[T]]) -> T:
+        """Send the request by `send` until it is not refused, and remember the form that was accepted.
+
+        Errors: the first refusal where no form is accepted; any other error as it is.
+        """
+        while True:
+            try:
+                answered = await send(self.form)
+            except ModelError as error:
+                if isinstance(error, BadAnswer) and not isinstance(error, (MalformedResponse, Refused)):
+                    self._remember()  # the request was accepted, whatever its answer is
+                    raise
+                failure = error
+            else:
+                self._remember()
+                return answered
+            self.form = self._next_form(failure)
+
+    def _next_form(self, error: ModelError) -> Form:
+        """Return the form to try after `error`; raise `error` where none can help, the first refusal after the last."""
+        words = getattr(error, "words", "").replace(self._model, "")
+        if self._first is not None and words != self._reason:
+            self._base = self.form  # the last step has helped: the reason is another one now
+        base, self._reason = self._base, words
+        carried = [part for part in self._parts if part.name not in base.dropped and self._carries(part)]
+        steps = [(part, replace(base, dropped=base.dropped | {part.name})) for part in carried]
+        mode = next((mode for mode in self._modes if mode not in self._tried), None)
+        if mode is not None:
+            steps.insert(0, (Part(mode, _MODE_HINT, dict), replace(base, mode=mode)))
+        steps = [step for step in steps if step[0].name not in self._tried]
+        hinted = [step for step in steps if step[0].hint.search(words)]
+        if not is_open(error, hinted=any(not part.vague for part, _ in hinted)):
+            raise self._first if self._first is not None and isinstance(error, MalformedResponse) else error
+        self._first = self._first or error
+        if steps:
+            part, form = (hinted or steps)[0]
+            self._tried.add(part.name)
+            return form
+        plain = Form(self._modes[-1] if self._modes else None, base.dropped | {part.name for part in carried})
+        if plain == self.form or len(self._tried) - len(self._modes[:1]) < _SEVERAL or _PLAIN in self._tried:
+            raise self._first
+        self._tried.add(_PLAIN)
+        return plain
+
+    def _carries(self, part: Part) -> bool:
+        parameters = self._write(self._base.mode)
+        return part.drop(parameters) is not parameters
+
+    def _remember(self) -> None:
+        """Remember the accepted form for all later requests; say what is left out of what the user set."""
+        for mode in self._modes[: self._modes.index(self.form.mode)] if self.form.mode else ():
+            self._learned.put_last(mode)
+        dropped = self.form.dropped - self._learned.dropped
+        if dropped:
+            _LOGGER.info("model %s refuses %s: left out from now on", self._model, ", ".join(sorted(dropped)))
+        self._learned.dropped |= dropped
+        for part in self._parts:
+            if part.flag and part.name in dropped:
+                message = f"model {self._model!r} refuses {part.name}, which is left out from now on"
+                warnings.warn(message, FlowDebateWarning, stacklevel=2)
+
+
+_SEVERAL = 2  # steps, from which on it is of use to take all of them at once
+_PLAIN = "all"
+
+
+def is_open(error: ModelError, *, hinted: bool = False) -> bool:
+    """Whether `error` refuses a request that the server might accept in another form.
+
+    A server that is certain about its reason is believed, unless it denies something that is `hinted` at.
+    """
+    if isinstance(error, RequestRejected) and not error.transient:
+        denied = error.status in _DENIALS and not isinstance(error, (ContextTooLong, RateLimited))
+        return not error.certain or (hinted and denied)
+    return getattr(error, "status", None) == _TOO_EARLY
+
+
+_DENIALS = (400, 403, 404, 422)
+_TOO_EARLY = 425

@@ -1,0 +1,675 @@
+"""Refusals of servers, over real HTTP: what is asked again in another form, and what ends as which error."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowdebate import AnthropicModel, Debater, FailurePolicy, OpenAIModel, debate
+from flowdebate.errors import (
+    AuthenticationFailed,
+    ContentFiltered,
+    ContextTooLong,
+    FlowDebateWarning,
+    ModelError,
+    ModelNotFound,
+    RateLimited,
+    RequestRejected,
+)
+from flowdebate.models import Fallback, ModelRequest, ModelSettings, OutputSchema, Retry
+from flowdebate.models.call import ask
+from flowdebate.models.openai.optional import learned_of
+from flowdebate.runs.events import ModelCalled
+from tests.cases import slow_but_first
+from tests.faults.as_messages import MessagesExchange
+from tests.faults.fault import Verdict
+from tests.patterns.debates import QUESTION, SIDES, VERDICT, events
+from tests.profiles import example_count
+
+from .server import ChatServer, Exchange, chunk, completion, usage_chunk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flowdebate.models import Model
+
+pytestmark = pytest.mark.anyio
+
+Body = dict[str, Any]
+
+
+async def well(exchange: Exchange) -> None:
+    """Answer a debater, or a judge in whatever mode it is asked."""
+    body = exchange.body
+    written = json.dumps([body.get(name) for name in ("response_format", "output_config", "tools", "messages")])
+    if '"winner"' in written or '\\"winner\\"' in written:
+        verdict = {**VERDICT, "score": 7} if '"score"' in written or '\\"score\\"' in written else VERDICT
+        await exchange.json(completion(json.dumps(verdict)))
+    elif body.get("stream"):
+        await exchange.events([chunk("Homes "), chunk("first."), chunk(finish="stop"), usage_chunk()])
+    else:
+        await exchange.json(completion("Homes first."))
+
+
+@dataclass
+class Picky:
+    """A server that answers well, but refuses what `refuses` picks."""
+
+    refuses: Callable[[Body], bool]
+    status: int
+    body: Any
+    headers: dict[str, str] = field(default_factory=dict)
+    refused: int = 0
+
+    async def __call__(self, exchange: Exchange) -> None:
+        """Answer one request."""
+        if not self.refuses(exchange.body):
+            await well(exchange)
+            return
+        self.refused += 1
+        if isinstance(self.body, str):
+            await exchange.answer(self.body.encode(), kind="text/plain", status=self.status, headers=self.headers)
+        else:
+            await exchange.json(self.body, status=self.status, headers=self.headers)
+
+    def server(self, *, anthropic: bool = False) -> ChatServer:
+        """The server, whatever model is asked."""
+        return ChatServer({}, otherwise=self, exchange=MessagesExchange if anthropic else Exchange)
+
+
+def roles(body: Body) -> list[str]:
+    """The roles of a request's messages."""
+    return [message["role"] for message in body["messages"]]
+
+
+def consecutive(body: Body) -> bool:
+    """Whether two messages of one role stand side by side."""
+    found = roles(body)
+    return any(one == two for one, two in itertools.pairwise(found))
+
+
+def error(message: str, **more: Any) -> Body:
+    """An error's body."""
+    return {"error": {"message": message, **more}}
+
+
+async def run(model: Model, **options: Any) -> Any:
+    """A debate of two sides and one round with a judge, streamed as front ends have it."""
+    options = {"debaters": SIDES, **options}
+    handle = debate(name="rent", max_rounds=1, synthesizer=False, **options).start(QUESTION, model=model)
+    async for _ in handle:
+        pass
+    return await handle
+
+
+def question(*, output: Any = None, on_text: Any = None, **options: Any) -> ModelRequest:
+    """A request with a system message."""
+    messages = [{"role": "system", "content": "You debate."}, {"role": "user", "content": "Cap rents?"}]
+    output = None if output is None else OutputSchema.of(output)
+    return ModelRequest(
+        messages=messages, block="judge", output=output, on_text=on_text, settings=ModelSettings(**options)
+    )
+
+
+# A form that the server accepts
+
+
+@dataclass(frozen=True)
+class Optional:
+    """A part of a request that servers refuse, and how: whatever they say."""
+
+    id: str
+    refuses: Callable[[Body], bool]
+    status: int
+    body: Any
+    settings: ModelSettings = field(default_factory=ModelSettings)
+    warns: str = ""
+    """What a warning says was left out; blank where the library leaves it out without a word."""
+
+
+UNSUPPORTED = (
+    "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+)
+DEFAULT_ONLY = (
+    "Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) value is supported."
+)
+ALTERNATE = "Conversation roles must alternate user/assistant/user/assistant/..."
+VERIFIED = error("Your organization must be verified to stream this model.", param="stream", code="unsupported_value")
+WRAPPED = error("Provider returned error", code=400, metadata={"raw": json.dumps(VERIFIED), "provider_name": "OpenAI"})
+
+OPTIONAL = [
+    Optional(
+        "a08: the older name of the limit",
+        lambda body: "max_tokens" in body,
+        400,
+        error(UNSUPPORTED, type="invalid_request_error", param="max_tokens", code="unsupported_parameter"),
+        ModelSettings(max_tokens=800),
+    ),
+    Optional(
+        "a09: a temperature",
+        lambda body: "temperature" in body,
+        400,
+        error(DEFAULT_ONLY, type="invalid_request_error", param="temperature", code="unsupported_value"),
+        ModelSettings(temperature=0),
+        warns="temperature",
+    ),
+    Optional(
+        "a limit beyond the model's",
+        lambda body: "max_tokens" in body or "max_completion_tokens" in body,
+        422,
+        {"detail": [{"loc": ["body", "max_tokens"], "msg": "Input should be less than or equal to 4096"}]},
+        ModelSettings(max_tokens=800_000),
+        warns="max_tokens",
+    ),
+    Optional(
+        "a11: streaming, as a 403",
+        lambda body: "stream" in body,
+        403,
+        {"message": "Streaming requests are not yet allowed."},
+    ),
+    Optional("a17: streaming, behind another vendor", lambda body: "stream" in body, 400, WRAPPED),
+    Optional("stream_options", lambda body: "stream_options" in body, 400, error("extra fields not permitted")),
+    Optional(
+        "a12: a system message",
+        lambda body: "system" in roles(body),
+        400,
+        {"object": "error", "message": ALTERNATE, "type": "BadRequestError", "code": 400},
+    ),
+    Optional(
+        "a13: a system message, as a 500",
+        lambda body: "system" in roles(body),
+        500,
+        error(f"Error: Jinja Exception: {ALTERNATE}", code=500, type="server_error"),
+    ),
+    Optional(
+        "a template that the server does not find, as a 500",
+        lambda body: "stream" in body,
+        501,
+        error("Streaming is not implemented for this backend"),
+    ),
+    Optional(
+        "a response format, as a 404 of a router",
+        lambda body: "response_format" in body,
+        404,
+        error("No endpoints found that support response_format", code=404),
+    ),
+]
+
+
+@pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
+@pytest.mark.parametrize("case", OPTIONAL, ids=lambda case: case.id)
+async def test_a_debate_goes_on_without_an_optional_part(case: Optional, transport: Any) -> None:
+    """No attempt is used up, the next debate has the right form at once, and what the user set is said once."""
+    picky = Picky(case.refuses, case.status, case.body)
+    async with picky.server() as server:
+        for number in range(2):
+            model = OpenAIModel(
+                "m", base_url=server.base_url, api_key="k", transport=transport, settings=case.settings, retry=None
+            )
+            if case.warns and number == 0:
+                with pytest.warns(FlowDebateWarning, match=f"'m' refuses {case.warns}") as warned:
+                    result = await run(model)
+                assert len(warned) == 1
+            else:
+                result = await run(model)
+            assert result.output.verdict.winner == "for"
+            assert [entry.text for entry in result.output.transcript] == ["Homes first."] * 2
+            if number == 0:
+                assert picky.refused >= 1
+                picky.refused = 0
+    assert picky.refused == 0
+    flags = {flag for call in events(result, ModelCalled) for flag in call.flags if flag.startswith("without_")}
+    assert flags == ({f"without_{case.warns}"} if case.warns else set())
+
+
+async def test_only_the_refused_part_is_left_out() -> None:
+    """A step that did not help is taken back: the stream is refused here, its options are not."""
+    picky = Picky(lambda body: "temperature" in body, 400, error("Nope."))
+    async with picky.server() as server:
+        model = OpenAIModel("m", base_url=server.base_url, api_key="k", settings=ModelSettings(temperature=0.3))
+        with pytest.warns(FlowDebateWarning, match="temperature"):
+            await ask(model, question(on_text=lambda _: None))
+    assert server.bodies[-1] == {
+        "model": "m",
+        "messages": server.bodies[0]["messages"],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+
+
+async def test_two_refused_parts_are_found_by_what_changes_in_the_refusal() -> None:
+    """And where every refusal reads alike, the request goes out without anything optional."""
+
+    def reason(body: Body) -> str | None:
+        return next((name for name in ("system", "temperature") if name in roles(body) or name in body), None)
+
+    for words in ("{}", "Bad Request"):
+
+        async def refuse(exchange: Exchange, words: str = words) -> None:
+            refused = reason(exchange.body)
+            if refused is None:
+                await well(exchange)
+            else:
+                await exchange.json(error(words.format(refused)), status=400)
+
+        async with ChatServer({}, otherwise=refuse) as server:
+            model = OpenAIModel("m", base_url=server.base_url, api_key="k", settings=ModelSettings(temperature=0.3))
+            with pytest.warns(FlowDebateWarning, match="temperature"):
+                answered = await ask(model, question())
+        assert answered.text == "Homes first."
+        assert server.bodies[-1]["messages"] == [{"role": "user", "content": "You debate.\n\nCap rents?"}]
+
+
+async def test_where_no_form_is_accepted_the_first_refusal_is_raised_and_nothing_is_learned() -> None:
+    """The words of later ones are about requests that nobody wanted."""
+    refusals = iter(range(100))
+
+    async def refuse(exchange: Exchange) -> None:
+        await exchange.json(error(f"Refusal {next(refusals)}."), status=418)
+
+    async with ChatServer({}, otherwise=refuse) as server:
+        with pytest.raises(RequestRejected, match="Refusal 0"):
+            await ask(OpenAIModel("m", base_url=server.base_url, api_key="k"), question(on_text=lambda _: None))
+        assert learned_of(server.base_url, "m").dropped == frozenset()
+
+
+async def test_a_strict_model_raises_the_refusal_of_what_the_user_set() -> None:
+    """What the library added is left out even so."""
+    picky = Picky(lambda body: not {"temperature", "stream"}.isdisjoint(body), 400, error(DEFAULT_ONLY))
+    async with picky.server() as server:
+        model = OpenAIModel(
+            "m", base_url=server.base_url, api_key="k", settings=ModelSettings(temperature=0), strict=True
+        )
+        with pytest.raises(RequestRejected, match="temperature"):
+            await ask(model, question(on_text=lambda _: None))
+        relaxed = OpenAIModel("m", base_url=server.base_url, api_key="k", strict=True)
+        assert (await ask(relaxed, question(on_text=lambda _: None))).text == "Homes first."
+
+
+async def test_neighbouring_messages_of_one_role_are_joined() -> None:
+    """a14: as the reason is why an empty answer cannot be used."""
+    picky = Picky(consecutive, 400, {"object": "error", "message": f"After the optional system message, {ALTERNATE}"})
+    messages = [{"role": "user", "content": "Cap rents?"}, {"role": "user", "content": "That cannot be used."}]
+    async with picky.server() as server:
+        model = OpenAIModel("m", base_url=server.base_url, api_key="k")
+        answered = await ask(model, ModelRequest(messages=messages, block="b"))
+    assert answered.text == "Homes first."
+    assert server.bodies[-1]["messages"] == [{"role": "user", "content": "Cap rents?\n\nThat cannot be used."}]
+
+
+async def test_a_mode_that_is_refused_after_others_were_ignored_is_no_end() -> None:
+    """a15: prose for a response format and for a tool, JSON is refused, and a code block is answered."""
+
+    async def ignore(exchange: Exchange) -> None:
+        body = exchange.body
+        form = body.get("response_format", {}).get("type")
+        if form == "json_object":
+            await exchange.json({"error": "'response_format.type' must be 'json_schema' or 'text'"}, status=400)
+        elif form or "tools" in body:
+            await exchange.json(completion("Certainly! The first side was stronger."))
+        else:
+            await well(exchange)
+
+    async with ChatServer({}, otherwise=ignore) as server:
+        result = await run(OpenAIModel("m", base_url=server.base_url, api_key="k"))
+    assert result.output.verdict.winner == "for"
+    assert events(result, ModelCalled)[-1].asked_as == "md_json"
+
+
+async def test_tools_beside_a_structured_answer_are_offered_first_where_both_together_are_refused() -> None:
+    """In words that name neither."""
+    from flowdebate.models import ToolSpec
+
+    tool = ToolSpec(name="look_up", description="Look it up.", parameters={"type": "object", "properties": {}})
+    picky = Picky(
+        lambda body: (
+            any(each["function"]["name"] == "look_up" for each in body.get("tools", ()))
+            and (
+                "response_format" in body
+                or "tool_choice" in body
+                or "md_json" in json.dumps(body)
+                or "Schema" in str(body)
+            )
+        ),
+        400,
+        error("Foo and bar exclude each other."),
+    )
+    async with picky.server() as server:
+        model = OpenAIModel("m", base_url=server.base_url, api_key="k")
+        for _ in range(2):
+            request = question(output=Verdict)
+            request.tools = [tool]
+            answered = await ask(model, request)
+            assert isinstance(answered.data, Verdict)
+        assert learned_of(server.base_url, "m").tools_apart
+
+
+@pytest.mark.filterwarnings("ignore:The model .* is deprecated")
+@pytest.mark.parametrize("name", ["claude-opus-4-5", "claude-opus-4-5-20251101", "claude-sonnet-4-0", "claude-opus-9"])
+async def test_claude_thinks_by_a_budget_where_it_does_not_think_adaptively(name: str) -> None:
+    """a10: the models that are known for it at once, others when they say so."""
+    refusal = {
+        "type": "error",
+        "error": {"type": "invalid_request_error", "message": "adaptive thinking is not supported on this model"},
+    }
+    picky = Picky(lambda body: body.get("thinking", {}).get("type") == "adaptive", 400, refusal)
+    async with picky.server(anthropic=True) as server:
+        model = AnthropicModel(name, base_url=server.base_url, api_key="k", settings=ModelSettings(effort="high"))
+        for _ in range(2):
+            assert (await ask(model, question())).text == "Homes first."
+    assert server.bodies[-1]["thinking"]["type"] == "enabled"
+    assert picky.refused == (1 if name == "claude-opus-9" else 0)
+
+
+# A refusal that ends the call
+
+
+@dataclass(frozen=True)
+class Final:
+    """A refusal that no other form of the request would change."""
+
+    id: str
+    status: int
+    body: Any
+    error: type[ModelError]
+    says: str = ""
+    silent: str = ""
+    """What the message does not say."""
+    requests: int = 1
+
+
+TPM = "Request too large for m on tokens per min (TPM): Limit 30000, Requested 36278. The input must be reduced."
+FINAL = [
+    Final(
+        "a21: a wrong key as a 400",
+        400,
+        {"code": "Client specified an invalid argument", "error": "Incorrect API key provided: na***ys."},
+        AuthenticationFailed,
+    ),
+    Final(
+        "a22: a request that can never fit",
+        429,
+        error(TPM, type="tokens", code="rate_limit_exceeded"),
+        ContextTooLong,
+        "larger than the account's limit",
+    ),
+    Final(
+        "the same, as a 413",
+        413,
+        error(TPM, code="rate_limit_exceeded"),
+        ContextTooLong,
+        "larger than the account's limit",
+    ),
+    Final(
+        "a23: a context limit",
+        400,
+        error(
+            "input length and `max_tokens` exceed context limit: 199759 + 8192 > 200000, "
+            "decrease input length or `max_tokens` and try again"
+        ),
+        ContextTooLong,
+    ),
+    Final("a24: a long input", 400, error("Input is too long for requested model."), ContextTooLong),
+    Final(
+        "a25: a long prompt",
+        400,
+        error("The decoder prompt (length 10127) is longer than the maximum model length of 8192."),
+        ContextTooLong,
+    ),
+    Final(
+        "a18: a filter",
+        400,
+        error(
+            "The response was filtered due to the prompt triggering the content management policy.",
+            code="content_filter",
+        ),
+        ContentFiltered,
+    ),
+    Final(
+        "a19: a filter as a 403",
+        403,
+        {
+            "code": "The caller does not have permission to execute the specified operation",
+            "error": "Content violates usage guidelines. Failed check: SAFETY_CHECK_TYPE_BIO",
+        },
+        ContentFiltered,
+        silent="key",
+    ),
+    Final(
+        "a20: a blocked prompt",
+        200,
+        {"choices": [], "promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}},
+        ContentFiltered,
+        "PROHIBITED_CONTENT",
+    ),
+    Final(
+        "a key without rights",
+        403,
+        error("This API key has no access to the project."),
+        AuthenticationFailed,
+        "Check the API key",
+    ),
+    Final("a country", 403, error("Country, region, or territory not supported"), AuthenticationFailed),
+    Final(
+        "an unknown model",
+        404,
+        error("The model `m` does not exist or you do not have access to it."),
+        ModelNotFound,
+        "Check the model's name",
+    ),
+    Final("a model that a router has not", 404, error("No endpoints found for vendor/m."), ModelNotFound),
+    Final(
+        "a policy of a router",
+        404,
+        error("No endpoints found matching your data policy."),
+        ModelNotFound,
+        "data policy",
+    ),
+    Final(
+        "a28: an unexpected endpoint in a 200",
+        200,
+        {"error": "Unexpected endpoint or method. (POST /chat/completions)"},
+        RequestRejected,
+        "base_url",
+    ),
+    Final("a27: no such page", 404, "404 page not found", RequestRejected, "base_url"),
+    Final("no such route", 404, {"detail": "Not Found"}, RequestRejected, "base_url"),
+    Final(
+        "a limit for a day",
+        429,
+        [
+            {
+                "error": {
+                    "code": 429,
+                    "message": "You exceeded your current quota, please check your plan and billing details.",
+                    "status": "RESOURCE_EXHAUSTED",
+                    "details": [
+                        {"violations": [{"quotaId": "GenerateRequestsPerDayPerProjectPerModel-FreeTier"}]},
+                        {"retryDelay": "20s"},
+                    ],
+                }
+            }
+        ],
+        RateLimited,
+        "quota is used up",
+    ),
+]
+
+
+@pytest.mark.parametrize("on_text", [None, lambda _: None], ids=["whole", "streamed"])
+@pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
+@pytest.mark.parametrize("case", FINAL, ids=lambda case: case.id)
+async def test_a_refusal_for_another_reason_ends_the_call_at_once(case: Final, transport: Any, on_text: Any) -> None:
+    """With the error that says what to do, after one request."""
+    picky = Picky(lambda _: True, case.status, case.body)
+    async with picky.server() as server:
+        model = OpenAIModel(
+            "m", base_url=server.base_url, api_key="sk-none", transport=transport, retry=Retry(first_wait=0)
+        )
+        with pytest.raises(ModelError) as caught:
+            await ask(model, question(on_text=on_text))
+    assert type(caught.value) is case.error, repr(caught.value)
+    assert case.says in str(caught.value)
+    assert not case.silent or case.silent not in str(caught.value).lower()
+    assert picky.refused == case.requests
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in FINAL if case.id.startswith(("a18", "a19"))], ids=lambda case: case.id
+)
+async def test_the_others_argue_on_where_a_filter_stops_one(case: Final) -> None:
+    """It is no fault of the application: a policy skips the turn, and a fallback is asked."""
+    sides = [*SIDES, Debater("cleo", "later")]
+    picky = Picky(lambda _: picky.refused < 1, case.status, case.body)
+    async with picky.server() as server:
+        model = OpenAIModel("m", base_url=server.base_url, api_key="k")
+        result = await run(model, debaters=sides, failures=FailurePolicy(on_failure="skip"))
+        assert [entry.speaker for entry in result.output.transcript] == ["ben", "cleo"]
+        assert result.output.verdict is not None
+        picky.refused = 0
+        spare = OpenAIModel("spare", base_url=server.base_url, api_key="k")
+        assert (await ask(Fallback(model, spare), question())).text == "Homes first."
+        assert server.bodies[-1]["model"] == "spare"
+
+
+@pytest.mark.parametrize(
+    ("body", "wait"),
+    [
+        (
+            FINAL[-1].body[0]["error"]
+            | {
+                "details": [{"violations": [{"quotaId": "GenerateRequestsPerMinutePerProject"}]}, {"retryDelay": "23s"}]
+            },
+            23.0,
+        ),
+        (
+            {
+                "message": "You exceeded your current quota, please check your plan and billing details. "
+                "Please retry in 36.5s."
+            },
+            36.5,
+        ),
+        (
+            {
+                "message": "Provider returned error",
+                "code": 429,
+                "metadata": {
+                    "raw": "m is temporarily rate-limited upstream. Please retry shortly.",
+                    "provider_name": "BaseTen",
+                },
+            },
+            None,
+        ),
+    ],
+    ids=["a detail", "a sentence", "a16: behind another vendor"],
+)
+async def test_a_limit_for_a_minute_is_waited_for(body: Any, wait: float | None) -> None:
+    """It is no spent quota; the error names the vendor behind the endpoint."""
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    picky = Picky(lambda _: picky.refused < 1, 429, {"error": body})
+    async with picky.server() as server:
+        model = OpenAIModel("m", base_url=server.base_url, api_key="k", retry=Retry(sleep=sleep))
+        assert (await ask(model, question())).text == "Homes first."
+    assert len(waits) == 1
+    assert wait is None or waits[0] == pytest.approx(wait, rel=0.01)
+    if wait is None:
+        picky = Picky(lambda _: True, 429, {"error": body})
+        async with picky.server() as server:
+            with pytest.raises(RateLimited, match=r"BaseTen: m is temporarily rate-limited upstream"):
+                await ask(OpenAIModel("m", base_url=server.base_url, api_key="k", retry=None), question())
+
+
+@pytest.mark.parametrize(
+    ("path", "hint"), [("", "/v1"), ("/api", "/api/v1"), ("/v1/chat", "it must be the address below which")]
+)
+@pytest.mark.parametrize("kind", ["text/plain", "text/html"])
+async def test_a_wrong_address_says_what_to_change(path: str, hint: str, kind: str) -> None:
+    """As for a page in its place."""
+
+    async def serve(exchange: Exchange) -> None:
+        if exchange.path == "/v1/chat/completions":
+            await well(exchange)
+        else:
+            await exchange.answer(b"404 page not found", kind=kind, status=404)
+
+    async with ChatServer({}, otherwise=serve) as server:
+        address = server.base_url.removesuffix("/v1") + path
+        with pytest.raises(RequestRejected, match="base_url") as caught:
+            await ask(OpenAIModel("m", base_url=address, api_key="k"), question(on_text=lambda _: None))
+        assert hint in str(caught.value)
+    assert server.posts == 1
+
+
+# The law
+
+
+@dataclass(frozen=True)
+class Piece:
+    """An optional part of a request, by what a body has of it."""
+
+    name: str
+    found: Callable[[Body], bool]
+    anthropic: bool = True
+    """Whether Anthropic's API has it."""
+
+
+PIECES = [
+    Piece("stream", lambda body: bool(body.get("stream"))),
+    Piece("stream_options", lambda body: "stream_options" in body, anthropic=False),
+    Piece("system", lambda body: "system" in body or "system" in roles(body)),
+    Piece("temperature", lambda body: "temperature" in body),
+    Piece("max_tokens", lambda body: body.get("max_tokens") == ROOM),
+    Piece("both names of the limit", lambda body: ROOM in (body.get("max_tokens"), body.get("max_completion_tokens"))),
+    Piece("effort", lambda body: "reasoning_effort" in body or "output_config" in body or "thinking" in body),
+    Piece("cache_control", lambda body: "cache_control" in json.dumps(body)),
+    Piece("tool_choice", lambda body: "tool_choice" in body),
+    Piece("response_format", lambda body: "response_format" in body or "format" in body.get("output_config", {})),
+    Piece(
+        "any form but text",
+        lambda body: not {"response_format", "tools"}.isdisjoint(body) or "format" in body.get("output_config", {}),
+    ),
+]
+ROOM = 777
+CODES = sorted(set(range(400, 500)) - {401, 402, 408, 409, 429})
+WORDS = st.lists(st.text("bdfghjklqvwxz", min_size=3, max_size=9), min_size=1, max_size=8).map(" ".join)
+BODIES = st.one_of(
+    WORDS,
+    WORDS.map(error),
+    WORDS.map(lambda words: {"message": words}),
+    WORDS.map(lambda words: {"detail": [{"msg": words}]}),
+    WORDS.map(lambda words: [{"error": {"message": words, "code": 4711}}]),
+    WORDS.map(lambda words: {"error": words}),
+    st.just(""),
+)
+
+
+@pytest.mark.filterwarnings("ignore:model 'm' refuses")
+@pytest.mark.parametrize("way", slow_but_first(["aiohttp", "openai", "anthropic"]))
+@settings(max_examples=example_count(10))
+@given(piece=st.sampled_from(PIECES), code=st.sampled_from(CODES), body=BODIES)
+async def test_a_debate_gets_to_its_end_whatever_part_is_refused_in_whatever_words(
+    way: Any, piece: Piece, code: int, body: Any
+) -> None:
+    """Any part that is optional, with any status that leaves the reason open, in words that nobody has seen."""
+    learned_of.cache_clear()  # the server of another example may have had this port
+    picky = Picky(piece.found, code, body)
+    async with picky.server(anthropic=way == "anthropic") as server:
+        chosen = ModelSettings(temperature=0.5, max_tokens=ROOM, effort="high")
+        model = (
+            AnthropicModel("m", base_url=server.base_url, api_key="k", settings=chosen, retry=None)
+            if way == "anthropic"
+            else OpenAIModel("m", base_url=server.base_url, api_key="k", settings=chosen, retry=None, transport=way)
+        )
+        result = await run(model)
+    assert result.output.verdict.winner == "for"
+    assert [entry.text for entry in result.output.transcript] == ["Homes first."] * 2
