@@ -610,6 +610,24 @@ async def test_a_wrong_address_says_what_to_change(path: str, hint: str, kind: s
     assert server.posts == 1
 
 
+@pytest.mark.parametrize("kind", [OpenAIModel, AnthropicModel])
+async def test_a_key_is_sent_without_the_end_of_its_line(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As files and clipboards add it; any other character that no header can have is named, and the key is not."""
+    variable = "OPENAI_API_KEY" if kind is OpenAIModel else "ANTHROPIC_API_KEY"
+    async with ChatServer({}, otherwise=well, exchange=Exchange if kind is OpenAIModel else MessagesExchange) as server:
+        for key in ("sk-canary-1\n", "\ufeffsk-canary-1\r\n"):
+            monkeypatch.setenv(variable, key)
+            await ask(kind("m", base_url=server.base_url), question())
+            await ask(kind("m", base_url=server.base_url, api_key=key), question())
+        for key in ("sk-canary\n1", "sk-canary\u2011"):
+            monkeypatch.setenv(variable, key)
+            with pytest.raises(AuthenticationFailed, match=f"the API key in {variable} has a line break") as caught:
+                await ask(kind("m", base_url=server.base_url), question())
+            assert "canary" not in str(caught.value)
+    sent = [headers.get("x-api-key") or headers["authorization"].removeprefix("Bearer ") for headers in server.headers]
+    assert sent == ["sk-canary-1"] * 4
+
+
 # The law
 
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from flowdebate.errors import AuthenticationFailed, ConfigurationError, ModelUnavailable
 from flowdebate.models import AnthropicModel, LocalModel, ModelRequest, ModelResponse, OpenAIModel, resolve_model
 from flowdebate.models.openai.endpoint import NO_KEY
-from flowdebate.models.providers import PROVIDERS
+from flowdebate.models.providers import PROVIDERS, address_variable
 from flowdebate.models.resolve import ModelResolver, PinnedModel, check_model, environment_choice
 from flowdebate.patterns import PATTERNS
 from flowdebate.testing import forbid_real_models
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from flowdebate.models import Model
 
 KEYS = [each.key_env for each in PROVIDERS.values() if each.key_env]
-NAMES = ("FLOWDEBATE_MODEL", "FLOWDEBATE_LOCAL_MODEL", "OPENAI_BASE_URL", *KEYS)
+NAMES = ("FLOWDEBATE_MODEL", "FLOWDEBATE_LOCAL_MODEL", *map(address_variable, PROVIDERS), *KEYS)
 
 
 class Mine:
@@ -172,6 +172,8 @@ class Servers:
 
     def __init__(self) -> None:
         self.answers: dict[str, bytes | None] = {}
+        self.abilities: dict[str, list[str]] = {}
+        """What Ollama says that its models can do."""
         self.asked: list[str] = []
         self.over = threading.Event()
         self.ports: dict[str, int] = {}
@@ -203,6 +205,16 @@ class Servers:
                 handler.end_headers()
                 handler.wfile.write(answer)
 
+            def do_POST(handler) -> None:  # noqa: N805
+                body = json.loads(handler.rfile.read(int(handler.headers["content-length"])))
+                self.asked.append(f"{name} {handler.path} {body['model']}")
+                abilities = self.abilities.get(body["model"])
+                answer = json.dumps({"error": "what?"} if abilities is None else {"capabilities": abilities}).encode()
+                handler.send_response(404 if abilities is None else 200)
+                handler.send_header("content-length", str(len(answer)))
+                handler.end_headers()
+                handler.wfile.write(answer)
+
             def log_message(handler, *_: object) -> None:  # noqa: N805
                 """Print nothing."""
 
@@ -222,7 +234,45 @@ def test_a_server_that_answers_on_this_machine_is_meant_where_no_key_is_set(serv
         f"it answers at http://127.0.0.1:{servers.ports['ollama']}/v1, and no key is set",
     )
     assert ModelResolver().resolve(None).name == "ollama/gemma3:4b"
-    assert sorted(servers.asked) == [f"{name} /v1/models ['accept-encoding', 'host']" for name in sorted(servers.ports)]
+    lists = [f"{name} /v1/models ['accept-encoding', 'host']" for name in sorted(servers.ports)]
+    assert sorted(servers.asked) == sorted([*lists, "ollama /api/show gemma3:4b"])
+
+
+@pytest.mark.parametrize("name", ["ollama", "lmstudio"])
+def test_a_model_of_embeddings_is_never_the_default(name: str, servers: Servers) -> None:
+    """Whichever the server lists first; Ollama also says it of those whose names do not."""
+    listed = ["bge-m3:latest", "all-minilm:latest", "paraphrase-multilingual:latest", "BAAI/bge-large", "newvec:1b"]
+    servers.answers = {name: listing(*listed[: None if name == "ollama" else 4], "qwen3:14b")}
+    servers.abilities = {"newvec:1b": ["embedding"], "qwen3:14b": ["completion", "tools"]}
+    chosen = environment_choice()
+    assert chosen is not None
+    assert chosen[0] == f"{name}/qwen3:14b"
+
+
+def test_the_address_of_every_provider_can_be_moved(servers: Servers) -> None:
+    """By a variable of its own: of those that have a key, and of servers on this machine."""
+    moved = f"http://127.0.0.1:{servers.ports['vllm']}/v1"
+    for name, provider in PROVIDERS.items():
+        key = {} if provider.key_env is None else {provider.key_env: "k"}
+        with environment(**key, **{address_variable(name): moved}):
+            assert getattr(resolve_model(f"{name}/m"), "base_url", None) == moved, name
+    servers.answers = {"vllm": listing("qwen3")}
+    with environment(OLLAMA_BASE_URL=moved):
+        assert environment_choice() == ("ollama/qwen3", f"it answers at {moved}, and no key is set")
+
+
+def test_an_address_for_anthropic_s_api_wants_its_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compatible endpoint is at another address; nothing is sent to the public one."""
+    monkeypatch.setattr("flowdebate.models.resolve.find_spec", lambda _: None)
+    moved = environment(ANTHROPIC_BASE_URL="https://gateway.example", ANTHROPIC_API_KEY="k")
+    with moved, pytest.raises(ConfigurationError, match=r"flowdebate\[anthropic\]"):
+        resolve_model("anthropic/claude-haiku-5-5")
+
+
+def test_an_address_that_is_none_names_its_variable() -> None:
+    """As for one that is passed."""
+    with environment(GROQ_BASE_URL="groq.example"), pytest.raises(ConfigurationError, match="GROQ_BASE_URL"):
+        resolve_model("groq/m")
 
 
 def test_servers_that_keep_silent_cost_a_fifth_of_a_second_together(servers: Servers) -> None:

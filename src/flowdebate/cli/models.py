@@ -47,7 +47,7 @@ def models(
         "providers": [
             {
                 "name": name,
-                "address": address_of(provider.base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI),
+                "address": address_of(provider.address(name) or _OPENAI),
                 "keyVariable": provider.key_env,
                 "keySet": None if provider.key_env is None else bool(os.environ.get(provider.key_env)),
                 "model": running.get(name) if provider.key_env is None else provider.default,

@@ -20,7 +20,7 @@ from flowdebate.errors import AuthenticationFailed, ConfigurationError
 from flowdebate.models.base import Message, ModelRequest, ModelResponse, ModelSettings, Usage
 from flowdebate.models.call import Retry
 from flowdebate.models.openai.clients import Clients, PooledModel, Transport
-from flowdebate.models.openai.endpoint import Endpoint, address_of, check_address, check_headers
+from flowdebate.models.openai.endpoint import Endpoint, address_of, check_address, check_headers, clean_key
 from flowdebate.models.openai.error_mapping import inner_error
 from flowdebate.models.openai.model import Chat, Dialect, key_variable
 from flowdebate.models.openai.optional import LIMIT, STREAM, SYSTEM, TEMPERATURE, TOOLS, Parameters, Part
@@ -144,7 +144,8 @@ class AnthropicModel(PooledModel):
         if self._base_url is None:
             check_address("AnthropicModel", _URL_ENV, url)
         variable = key_variable(self._api_key_env, url, paired=self._base_url is None)
-        key = self._api_key or (os.environ.get(variable) if variable else None)
+        named = os.environ.get(variable) if variable else None
+        key = clean_key(self._api_key or named, "in api_key" if self._api_key else f"in {variable}")
         if not key:
             raise AuthenticationFailed(f"there is no API key: set {variable or _KEY_ENV}, or pass api_key")
         return Endpoint.of(url, key, self._headers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from types import MappingProxyType
@@ -29,6 +30,10 @@ class Provider:
     tools_with_schema: bool = True
     logprobs: bool = True
     effort: str | None = "reasoning_effort"
+
+    def address(self, name: str) -> str | None:
+        """Return the endpoint of the provider `name`, that of its variable first; None for OpenAI's own."""
+        return os.environ.get(address_variable(name), "").strip() or self.base_url
 
 
 def _local_server(port: int, *, effort: str = "reasoning_effort") -> Provider:
@@ -77,3 +82,12 @@ PROVIDERS: Mapping[str, Provider] = MappingProxyType(
         "llama-server": _local_server(8080, effort="chat_template_kwargs.reasoning_effort"),
     }
 )
+
+
+def address_variable(name: str) -> str:
+    """Return the environment variable that moves a provider to another address.
+
+    >>> address_variable("llama-server")
+    'LLAMA_SERVER_BASE_URL'
+    """
+    return f"{name.upper().replace('-', '_')}_BASE_URL"

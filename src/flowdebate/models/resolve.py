@@ -22,16 +22,17 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from flowdebate.errors import ConfigurationError, FlowDebateWarning, ModelUnavailable, RealModelForbidden
 from flowdebate.models.base import Model, ModelRequest, ModelResponse, profile_of
 from flowdebate.models.call import check_real_calls_allowed
-from flowdebate.models.providers import PROVIDERS
+from flowdebate.models.openai.endpoint import address_of, check_address
+from flowdebate.models.providers import PROVIDERS, Provider, address_variable
 
 if TYPE_CHECKING:
     from flowdebate.prompts import Profile
@@ -192,7 +193,10 @@ def _found_models() -> Iterator[tuple[str, str]]:
             yield f"{name}/{provider.default}", f"{found} is set"
     for name, model in running_servers().items():
         if model is not None:
-            yield f"{name}/{model}", f"it answers at {PROVIDERS[name].base_url}, and no key is set"
+            yield (
+                f"{name}/{model}",
+                f"it answers at {address_of(str(PROVIDERS[name].address(name)))}, and no key is set",
+            )
     from flowdebate.models.local.gguf import local_model_installed
 
     if local_model_installed():
@@ -240,7 +244,11 @@ def nothing_found() -> str:
 _PATIENCE = 0.2  # seconds for all servers together: one on this machine lists its models at once, or not at all
 _LONGEST_LIST = 1_000_000  # bytes
 _FRESH = 60.0  # seconds for which an answer holds: whoever shows the model and whoever asks it mean the same one
-_NO_CHAT = re.compile(r"embed|rerank|whisper|tts", re.IGNORECASE)
+# Names of models that do not chat, of servers that do not say what their models can do.
+_NO_CHAT = re.compile(
+    r"embed|rerank|whisper|tts|minilm|paraphrase|sentence[-_]|(^|/)(bge|gte|e5|clip|flux)[-_]", re.IGNORECASE
+)
+_MOST_ASKED = 5  # models of a server whose abilities are asked for
 _seen: tuple[float, Mapping[str, str | None]] = (float("-inf"), {})
 
 
@@ -250,33 +258,24 @@ def running_servers() -> Mapping[str, str | None]:
     Within `forbid_real_models` they are not asked.
     """
     global _seen  # noqa: PLW0603 - what is there is there for the whole process
+    servers = {name: provider.address(name) for name, provider in PROVIDERS.items() if _is_local(provider)}
     since, found = _seen
     if time.monotonic() - since < _FRESH:
         return found
     listed: dict[str, str | None] = {}
 
     def look(name: str, base_url: str) -> None:
-        from http.client import HTTPConnection, HTTPException
-        from json import loads
-        from urllib.parse import urlsplit
+        from http.client import HTTPException
 
-        parts = urlsplit(base_url)
-        server = HTTPConnection(str(parts.hostname), parts.port, timeout=_PATIENCE)
         with suppress(OSError, HTTPException, ValueError, TypeError, KeyError, RecursionError):
-            server.request("GET", f"{parts.path}/models")
-            with server.getresponse() as answer:
-                data = loads(answer.read(_LONGEST_LIST))["data"] or ()
-            models = [str(each["id"]) for each in data]
-            listed[name] = next((each for each in models if each.isprintable() and not _NO_CHAT.search(each)), None)
-        server.close()
+            listed[name] = _first_model(name, base_url)
 
     looking = []
-    for name, provider in PROVIDERS.items():
-        if provider.key_env is None and provider.base_url is not None:
-            with suppress(RealModelForbidden):
-                check_real_calls_allowed(name, base_url=provider.base_url)
-                # daemons: one that dribbles on does not keep the process alive
-                looking.append(threading.Thread(target=look, args=(name, provider.base_url), daemon=True))
+    for name, address in servers.items():
+        with suppress(RealModelForbidden):
+            check_real_calls_allowed(name, base_url=address)
+            # daemons: one that dribbles on does not keep the process alive
+            looking.append(threading.Thread(target=look, args=(name, address), daemon=True))
     for thread in looking:
         thread.start()
     ends = time.monotonic() + _PATIENCE
@@ -286,6 +285,40 @@ def running_servers() -> Mapping[str, str | None]:
     if any(found.values()):
         _seen = time.monotonic(), found
     return found
+
+
+def _first_model(name: str, base_url: str) -> str | None:
+    """Ask the server `name` for its first model that chats; None where it has none."""
+    from http.client import HTTPConnection
+    from json import dumps, loads
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(base_url)
+    server = HTTPConnection(str(parts.hostname), parts.port, timeout=_PATIENCE)
+
+    def ask(method: str, path: str, body: str | None = None) -> Any:  # noqa: ANN401 - JSON of a server
+        server.request(method, path, body)
+        with server.getresponse() as answer:
+            return loads(answer.read(_LONGEST_LIST))
+
+    def chats(model: str) -> bool:
+        """Ask Ollama whether `model` completes texts; True where the server does not say."""
+        try:
+            abilities = ask("POST", "/api/show", dumps({"model": model}))["capabilities"]
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return True
+        return not isinstance(abilities, list) or "completion" in abilities
+
+    with closing(server):
+        models = [str(entry["id"]) for entry in ask("GET", f"{parts.path}/models")["data"] or ()]
+        named = [model for model in models if model.isprintable() and not _NO_CHAT.search(model)]
+        if name != "ollama":
+            return next(iter(named), None)
+        return next((model for model in named[:_MOST_ASKED] if chats(model)), None)
+
+
+def _is_local(provider: Provider) -> bool:
+    return provider.key_env is None and provider.base_url is not None
 
 
 def _named(spec: str, field: str, where: str = "model") -> Model:
@@ -310,17 +343,18 @@ def _named(spec: str, field: str, where: str = "model") -> Model:
         )
         meant = _guess_name(spec)
         raise ConfigurationError(where, field, spec, allowed, hint=f"Did you mean {meant!r}?" if meant else "")
-    if provider_name == "anthropic":
-        if find_spec("anthropic") is not None:
-            from flowdebate.models.anthropic import AnthropicModel
+    if provider_name == "anthropic" and find_spec("anthropic") is not None:
+        from flowdebate.models.anthropic import AnthropicModel
 
-            return AnthropicModel(name, label=spec)
+        return AnthropicModel(name, label=spec)
+    base_url = None if provider.base_url is None else _address(provider_name)
+    if provider_name == "anthropic":
         _recommend_sdk()
     from flowdebate.models.openai.model import OpenAIModel
 
     return OpenAIModel(
         name,
-        base_url=provider.base_url,
+        base_url=base_url,
         api_key_env=provider.key_env,
         structured=provider.structured,
         tools_with_schema=provider.tools_with_schema,
@@ -328,6 +362,18 @@ def _named(spec: str, field: str, where: str = "model") -> Model:
         logprobs=provider.logprobs,
         label=spec,
     )
+
+
+def _address(provider: str) -> str | None:
+    """The address of a provider without an SDK; ConfigurationError for one that cannot be used."""
+    address, variable = PROVIDERS[provider].address(provider), address_variable(provider)
+    if address == PROVIDERS[provider].base_url:
+        return address
+    if provider == "anthropic":  # its API is another one than that of the compatible endpoint
+        hint = 'pip install "flowdebate[anthropic]", or unset it'
+        raise ConfigurationError("environment", variable, address_of(str(address)), "unset without the SDK", hint=hint)
+    check_address("environment", variable, address)
+    return address
 
 
 def _check_program(spec: str, field: str, where: str) -> str:

@@ -319,7 +319,7 @@ def _title(plan: Plan, resolver: ModelResolver, spec: ModelSpec) -> str:
         return f"local ({local_model_title()}, on this machine)"
     provider = PROVIDERS.get(name.partition("/")[0])
     if provider is not None and provider.key_env is None and plan.options.base_url is None:
-        return f"{name} (a server on this machine, at {provider.base_url})"
+        return f"{name} (a server on this machine, at {address_of(str(provider.address(name.partition('/')[0])))})"
     return _at_server(plan, name)
 
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from urllib.parse import SplitResult, parse_qsl, unquote, unquote_plus, urlencode, urlsplit
 
 from flowdebate._text import one_line
-from flowdebate.errors import ConfigurationError
+from flowdebate.errors import AuthenticationFailed, ConfigurationError
 
 NO_KEY = "no-key"  # for servers that want none: the header must not be empty
 
@@ -88,6 +88,21 @@ def _is_secret(name: str, value: str) -> bool:
     """
     word = re.split(r"[^a-z0-9]+", name.lower())[-1]
     return word in _SHORT or word.endswith(_SECRETS) or _RANDOM.search(value) is not None
+
+
+def clean_key(key: str | None, source: str) -> str | None:
+    r"""Return `key` without the line end of its file.
+
+    AuthenticationFailed, which does not show the key, for one that cannot be sent.
+
+    >>> clean_key("sk-1\n", "in OPENAI_API_KEY")
+    'sk-1'
+    """
+    cleaned = (key or "").strip("\ufeff \t\r\n")
+    if not (cleaned.isascii() and cleaned.isprintable()):
+        problem = "has a line break or another character that cannot be sent"
+        raise AuthenticationFailed(f"the API key {source} {problem}: copy it again")
+    return cleaned or None
 
 
 def check_address(where: str, name: str, address: object) -> None:

@@ -26,7 +26,7 @@ from flowdebate.errors import (
 from flowdebate.models.base import Attempt, Effort, ModelRequest, ModelResponse, ModelSettings, ToolSpec, Usage
 from flowdebate.models.call import Retry
 from flowdebate.models.openai.clients import Clients, PooledModel, Transport, load
-from flowdebate.models.openai.endpoint import NO_KEY, Endpoint, address_of, check_address, check_headers
+from flowdebate.models.openai.endpoint import NO_KEY, Endpoint, address_of, check_address, check_headers, clean_key
 from flowdebate.models.openai.error_mapping import map_error
 from flowdebate.models.openai.optional import (
     PARTS,
@@ -188,7 +188,8 @@ class OpenAIModel(PooledModel):
         if self._base_url is None:
             check_address("OpenAIModel", _URL_ENV, url)
         variable = key_variable(self._api_key_env, url, paired=self._base_url is None)
-        key = self._api_key or (os.environ.get(variable) if variable else None)
+        named = os.environ.get(variable) if variable else None
+        key = clean_key(self._api_key or named, "in api_key" if self._api_key else f"in {variable}")
         if not key and variable and (url.startswith(_OPENAI) or variable != _KEY_ENV):
             raise AuthenticationFailed(f"there is no API key: set {variable}, or pass api_key")
         return Endpoint.of(url, key or NO_KEY, self._headers)
