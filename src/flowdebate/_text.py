@@ -230,6 +230,22 @@ def one_line(text: str, *, secrets: Iterable[str] = ()) -> str:
     return shown if len(shown) <= _SHOWN else f"{shown[: _SHOWN - 1]}…"
 
 
+def hide_credentials(address: str) -> str:
+    """Show an address, of whatever form, without anything that may be its user, its password or its query.
+
+    >>> hide_credentials("postgresql+psycopg://ann:s3/cr#t@db/app"), hide_credentials("host=db password=s3cret")
+    ('postgresql+psycopg://db/app', 'host=… password=…')
+    """
+    if re.match(r"\s*[a-z_]+\s*=", address):
+        return " ".join(f"{name}=…" for name in _LIBPQ if re.search(rf"(?<![a-z_]){name}\s*=", address)) or "…=…"
+    before, at, rest = address.rpartition("@")
+    scheme = re.match(r"\s*(?:jdbc:)?[A-Za-z][A-Za-z0-9+.-]*:/+", before)
+    return one_line(re.split("[?#]", (scheme[0] if scheme else "") + rest if at else rest)[0])
+
+
+_LIBPQ = ("host", "hostaddr", "port", "dbname", "user", "password", "passfile", "service", "sslmode")
+
+
 LONGEST_ARGUMENT = 1_000_000  # characters: every later turn is shown every argument
 
 # Letters and marks that are invisible by themselves.

@@ -153,18 +153,22 @@ def opened(where: str | None, *, new: bool = False) -> Iterator[Place]:
     ConfigurationError for an invalid address and, unless it may be a `new` one, for a file that does not exist. Nothing
     is read or created yet.
     """
+    from flowdebate.store.address import read_place
     from flowdebate.store.open import STORE_VARIABLE, close_store, default_store_path, open_store
+    from flowdebate.store.sqlite.store import SqliteStore
 
     if where is not None and not is_text(where):
         raise ConfigurationError(COMMAND, "--store", where, "the path of a file, or postgresql://…")
+    if where is not None:
+        read_place(where, where=COMMAND, field="--store")
     named = where or os.environ.get(STORE_VARIABLE) or None
-    store = open_store(named or default_store_path(), where=COMMAND)
+    store = open_store(where or (None if named else default_store_path()), where=COMMAND)
     assert store is not None  # noqa: S101 - only False means none
     option = ""
     if where is not None:  # the name of a store at an address is without its password
-        is_address = where.startswith(("postgresql:", "postgres:"))
-        option = f" --store {shlex.quote(store.name if is_address else where)}"
-        if not (new or is_address or Path(store.name).exists()):
+        is_file = isinstance(store, SqliteStore)
+        option = f" --store {shlex.quote(where if is_file else store.name)}"
+        if is_file and not (new or Path(store.name).exists()):
             raise ConfigurationError(COMMAND, "--store", where, "a store that exists")
     try:
         yield Place(store=store, named=named is not None, option=option)

@@ -6,14 +6,19 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from flowdebate._text import hide_credentials
 from flowdebate.errors import ConfigurationError
+from flowdebate.store.address import read_place
 
 if TYPE_CHECKING:
     from flowdebate.store.base import Store
 
 
 StoreChoice: TypeAlias = "Store | str | Path | bool | None"
-"""A store; the path of a SQLite file; "postgresql://…"; "memory:"; False: none; None: FLOWDEBATE_STORE, if set."""
+"""A store; the path of a SQLite file; "postgresql://…"; "memory:"; False: none; None: FLOWDEBATE_STORE, if set.
+
+Forms of other programs are understood as well: "postgresql+psycopg://…", "host=… dbname=…", "sqlite:///PATH".
+"""
 
 STORE_VARIABLE = "FLOWDEBATE_STORE"
 _KNOWN: dict[tuple[int, str], Store] = {}
@@ -33,8 +38,9 @@ def open_store(choice: StoreChoice = None, *, where: str = "run") -> Store | Non
     >>> open_store("memory:").name
     'memory'
     """
+    field = "store"
     if choice is None:
-        choice = os.environ.get(STORE_VARIABLE) or False
+        choice, field = os.environ.get(STORE_VARIABLE) or False, STORE_VARIABLE
     if choice is False:
         return None
     if isinstance(choice, Path):
@@ -42,10 +48,10 @@ def open_store(choice: StoreChoice = None, *, where: str = "run") -> Store | Non
     if isinstance(choice, str) and choice.strip():
         # SQLite would report a damaged file, or make one of that name.
         if choice.lower().endswith((".jsonl", ".ndjson")):
-            allowed = "a Store, a SQLite file or an address"
-            hint = f"`flowdebate import {choice}`, or import_runs(), reads exported runs into a store"
-            raise ConfigurationError(where, "store", choice, allowed, hint=hint)
-        return _open_by_name(choice)
+            allowed, name = "a Store, a SQLite file or an address", hide_credentials(choice)
+            hint = f"`flowdebate import {name}`, or import_runs(), reads exported runs into a store"
+            raise ConfigurationError(where, field, name, allowed, hint=hint)
+        return _open_by_name(read_place(choice, where=where, field=field))
     if not isinstance(choice, (bool, str)):
         from flowdebate.store.base import Store
 
@@ -53,7 +59,7 @@ def open_store(choice: StoreChoice = None, *, where: str = "run") -> Store | Non
         if Store in type(choice).__mro__ or isinstance(choice, Store):
             return choice
     allowed = 'a Store, a path, "postgresql://…", "memory:", False for none, or None for FLOWDEBATE_STORE'
-    raise ConfigurationError(where, "store", choice, allowed)
+    raise ConfigurationError(where, field, choice, allowed)
 
 
 async def close_store(store: Store) -> None:
@@ -63,18 +69,18 @@ async def close_store(store: Store) -> None:
     await store.close()
 
 
-def _open_by_name(name: str) -> Store:
-    if name == "memory:":
+def _open_by_name(place: str) -> Store:
+    if place == "memory:":
         from flowdebate.store.memory import MemoryStore
 
         return MemoryStore()
-    remote = name.startswith(("postgresql:", "postgres:"))
-    place = name if remote else str(Path(name.removeprefix("sqlite:///")).expanduser().absolute())
+    is_remote = place.startswith("postgresql://")
+    place = place if is_remote else str(Path(place).expanduser().absolute())
     key = (os.getpid(), place)
     known = _KNOWN.get(key)
     if known is not None and not getattr(known, "lost", False):  # a lost one takes nothing more: open the file anew
         return known
-    if remote:
+    if is_remote:
         from flowdebate.store.postgres.store import PostgresStore
 
         store: Store = PostgresStore(place)

@@ -20,6 +20,7 @@ from flowdebate.runs.header import StoreOptions, limit_numbers, limits_of
 from flowdebate.runs.limits import OWNER, Limits
 from flowdebate.runs.observer import Observer, observer_of
 from flowdebate.runs.queue_state import LOWEST, QueueState, priority_of
+from flowdebate.store.address import POSTGRES, read_postgres_address
 from flowdebate.store.base import COMPLETE, GIVEN_UP, RunHeader, Store, StoredRun, StoredStatus
 from flowdebate.workers.queue import DELIVERIES, QueuedRunStatus, RunQueue, read_queue
 
@@ -67,8 +68,9 @@ class Workers:
         outage: float = 3600.0,
         observe: Observer | None = None,
     ) -> None:
-        if not isinstance(url, str) or not url.startswith(("postgresql://", "postgres://")):
-            raise ConfigurationError("Workers", "url", "…", "postgresql://user:password@host:port/database")
+        if not isinstance(url, str):
+            raise ConfigurationError("Workers", "url", type(url), POSTGRES)
+        url = read_postgres_address(url, where="Workers")
         if not patterns:
             raise ConfigurationError("Workers", "patterns", dict(patterns), "patterns by name, at least one")
         if not isinstance(name, str) or not _NAME.fullmatch(name):

@@ -224,7 +224,7 @@ class RunQueue:
     """
 
     def __init__(self, url: str, *, name: str, version: str, schema: str) -> None:
-        self.url: str = url.replace("postgres://", "postgresql://", 1) if url.startswith("postgres://") else url
+        self.url: str = url
         self.name = name
         self.version: str = f"{name}/{version}"
         """The version as DBOS knows it: unique among the applications of a database."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from urllib.parse import SplitResult, parse_qsl, unquote, unquote_plus, urlencode, urlsplit
 
-from flowdebate._text import one_line
+from flowdebate._text import hide_credentials
 from flowdebate.errors import AuthenticationFailed, ConfigurationError
 
 NO_KEY = "no-key"  # for servers that want none: the header must not be empty
@@ -123,7 +123,7 @@ def _parts(address: str) -> SplitResult | None:
         return None
     plain = address.isprintable() and not any(char.isspace() or char in '"<>\\^`{|}' for char in address)
     # http://me:12/34@example.com, whose password has a / that is not escaped
-    cut = ":" in parts.netloc and "@" in address and "@" not in parts.netloc
+    cut = "@" in f"{parts.path}{parts.query}{parts.fragment}"
     return parts if valid and plain and not cut else None
 
 
@@ -138,9 +138,7 @@ def address_of(address: str) -> str:
     parts = _parts(address)
     if parts is not None:
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-    before, at, rest = address.rpartition("@")  # what the parts of another address are, nobody knows
-    scheme = re.match(r"[A-Za-z][A-Za-z0-9+.-]*:/+", before)
-    return one_line(re.split("[?#]", (scheme[0] if scheme else "") + rest if at else rest)[0])
+    return hide_credentials(address)  # what the parts of another address are, nobody knows
 
 
 def check_headers(where: str, headers: object) -> Headers:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from flowdebate._util.importing import IMPORTING
 from flowdebate.errors import ConfigurationError, StoreError
+from flowdebate.store.address import POSTGRES, read_postgres_address
 from flowdebate.store.base import decode_text, encode_text
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     Session: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
 
-_ALLOWED = "a PostgreSQL address: postgresql://user:password@host:port/database"
 _SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
 # Error codes of a server that is stopping, has crashed, is starting, has ended an idle session, or has no more of them.
 _PASSING = {"57P01", "57P02", "57P03", "57P05", "25P03", "53300"}
@@ -48,14 +48,15 @@ class Address:
 
     def __init__(self, url: str, *, schema: str, timeout: float, patience: float) -> None:
         self._driver = _driver()
+        url = read_postgres_address(url, where="PostgresStore")
         try:
             parts: dict[str, Any] = dict(self._driver.conninfo.conninfo_to_dict(url))
         except self._driver.Error:  # its text may show the password
-            raise ConfigurationError("PostgresStore", "url", "postgresql://…", _ALLOWED) from None
+            raise ConfigurationError("PostgresStore", "url", "postgresql://…", POSTGRES) from None
         # An unquoted "@" or ":" in a password ends up in the host or the port.
         ports = str(parts.get("port") or "").replace(",", "")
         if "@" in str(parts.get("host") or "")[1:] or (ports and not ports.isdecimal()):
-            raise ConfigurationError("PostgresStore", "url", "postgresql://…", _ALLOWED)
+            raise ConfigurationError("PostgresStore", "url", "postgresql://…", POSTGRES)
         self.schema = schema
         self.timeout = timeout
         self.patience = patience

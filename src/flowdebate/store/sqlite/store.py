@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from flowdebate.errors import RunConflict, RunExists, RunNotFound, StoreError, StoreLost
+from flowdebate.store.address import check_path
 from flowdebate.store.base import (
     RunFilter,
     RunHeader,
@@ -46,6 +47,7 @@ class SqliteStore(Store):
     """
 
     def __init__(self, path: str | Path, *, patience: float = 10.0) -> None:
+        check_path(str(path), where="SqliteStore", field="path")
         given = Path(path).expanduser()
         self._name = str(given)
         self._path = given.absolute()  # the working directory may change

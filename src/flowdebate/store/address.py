@@ -1,0 +1,92 @@
+"""Addresses of stores: understood, or refused with the forms that exist, and never taken for a path."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import quote, urlencode
+
+from flowdebate._text import hide_credentials
+from flowdebate.errors import ConfigurationError
+
+FORMS = 'a path, "sqlite:///PATH", "postgresql://USER:PASSWORD@HOST:PORT/DATABASE" or "memory:"'
+POSTGRES = "a PostgreSQL address: postgresql://user:password@host:port/database"
+_ENCODE = "In a user or password, / and @ are written as %2F and %40"
+_SCHEME = re.compile(r"(?P<kind>[A-Za-z][A-Za-z0-9]*)(?:\+[A-Za-z0-9_]+)?://")
+"""Beginning of an address; SQLAlchemy adds the name of a driver to it."""
+# Anything with "://" in it, with a password before an "@", or with a scheme: one letter alone is a drive of Windows.
+_LOOKS_LIKE_ADDRESS = re.compile(
+    r".*://|(?![a-z]:\\)[^@/]*:.*@|[a-z][\w+.-]+:/|(?:postgres|postgresql|mysql|mariadb|redis|mongodb|sqlite|file):",
+    re.DOTALL | re.IGNORECASE,
+)
+_PAIR = r"[a-z_]+\s*=\s*(?:'(?:\\.|[^'\\])*'|[^\s']*)"
+_PAIRS = re.compile(rf"{_PAIR}(?:\s+{_PAIR})*", re.DOTALL)
+_NAMES_DATABASE = re.compile(r"(?:^|\s)(?:host|hostaddr|dbname|service|password)\s*=")
+
+
+def read_place(text: str, *, where: str, field: str = "store") -> str:
+    """Read where a store is: "memory:", an address that begins with postgresql://, or the path of a file.
+
+    ConfigurationError, without user and password, for any other address.
+
+    >>> read_place("POSTGRES+psycopg://ann:s3cret@db/app", where="run")
+    'postgresql://ann:s3cret@db/app'
+    >>> read_place("sqlite:///runs.sqlite3", where="run")
+    'runs.sqlite3'
+    """
+    plain = text.strip()
+    scheme = _SCHEME.match(plain)
+    kind = scheme["kind"].lower() if scheme else ""
+    if kind in ("postgresql", "postgres") or _is_pairs(plain):
+        return read_postgres_address(plain, where=where, field=field)
+    if scheme and kind == "sqlite" and re.fullmatch(r"/[^?#]+", rest := plain[scheme.end() :]):
+        text = plain = rest[1:]
+    if plain == "memory:":
+        return plain
+    check_path(text, where=where, field=field)
+    return text
+
+
+def check_path(text: str, *, where: str, field: str) -> None:
+    """Raise ConfigurationError for the path of a store that looks like an address."""
+    plain = text.strip()
+    if _LOOKS_LIKE_ADDRESS.match(plain) or plain == ":memory:" or _is_pairs(plain):
+        raise ConfigurationError(where, field, hide_credentials(plain), FORMS)
+
+
+def read_postgres_address(text: str, *, where: str, field: str = "url") -> str:
+    """Read an address of PostgreSQL, also one with a driver's name, or libpq's own form: `host=db dbname=app`.
+
+    ConfigurationError for what is none, and where its user and password cannot be told from the rest.
+    """
+    plain = text.strip()
+    if _is_pairs(plain):
+        return _address_of_pairs(plain, where=where, field=field)
+    scheme = _SCHEME.match(plain)
+    if scheme is None or scheme["kind"].lower() not in ("postgresql", "postgres"):
+        raise ConfigurationError(where, field, hide_credentials(plain) if scheme else "…", POSTGRES)
+    authority, _, rest = plain[scheme.end() :].partition("/")
+    # the "@" of a socket without a file is none of a password
+    if authority.count("@") > 1 or "@" in re.sub(r"(?<=[?&]host=)@", "", rest):
+        raise ConfigurationError(where, field, hide_credentials(plain), POSTGRES, hint=_ENCODE)
+    return f"postgresql://{plain[scheme.end() :]}"
+
+
+def _is_pairs(text: str) -> bool:
+    return bool(_PAIRS.fullmatch(text) and _NAMES_DATABASE.search(text))
+
+
+def _address_of_pairs(text: str, *, where: str, field: str) -> str:
+    try:
+        from psycopg import Error
+        from psycopg.conninfo import conninfo_to_dict
+    except ImportError:
+        hint = "pip install 'flowdebate[postgres]'"
+        raise ConfigurationError(where, field, "a PostgreSQL address", "a path", hint=hint) from None
+    try:
+        parts = {name: str(value) for name, value in conninfo_to_dict(text).items() if value is not None}
+    except Error:  # its text may show the password
+        raise ConfigurationError(where, field, "pairs such as host=…", POSTGRES) from None
+    user, password, database = (quote(parts.pop(name, ""), safe="") for name in ("user", "password", "dbname"))
+    credentials = f"{user}{password and ':' + password}"
+    options = urlencode(parts, quote_via=quote)
+    return f"postgresql://{credentials and credentials + '@'}/{database}{options and '?' + options}"
