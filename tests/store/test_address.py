@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flowdebate._text import hide_credentials
@@ -119,6 +119,8 @@ names = st.sampled_from(
 )
 
 
+@example(scheme="postgresql", credentials="%a3", sign="://", rest="")  # no UTF-8
+@example(scheme="postgresql", credentials="://", sign=":", rest="")
 @given(names, hostile, st.sampled_from(["://", ":/", ":"]), st.sampled_from(["", "/db", "/v1?key=1", ":5432/db"]))
 def test_nothing_up_to_the_last_at_is_shown(scheme: str, credentials: str, sign: str, rest: str) -> None:
     """Whatever the user or the password is: not by a function, an error, a log or a path."""

@@ -84,7 +84,7 @@ def _address_of_pairs(text: str, *, where: str, field: str) -> str:
         raise ConfigurationError(where, field, "a PostgreSQL address", "a path", hint=hint) from None
     try:
         parts = {name: str(value) for name, value in conninfo_to_dict(text).items() if value is not None}
-    except Error:  # its text may show the password
+    except (Error, UnicodeDecodeError):  # their texts may show the password
         raise ConfigurationError(where, field, "pairs such as host=…", POSTGRES) from None
     user, password, database = (quote(parts.pop(name, ""), safe="") for name in ("user", "password", "dbname"))
     credentials = f"{user}{password and ':' + password}"

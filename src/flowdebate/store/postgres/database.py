@@ -51,7 +51,7 @@ class Address:
         url = read_postgres_address(url, where="PostgresStore")
         try:
             parts: dict[str, Any] = dict(self._driver.conninfo.conninfo_to_dict(url))
-        except self._driver.Error:  # its text may show the password
+        except (self._driver.Error, UnicodeDecodeError):  # their texts may show the password
             raise ConfigurationError("PostgresStore", "url", "postgresql://…", POSTGRES) from None
         # An unquoted "@" or ":" in a password ends up in the host or the port.
         ports = str(parts.get("port") or "").replace(",", "")
