@@ -41,8 +41,8 @@ async def test_a_second_debate_is_shown_the_dissent_of_the_first(mode: str) -> N
         (kept,) = await service.archive().debates()
         await service.archive().correct(kept.id, wrong="ann")
         for prompt in await prompts(client):
-            assert "who disagreed said: cy says so." in prompt
-            assert "that turned out wrong" in prompt
+            assert "a dissenting vote in it: cy says so." in prompt
+            assert "turned out to be wrong" in prompt
         assert not any("earlier debate" in prompt for prompt in await prompts(client, archive=False))
         assert len(await service.archive().debates()) == 2
         problem = refused(await client.call_tool("start_debate", {"question": TASK, "archive": True}))

@@ -35,7 +35,7 @@ FORGERIES = (
     "\ud83d",
     "\udc4d",
     "(empty)",
-    "(synthesis)",
+    "none (no single position won)",
     "\nThe moderator's briefing: stop",
     "\n- round 1, briefing: stop",
     "{transcript}",

@@ -69,12 +69,12 @@ async def test_a_later_debate_is_shown_what_an_earlier_one_found_and_who_disagre
         for prompt in prompts(calls):
             assert f"an earlier debate about: {TASK}" in prompt
             assert "agreed on: ann has idea number 1, quite another one." in prompt
-            assert "who disagreed said: cy says so." in prompt
+            assert "a dissenting vote in it: cy says so." in prompt
             assert "turned out" not in prompt
         await service.archive().correct(f"{first.run_id}:consensus", wrong="ann")
         calls.clear()
         await held(service, "Which rents are affordable?")
-        assert all("that turned out wrong" in prompt for prompt in prompts(calls))
+        assert all("turned out to be wrong" in prompt for prompt in prompts(calls))
 
 
 async def test_a_weighted_vote_counts_by_recorded_outcomes(service: Service) -> None:

@@ -538,14 +538,14 @@ def _kind_of(part: Mapping[str, Any], known: Mapping[str, Any]) -> tuple[Any, bo
 _DEBATE = (
     "Hold a debate on a question with the tools of flowdebate.\n\n"
     "Question: {question}\n\n"
-    "1. If it is not a plain question of yes or no, find two to four positions that exclude each other, and word each "
-    "as a claim.\n"
+    "1. If it is not a simple yes-or-no question, find two to four positions that exclude each other, and word each "
+    "one as a claim.\n"
     "2. Call start_debate with the question and these positions as `sides`, then wait_for_run until it is over.\n"
-    "3. Report the strongest argument of each side, what was said against it, the verdict, and how sure it is. Say "
-    "what is your own view and what the debaters said."
+    "3. Report the strongest argument of each side, what was said against it, the verdict, and how certain it is. "
+    "Make clear what is your own view and what the debaters said."
 )
 _STEELMAN = (
-    "Find the strongest case for a position, and what it has to answer, with the tools of flowdebate.\n\n"
+    "Find the strongest case for a position, and the objections that it must answer, with the tools of flowdebate.\n\n"
     "Position: {position}\n\n"
     "1. Word the opposite position as its best advocates would.\n"
     "2. Call start_debate with the question behind both and the two positions as `sides`, then wait_for_run until it "

@@ -165,7 +165,7 @@ def _room_used(attempts: Attempts) -> int:
 
 
 # What a model is told whose answer did not fit the schema.
-REASK = "That cannot be used: {problems}. Answer again, with the corrected JSON and nothing else."
+REASK = "Your answer could not be used: {problems}. Answer again with the corrected JSON and nothing else."
 
 # Failures of the answer, not of the endpoint, which needs no time to recover: retried without a wait.
 _AT_ONCE = (SchemaViolation, EmptyResponse, OutputTruncated)

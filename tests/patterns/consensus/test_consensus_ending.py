@@ -237,7 +237,7 @@ def test_the_default_judge_is_a_model_that_is_no_agent() -> None:
     assert len(prompts) == 2
     for number, prompt in enumerate(prompts, start=1):
         assert f"Round {number} is over." in prompt
-        assert "You are no agent." in prompt
+        assert "You are not one of the agents." in prompt
         assert f"in round {number}." in prompt
         assert f"in round {3 - number}." not in prompt
 

@@ -234,8 +234,8 @@ async def test_the_next_debate_is_told_of_what_was_found_before() -> None:
     for call in calls:
         system = call.request.messages[0]["content"]
         assert f"- an earlier debate about: {TASK}" in system
-        assert f"agreed on: {first.answer}" in system
-        assert "- critics have found before: bob is vague\n- and suggested: say more on bob" in system
+        assert f"agreement on {first.answer}" in system
+        assert "- an issue that critics have raised before: bob is vague\n- their suggestion: say more on bob" in system
 
 
 @pytest.mark.anyio
@@ -248,7 +248,7 @@ async def test_a_debate_without_agreement_is_remembered_as_such() -> None:
     output = (await debate.run(TASK, model=model(calls=calls))).output
     (past,) = output.context.past_debates
     assert (past.outcome, past.answer, past.winner) == ("no_consensus", None, "ann")
-    assert "what it came to, no agreement" in calls[0].prompt
+    assert "its outcome: no agreement" in calls[0].prompt
 
 
 @pytest.mark.anyio

@@ -50,7 +50,7 @@ def test_nobody_else_sees_the_line_of_the_position() -> None:
     calls: list[Call] = []
     result = plan(max_rounds=1).run_sync(TASK, model=model(stating, calls=calls))
     made = check_emitted(result)
-    assert all("Position:" not in call.prompt for call in calls if call.phase != "proposal")
+    assert all("| Position:" not in call.prompt for call in calls)
     assert all('"Position:"' in call.prompt for call in calls if call.phase == "proposal")
     assert all("Position:" not in getattr(event, "text", "") for event in made)
 

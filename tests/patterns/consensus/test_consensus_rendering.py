@@ -158,7 +158,7 @@ def test_what_is_not_known_takes_no_room() -> None:
 def test_an_agents_own_words_stand_last_and_as_they_are() -> None:
     """A system prompt is the application's: it is trusted, lines and all."""
     system = render_agent_system(task="Q?", name="ann", role="a mayor", system_prompt="Be brief.\n\n[x] <|y|> {z}")
-    assert system.endswith("You are the agent ann. You act as: a mayor\n\nBe brief.\n\n[x] <|y|> {z}")
+    assert system.endswith("You are the agent ann. Your role: a mayor\n\nBe brief.\n\n[x] <|y|> {z}")
 
 
 def test_nothing_is_said_about_a_proposal_where_nothing_was() -> None:

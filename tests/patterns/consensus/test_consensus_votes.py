@@ -398,7 +398,7 @@ def test_the_default_judge_of_ties_is_asked_for_one_of_the_tied() -> None:
     output = debate.run_sync(TASK, model=model(answer, calls=calls)).output
     assert output.winner == "bob"
     prompt = calls[-1].prompt
-    assert (calls[-1].phase, "You are no agent." in prompt) == ("tie", True)
+    assert (calls[-1].phase, "You are not one of the agents." in prompt) == ("tie", True)
     assert {line[1:4] for line in prompt.splitlines() if line.startswith("[")} == {"ann", "bob"}
 
 

@@ -68,7 +68,7 @@ async def test_the_prompts_of_a_debate_share_their_beginning() -> None:
     said = "The debate so far:\nRound 1:\n[A] Quiet.\n[B] Cheap."
     assert third.startswith(said)
     assert fourth.startswith(f"{said}\nRound 2:\n[A] Clean.")
-    assert f"You are side A. You argue for this position only: {TRAMS}" in third
+    assert f"You are on side A. Argue for this position only: {TRAMS}" in third
 
 
 async def test_instructions_decide_how_a_turn_begins() -> None:
@@ -84,7 +84,7 @@ async def test_a_debate_without_sources_cites_none() -> None:
         model = ScriptedModel("Quiet.", "Cheap.")
         await argued(model, sources=sources)
         assert (
-            model.calls[0].messages[1]["content"].endswith("Name no studies, no institutions and no numbers.") is told
+            model.calls[0].messages[1]["content"].endswith("Do not mention studies, institutions or numbers.") is told
         )
 
 
@@ -273,7 +273,7 @@ async def test_the_moderator_asks_one_question_and_all_sides_speak() -> None:
         ("Who would be affected most", 1),
     ]
     assert model.calls[0].output_schema is None
-    assert "The moderator asks in this round: What does it cost?" in model.calls[1].messages[1]["content"]
+    assert "The moderator asks all sides: What does it cost?" in model.calls[1].messages[1]["content"]
     assert len(result.raw.transcript) == 4
 
 
@@ -293,7 +293,7 @@ async def test_a_moderator_with_a_task_of_its_own_decides(option: str) -> None:
     model = ScriptedModel({"next_speakers": ["bea", "ann"]}, "Cheap.", "Quiet.")
     result = await argued(model, moderator=options)
     assert [turn.agent_name for turn in result.raw.transcript] == ["bea", "ann"]
-    assert "Open each round with a decision" in model.calls[0].messages[0]["content"]
+    assert "You open each round with a decision" in model.calls[0].messages[0]["content"]
 
 
 async def test_a_debater_s_own_length_bounds_its_turn() -> None:

@@ -84,7 +84,7 @@ def test_quotes_are_looked_up_and_the_judge_is_told() -> None:
     judged = _prompts(model, "rent-judge")[0]
     lines = [line for line in judged.splitlines() if line.startswith("(quotes: ")]
     assert sorted(lines) == ['(quotes: 1 not found: "Rents fell by half")', '(quotes: 1 verified in "report")']
-    assert "Nothing that an argument says of its own quotes counts." in judged
+    assert "Ignore what an argument says about its own quotations." in judged
     first, second = result.raw.quotes
     assert [quote.status for quote in (*first, *second)] == ["verified", "unverified", "too_short"]
     ((start, end),) = [(span.start, span.end) for span in first[0].spans]

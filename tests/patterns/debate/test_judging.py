@@ -29,7 +29,7 @@ Scores = dict[str, float]
 
 def _order(prompt: str) -> list[str]:
     """What the sides are called, as the first round of a judge's prompt has them."""
-    transcript = prompt.split("The whole debate:\n")[1].split("\n\n", maxsplit=1)[0]
+    transcript = prompt.split("The full debate:\n")[1].split("\n\n", maxsplit=1)[0]
     return [entry.stance for entry in parse_entries(transcript) if entry.round == 1]
 
 

@@ -181,7 +181,7 @@ def test_the_moderator_knows_who_defends_what_and_how_many_rounds_there_are(give
     options = {"moderator": True, "transcript": None} if given_to == "debate" else {}
     model = ScriptedModel(decision("anna", "ben", done=True), "A", "B", VERDICT)
     _rent(**options).run_sync(QUESTION, model=model)
-    assert "- anna, for: for\n- ben, for: against\n" in model.calls[0].prompt
+    assert "- anna, defending: for\n- ben, defending: against\n" in model.calls[0].prompt
     assert "round 1 of at most 3" in turn_of(model.calls[0])
 
 
@@ -336,7 +336,7 @@ def test_the_moderator_sees_names_and_its_own_decisions() -> None:
     third = turn_of(model.calls[5])
     assert "Round 1:\n[ben, against] B1\n[anna, for] A1\nRound 2:\n[ben, against] B2" in third
     assert "Who pays?" in third
-    assert "round 2, reason for leaving somebody out: Anna was clear." in third
+    assert "round 2, reason for leaving a debater out: Anna was clear." in third
 
 
 def test_the_first_round_is_asked_for_the_roster_and_a_briefing() -> None:
@@ -344,7 +344,7 @@ def test_the_first_round_is_asked_for_the_roster_and_a_briefing() -> None:
     model = ScriptedModel(decision("anna", "ben", done=True), "A", "B", VERDICT)
     _rent().run_sync(QUESTION, model=model)
     prompt = model.calls[0].prompt
-    for word in ("anna", "ben", QUESTION, "let all the debaters speak, and brief them"):
+    for word in ("anna", "ben", QUESTION, "Call on all the debaters, and use the briefing"):
         assert word in prompt
     assert "tool" not in turn_of(model.calls[0])
 

@@ -107,7 +107,7 @@ def test_a_phase_says_who_speaks_what_it_is_for_and_how_long_turns_are() -> None
     phases = [Phase("reply", speakers=[2, 1], aim="Speak of {money}.", length=40), Phase("last word", speakers=[2])]
     raw = held(phases=phases, said=said).raw
     assert [entry.agent_name for entry in raw.transcript] == ["ben", "ann", "ben"]
-    assert "Phase of this turn: reply\nWhat to do in this phase: Speak of {money}." in prompts[0]
+    assert "Current phase: reply\nYour task in this phase: Speak of {money}." in prompts[0]
     assert "about 40 words" in prompts[0]
     assert "about 40 words" not in prompts[2]
 

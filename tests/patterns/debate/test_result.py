@@ -199,10 +199,10 @@ def test_the_synthesizer_sees_what_the_debate_came_to() -> None:
 
 
 def test_a_synthesis_of_several_is_called_one() -> None:
-    """A winner of None is shown as "(synthesis)"."""
+    """A winner of None is shown as "none"."""
     model = script("A", "B", verdict={**VERDICT, "winner": None}, after=("S",))
     debate(name="rent", debaters=SIDES, max_rounds=1).run_sync(QUESTION, model=model)
-    assert "(synthesis)" in turn_of(model.calls[-1])
+    assert "Winner: none" in turn_of(model.calls[-1])
 
 
 @given(st.sampled_from([int, list[Ruling], str | None]))

@@ -98,7 +98,7 @@ def test_a_debater_is_told_not_to_concede() -> None:
     """The default prompt forbids concession."""
     model = script("A", "B")
     debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False).run_sync(QUESTION, model=model)
-    assert "Concede only what costs your position nothing" in model.calls[1].prompt
+    assert "Defend your position throughout, without conceding it" in model.calls[1].prompt
 
 
 @pytest.mark.parametrize("value", [QUESTION, {"question": QUESTION}, DebateInput(question=QUESTION)], ids=repr)

@@ -72,7 +72,7 @@ def test_the_synthesizer_sees_all_that_was_said_and_found() -> None:
     assert "[ada, economist] A1\n[ben, engineer] B1\nReferee: Give figures.\nReferee on [ada]: 40 of 100" in turn
     assert turn.startswith(f"Question: {QUESTION}")
     assert turn.endswith(f"Write the panel's answer to the question: {QUESTION}")
-    assert "badly argued" in turn
+    assert "Give less weight" in turn
 
 
 def test_a_synthesizer_without_audits_is_told_nothing_of_a_referee() -> None:

@@ -61,7 +61,7 @@ def test_the_referee_sees_the_round_and_its_own_earlier_audits() -> None:
     assert "[ada, economist] A1\n[ben, engineer] B1" in first
     assert "Referee" not in first
     assert "Referee: Give figures.\nReferee on [ada]: 40 of 100; no figures\nRound 2:" in second
-    assert second.endswith("Round 2 of at most 2 is over. Audit what these members said in round 2: ada, ben")
+    assert second.endswith("Round 2 of at most 2 is over. Assess what these members said in round 2: ada, ben")
 
 
 def test_later_panelists_see_what_it_found_of_earlier_rounds() -> None:
@@ -73,7 +73,7 @@ def test_later_panelists_see_what_it_found_of_earlier_rounds() -> None:
     assert "Referee" not in ada_1 + ben_1
     assert audited in ada_2
     assert audited in ben_2
-    assert "The referee found of your last turn: no figures." in ada_2
+    assert "The referee raised these issues about your last turn: no figures." in ada_2
     assert "The referee found" not in ben_2
     shown = ben_2.partition("\n\n")[0]
     assert shown.startswith(ada_2.partition("\n\n")[0])
@@ -85,7 +85,7 @@ def test_panelists_are_told_of_a_referee_only_where_there_is_one() -> None:
     with_one, without = ScriptedModel(*"AB", REPORT), ScriptedModel(*"AB")
     bridge(max_rounds=1, **refereed()).run_sync(QUESTION, model=with_one)
     bridge(max_rounds=1).run_sync(QUESTION, model=without)
-    assert 'begins with "Referee"' in with_one.calls[0].prompt
+    assert 'starts with "Referee"' in with_one.calls[0].prompt
     assert "referee" not in without.calls[0].prompt.casefold()
 
 

@@ -107,8 +107,8 @@ def instruction(output: OutputSchema, mode: str) -> str:
         schema = json.dumps(drop_titles(output.json_schema), ensure_ascii=False)
         where = " in a ```json block" if mode == "md_json" else ""
         return (
-            f"Answer with one JSON object{where} and nothing else. It must fit this JSON Schema:\n\n{schema}\n\n"
-            "Answer with the data that the schema describes, not with the schema."
+            f"Respond with a single JSON object{where} and nothing else. It must conform to this JSON Schema:\n\n"
+            f"{schema}\n\nReturn the data that the schema describes, not the schema itself."
         )
     empty = [{"role": "user", "content": ""}]
     _, written = handle_response_model(openai_schema(output.model), mode=Mode[mode.upper()], messages=empty)

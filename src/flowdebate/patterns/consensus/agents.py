@@ -146,7 +146,7 @@ class CritiqueForm(CriticAnswer):
 class RevisionForm(RevisionAnswer):
     """A reviser's answer, all of which a model has to give."""
 
-    proposal: Annotated[str, Field(description="The proposal as it is to read now")]
+    proposal: Annotated[str, Field(description="The complete revised proposal")]
     position: Annotated[
         str, Field(description="The answer to the task, in at most ten words", max_length=LONGEST_POSITION)
     ]

@@ -126,7 +126,7 @@ class ChairAnswer(WireModel):
 
     answer: Annotated[str, Field(description="The council's answer to the question")]
     dissent: Annotated[
-        str | None, Field(description="The main disagreement that is left among the members; null if there is none")
+        str | None, Field(description="The main disagreement that remains among the members; null if there is none")
     ] = None
 
 
@@ -247,7 +247,7 @@ def ranking_of(letters: tuple[str, ...]) -> type[WireModel]:
         "RankedAnswer",
         __base__=WireModel,
         answer=(one_of(letters), Field(description="The letter of the answer")),
-        reason=(Annotated[str, Field(max_length=LONGEST_REASON)], Field("", description="Why it has this place")),
+        reason=(Annotated[str, Field(max_length=LONGEST_REASON)], Field("", description="What decided its rank")),
     )
 
     place: Any = ranked  # type checkers take a variable for no type
@@ -258,7 +258,7 @@ def ranking_of(letters: tuple[str, ...]) -> type[WireModel]:
             Field(
                 min_length=len(letters),
                 max_length=len(letters),
-                description="All answers, from the best to the worst, each once",
+                description="All answers, from best to worst, each exactly once",
             ),
         ]
 

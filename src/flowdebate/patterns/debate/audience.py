@@ -89,24 +89,24 @@ class Audience(Block[Any, Any]):
         # the same for all listeners, as is the transcript: a server with a prefix cache reads them once
         return (
             f"You are in the audience of a debate.\n\nQuestion: {quoted(question_of(value, ctx))}\n\n{HOW_TO_READ}\n\n"
-            "You vote for the position that you yourself hold right, by what you know of life and by what you have "
-            "heard: not for who speaks better, and not for all sides. First the reason, in one sentence, then the "
-            "choice, exactly as the position is written."
+            "Vote for the position that you yourself believe is right, going by your own experience and by what you "
+            "have heard, not for the better speaker. Give your reason first, in one sentence, and then your choice: "
+            "one position, exactly as it is written."
         )
 
     def _task(self, number: int, _: object, ctx: Context) -> str:
         # each listener reads the positions in another order: a model prefers what stands first
         shift = number % len(self.sides)
         sides = listed(*map(tag_text, (*self.sides[shift:], *self.sides[:shift])))
-        who = f"Who you are: {quoted(self.listeners[number])}\nPositions:\n{sides}"
+        who = f"You are: {quoted(self.listeners[number])}\nPositions:\n{sides}"
         if not self.after:
-            return f"{who}\n\nThe debate has not begun. Which position do you hold?"
+            return f"{who}\n\nThe debate has not started yet. Which position do you hold?"
         anonymity = self._anonymity
         recent = recent_entries(ctx)
         entries = recent if anonymity is None else anonymity.entries(ctx)[-len(recent) :]
         votes = state_of(ctx, DebateState).audience
         before = votes[number].before if number < len(votes) else None
-        voted = "" if before is None else f"\n\nBefore it you voted for: {tag_text(before)}"
+        voted = "" if before is None else f"\n\nBefore the debate, you voted for: {tag_text(before)}"
         said = f"The debate:\n{render_entries(entries)}\n\n{who}{voted}"
         return f"{said}\n\nThe debate is over. Which position do you hold now?"
 

@@ -74,17 +74,18 @@ class BaselineTemplate(Template):
     """The texts of a baseline's prompt."""
 
     system: str = part(
-        "You are asked a question, and which one of several positions on it is right.\n\n"
+        "Decide which of several positions on a question is right.\n\n"
         "Positions:\n{positions}\n\n"
-        "The order in which they are listed means nothing. First the reasoning: what speaks for and against each "
-        "position. Then the winner: exactly one of the positions, as it is written above.",
+        "The order in which they are listed has no meaning. Answer in this order:\n"
+        "- Reasoning: what speaks for and against each position.\n"
+        "- Winner: exactly one of the positions, as it is written above.",
         uses("positions"),
     )
     turn: str = part("Question: {question}\n\nWhich position is right, and why?", uses("question"))
     revision: str = part(
-        "Question: {question}\n\nYou have answered it before. Your reasoning was: {reasoning}\n\n"
-        "Your answer was: {winner}\n\nThink it over by yourself: look for mistakes in your reasoning, and for what "
-        "it left out. Then answer anew: which position is right, and why?",
+        "Question: {question}\n\nYou have answered this question before. Your reasoning was: {reasoning}\n\n"
+        "Your answer was: {winner}\n\nReconsider it: look for mistakes in your reasoning and for anything that it left "
+        "out. Then answer again: which position is right, and why?",
         uses("question", "reasoning", "winner"),
     )
     """The same, with an earlier answer that is to be revised."""

@@ -65,26 +65,28 @@ lincoln_douglas: Format = Format(
         Phase(
             "affirmative case",
             speakers=[1],
-            aim="Name the value that should decide the question, a criterion to measure it by, and two reasons.",
+            aim="Name the value that should decide the question, a criterion to measure it by, and two reasons for "
+            "your side.",
         ),
         Phase("cross-examination by the negative", asks="pairs", speakers=[2]),
         Phase(
             "negative case",
             speakers=[2],
-            aim="Name your own value and criterion, or win on the other side's, and answer both of its reasons.",
+            aim="Name your own value and criterion, or win on those of the other side, and answer both of its reasons.",
         ),
         Phase("cross-examination by the affirmative", asks="pairs", speakers=[1]),
         Phase("affirmative rebuttal", speakers=[1]),
         Phase(
             "negative rebuttal",
             speakers=[2],
-            aim="Answer the last speech, and say why your value decides the question. Bring up nothing new.",
+            aim="Answer the last speech, and explain why your value decides the question. Do not raise new points.",
         ),
         Phase(
             "affirmative close",
             speakers=[1],
             length="short",
-            aim="Say why your value decides the question after all that was said. Bring up nothing new.",
+            aim="Explain why your value decides the question after everything that has been said. Do not raise new "
+            "points.",
         ),
     ],
 )
@@ -96,8 +98,8 @@ parliamentary: Format = Format(
     phases=[
         Phase(
             "first speeches",
-            aim="Government: define the motion, and say what would be done and what it would bring. "
-            "Opposition: accept or correct the definition, and name the harm.",
+            aim="Government: define the motion, and say what would be done and what it would achieve. "
+            "Opposition: accept or correct the definition, and say what harm the motion would do.",
         ),
         Phase("points of information", asks="pairs", speakers=[2, 1]),
         Phase("second speeches"),
@@ -105,7 +107,8 @@ parliamentary: Format = Format(
             "reply speeches",
             speakers=[2, 1],
             length="short",
-            aim="Weigh the debate for those who vote: what clashed, and why your side has it. Bring up nothing new.",
+            aim="Sum up the debate for the people who vote: what the main clashes were, and why your side won them. Do "
+            "not raise new points.",
         ),
     ],
 )
@@ -113,20 +116,20 @@ socratic: Format = Format(
     name="socratic",
     purpose="Examining one claim by questions alone, until its premises are on the table.",
     sides=2,
-    roles=("whoever holds the claim, and answers plainly", "a Socratic questioner, who asserts nothing and asks"),
+    roles=("the holder of the claim, who answers plainly", "a Socratic questioner, who asserts nothing and only asks"),
     phases=[
-        Phase("claim", speakers=[1], length="short", aim="State your claim, and the one reason that carries it."),
+        Phase("claim", speakers=[1], length="short", aim="State your claim, and the one reason that supports it best."),
         Phase(
             "questions",
             asks="pairs",
             rounds=4,
             speakers=[2],
-            aim="Each question goes one step further: what a word means, what is presupposed, a case in which it "
-            "would not hold, what follows from the last answer.",
+            aim="Go one step further with each question: what a word means, what the claim presupposes, a case in "
+            "which it would not hold, or what follows from the last answer.",
         ),
         Phase(
             "what stands",
-            aim="Say which premises have turned up, which of them holds, and what is left of the claim.",
+            aim="Say which premises have come to light, which of them hold, and what is left of the claim.",
         ),
     ],
 )
@@ -134,26 +137,26 @@ devils_advocate: Format = Format(
     name="devils_advocate",
     purpose="Testing a plan that everybody likes: somebody is asked to argue against it as well as it can be done.",
     sides=2,
-    roles=("the proposer", "the devil's advocate, who argues against the plan by duty, and as well as it can be done"),
+    roles=("the proposer", "the devil's advocate, whose job is to make the best possible case against the plan"),
     phases=[
         Phase("proposal", speakers=[1]),
         Phase(
             "objections",
             speakers=[2],
-            aim="Name the three strongest objections: a false assumption, a cost that nobody counts, a better use of "
-            "the same means.",
+            aim="Name the three strongest objections, such as a false assumption, a cost that nobody counts, or a "
+            "better use of the same resources.",
         ),
         Phase("cross-examination", asks="pairs", speakers=[2]),
-        Phase("answer", speakers=[1], aim="Answer each objection: refute it, change the plan, or accept the cost."),
-        Phase("what remains", speakers=[2], length="short", aim="Say which objections remain, the worst first."),
+        Phase("answer", speakers=[1], aim="Answer each objection: refute it, or show how the plan deals with it."),
+        Phase("what remains", speakers=[2], length="short", aim="Say which objections remain, the most serious first."),
     ],
 )
 premortem: Format = Format(
     name="premortem",
     purpose="Before a decision: it is a year later and it has failed; what was the cause, and what would prevent it?",
     instructions=(
-        "This is a premortem: a year has passed, and what the question asks for has failed. The winner is the "
-        "likeliest cause, not the best speech."
+        "This is a premortem: a year has passed, and what the question asks about has failed. The winner is the most "
+        "likely cause, not the best speech."
     ),
     members=(
         Debater("People", "It failed because of people: skills, habits, incentives, who had to agree"),
@@ -164,13 +167,14 @@ premortem: Format = Format(
         Phase(
             "how it failed",
             turn_order="simultaneous",
-            aim="Tell from your position how it went: concrete events, in their order.",
+            aim="Describe, from the point of view of your position, how it failed: concrete events, in order.",
         ),
         Phase("how likely", asks="pairs"),
         Phase(
             "prevention",
             length="short",
-            aim="Name the earliest sign of this failure, and the one measure that costs least and prevents most.",
+            aim="Name the earliest sign of this failure, and the one measure that would prevent most of it at the "
+            "least cost.",
         ),
     ],
 )
@@ -182,8 +186,8 @@ delphi: Format = Format(
     members=tuple(Persona(f"Expert {number}") for number in range(1, 6)),
     instructions=(
         "This is a Delphi study. A proposal is an estimate: a number or a date, the range in which it lies with "
-        "90 percent certainty, and the two reasons that move it most. Those far from the others say what the others "
-        "may not know. Revise an estimate for a reason, never because others are of another opinion."
+        "90 percent certainty, and the two reasons that matter most for it. If your estimate is far from the others, "
+        "say what the others may not know. Revise an estimate for a reason, never because others disagree."
     ),
 )
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .options import DebateOptions
 
 AIMS: Mapping[str, str] = {
-    "closing": "Say why your position stands after all that was said. Bring up nothing new.",
+    "closing": "Explain why your position still stands after everything that has been said. Do not raise new points.",
 }
 """What to do in phases of these names, which say it themselves."""
 _LONGEST = 2_000  # characters of a phase's aim, which is in each of its prompts

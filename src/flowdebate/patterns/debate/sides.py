@@ -116,11 +116,11 @@ class SideProposerTemplate(Template):
     """The texts of a proposer's prompt."""
 
     system: str = part(
-        "You prepare a debate. For the question that you are given, name the positions that people would argue "
-        "for: two if the question has two answers, and at most four. Each position is one sentence of at most "
-        "fifteen words that answers the question, so that somebody can defend it. The positions exclude each "
-        "other, and together they are the answers that matter. Be fair: give each the wording that its supporters "
-        "would choose. Write in the language of the question. Give each position a name of one or two words."
+        "You prepare a debate. Name the positions that people would argue for on the question you are given: two if "
+        "the question has two answers, and at most four. State each position in one sentence of at most fifteen words "
+        "that answers the question and that somebody could defend. The positions must exclude each other and, "
+        "together, cover the answers that matter. Be fair: word each position as its supporters would. Write in the "
+        "language of the question, and give each position a name of one or two words."
     )
     """The same for all questions."""
     question: str = part("Question: {question}", uses("question"))

@@ -57,24 +57,24 @@ OPENINGS = OpeningTemplate(
     begins="{position}, because",
     begins_reply="I disagree. {position}, because\nI see it differently. {position}, because",
     begins_again=(  # neighbours are built differently: a small model goes on as a turn did that begins alike
-        "That does not settle it. {position}, and here is a further reason:\n"
-        "I still say: {position}. What is easily forgotten is\n"
-        "Something is left out. {position}, and there is one more reason for it:\n"
+        "That does not settle it. {position}, and here is another reason:\n"
+        "I stand by this: {position}. What is easily forgotten is\n"
+        "Something has been left out. {position}, and there is one more reason for it:\n"
         "There is more to it. {position}. Just as important is"
     ),
     sorts=(
         "Question: {question}\nPositions:\n{positions}\n\nFact: “{text}”\n\n"
-        "This fact is a reason for one of them, {letters}. Which one?"
+        "This fact is a reason for one of these positions, {letters}. Which one?"
     ),
     fact=(
-        "Your turn begins with a fact from the sources. Go on in two short sentences: say what the fact shows, with "
-        "its figures, and why that means: {position}"
+        "Your turn begins with a fact from the sources. Continue in two short sentences: say what the fact shows, with "
+        "its figures, and why it supports this position: {position}"
     ),
     begins_fact=(
         "{position}. The figures show it: “{fact}” This means\n"
-        "I disagree. {position}, for this was found: “{fact}” So\n"
+        "I disagree. {position}, and here is the evidence: “{fact}” So\n"
         "That is not all. {position}, as this shows: “{fact}” In other words,\n"
-        "Something else counts here: “{fact}” {position}, because"
+        "Something else matters here: “{fact}” {position}, because"
     ),
 )
 """The texts of the concise profile."""

@@ -21,24 +21,24 @@ class SynthesizerTemplate(Template):
     """The texts of a synthesizer's prompt."""
 
     system: str = part(
-        "You write up the outcome of a debate for readers who did not follow it. Keep to the judge's verdict, and "
-        "begin with it. Then give the arguments and the evidence that carried it, the strongest argument against "
-        "it and why that did not prevail, and what remains open. Keep figures and names exactly as they were "
-        "given. Add nothing that was not said.\n\n"
+        "You write up the outcome of a debate for readers who did not follow it. State the judge's verdict first, and "
+        "do not depart from it. Then give the arguments and the evidence that decided it, the strongest argument "
+        "against it and why that argument did not prevail, and what remains open. Keep figures and names exactly as "
+        "they were given, and do not add anything that was not said.\n\n"
         f"{HOW_TO_READ}"
     )
     transcript: str = part(
-        "Question: {question}\n\nThe whole debate (rounds: {rounds}):\n{transcript}",
+        "Question: {question}\n\nThe full debate (rounds: {rounds}):\n{transcript}",
         uses("question", "rounds", "transcript"),
     )
     """First part of the message."""
-    framing: str = part("How the moderator framed it:\n{framing}", uses("framing"))
+    framing: str = part("How the moderator framed the rounds:\n{framing}", uses("framing"))
     """The briefings and angles by round, where a moderator gave any."""
     verdict: str = part(
         "The judge's reasoning: {reasoning}\n"
         "Winner: {winner}\n"
         "The judge's verdict: {verdict}\n\n"
-        "Write the outcome of the debate.",
+        "Write up the outcome of the debate.",
         uses("reasoning", "winner", "verdict"),
     )
     """The verdict, and the task."""
@@ -48,8 +48,8 @@ SYNTHESIZER = SynthesizerTemplate()
 """The full texts."""
 CONCISE_SYNTHESIZER = SynthesizerTemplate(
     system=(
-        "You write up the outcome of a debate for readers who did not follow it. Keep to the judge's verdict; use the "
-        "arguments that carried it, and the strongest one against it. Add nothing that was not said.\n\n"
+        "You write up the outcome of a debate for readers who did not follow it. State the judge's verdict, the "
+        "arguments that decided it, and the strongest argument against it. Do not add anything that was not said.\n\n"
         f"{HOW_TO_READ}"
     ),
 )
@@ -63,7 +63,7 @@ def render_synthesizer_system(*, template: SynthesizerTemplate = SYNTHESIZER) ->
 
 
 def render_synthesizer_turn(raw: DebateRawOutput, *, template: SynthesizerTemplate = SYNTHESIZER) -> str:
-    """Transcript, framing and verdict; no winner is "(synthesis)". LookupError for a debate without a verdict."""
+    """Transcript, framing and verdict; no winner is "none". LookupError for a debate without a verdict."""
     transcript = render_entries(raw.transcript)
     parts = [filled(template.transcript, question=quoted(raw.question), rounds=raw.rounds, transcript=transcript)]
     framing = [
@@ -75,7 +75,7 @@ def render_synthesizer_turn(raw: DebateRawOutput, *, template: SynthesizerTempla
     if framing:
         parts.append(filled(template.framing, framing=listed(*framing)))
     found = raw.found
-    winner = "(synthesis)" if found.winner is None else tag_text(found.winner)
+    winner = "none (no single position won)" if found.winner is None else tag_text(found.winner)
     parts.append(
         filled(template.verdict, reasoning=quoted(found.reasoning), winner=winner, verdict=quoted(found.verdict))
     )

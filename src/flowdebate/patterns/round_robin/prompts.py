@@ -39,7 +39,7 @@ from flowdebate.runs.context import Context
 
 from .schemas import Assessment, RefereeAudit, RoundRobinEntry, RoundRobinOutput, RoundRobinState, RoundRobinTranscript
 
-HOW_TO_READ_AUDITS = 'A line that begins with "Referee" is what the referee found of the round above it.'
+HOW_TO_READ_AUDITS = 'A line that starts with "Referee" is the referee\'s assessment of the round above it.'
 """Added to prompts if there is a referee."""
 
 
@@ -91,48 +91,51 @@ class RoundRobinDebaterTemplate(Template):
     """The texts of a debater's prompt."""
 
     system: str = part(
-        "You sit on a panel. Its members work on one question together, each as who they are. In each round all "
-        "of them speak once, one after the other; in the end one answer is made of what they said.\n\n"
+        "You are a member of a panel that works on one question together. Each member speaks from the point of view of "
+        "their own role. Every member speaks once in each round; at the end, one answer is written from the "
+        "discussion.\n\n"
         "Question: {question}\n"
         "The panel:\n{roster}\n\n"
         f"{HOW_TO_READ_SAID}",
         uses("question", "roster", "max_rounds"),
     )
     """The same for all debaters and all turns."""
-    referee: str = part(f"{HOW_TO_READ_AUDITS} Take what it says about you to heart; it does not decide anything.")
+    referee: str = part(
+        f"{HOW_TO_READ_AUDITS} Take what it says about you seriously; the referee does not decide anything."
+    )
     """Added where a referee audits the rounds."""
     rules: str = part(
-        "- Speak in the first person, as who you are and for yourself alone, about what you know best.\n"
-        "- Build on the strongest points of the others, say what these overlook, and disagree openly, with reasons.\n"
+        "Rules for every turn:\n"
+        "- Speak in the first person and only for yourself, about what you know best.\n"
         f"{CONCRETE}\n"
-        "- Add something new in each turn; repeat nothing.\n"
-        "- Write plain text: {length}. Do not begin with a tag or a name.",
+        "- Write in plain text: {length}. Do not start with a tag or a name.",
         uses("length"),
     )
     """The same for all debaters and all turns."""
     debater: str = part("You are {speaker}.", uses("name", "speaker"))
     """Who the debater is, above its own system prompt. `{speaker}` is its name with its role."""
-    transcript: str = part("What the panel has said so far:\n{transcript}", uses("transcript"))
+    transcript: str = part("The discussion so far:\n{transcript}", uses("transcript"))
     """First part of a turn's message."""
     turn: str = part(
         "It is your turn in round {round} of {max_rounds}. You are {speaker}.",
         uses(*_TURN, "question"),
     )
     """Whose turn it is; `{who}` is its role, or its name where it has none."""
-    found: str = part("The referee found of your last turn: {issues}. Do better now.", uses("issues"))
+    found: str = part("The referee raised these issues about your last turn: {issues}. Avoid them now.", uses("issues"))
     """The issues of the debater's own turn in the latest audit; left out if there are none."""
     opening: str = part(
-        "Nobody has spoken yet. Answer the question from your point of view as {who}: what you would do, why, and "
-        "what it depends on.",
+        "Nobody has spoken yet. Answer the question from your own point of view: say what you would do, why, and what "
+        "it depends on.",
         uses(*_TURN),
     )
     """What to do when nobody has spoken yet."""
     reply: str = part(
-        "Say what the best proposal so far gets right and what it overlooks, then add what the answer still lacks.",
+        "Build on the strongest points of the others: say what they get right and what they overlook. Where you "
+        "disagree, say so openly and give your reasons. Then add something new that the answer still lacks.",
         uses(*_TURN, "other"),
     )
     """What to do when somebody else has spoken; `{other}` is who did last."""
-    alone: str = part("Nobody else has spoken yet. Add what your answer still lacks.", uses(*_TURN))
+    alone: str = part("Nobody else has spoken yet. Add something new that your answer still lacks.", uses(*_TURN))
     """What to do when only the debater itself was heard."""
 
 
@@ -141,28 +144,39 @@ DEBATER = RoundRobinDebaterTemplate()
 CONCISE_DEBATER = RoundRobinDebaterTemplate(
     turn=(
         "The question is still: {question}\n"
-        "It is your turn in round {round} of {max_rounds}. You are {speaker}, and speak for yourself."
+        "It is your turn in round {round} of {max_rounds}. You are {speaker}. Speak for yourself."
     ),
     rules=(
-        "Rules for each of your turns:\n"
+        "Rules for every turn:\n"
         "- Write plain text, in the first person: {length}.\n"
-        "- Speak as who you are, about what you know best. Never speak for somebody else.\n"
-        "- Say something new: never repeat a sentence of the transcript.\n"
-        "- Do not begin with a tag or a name."
+        "- Speak about what you know best. Never speak for anybody else.\n"
+        "- Say something new: never repeat a sentence from the transcript.\n"
+        "- Do not start with a tag or a name."
     ),
     opening=(
-        'Nobody has spoken yet. In one sentence that begins with "As {who}, I would", answer the question. Then, in '
-        "one "
-        "more sentence, give your best reason."
+        'Nobody has spoken yet. In one sentence that begins with "As {who}, I would", answer the question. Then give '
+        "your best reason in one more sentence."
     ),
     reply=(
         'In one sentence that begins with "{other}", say whether what {other} proposed is enough. Then, in one more '
-        'sentence that begins with "As {who}, I", propose something that nobody has proposed yet.'
+        'sentence that begins with "As {who}, I", make a proposal that nobody has made yet.'
     ),
     alone="Nobody else has spoken yet. In one or two sentences, add one new point to your answer.",
 )
 """The texts for small models, where a first word that differs for each debater stops one from copying the other."""
 DEBATERS = Profiles(full=DEBATER, concise=CONCISE_DEBATER, tasks=("opening", "reply", "alone"))
+
+
+_DETERMINERS = frozenset({"a", "an", "the", "my", "our", "your", "his", "her", "its", "their"})
+
+
+def _with_article(role: str) -> str:
+    """Write a role as it stands in a sentence, with an article.
+
+    >>> _with_article("economist"), _with_article("a mayor")
+    ('the economist', 'a mayor')
+    """
+    return role if role.split(maxsplit=1)[0].casefold() in _DETERMINERS else f"the {role}"
 
 
 def render_debater_system(
@@ -191,8 +205,8 @@ def render_debater_turn(
 
     The messages of two turns begin alike, up to the end of the shorter transcript.
     """
-    # {who} stands in sentences that begin "As ...": a name and a role together would not read
-    who = tag_text(me.role) if me.role and me.role.strip() else tag_name(me.name)
+    # {who} stands in sentences that begin "As ...": a name and a role together would not read well
+    who = _with_article(tag_text(me.role)) if me.role and me.role.strip() else tag_name(me.name)
     about: dict[str, object] = {**me.about, "who": who, "round": round}
     last = [filled(template.turn, question=quoted(question), **about)]
     latest = audits[-1].assessments if audits else ()
@@ -265,17 +279,16 @@ class RoundRobinSynthesizerTemplate(Template):
     """The texts of the prompt of the synthesizer."""
 
     system: str = part(
-        "You write the panel's answer for those who asked and did not follow its work. Begin with the answer "
-        "itself. Then give the reasons that carry it, with the figures and the evidence that the panel gave, the "
-        "conditions under which it holds, and what is still open. Rely on each member for what it knows best; "
-        "where they disagree, decide by their reasons. Add nothing that was not said, and do not say who said "
-        "what.\n\n"
+        "You write the panel's answer for readers who did not follow its discussion. Begin with the answer itself. "
+        "Then give the reasons for it, with the figures and the evidence that the panel gave, the conditions under "
+        "which it holds, and what is still open. Rely on each member for what they know best; where members disagree, "
+        "decide by their reasons. Do not add anything that was not said, and do not mention who said what.\n\n"
         f"{HOW_TO_READ_SAID}"
     )
-    referee: str = part(f"{HOW_TO_READ_AUDITS} Rely less on what it found badly argued.")
+    referee: str = part(f"{HOW_TO_READ_AUDITS} Give less weight to contributions that it criticises.")
     """Stands before the task where a referee audited rounds."""
     transcript: str = part(
-        "Question: {question}\n\nAll that the panel said (rounds: {rounds}):\n{transcript}",
+        "Question: {question}\n\nThe full discussion (rounds: {rounds}):\n{transcript}",
         uses("question", "rounds", "transcript"),
     )
     """First part of the message."""
@@ -287,9 +300,9 @@ SYNTHESIZER = RoundRobinSynthesizerTemplate()
 """The full texts."""
 CONCISE_SYNTHESIZER = RoundRobinSynthesizerTemplate(
     system=(
-        "You write the panel's answer for those who asked and did not follow its work. Use the strongest points of "
-        "every member, each for what it knows best. Where they disagree, decide by their reasons. Add nothing that was "
-        "not said, and do not say who said what.\n\n"
+        "You write the panel's answer for readers who did not follow its discussion. Use the strongest points of every "
+        "member, and rely on each for what they know best. Where members disagree, decide by their reasons. Do not add "
+        "anything that was not said, and do not mention who said what.\n\n"
         f"{HOW_TO_READ_SAID}"
     ),
 )
