@@ -387,7 +387,7 @@ def prompts() -> None:
         ratios = f"{mine[0] / hand[0]:.2f}", f"{mine[1]:.0f}", f"{mine[2] / hand[2]:.2f}"
         rows.append([f"flowdebate, {rounds} rounds", f"{mine[0] / 1e3:.1f} k", *ratios])
     print_table(
-        "Prompts: three sides, a moderator, a judge (goals: 1.25 and 1.10; 1,300; 0.95)",
+        "Prompts: three sides, a moderator, a judge",
         ["", "characters", "to by hand", "not sent before, a call", "money to by hand"],
         rows,
         note="By hand: three sentences of instructions for each role, stance first; no rules against injection.",

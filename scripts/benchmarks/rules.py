@@ -20,7 +20,13 @@ from typing import TYPE_CHECKING
 from flowdebate import DebateContributionEntry, generator
 from flowdebate.chassis.roles import CONCRETE
 from flowdebate.models import LocalModel, ModelSettings
-from flowdebate.patterns.debate.debater import DEBATER, DebaterIdentity, render_debater_system, render_debater_turn
+from flowdebate.patterns.debate.debater import (
+    DEBATER,
+    DebaterIdentity,
+    DebaterTemplate,
+    render_debater_system,
+    render_debater_turn,
+)
 from injection_debates import DEBATES
 from report import print_table
 
@@ -31,23 +37,27 @@ if TYPE_CHECKING:
 
 LENGTH = "about 120 words"
 RULES = {
-    "answer the strongest": "- Answer the strongest arguments against you, not only the latest.",
+    "answer the strongest": "Answer the strongest arguments against your position, not only the latest one.",
     "be concrete": CONCRETE,
-    "concede nothing dear": "- Concede only what costs your position nothing.",
-    "add something new": "- Add something new; repeat nothing.",
-    "plain, so long": "- Write plain text without a tag: {length}.",
+    "concede nothing": "- Defend your position throughout, without conceding it.",
+    "add something new": (
+        "Then strengthen the case for it with something new instead of repeating what has been said."
+    ),
+    "plain, so long": "- Write in plain text: {length}. Do not start with a tag or a name.",
 }
 SETTINGS = ModelSettings(temperature=0.0, max_tokens=220, timeout=None)
 
 
-def without(rule: str) -> str:
-    """The system message's text without a rule."""
+def without(rule: str) -> DebaterTemplate:
+    """Remove a rule from the system message, or from the task of a turn."""
     system = DEBATER.system.replace(f"{RULES[rule]}\n", "").removesuffix(f"\n{RULES[rule]}")
-    assert system != DEBATER.system, rule  # noqa: S101 - or the prompt has changed, and this table with it
-    return system
+    rebuttal = DEBATER.rebuttal.replace(RULES[rule], "").strip()
+    changed = replace(DEBATER, system=system, rebuttal=rebuttal)
+    assert changed != DEBATER, rule  # noqa: S101 - or the prompt has changed, and this table with it
+    return changed
 
 
-VARIANTS = {"all rules": DEBATER.system, **{rule: without(rule) for rule in RULES}}
+VARIANTS = {"all rules": DEBATER, **{rule: without(rule) for rule in RULES}}
 
 
 def heard(debate: TwoSided, speaker: Side) -> list[DebateContributionEntry]:
@@ -69,9 +79,8 @@ def turns() -> Iterator[tuple[str, TwoSided, Side]]:
             yield f"{debate.id}/{number}", debate, debate.sides[number]
 
 
-def speak(model: LocalModel, debate: TwoSided, speaker: Side, system: str) -> str:
+def speak(model: LocalModel, debate: TwoSided, speaker: Side, template: DebaterTemplate) -> str:
     stances = [side.stance for side in debate.sides]
-    template = replace(DEBATER, system=system)
     rules = render_debater_system(
         question=debate.question, stances=stances, max_rounds=2, length=LENGTH, template=template
     )
@@ -166,9 +175,9 @@ def compare(out: Path, spoken: Sequence[tuple[str, TwoSided, Side]]) -> None:
     said = {(line["variant"], line["turn"]): line["text"] for line in lines}
     model = LocalModel(os.environ.get("MODEL_FILE"))
     for turn, debate, side in spoken:
-        for name, system in VARIANTS.items():
+        for name, template in VARIANTS.items():
             if (name, turn) not in said:
-                said[name, turn] = speak(model, debate, side, system)
+                said[name, turn] = speak(model, debate, side, template)
                 with out.open("a") as file:
                     file.write(json.dumps({"variant": name, "turn": turn, "text": said[name, turn]}) + "\n")
     found = {

@@ -91,7 +91,7 @@ def test_turns_are_shown_the_best_passages_of_long_sources(pattern: str) -> None
     assert speaking
     for request in speaking:
         system, last = request.messages[0]["content"], request.messages[-1]["content"]
-        assert "characters: too long to be shown whole; each turn shows passages)" in system
+        assert "characters: too long to be shown in full; each turn shows relevant passages)" in system
         assert "Harbour" not in system
         assert "book, page 4" in shown_in(request)
         assert not last.rpartition("\n\n")[2].startswith("[book")

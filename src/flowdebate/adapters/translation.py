@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 RETRY = Retry()
 """The policy where none is given."""
 # System message where an answer has a schema that may not reach the model otherwise.
-SCHEMA_PROMPT = "Answer with one JSON object that fits this JSON Schema, and with nothing else:\n{schema}"
+SCHEMA_PROMPT = "Respond with a single JSON object that conforms to this JSON Schema, and with nothing else:\n{schema}"
 
 _LOWEST_STATUS, _HIGHEST_STATUS = 400, 599
 _TRANSIENT = (ConnectionError, TimeoutError)
