@@ -71,7 +71,8 @@ class Voters:
 
 def shown(request: ModelRequest) -> list[str]:
     """The positions in the order in which a request lists them."""
-    return re.findall(r"^- (.*)$", str(request.messages[0]["content"]), re.MULTILINE)
+    _, _, rest = str(request.messages[0]["content"]).partition("Positions:\n")
+    return re.findall(r"^- (.*)$", rest.partition("\n\n")[0], re.MULTILINE)
 
 
 def town(baselines: Baselines, *, turns: int = 4) -> Sequencer[Any, list[BaselineAnswer]]:

@@ -92,7 +92,7 @@ def test_it_is_listed_shown_corrected_and_deleted() -> None:
         assert "Cap them at 4%." in changed.stdout
         shown(on)
         held(on)
-        assert "agreed on: Cap them at 4%." in shown(on)
+        assert "agreement on Cap them at 4%." in shown(on)
     assert "Deleted" in command("archive", "delete", run_id).stdout
     assert [each["id"].startswith(run_id) for each in remembered()] == [False]
     assert command("show", run_id).exit_code == 0
@@ -157,7 +157,7 @@ def test_a_killed_run_is_resumed_with_what_it_was_shown(store: Path) -> None:
     assert result.exit_code == 0, result.stderr
     raw = json.loads(result.stdout)["raw"]
     assert [past["answer"] for past in raw["context"]["pastDebates"]] == ["Cap rents at 3%."]
-    assert "agreed on: Cap rents at 3%." in prompts
+    assert "agreement on Cap rents at 3%." in prompts
     assert "Forget it." not in prompts
     assert raw["tally"]["weights"]["Guardian"] < 1.0  # it lost once, and what turned out later was not known
 

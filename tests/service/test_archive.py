@@ -68,7 +68,7 @@ async def test_a_later_debate_is_shown_what_an_earlier_one_found_and_who_disagre
         assert [past.id for past in second.document.raw.context.past_debates] == [f"{first.run_id}:consensus"]
         for prompt in prompts(calls):
             assert f"an earlier debate about: {TASK}" in prompt
-            assert "agreed on: ann has idea number 1, quite another one." in prompt
+            assert "agreement on ann has idea number 1, quite another one." in prompt
             assert "a dissenting vote in it: cy says so." in prompt
             assert "turned out" not in prompt
         await service.archive().correct(f"{first.run_id}:consensus", wrong="ann")

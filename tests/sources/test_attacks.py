@@ -22,7 +22,7 @@ def test_no_document_begins_a_line_of_a_prompt(attack: Attack) -> None:
     for rendered in (shown, render_passages([passage], [source]), render_sources((source,), whole=False)):
         lines = rendered.split("\n")
         theirs = [
-            line for line in lines if line not in OWN and not line.startswith(("Passages of the sources", "  | "))
+            line for line in lines if line not in OWN and not line.startswith(("Passages from the sources", "  | "))
         ]
         assert len(theirs) == 1
         assert theirs[0].startswith("[a")

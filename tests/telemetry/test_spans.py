@@ -53,7 +53,7 @@ invoke_workflow talk
   invoke_agent ann > chat small
   invoke_agent bob > chat small
   invoke_agent ann > chat small
-  invoke_agent bob > chat small\
+  invoke_agent cy > chat small\
 """,
         "round_robin": """\
 invoke_workflow panel
@@ -184,7 +184,7 @@ async def test_what_the_spans_of_a_debate_say() -> None:
     assert dict(verdict.attributes or {}) == snapshot(
         {
             "gen_ai.evaluation.name": "debate.verdict",
-            "gen_ai.evaluation.score.label": "side 2",
+            "gen_ai.evaluation.score.label": "side 1",
             "flowdebate.verdict.flipped": False,
             "flowdebate.block": "rent-judge",
             "gen_ai.evaluation.score.value": 1.0,
