@@ -172,13 +172,13 @@ async def test_a_verdict_names_sides_by_their_number() -> None:
     result = await pattern.run(QUESTION, model=FunctionModel(bob_wins), seed=1, observe=watched.observe)
     assert result.output.found.winner == "against"
     assert watched.totals()[names.VERDICTS] == snapshot(
-        {'verdict.flipped=False, verdict.winner=side 2, workflow.name=rent': 1}
+        {"verdict.flipped=False, verdict.winner=side 2, workflow.name=rent": 1}
     )
     (event,) = watched.spans[0].events
     assert dict(event.attributes or {}) == snapshot(
         {
             "gen_ai.evaluation.name": "debate.verdict",
-            "gen_ai.evaluation.score.label": 'side 2',
+            "gen_ai.evaluation.score.label": "side 2",
             "flowdebate.verdict.flipped": False,
             "flowdebate.block": "rent-judge",
             "gen_ai.evaluation.score.value": 0.9,
