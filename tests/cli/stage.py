@@ -60,6 +60,8 @@ class Stage:
     """Requests, counted from 0, that are answered with status 503."""
     cut_off: Collection[int] = ()
     """Turns, counted from 0, for which the model runs out of room."""
+    refuse: Callable[[dict[str, Any]], tuple[int, Any] | None] = lambda _: None
+    """Status and body with which a request is refused; None for an answer."""
     base_url: str = ""
     bodies: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
@@ -119,10 +121,13 @@ class Stage:
         if len(self.bodies) - 1 in self.broken:
             await exchange.json({"error": {"message": "overloaded"}}, status=503)
             return
+        if refusal := self.refuse(exchange.body):
+            await exchange.json(refusal[1], status=refusal[0])
+            return
         if exchange.body.get("logprobs"):
             await exchange.json(self._chosen(exchange.body["messages"][-1]["content"]))
             return
-        schema = json.dumps(exchange.body.get("response_format", {}))
+        schema = _schema_in(exchange.body)
         if word := next((word for word in self.answers if f'"{word}"' in schema), None):
             answer = self.answers[word]
             if callable(answer):
@@ -175,6 +180,13 @@ class Stage:
     def options(self, *more: str, verb: str = "debate") -> list[str]:
         """The arguments of a `run`, or of another verb, on this stage."""
         return [verb, "Cap rents?", "--model", "staged", "--base-url", self.base_url, *more]
+
+
+def _schema_in(body: Mapping[str, Any]) -> str:
+    """The schema of a structured answer, in whatever mode it is asked for; "{}" for a text."""
+    prompt = str(body["messages"][-1]["content"])
+    asks = re.search("json.schema", prompt, re.IGNORECASE)
+    return prompt if asks else json.dumps(body.get("tools") or body.get("response_format", {}))
 
 
 class OnTerminal:

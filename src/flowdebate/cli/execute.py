@@ -224,7 +224,7 @@ async def follow_run(
 async def _end_of_handle(plan: Plan, handle: RunHandle[Any], place: Place | None) -> Ended:
     """The end of a run that was executed here; `place` is where it is stored."""
     from flowdebate.runs.events import RunFinished
-    from flowdebate.ui.document import Tokens, read_models
+    from flowdebate.ui.document import Tokens, read_models, read_remarks
     from flowdebate.ui.page import document_of_plan
     from flowdebate.ui.steps import Fork
 
@@ -250,6 +250,7 @@ async def _end_of_handle(plan: Plan, handle: RunHandle[Any], place: Place | None
         status="interrupted" if handle.status == "running" else handle.status,
         error=reached if failure is None else str(failure),
         models=read_models(handle.models),
+        remarks=read_remarks(handle.remarks),
         usage=Tokens.of(handle.usage),
         cost=handle.cost,
         prices=handle.prices,

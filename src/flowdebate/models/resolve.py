@@ -31,7 +31,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from flowdebate.errors import ConfigurationError, FlowDebateWarning, ModelUnavailable, RealModelForbidden
 from flowdebate.models.base import Model, ModelRequest, ModelResponse, profile_of
 from flowdebate.models.call import check_real_calls_allowed
-from flowdebate.models.openai.endpoint import address_of, check_address
 from flowdebate.models.providers import PROVIDERS, Provider, address_variable
 
 if TYPE_CHECKING:
@@ -182,6 +181,8 @@ def environment_choice() -> tuple[str, str] | None:
 
 def _found_models() -> Iterator[tuple[str, str]]:
     """Yield the models that are set up, the first choice first, with the reason; servers are asked at their turn."""
+    from flowdebate.models.openai.endpoint import address_of
+
     named = model_of_environment()
     if named:
         check_model(named, where="environment", field=_VARIABLE)
@@ -366,6 +367,8 @@ def _named(spec: str, field: str, where: str = "model") -> Model:
 
 def _address(provider: str) -> str | None:
     """The address of a provider without an SDK; ConfigurationError for one that cannot be used."""
+    from flowdebate.models.openai.endpoint import address_of, check_address
+
     address, variable = PROVIDERS[provider].address(provider), address_variable(provider)
     if address == PROVIDERS[provider].base_url:
         return address

@@ -9,11 +9,14 @@ Events are not frozen, since creating frozen ones would be a large part of a run
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, ClassVar
 from urllib.parse import unquote
 
+from flowdebate._text import counted
 from flowdebate._util.wire import SPARSE, BaseEvent, BlockEvent
 from flowdebate.models.base import Attempt, Flag, Usage
 from flowdebate.models.base import CallFellBack as CallFellBack
@@ -159,6 +162,31 @@ def models_by_seat(events: Iterable[object]) -> dict[str, tuple[str, ...]]:
             answered = event.attempts[-1].model if event.attempts else event.model  # a fallback, perhaps
             seats.setdefault(_seat_of(event), {})[answered] = None
     return {seat: tuple(models) for seat, models in seats.items()}
+
+
+# What flags of answers mean for whoever reads the result.
+_REMARKS: Mapping[Flag, str] = MappingProxyType(
+    {
+        "without_effort": "without the effort that was set, which it refuses",
+        "without_max_tokens": "without the limit of tokens that was set, which it refuses",
+        "without_temperature": "without the temperature that was set, which it refuses",
+        "without_tools": "without tools, which it refuses",
+    }
+)
+
+
+def remarks_on(events: Iterable[object]) -> tuple[str, ...]:
+    """Return what readers of a result should know about its calls, a line for each model and kind."""
+    counts = Counter(
+        (event.attempts[-1].model if event.attempts else event.model, flag)
+        for event in events
+        if isinstance(event, ModelCalled)
+        for flag in event.flags
+        if flag in _REMARKS
+    )
+    return tuple(
+        f"{model} answered {counted(count, 'call')} {_REMARKS[flag]}" for (model, flag), count in counts.items()
+    )
 
 
 def _seat_of(call: ModelCalled) -> str:

@@ -13,7 +13,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 from flowdebate._text import clean_text, one_line, shown
 from flowdebate.errors import ConfigurationError, RunChanged, StoreError
 from flowdebate.models.resolve import ModelChoice, ModelResolver, model_of_environment
-from flowdebate.runs.events import models_by_seat
+from flowdebate.runs.events import models_by_seat, remarks_on
 from flowdebate.runs.journal import Journal, plain
 from flowdebate.runs.limits import Limits
 from flowdebate.runs.run import Run
@@ -105,6 +105,7 @@ def outcome_of(run: Run, output: object, error: str | None) -> dict[str, Any]:
         **result_of(run.raw_output, output),
         "usage": usage,
         "models": models_by_seat(run.records.events),
+        **({"remarks": remarks} if (remarks := remarks_on(run.records.events)) else {}),
         "seconds": round(run.seconds + (0.0 if run.journal is None else run.journal.spent), 3),
         "error": error,
         "summary": {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from flowdebate._util.importing import InNotebooks
 from flowdebate.resources.resource import StateHandle
 from flowdebate.resources.tasks import TaskCollection
-from flowdebate.runs.events import models_by_seat
+from flowdebate.runs.events import models_by_seat, remarks_on
 
 if TYPE_CHECKING:
     from flowdebate.models.base import Usage
@@ -63,6 +63,11 @@ class RunView(InNotebooks):
     def models(self) -> Mapping[str, tuple[str, ...]]:
         """The names of the models that have answered so far, by seat: a name on the roster, a role, or a block."""
         return models_by_seat(self.events)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Remarks on the calls so far, such as a setting that a model refuses; empty where there is none."""
+        return remarks_on(self.events)
 
     @property
     def cost(self) -> float | None:

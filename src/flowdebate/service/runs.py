@@ -26,7 +26,7 @@ from flowdebate.runs.suspend import HumanRequest
 from flowdebate.store.archive import StoredArchive, stored_archive
 from flowdebate.store.base import StepRow, Store, StoredRun, StoredStatus, documents_of
 from flowdebate.store.export import GONE
-from flowdebate.ui.document import Document, Tokens, document_of, read_models
+from flowdebate.ui.document import Document, Tokens, document_of, read_models, read_remarks
 from flowdebate.ui.options import COMMAND, misuse
 from flowdebate.ui.page import document_of_plan
 from flowdebate.ui.plan import Plan, pattern_of_run, plan_of
@@ -112,6 +112,7 @@ def _facts(run: StoredRun, steps: Sequence[StepRow], so_far: SoFar | None) -> di
         "status": status,
         "error": outcome.get("error") if run.status in ("failed", "limit") else None,
         "models": read_models(outcome.get("models") if so_far is None else so_far.view.models),
+        "remarks": read_remarks(outcome.get("remarks") if so_far is None else so_far.view.remarks),
         "usage": Tokens.of(so_far.view.usage) if tokens is None and so_far is not None else tokens,
         "cost": cost if isinstance(cost, (int, float)) else None,
         "prices": prices if isinstance(prices, str) else None,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _MEGABYTES = 16
 """Of a file that `render` reads."""
-_LAST = ("models", "usage", "cost", "prices", "seconds", "seed", "runId", "fork")
+_LAST = ("models", "remarks", "usage", "cost", "prices", "seconds", "seed", "runId", "fork")
 """The last keys of a document."""
 _STOP_REASONS: Mapping[str, str] = {
     "max_rounds": "the maximum",
@@ -112,6 +112,17 @@ def read_models(stored: object) -> dict[str, list[str]] | None:
         return None
 
 
+_REMARKS = TypeAdapter(list[str])
+
+
+def read_remarks(stored: object) -> list[str] | None:
+    """The remarks on the calls of a run or an outcome; None where it has none, or none that can be read."""
+    try:
+        return _REMARKS.validate_python(stored) or None
+    except ValidationError:
+        return None
+
+
 class Document(InNotebooks, WireModel):
     """A saved run: its end, all contributions, and its usage. Each pattern adds its own."""
 
@@ -140,6 +151,8 @@ class Document(InNotebooks, WireModel):
     raw: Any
     models: dict[str, list[str]] | None = None
     """The models that have answered, by seat: a speaker's name, or a role; not written where nobody has noted them."""
+    remarks: list[str] | None = None
+    """Remarks on the calls, such as a setting that a model refuses; not written where there is none."""
     usage: Tokens | None = None
     cost: float | None = None
     """By the prices that were given, or known ones; not written without any."""
@@ -154,7 +167,9 @@ class Document(InNotebooks, WireModel):
 
     def to_data(self) -> dict[str, Any]:
         """The document as JSON data, in camelCase."""
-        left_out = {name for name in ("format", "models", "cost", "prices", "fork") if getattr(self, name) is None}
+        left_out = {
+            name for name in ("format", "models", "remarks", "cost", "prices", "fork") if getattr(self, name) is None
+        }
         value = self.model_dump(mode="json", by_alias=True, exclude=left_out)
         # A subclass's own fields come behind those of its base: readers want them before the usage.
         first, last = (key for key in value if key not in _LAST), (key for key in _LAST if key in value)
@@ -211,13 +226,13 @@ class Document(InNotebooks, WireModel):
 
     @property
     def notes(self) -> list[str]:
-        """Remarks for the end, a line each: whose answers changed, the sources, and what became of quotes."""
+        """Remarks for the end, a line each: on changed answers, calls, sources and quotes."""
         changed = None if self.CHANGING is None else changes_note(self.raw, self.CHANGING)
         cut = [
             f"Round {answer.round}: {answer.name} went on to write the turn of {answer.other}, which was cut off"
             for answer in self.raw.cut_answers or ()
         ]
-        return [*([] if changed is None else [changed]), *cut, *material_notes(self.raw)]
+        return [*([] if changed is None else [changed]), *cut, *(self.remarks or ()), *material_notes(self.raw)]
 
     def quoted(self, index: int) -> tuple[Quoted, ...]:
         """The quotes of the contribution at `index` of `raw.entries`, looked up in the sources."""

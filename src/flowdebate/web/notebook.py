@@ -17,7 +17,7 @@ from flowdebate.evaluation.documents import Summary, lay_out
 from flowdebate.runs.events import RunFinished
 from flowdebate.runs.header import result_of
 from flowdebate.runs.result import RunHandle, RunResult, RunView
-from flowdebate.ui.document import Document, Tokens, document_of, read_models
+from flowdebate.ui.document import Document, Tokens, document_of, read_models, read_remarks
 from flowdebate.ui.live import Live, tokens_text
 from flowdebate.ui.markdown import escaped, report
 from flowdebate.ui.sections import (
@@ -128,6 +128,7 @@ def document_of_view(run: RunView) -> Document:
         "status": run.status,
         "error": _error(run),
         "models": read_models(run.models),
+        "remarks": read_remarks(run.remarks),
         "usage": Tokens.of(run.usage),
         "cost": run.cost,
         "prices": run.prices,

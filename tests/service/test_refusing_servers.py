@@ -1,0 +1,104 @@
+"""Debates with a server that refuses a part of each request, in words of its own: from every front end to their end."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowdebate import OpenAIModel
+from flowdebate.models.openai.optional import learned_of
+from flowdebate.service import Service
+from tests.cli.stage import PATIENCE, Stage, on_pipes
+from tests.profiles import example_count
+from tests.server.stage import staged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Body = dict[str, Any]
+
+PARTS: dict[str, Callable[[Body], bool]] = {
+    "stream": lambda body: "stream" in body,
+    "stream_options": lambda body: "stream_options" in body,
+    "response_format": lambda body: "response_format" in body,
+    "any form but text": lambda body: not {"response_format", "tools"}.isdisjoint(body),
+    "system": lambda body: body["messages"][0]["role"] == "system",
+    "reasoning_effort": lambda body: "reasoning_effort" in body,
+}
+CODES = sorted(set(range(400, 500)) - {401, 402, 408, 409, 429})
+WORDS = st.lists(st.text("bdfghjklqvwxz", min_size=3, max_size=9), min_size=1, max_size=8).map(" ".join)
+REFUSALS = st.tuples(st.sampled_from(CODES), WORDS.map(lambda words: {"error": {"message": words}}))
+SIDES = ["ann=cap rents", "ben=free rents"]
+
+
+def refusing(part: str, refusal: tuple[int, Any]) -> Stage:
+    """A stage that refuses `part` whenever a request has it."""
+    return Stage(refuse=lambda body: refusal if PARTS[part](body) else None)
+
+
+def check_command(part: str, refusal: tuple[int, Any]) -> None:
+    """Hold a debate from the command line, whose user has set an effort."""
+    with refusing(part, refusal) as stage:
+        options = [f"--debater={side}" for side in SIDES]
+        arguments = stage.options(*options, "--max-rounds", "1", "--no-synthesizer", "--effort", "low", "--json")
+        with on_pipes(*arguments) as process:
+            out, problems = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, problems
+    document = json.loads(out)
+    assert [entry["text"] for entry in document["raw"]["transcript"]] == ["Homes first.", "Build more."]
+    assert document["raw"]["verdict"]["verdict"] == "Both are right."
+    refuses_effort = part == "reasoning_effort"
+    assert (b"refuses effort" in problems) == refuses_effort
+    assert document.get("remarks") == (["staged answered 3 calls " + NOTE] if refuses_effort else None)
+
+
+NOTE = "without the effort that was set, which it refuses"
+
+
+def check_page(part: str, refusal: tuple[int, Any]) -> None:
+    """Hold a debate on the page, whose user has set an effort."""
+    learned_of.cache_clear()  # the stage of another example may have had this port
+    with refusing(part, refusal) as stage:
+        model = OpenAIModel("staged", base_url=stage.base_url, api_key="k")
+        with staged(lambda: Service(store="memory:", model=model)) as server:
+            debaters = [dict(zip(("name", "stance"), side.split("="), strict=True)) for side in SIDES]
+            options = {"debaters": debaters, "max_rounds": 1, "synthesizer": False, "effort": "low"}
+            run_id = server.finished(options=options)
+            page = server.http.get(f"{server.pages}/runs/{run_id}")
+    assert page.status_code == 200
+    assert all(text in page.text for text in ("Homes first.", "Build more.", "Both are right."))
+    assert (NOTE in page.text) == (part == "reasoning_effort")
+
+
+@pytest.mark.parametrize("part", ["stream", "reasoning_effort"])
+def test_the_command_gets_to_the_end_of_a_debate_without_a_part(part: str) -> None:
+    """As in the law below."""
+    check_command(part, (418, {"error": {"message": "frobs are not wibbled"}}))
+
+
+@pytest.mark.filterwarnings("ignore:model .* refuses")
+@pytest.mark.parametrize("part", ["stream", "reasoning_effort"])
+def test_the_page_gets_to_the_end_of_a_debate_without_a_part(part: str) -> None:
+    """As in the law below; the result says what was left out of what the user set."""
+    check_page(part, (418, {"error": {"message": "frobs are not wibbled"}}))
+
+
+@pytest.mark.slow
+@settings(max_examples=example_count(10))
+@given(part=st.sampled_from(list(PARTS)), refusal=REFUSALS)
+def test_the_command_gets_to_the_end_of_a_debate_whatever_is_refused(part: str, refusal: tuple[int, Any]) -> None:
+    """Both turns, and a verdict."""
+    check_command(part, refusal)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:model .* refuses")
+@settings(max_examples=example_count(10))
+@given(part=st.sampled_from(list(PARTS)), refusal=REFUSALS)
+def test_the_page_gets_to_the_end_of_a_debate_whatever_is_refused(part: str, refusal: tuple[int, Any]) -> None:
+    """A server streams to its readers, whether or not the model's server does."""
+    check_page(part, refusal)
