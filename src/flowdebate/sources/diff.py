@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from flowdebate._text import counted
 from flowdebate.errors import BadFile
-from flowdebate.sources.files import MEGABYTE, MOST_OF_FILE, SECRET, is_secret, mask_keys
+from flowdebate.sources.files import MEGABYTE, MOST_OF_FILE
+from flowdebate.sources.secrets import SECRET, is_secret, mask_secrets
 from flowdebate.sources.source import Source
 
 _SECONDS = 60
@@ -121,8 +122,8 @@ def _source_of(change: _Change, patch: bytes, *, diff: Diff, git: _Git, temporar
         head = patch.partition(b"\nBinary files ")[0]
         names = f"\n--- a/{change.old_path}\n+++ b/{name}\n".encode(errors="replace")
         patch = head + names + git.diff_of(old, new, temporary)
-    text = "\n".join(map(_decoded, patch.split(b"\n")))
-    return Source.of(name, mask_keys(text), patch)
+    text, masked = mask_secrets("\n".join(map(_decoded, patch.split(b"\n"))))
+    return Source.of(name, text, patch).model_copy(update={"masked": masked})
 
 
 def _why_left_out(change: _Change, name: str, patch: bytes) -> str | None:

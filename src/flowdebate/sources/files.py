@@ -10,13 +10,13 @@ import sys
 import warnings
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
-from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from flowdebate._text import error_text, is_blank
 from flowdebate._util.validation import check_library
 from flowdebate.errors import BadFile, ConfigurationError
+from flowdebate.sources.secrets import FOLDERS, SECRET, holds_key, is_secret, mask_secrets
 from flowdebate.sources.source import Page, Source, image_type
 
 if TYPE_CHECKING:
@@ -121,17 +121,6 @@ MOST_OF_IMAGES = 10
 """Megabytes of all images, each of which goes to the provider with every turn: some take 20 in a request, as base64."""
 _MOST_LISTED = 200
 """Files of a folder that are listed as left out."""
-_NEVER = frozenset({".git", ".hg", ".svn", ".ssh", ".gnupg", ".aws", ".kube", ".azure", ".docker"})
-"""Folders that hold no material, and often secrets."""
-_SECRETS = (
-    *(".env", ".env.*", "*.env", ".envrc", "*.pem", "*.key", "*.p12", "*.pfx", "*.ppk", "*.jks", "*.keystore"),
-    *("*.kdbx", "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", ".netrc", "_netrc", ".npmrc", ".pypirc", ".pgpass"),
-    *(".htpasswd", ".git-credentials", "credentials", "*credentials.json", "secrets.*", "*.tfstate", "*.tfvars"),
-    *(".my.cnf", ".dockercfg", ".s3cfg", ".vault-token", "kubeconfig"),
-)
-SECRET = "may hold secrets"  # noqa: S105 - a reason
-_KEY = b"PRIVATE KEY-----"
-_KEY_LINES = re.compile(r"(PRIVATE KEY-----)((?:[ \t\r]*\n[-+ ]?[ \t#/*]*[\w+/=-]{12,}(?=\s))+)")
 
 
 def read_sources(given: Sequence[str], *, folder: Path = Path()) -> list[Source]:
@@ -150,7 +139,7 @@ def read_sources(given: Sequence[str], *, folder: Path = Path()) -> list[Source]
             continue
         if path.is_dir() and not path.is_symlink():
             root = path.resolve()
-            if _NEVER.intersection(root.parts):
+            if FOLDERS.intersection(root.parts):
                 raise BadFile(each, f"{SECRET}, and is never read")
             read = list(_walk(root, each, name or root.name))
             if not any(source.left_out is None for source in read):
@@ -231,20 +220,15 @@ def _read_file(path: Path, given: str, name: str) -> Source:
     return read_content(name, given, data)
 
 
-def is_secret(path: Path) -> bool:
-    """Whether files of this name or in this folder often hold secrets."""
-    name = path.name.lower()
-    return not _NEVER.isdisjoint(path.parts) or any(fnmatchcase(name, pattern) for pattern in _SECRETS)
-
-
-def mask_keys(text: str) -> str:
-    """Mask the lines of private keys in a text, and keep all other lines."""
-    return _KEY_LINES.sub(lambda match: match[1] + re.sub(r"[\w+/=-]{12,}", "(masked)", match[2]), text)
-
-
 def read_content(name: str, given: str, data: bytes) -> Source:
-    """The source with the content `data`; BadFile for what is no text, no document and no image."""
-    if _KEY in data:
+    """The source with the content `data`, without secrets; BadFile for what is no text, no document and no image."""
+    source = _read_content(name, given, data)
+    text, masked = mask_secrets(source.text)
+    return source if masked is None else source.model_copy(update={"text": text, "masked": masked})
+
+
+def _read_content(name: str, given: str, data: bytes) -> Source:
+    if holds_key(data):
         raise BadFile(given, f"{SECRET}, and is never read")
     kind = kind_of(name if name != "stdin" else "", data)
     if kind is not None:
@@ -294,7 +278,7 @@ def _why_not(path: Path, specs: Sequence[tuple[Path, GitIgnoreSpec]], *, folder:
     """Why something in a folder is not read; None if nothing but its content may forbid it."""
     if path.is_symlink():
         return "is a link"
-    if path.name in _NEVER if folder else is_secret(path):
+    if path.name in FOLDERS if folder else is_secret(path):
         return SECRET
     ignored = False
     for base, spec in specs:  # the last one that has a rule for it decides

@@ -53,6 +53,8 @@ class SourceInfo(WireModel):
     """The number of its pages; None (and not written) without any."""
     media_type: str | None = Field(default=None, exclude_if=is_none)
     """Of an image, such as "image/png"; None (and not written) for a text."""
+    masked: str | None = Field(default=None, exclude_if=is_none)
+    """Note of the secrets in its text that were masked; None (and not written) without any."""
     left_out: str | None = Field(default=None, exclude_if=is_none)
     """Why a file was not read; None (and not written) for all others."""
     excluded: bool = Field(default=False, exclude_if=operator.not_)
@@ -96,6 +98,8 @@ class Source(WireModel):
     """Where each page begins, in order; empty for a text without pages."""
     size: int = 0
     sha256: str = ""
+    masked: str | None = Field(default=None, exclude_if=is_none)
+    """Note of the secrets in its text that were masked; None (and not written) without any."""
     left_out: str | None = None
     """Why a file of a folder or of a diff was not read; None for a source."""
     excluded: bool = Field(default=False, exclude_if=operator.not_)
@@ -138,6 +142,7 @@ class Source(WireModel):
             characters=len(self.text),
             pages=len(self.pages) or None,
             media_type=None if self.image is None else self.image[5:].partition(";")[0],
+            masked=self.masked,
             left_out=self.left_out,
             excluded=self.excluded,
             commits=self.commits,

@@ -358,7 +358,8 @@ def material_notes(raw: PatternOutput) -> list[str]:
     notes, sources = [], [source for source in raw.sources or () if source.left_out is None]
     for source in sources[:_MOST_SOURCES]:
         pages = "" if source.pages is None else f"{counted(source.pages, 'page')}, "
-        notes.append(f"Source: {source.name} ({pages}{source.size:,} bytes, SHA-256 {source.sha256})")
+        masked = f", {source.masked}" if source.masked else ""
+        notes.append(f"Source: {source.name} ({pages}{source.size:,} bytes, SHA-256 {source.sha256}{masked})")
     if more := len(sources) - _MOST_SOURCES:
         notes += [f"Sources: {more:,} more"] if more > 0 else []
     if left := [f"{each.name} ({each.left_out})" for each in raw.sources or () if each.left_out is not None]:

@@ -340,7 +340,7 @@ def sources_lines(plan: Plan) -> list[str]:
     tokens = [IMAGE_TOKENS if source.image else estimate_tokens(len(source.text)) for source in read]
     shown = [
         f"{source.name} ({counted(len(source.pages), 'page') + ', ' if source.pages else ''}"
-        f"{'image, ' if source.image else ''}{count:,} tokens)"
+        f"{'image, ' if source.image else ''}{count:,} tokens{', ' + source.masked if source.masked else ''})"
         for source, count in zip(read, tokens, strict=True)
     ]
     from flowdebate.chassis.material import SOURCE_TOKENS

@@ -224,7 +224,7 @@ class PersonaEntry(RosterEntry):
     model: ModelName | None = None
 
 
-_ABOUT = {"size", "sha256", "left_out", "excluded", "commits"}
+_ABOUT = {"size", "sha256", "masked", "left_out", "excluded", "commits"}
 
 
 class SourceEntry(RosterEntry):
@@ -235,6 +235,8 @@ class SourceEntry(RosterEntry):
     """Where each page begins in the text, by its name."""
     size: int = 0
     sha256: Annotated[str, NOTHING] = ""
+    masked: Text | None = None
+    """Note of the secrets in it that were masked."""
     left_out: Text | None = None
     """Why a file was not read."""
     excluded: bool = False
