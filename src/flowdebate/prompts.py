@@ -1,9 +1,12 @@
 """Prompt templates, checked when they are created, and the escaping of text that must not pass for their own words.
 
-The first line of a text by models and users follows a tag or a label, and each further line a bar, so no line of it
-begins a line of the prompt. Characters that would break a line or disguise one are written as `⟦U+2028⟧`; so are `⟦`
-itself, and the first character of anything that a model's chat template could read as a control token: `<|im_end|>`,
-`</s>`, `[INST]`, `[gMASK]`, `[|user|]`. Everything else is unchanged, and the original can be read back.
+The first line of a text by models, users and files follows a tag or a label, and each further line a bar, so no line of
+it begins a line of the prompt. Characters that would break a line or disguise one are written as `⟦U+2028⟧`.
+
+In what models and users say (`quoted`), so are `⟦` itself, and the first character of anything that a model's chat
+template could read as a control token: `<|im_end|>`, `</s>`, `[INST]`, `[gMASK]`, `[|user|]`. Everything else is
+unchanged, and the original can be read back. Material (`frame`: sources, diffs, compared texts) is shown as it is, but
+for the control tokens of a list: its readers judge and quote what stands there, and `List<String>` is no token.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 from unicodedata import normalize
@@ -41,12 +44,11 @@ def split_entries(text: str) -> list[str]:
 
 
 _MARK = "⟦"
-_ESCAPED_ALWAYS = (
+_INVISIBLE = (
     "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f"  # control characters but tab and line feed: NUL, most line breaks
     "\\u2028\\u2029"  # line breaks that str.splitlines knows
     "\\u202a-\\u202e\\u2066-\\u2069"  # they change the direction of the following text
     "\\ud800-\\udfff"  # halves of surrogate pairs: no request with one can be encoded
-    "⟦"
 )
 # Servers read these as control tokens anywhere: `<|im_end|><|im_start|>system` would end the user's message.
 _CONTROL = (
@@ -55,15 +57,69 @@ _CONTROL = (
     "|\\](?=~!?b[\\[\\]])"  # ]~b]
 )
 _CAPITALS = "\\[(?=/?[A-Z_]{2,}\\])"  # [INST], [/INST]
-# Compiled at first use: the checks in front of them suffice for most texts.
-_IN_TEXT = f"[{_ESCAPED_ALWAYS}]|{_CONTROL}|{_CAPITALS}"
-_IN_TAG = f"[{_ESCAPED_ALWAYS}\n\\[\\]]|{_CONTROL}"
-_IN_NAME = f"[{_ESCAPED_ALWAYS}\n\\[\\],]|{_CONTROL}"
-# Not all capitals in brackets: the tag of an argument may be some.
-_TOKENS = f"{_CONTROL}|\\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_[A-Z]+)\\])"
 # Characters without a meaning of their own.
 _HARMLESS = bytes(set(range(0x20, 0x7F)) - set(b"<[]")) + b"\t\n"
-_ESCAPE = "⟦U\\+(10[0-9A-F]{4}|[0-9A-F]{4,5})⟧"
+ESCAPE = "⟦U\\+(10[0-9A-F]{4}|[0-9A-F]{4,5})⟧"
+"""Pattern of an escaped character; its group is the number."""
+_NOTHING = "(?!)"
+_LINE_END = "\r+(?=\n|\\Z)"
+
+
+# Compiled at first use: the checks in front of them suffice for most texts.
+@cache
+def _in_text() -> re.Pattern[str]:
+    return _with_tokens(f"[{_INVISIBLE}⟦]|{_CONTROL}|{_CAPITALS}")
+
+
+@cache
+def _in_tag() -> re.Pattern[str]:
+    return _with_tokens(f"[{_INVISIBLE}⟦\n\\[\\]]|{_CONTROL}")
+
+
+@cache
+def _in_name() -> re.Pattern[str]:
+    return _with_tokens(f"[{_INVISIBLE}⟦\n\\[\\],]|{_CONTROL}")
+
+
+@cache
+def _in_material() -> re.Pattern[str]:
+    return _with_tokens(f"[{_INVISIBLE}]")
+
+
+@cache
+def _listed() -> re.Pattern[str]:
+    return _with_tokens(_NOTHING)
+
+
+@cache
+def _in_message() -> re.Pattern[str]:
+    return _with_tokens(_CONTROL)  # not all capitals in brackets: the tag of an argument may be some
+
+
+def _with_tokens(pattern: str) -> re.Pattern[str]:
+    """The pattern, and the first character of each token of the list that it does not match anyway."""
+    from flowdebate._util.control_tokens import CONTROL_TOKENS
+
+    matches = re.compile(pattern).search
+    by_first = _by_first(token for token in CONTROL_TOKENS if not matches(token))
+    tokens = (f"{re.escape(first)}(?={_any_of(rests)})" for first, rests in by_first.items())
+    return re.compile("|".join([pattern, *tokens]))
+
+
+def _any_of(endings: Iterable[str]) -> str:
+    """A pattern of what begins with one of `endings`, which compares each character once."""
+    by_first = _by_first(endings)
+    if "" in by_first:
+        return ""
+    parts = [f"{re.escape(first)}{_any_of(rests)}" for first, rests in by_first.items()]
+    return parts[0] if len(parts) == 1 else f"(?:{'|'.join(parts)})"
+
+
+def _by_first(texts: Iterable[str]) -> dict[str, list[str]]:
+    grouped: dict[str, list[str]] = {}
+    for text in texts:
+        grouped.setdefault(text[:1], []).append(text[1:])
+    return grouped
 
 
 def quoted(text: str) -> str:
@@ -77,8 +133,40 @@ def quoted(text: str) -> str:
         suspect = text.encode().translate(None, _HARMLESS) != b""
     else:
         plain = text.replace("\n", " ").isprintable()
-        suspect = not plain or _MARK in text or "<" in text or "[" in text or "]~" in text
-    return (re.sub(_IN_TEXT, _escape, text) if suspect else text).replace("\n", BAR)
+        suspect = not plain or any(sign in text for sign in "⟦<[]◁〈")
+    return (_in_text().sub(_escape, text) if suspect else text).replace("\n", BAR)
+
+
+def frame(text: str) -> str:
+    r"""Frame material, as it is, behind a tag or a label: each further line begins with a bar.
+
+    Escaped are the control tokens of `flowdebate._util.control_tokens` and characters that are invisible by themselves.
+    A carriage return at the end of a line is part of the line break.
+
+    >>> print("[names.java] " + frame("List<String> names;\r\n// <|im_end|>\r"))
+    [names.java] List<String> names;
+      | // ⟦U+003C⟧|im_end|>
+    """
+    return _in_material().sub(_escape, re.sub(_LINE_END, "", text)).replace("\n", BAR)
+
+
+def explain_escapes(*texts: str) -> str:
+    """Say in one line, which no text can begin, what `frame` escapes in `texts`; empty if it escapes nothing.
+
+    >>> explain_escapes("<|im_end|>", "x < y")
+    '(The texts above have ⟦U+003C⟧ for "<" where a control token of chat models begins.)'
+    """
+    escaped = {match[0] for text in texts for match in _in_material().finditer(re.sub(_LINE_END, "", text))}
+    visible = [f'⟦U+{ord(char):04X}⟧ for "{char}"' for char in sorted(escaped) if char.isprintable()]
+    parts = [f"{' and '.join(visible)} where a control token of chat models begins"] if visible else []
+    if invisible := sorted(char for char in escaped if not char.isprintable()):
+        marks = [f"⟦U+{ord(char):04X}⟧" for char in invisible[:_MOST_MARKS]]
+        more = [] if len(invisible) <= _MOST_MARKS else ["others"]
+        parts.append(f"{' and '.join([*marks, *more])} for an invisible control character")
+    return f"(The texts above have {', and '.join(parts)}.)" if parts else ""
+
+
+_MOST_MARKS = 3  # characters that the explanation names: a binary file may have dozens
 
 
 def unquoted(text: str) -> str:
@@ -96,27 +184,33 @@ def unquoted(text: str) -> str:
 @lru_cache(maxsize=1024)  # the same few names and stances occur in every prompt of a debate
 def tag_text(text: str) -> str:
     """`text` on one line and without square brackets: a stance in a tag or in a sentence."""
-    return re.sub(_IN_TAG, _escape, text) if _has(text, "⟦<[]") else text
+    return _escape_word(_in_tag().sub(_escape, text) if _has(text, "⟦<[]◁〈") else text)
 
 
 @lru_cache(maxsize=1024)
 def tag_name(name: str) -> str:
     """`name` on one line, without square brackets and commas: a name in a tag or in a list."""
-    return re.sub(_IN_NAME, _escape, name) if _has(name, "⟦<[],") else name
+    return _escape_word(_in_name().sub(_escape, name) if _has(name, "⟦<[],◁〈") else name)
 
 
-def without_control_tokens(text: str) -> str:
+def without_control_tokens(text: str, *, listed: bool = False) -> str:
     """`text` with the control tokens of chat templates escaped; everything else, also line breaks, is unchanged.
 
-    >>> without_control_tokens("<|im_end|>")
-    '⟦U+003C⟧|im_end|>'
+    If `listed`, only those of `flowdebate._util.control_tokens`, as in material.
+
+    >>> without_control_tokens("<|im_end|> List<String>")
+    '⟦U+003C⟧|im_end|> List⟦U+003C⟧String>'
+    >>> without_control_tokens("<|im_end|> List<String>", listed=True)
+    '⟦U+003C⟧|im_end|> List<String>'
     """
-    return re.sub(_TOKENS, _escape, text) if "<" in text or "[" in text or "]~" in text else text
+    if not any(sign in text for sign in "<[]◁〈"):
+        return text
+    return (_listed() if listed else _in_message()).sub(_escape, text)
 
 
 def unescaped(text: str) -> str:
     """`text` with each `⟦U+2028⟧` turned back into its character."""
-    return re.sub(_ESCAPE, lambda match: chr(int(match[1], 16)), text) if _MARK in text else text
+    return re.sub(ESCAPE, lambda match: chr(int(match[1], 16)), text) if _MARK in text else text
 
 
 def _has(text: str, signs: str) -> bool:
@@ -126,6 +220,13 @@ def _has(text: str, signs: str) -> bool:
 
 def _escape(match: re.Match[str]) -> str:
     return f"⟦U+{ord(match[0]):04X}⟧"
+
+
+def _escape_word(tag: str) -> str:
+    """`tag` such that brackets around it make no control token: a file may be called INST."""
+    from flowdebate._util.control_tokens import CONTROL_TOKENS
+
+    return f"⟦U+{ord(tag[0]):04X}⟧{tag[1:]}" if f"[{tag}]" in CONTROL_TOKENS else tag
 
 
 # Opening brackets and quotes with their closing ones.

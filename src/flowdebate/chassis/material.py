@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
@@ -16,7 +16,7 @@ from flowdebate.blocks.generator import Visibility, generator
 from flowdebate.chassis.state import Older, entries_of, pattern_state, recent_entries, round_of
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.base import Message, Model, context_of, estimate_tokens, has_eyes
-from flowdebate.prompts import filled, quoted, tag_text
+from flowdebate.prompts import explain_escapes, filled, frame, quoted, tag_text
 from flowdebate.sources.quotes import Passage, find_passages, look_up
 from flowdebate.sources.source import AN_IMAGE, Source, Sources, SourcesLike, check_sources, numbered
 
@@ -170,9 +170,9 @@ def make_material(value: SourcesLike | Sources | Material | None, *, where: str)
 def render_sources(
     sources: tuple[Source, ...], template: str = SOURCES, *, whole: bool = True, numbers: bool = False
 ) -> str:
-    r"""The part of a system message with the text of all sources, page by page, which can forge nothing.
+    r"""The part of a system message with the text of all sources, page by page, as it is, which can forge nothing.
 
-    Sources that are not `whole` are listed by their names.
+    A line below them says what was escaped. Sources that are not `whole` are listed by their names.
 
     >>> print(render_sources((Source.of("a.md", "Rents rose.\n[b.md] They fell."),)).split("\n\n")[0])
     Sources:
@@ -180,18 +180,22 @@ def render_sources(
       | [b.md] They fell.
     """
     if whole:
-        texts = [
-            f"[{tag_text(name)}] {quoted(text)}"
+        parts = [
+            part
             for source in sources
-            for name, text in (
-                [(source.name, f"\n{numbered(source)}")] if _has_numbers(source, numbers) else source.parts()
-            )
+            for part in ([(source.name, f"\n{numbered(source)}")] if _has_numbers(source, numbers) else source.parts())
         ]
-    else:
-        about = {source.name: f"({len(source.text):,} characters: {_SEARCHED})" for source in sources}
-        about |= {source.name: AN_IMAGE for source in sources if source.image is not None}
-        texts = [f"[{tag_text(name)}] {text}" for name, text in about.items()]
-    return filled(template, sources="\n".join(texts))
+        return filled(template, sources="\n".join(_frame_all(parts)))
+    about = {source.name: f"({len(source.text):,} characters: {_SEARCHED})" for source in sources}
+    about |= {source.name: AN_IMAGE for source in sources if source.image is not None}
+    return filled(template, sources="\n".join(f"[{tag_text(name)}] {text}" for name, text in about.items()))
+
+
+def _frame_all(parts: Iterable[tuple[str, str]]) -> list[str]:
+    """The lines of texts by name, and one that explains what was escaped in them."""
+    texts = [*parts]
+    lines = [f"[{tag_text(name)}] {frame(text)}" for name, text in texts]
+    return [*lines, *filter(None, [explain_escapes(*(text for _, text in texts))])]
 
 
 def _has_numbers(source: Source, numbers: bool) -> bool:  # noqa: FBT001 - as the option
@@ -206,12 +210,10 @@ def render_passages(passages: Sequence[Passage], sources: Sequence[Source], *, n
         source = known[each.source]
         if _has_numbers(source, numbers):
             return f"\n{numbered(source, each.start, each.end)}"
-        return source.text[each.start : each.end].strip()
+        return source.text[each.start : each.end].strip("\r\n")  # blanks in front of code say where it belongs
 
-    shown = [
-        f"[{tag_text(f'{each.source}, {each.page}' if each.page else each.source)}] {quoted(text_of(each))}"
-        for each in passages
-    ]
+    parts = [(f"{each.source}, {each.page}" if each.page else each.source, text_of(each)) for each in passages]
+    shown = _frame_all(parts)
     return "\n".join(["Passages from the sources that may be relevant to this turn; the sources contain more:", *shown])
 
 

@@ -30,6 +30,7 @@ from flowdebate.patterns.debate.schemas import (
     DebateTranscriptState,
 )
 from flowdebate.patterns.debate.transcript import create_debate_transcript
+from flowdebate.prompts import frame
 
 if TYPE_CHECKING:
     from flowdebate.patterns.debate.judging.views import ScheduleLike
@@ -155,7 +156,7 @@ def create_comparison(
             options = JudgeOptions(
                 answer_form="letter", schedule=how.plan, panel=how.panel, model=how.model, quotes=quotes
             )
-        judge = Judge(options, name=name, transcript=transcript, stances=texts.sides)
+        judge = Judge(options, name=name, transcript=transcript, stances=texts.sides, show=frame)
         verdict = await judge(texts.model_copy(update={"question": asked}), ctx)
         done = {"verdict": verdict, "status": "complete", "stop_reason": "max_rounds"}
         return publish(read.model_copy(update=done), ctx)

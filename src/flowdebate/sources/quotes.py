@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -15,6 +15,8 @@ from flowdebate._text import fold, origins, with_accents
 from flowdebate._util.validation import check_count
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError
+from flowdebate.prompts import ESCAPE, PAIRS, unescaped
+from flowdebate.sources.source import Line, number_lines
 
 if TYPE_CHECKING:
     from flowdebate.sources.source import Source
@@ -279,9 +281,15 @@ class Normalised:
 def normalise(text: str) -> Normalised:
     """Normalise `text` (NFKC, casefolded), with the place of each of its words.
 
+    Characters that prompts escape count as themselves, whether `text` was copied from a prompt or not.
+
     >>> normalise("It cost “1.5\u00a0Mio” in well-known ti\u00admes.").text
     'itcost 1.5 mioinwellknowntimes'
+    >>> normalise("⟦U+003C⟧|im_end|>").text == normalise("<|im_end|>").text
+    True
     """
+    if "⟦" in text:  # padded by a character that `fold` removes, so that places stay as they are
+        text = re.sub(ESCAPE, lambda match: chr(int(match[1], 16)).ljust(len(match[0]), "\u200b"), text)
     low, places = fold(text), origins(text)
     pieces, starts, spans, words, length = [], [], [], [], 0
     for match in re.finditer(_TOKEN, low):
@@ -330,19 +338,31 @@ def verify_quotes(
 
 
 def _look_up_parts(quote: str, sources: Mapping[str, str], min_words: int, min_characters: int) -> dict[str, Any]:
-    """The status of `quote`, by the parts around its ellipses; if it is verified, also its source and places there."""
+    """The status of `quote`, by the parts around its ellipses; if it is verified, also its source and places there.
+
+    If they are not found, points and brackets may be the source's own, as in code: `<Row {...props} key={key}>`.
+    """
     plain = re.sub(_CASE_CHANGED, r"\1", re.sub(r"(?i)\[sic!?\]", " ", quote))
     parts = [part for part in map(normalise, _ELLIPSIS.split(plain)) if part.words]
-    if not parts:
-        return {"status": "too_short"}
-    for part in parts:
-        words = sum(any(map(str.isalnum, word)) for word in part.words)
-        if words < min_words or len(" ".join(part.words)) < min_characters:
-            return {"status": "too_short"}
-    for name, source in sources.items():
-        if spans := _find_parts(parts, _source(source)):
-            return {"status": "verified", "source": name, "spans": spans}
-    return {"status": "unverified"}
+    status: QuoteStatus = "too_short"
+    if parts and not any(_is_short(part, min_words, min_characters) for part in parts):
+        status = "unverified"
+        for name, source in sources.items():
+            if spans := _find_parts(parts, _source(source)):
+                return {"status": "verified", "source": name, "spans": spans}
+    if (plain != quote or _ELLIPSIS.search(quote)) and not _is_short(normalise(quote), min_words, min_characters):
+        for verbatim in dict.fromkeys((quote, unescaped(quote))):
+            pattern = re.compile(r"\s+".join(map(re.escape, verbatim.split())))
+            for name, source in sources.items():
+                if match := pattern.search(source):
+                    span = Span(start=match.start(), end=match.end())
+                    return {"status": "verified", "source": name, "spans": (span,)}
+    return {"status": status}
+
+
+def _is_short(part: Normalised, min_words: int, min_characters: int) -> bool:
+    words = sum(any(map(str.isalnum, word)) for word in part.words)
+    return words < min_words or len(" ".join(part.words)) < min_characters
 
 
 def _find_parts(parts: list[Normalised], source: Normalised) -> tuple[Span, ...]:
@@ -361,10 +381,77 @@ def _find_parts(parts: list[Normalised], source: Normalised) -> tuple[Span, ...]
 @lru_cache(maxsize=256)  # each of a judge's views has the same arguments
 def look_up(text: str, sources: tuple[Source, ...]) -> tuple[VerifiedQuote, ...]:
     """The verified quotes of one text, with their pages."""
-    known = {source.name: source for source in sources}
-    return tuple(
-        quote
-        if quote.source is None
-        else quote.model_copy(update={"page": known[quote.source].page_at(quote.spans[0].start)})
-        for quote in verify_quotes(text, {name: source.text for name, source in known.items()})
-    )
+    return tuple(_with_page(_as_copied(quote, sources), sources) for quote in verify_quotes(text, _texts(sources)))
+
+
+@lru_cache(maxsize=256)
+def look_up_quote(quote: str, sources: tuple[Source, ...]) -> VerifiedQuote:
+    """Look up a `quote` without quotation marks around it, as it was written or as it was copied from a prompt."""
+    found = _look_up_parts(quote, _texts(sources), _FEWEST_WORDS, _FEWEST_CHARACTERS)
+    verified = VerifiedQuote.model_construct(start=0, end=len(quote), text=quote, depth=0, **found)
+    return _with_page(_as_copied(verified, sources), sources)
+
+
+def copied_forms(quote: str) -> list[tuple[str, frozenset[int] | None]]:
+    r"""The forms of a `quote` without what prompts and people put around it, with the numbers that its lines had.
+
+    First as it is; then without a code fence or marks around it, without bars, and without numbers (None where there
+    are none; those of blank lines are left out).
+
+    >>> copied_forms("`  | 4 return x`")[1:]
+    [('  | 4 return x', None), ('4 return x', None), ('return x', frozenset({4}))]
+    """
+    text = quote
+    forms: dict[str, frozenset[int] | None] = {quote: None}
+    if fence := _FENCE.fullmatch(text):
+        text = fence[1]
+    elif (mark := text.strip()[:1]) and len(text.strip()) > 1 and text.strip()[-1] == _AROUND_QUOTE.get(mark):
+        text = text.strip()[1:-1]
+    forms.setdefault(text, None)
+    text = _BARS.sub("", text)
+    forms.setdefault(text, None)
+    if numbers := _LINE_NUMBER.findall(text):
+        forms.setdefault(_LINE_NUMBER.sub("", text), frozenset(int(number) for number, words in numbers if words))
+    return [(form, numbers) for form, numbers in forms.items() if form.strip()]
+
+
+def lines_of(quote: VerifiedQuote, sources: tuple[Source, ...]) -> list[Line]:
+    """The lines of its source in which a verified quote stands, from its first word to its last."""
+    source = next((each for each in sources if each.name == quote.source), None)
+    if source is None:
+        return []
+    lines, start, end = number_lines(source), quote.spans[0].start, quote.spans[-1].end
+    return [*lines[bisect_right(lines, start, key=_start) - 1 : bisect_left(lines, end, key=_start)]]
+
+
+_FEWEST_WORDS, _FEWEST_CHARACTERS = 3, 10
+_FENCE = re.compile(r"\s*(?:`{3,}|~{3,})[^\n]*\n(.*?)\n?[ \t]*(?:`{3,}|~{3,})\s*", re.DOTALL)
+_AROUND_QUOTE = {**PAIRS, "`": "`", '"': '"', "'": "'"}
+_BARS = re.compile(r"^ {0,2}\|(?: |$)", re.MULTILINE)
+_LINE_NUMBER = re.compile(r"^[ \t]*L?(\d{1,7})(?:[:|]? |[:|]?$)(?=[ \t]*(\S?))", re.MULTILINE)
+
+
+def _start(line: Line) -> int:
+    return line.start
+
+
+def _texts(sources: tuple[Source, ...]) -> dict[str, str]:
+    return {source.name: source.text for source in sources}
+
+
+def _as_copied(quote: VerifiedQuote, sources: tuple[Source, ...]) -> VerifiedQuote:
+    """A quote that was not found, looked up without what a prompt has around it: only numbers of its own lines."""
+    if quote.status == "verified":
+        return quote
+    for form, numbers in copied_forms(quote.text)[1:]:
+        found = _look_up_parts(form, _texts(sources), _FEWEST_WORDS, _FEWEST_CHARACTERS)
+        if found["status"] == "verified":
+            verified = quote.model_copy(update=found)
+            if numbers is None or numbers & {line.number for line in lines_of(verified, sources)}:
+                return verified
+    return quote
+
+
+def _with_page(quote: VerifiedQuote, sources: tuple[Source, ...]) -> VerifiedQuote:
+    source = next((each for each in sources if each.name == quote.source), None)
+    return quote if source is None else quote.model_copy(update={"page": source.page_at(quote.spans[0].start)})

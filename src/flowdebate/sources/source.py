@@ -19,7 +19,7 @@ from flowdebate._text import clean_text, counted, is_blank
 from flowdebate._util.option_types import Count, check_option
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import BadFile, ConfigurationError
-from flowdebate.prompts import quoted, tag_text
+from flowdebate.prompts import explain_escapes, frame, tag_text
 
 if TYPE_CHECKING:
     from flowdebate.sources.diff import Diff
@@ -159,7 +159,7 @@ class Source(WireModel):
             yield self.name, self.text if self.image is None else AN_IMAGE
         ends = [*[page.start for page in self.pages[1:]], len(self.text)]
         for page, end in zip(self.pages, ends, strict=False):
-            if text := self.text[page.start : end].strip():
+            if text := self.text[page.start : end].rstrip().lstrip("\r\n"):
                 yield f"{self.name}, {page.name}", text
 
 
@@ -168,7 +168,7 @@ _SHORT = 4_000
 
 
 def listed(sources: Sequence[Source]) -> str:
-    """The sources for a person who reads plain text: whole as long as they are short, else by name and length.
+    """List sources for a person who reads plain text: whole as long as they are short, else by name and length.
 
     >>> print(listed([Source.of("report", "Rents rose."), Source.of("book", "x" * 5_000)]))
     Sources:
@@ -176,6 +176,7 @@ def listed(sources: Sequence[Source]) -> str:
     [book] (5,000 characters: too long to be shown here)
     """
     lines, room = ["Sources:"], _SHORT
+    shown: list[str] = []
     for source in sources:
         pages = f"{counted(len(source.pages), 'page')}, " if source.pages else ""
         text = f"({pages}{len(source.text):,} characters: too long to be shown here)"
@@ -183,8 +184,9 @@ def listed(sources: Sequence[Source]) -> str:
             text = f"(an image, {source.size:,} bytes)"
         elif len(source.text) <= room:
             text, room = source.text, room - len(source.text)
-        lines.append(f"[{tag_text(source.name)}] {quoted(text)}")
-    return "\n".join(lines)
+            shown.append(text)
+        lines.append(f"[{tag_text(source.name)}] {frame(text)}")
+    return "\n".join([*lines, *filter(None, [explain_escapes(*shown)])])
 
 
 SourcesLike: TypeAlias = "Mapping[str, str | Source] | Sequence[str | Path | Source | Diff] | Diff"
@@ -256,6 +258,8 @@ class Line(NamedTuple):
     """Where it begins in the source's text, in characters."""
     text: str
     """Without its line break, and in a diff without its sign."""
+    sign: str = ""
+    """In a diff "+", "-" or a blank; empty for any other line."""
 
 
 @lru_cache(maxsize=512)  # as long as a run looks places up in them
@@ -275,18 +279,18 @@ def number_lines(source: Source) -> tuple[Line, ...]:
     lines: list[Line] = []
     start, file, number, old, new = 0, source.name, 0, 0, 0
     for index, text in enumerate(texts, start=1):
-        at, shown = (None, text) if is_diff else (index, text)
+        at, shown, sign = None if is_diff else index, text.rstrip("\r"), ""
         if is_diff and (old > 0 or new > 0) and text[:1] != "\\":
-            shown = text[1:]
+            sign, shown = shown[:1], shown[1:]
             old -= text[:1] != "+"
             if text[:1] != "-":
                 at, number, new = number, number + 1, new - 1
         elif is_diff and (hunk := _HUNK.match(text)):
             number, old, new = int(hunk["start"]), int(hunk["old"] or 1), int(hunk["new"] or 1)
-        elif is_diff and text.startswith(("--- ", "+++ ")) and (path := text[4:].split("\t")[0]) != "/dev/null":
+        elif is_diff and text.startswith(("--- ", "+++ ")) and (path := shown[4:].split("\t")[0]) != "/dev/null":
             # git writes a name with quotes, backslashes or control characters in escapes; it is the source's, then
             file = source.name if path.startswith('"') else re.sub(r"^[abciw]/", "", path)
-        lines.append(Line(file, at, start, shown))
+        lines.append(Line(file, at, start, shown, sign))
         start += len(text) + 1
     return tuple(lines)
 

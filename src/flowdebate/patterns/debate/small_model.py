@@ -22,7 +22,7 @@ from flowdebate.models.base import CallRetried, Message, Model, ModelResponse, M
 from flowdebate.patterns.debate.judging.ballots import centred
 from flowdebate.patterns.debate.judging.jurors import letters_for, listed_letters
 from flowdebate.patterns.debate.judging.verdicts import sentences_of
-from flowdebate.prompts import Template, filled, part, quoted, tag_text, uses
+from flowdebate.prompts import Template, filled, frame, part, quoted, tag_text, uses
 
 from .schemas import DebateContributionEntry, DebateState, SortedFacts, SourceFact
 
@@ -137,7 +137,7 @@ class SmallModelSupport:
         if fact is None:
             return self.prompt.render_turn(None, ctx, entries=entries)
         position = tag_text(self.prompt.identity.stance)
-        task = filled(self.prompt.template(ctx).fact, fact=quoted(fact), position=position)
+        task = filled(self.prompt.template(ctx).fact, fact=frame(fact), position=position)
         return self.prompt.render_turn(None, ctx, entries=entries, task=task)
 
     def next_fact(self, ctx: Context) -> str | None:
@@ -406,7 +406,7 @@ class FactSorter:
             self.prompt.template(ctx).sorts,
             question=quoted(question),
             positions=positions,
-            text=quoted(text),
+            text=frame(text),
             letters=listed_letters(tuple(order)),
         )
         block = generator(

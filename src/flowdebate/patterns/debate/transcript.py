@@ -14,7 +14,7 @@ read back: `parse_entries(render_entries(entries)) == entries`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from string import ascii_uppercase
 from typing import Any, TypeAlias
@@ -25,7 +25,7 @@ from flowdebate.chassis.roles import FLAGGED, render_flag
 from flowdebate.chassis.state import derived
 from flowdebate.chassis.turn import record_turn
 from flowdebate.errors import ViewError
-from flowdebate.prompts import BAR, NEXT_TEXT, quoted, tag_name, tag_text, unescaped
+from flowdebate.prompts import BAR, NEXT_TEXT, frame, quoted, tag_name, tag_text, unescaped
 from flowdebate.resources.resource import StateResource
 from flowdebate.runs.context import Context
 from flowdebate.sources.quotes import VerifiedQuote
@@ -104,18 +104,20 @@ def render_entries(
     names: bool = False,
     below: Iterable[str] = (),
     labels: Labels = (),
+    show: Callable[[str], str] = quoted,
 ) -> str:
     """The transcript as text: `[stance] …`, or with `names` `[name, stance] …`, under a heading for each round.
 
     Rendering more entries only adds to the end. No entries are `(empty)`. A line below a flagged argument says that it
     is cut off or empty. `below` has another line for each entry (empty for none), such as
-    `flowdebate.patterns.debate.transcript.render_quotes` writes. A stance with a label is shown by it.
+    `flowdebate.patterns.debate.transcript.render_quotes` writes. A stance with a label is shown by it. `show` puts a
+    text behind its tag: `quoted`, which protects readers from models, or `frame` for texts that are material.
 
     >>> print(render_entries([DebateContributionEntry(round=1, agent_name="a", stance="for", text="Yes.")], names=True))
     Round 1:
     [a, for] Yes.
     """
-    return "\n".join(_lines(entries, None, names=names, below=below, labels=dict(labels))) or EMPTY
+    return "\n".join(_lines(entries, None, names=names, below=below, labels=dict(labels), show=show)) or EMPTY
 
 
 def render_transcript(
@@ -143,6 +145,7 @@ def _lines(
     names: bool,
     below: Iterable[str] = (),
     labels: Mapping[str, str],
+    show: Callable[[str], str] = quoted,
 ) -> list[str]:
     """The lines of `entries` behind one of the round `heading`."""
     lines: list[str] = []
@@ -158,7 +161,7 @@ def _lines(
             other = f"{tag_name(entry.to)}, " if names else ""
             to = f"[{other}{tag_text(labels.get(entry.to_stance, entry.to_stance))}]"
             tag = f"{entry.kind.capitalize()}, {tag} to {to}:"  # no argument begins like this: each has its tag first
-        lines.append(f"{tag} {quoted(entry.text)}")
+        lines.append(f"{tag} {show(entry.text)}")
         if entry.flag is not None:
             lines.append(render_flag(entry.flag))
         if line := next(notes, ""):
@@ -167,7 +170,7 @@ def _lines(
 
 
 def parse_entries(text: str, *, names: bool = False) -> list[DebateContributionEntry]:
-    """The entries that `render_entries` wrote as `text`; without names, `agent_name` is empty.
+    """Read the entries that `render_entries` wrote as `text`, of either kind; without names, `agent_name` is empty.
 
     ViewError for what it cannot have written.
     """
@@ -185,7 +188,8 @@ def parse_entries(text: str, *, names: bool = False) -> list[DebateContributionE
             entries.append(entries.pop().model_copy(update={"flag": FLAGGED[line]}))
         else:
             entries.append(_parse_entry(line, heading, phase, names=names))
-    if render_entries(entries, names=names) != text:  # such as an empty round, or an escape where none is needed
+    # such as an empty round, or an escape where none is needed
+    if text not in (render_entries(entries, names=names, show=show) for show in (quoted, frame)):
         raise ViewError(text, "a transcript as render_entries writes it")
     return entries
 

@@ -22,6 +22,7 @@ from flowdebate.models.base import Model, profile_of
 from flowdebate.patterns.debate.events import JudgeViewMade
 from flowdebate.patterns.debate.schemas import JudgedVerdict
 from flowdebate.patterns.debate.transcript import Transcript, render_quotes
+from flowdebate.prompts import quoted
 from flowdebate.runs.events import BlockAnswered
 from flowdebate.sources.quotes import look_up
 
@@ -186,6 +187,7 @@ class Judge(Block[Any, JudgedVerdict]):
         anonymity: Anonymity | None = None,
         sources: SourcesLike | Material | None = None,
         turn_order: TurnOrder = "declared",
+        show: Callable[[str], str] = quoted,
         options: BlockOptions | None = None,
     ) -> None:
         where, block_name = f"judge {name!r}", f"{name}-judge"
@@ -209,6 +211,7 @@ class Judge(Block[Any, JudgedVerdict]):
             criteria=how.criteria,
             transcript=transcript,
             options=given,
+            show=show,
         )
         self._labels = labels_for(sides, how.labels or how.crossed_labels, where=where)
         self._asking = self._ask(how)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -24,7 +24,7 @@ from flowdebate.patterns.debate.transcript import (
     Transcript,
     render_entries,
 )
-from flowdebate.prompts import Template, filled, listed, part, quoted, tag_text, uses
+from flowdebate.prompts import Template, explain_escapes, filled, listed, part, quoted, tag_text, uses
 
 from .ballots import MOST_LETTERS, JudgeBallot, Judging, LetterFit, centred, leader_of, softmax
 from .verdicts import add_headline
@@ -126,9 +126,11 @@ def render_judge_office(*, view: JudgeView, template: JudgeTemplate = JUDGE, rea
     return filled(template.reasons if reasons else template.labelled, positions=listed(*named))
 
 
-def render_judge_turn(*, question: str, transcript: str, template: JudgeTemplate = JUDGE) -> str:
-    """The question, and `transcript` as `format_transcript_for_judge` renders it."""
-    return filled(template.turn, question=quoted(question), transcript=transcript)
+def render_judge_turn(
+    *, question: str, transcript: str, template: JudgeTemplate = JUDGE, show: Callable[[str], str] = quoted
+) -> str:
+    """Render the question, and `transcript` as `format_transcript_for_judge` renders it."""
+    return filled(template.turn, question=show(question), transcript=transcript)
 
 
 Score = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
@@ -219,6 +221,8 @@ class JurorSetup:
     transcript: Transcript
     options: FilledOptions
     """Options of the blocks that ask the models."""
+    show: Callable[[str], str] = quoted
+    """The function that puts a text behind a label: `frame` where the texts are material and no arguments."""
 
     def of_panel(self, model: Model | str | None) -> JurorSetup:
         """The set-up with a model of a panel; None for the judge's own model."""
@@ -231,7 +235,8 @@ class JurorSetup:
 
     def render(self, shown: JudgeInput) -> str:
         """The transcript as one view has it."""
-        return render_entries(shown.entries, names=self.named, below=shown.notes)
+        notes = shown.notes if self.show is quoted else notes_on_escapes(shown)
+        return render_entries(shown.entries, names=self.named, below=notes, show=self.show)
 
     def explain(self, office: str) -> str:
         """A system message, with what a reader of quotes has to know."""
@@ -290,7 +295,10 @@ class Juror:
             return setup.explain(render_judge_system(stances=setup.sides, template=setup.template))
 
         def turn(shown: JudgeInput) -> str:
-            return render_judge_turn(question=shown.question, transcript=setup.render(shown), template=setup.template)
+            transcript = setup.render(shown)
+            return render_judge_turn(
+                question=shown.question, transcript=transcript, template=setup.template, show=setup.show
+            )
 
         return generator(
             name=setup.name,
@@ -412,13 +420,13 @@ class LetterJuror:
         """The index of the one of `texts` that states the most concrete fact; the first without log-probabilities."""
         setup = self._setup
         letters = letters_for(len(texts), where=setup.name, field="sentences")
-        sentences = "\n".join(f"{letter}: {quoted(text)}" for letter, text in zip(letters, texts, strict=True))
+        sentences = "\n".join(f"{letter}: {setup.show(text)}" for letter, text in zip(letters, texts, strict=True))
 
         def likeliest(_: str, response: ModelResponse, __: Context) -> int:
             logprobs = response.logprobs or {}
             return max(range(len(letters)), key=lambda index: logprobs.get(letters[index], 0.0))
 
-        turn = filled(setup.template.quote_turn, question=quoted(question), sentences=sentences)
+        turn = filled(setup.template.quote_turn, question=setup.show(question), sentences=sentences)
         hidden: FilledOptions = {**setup.options, "visibility": _HIDDEN}
         block = self._choose(setup.template.letter, turn, letters, hidden)
         index: int = await block.with_transform(likeliest)(None, ctx)
@@ -444,15 +452,18 @@ class LetterJuror:
 
     def _debate(self, shown: JudgeInput) -> str:
         setup = self._setup
-        return filled(setup.template.turn, question=quoted(shown.question), transcript=setup.render(shown))
+        return filled(setup.template.turn, question=setup.show(shown.question), transcript=setup.render(shown))
 
     def _turn(self, shown: JudgeInput) -> str:
         template, letters = self._setup.template, listed_letters(self._letters)
         if self._reasons:
             asked = filled(template.after_reasons, reasons=quoted(shown.reasons), letters=letters)
             return f"{self._debate(shown)}\n\n{asked}"
-        sides = render_sides(shown)
-        return filled(template.letter_turn, question=quoted(shown.question), sides=sides, letters=letters)
+        setup = self._setup
+        if setup.show is not quoted:
+            shown = replace(shown, notes=notes_on_escapes(shown))
+        sides = render_sides(shown, setup.show)
+        return filled(template.letter_turn, question=setup.show(shown.question), sides=sides, letters=letters)
 
     def _ballot(self, shown: JudgeInput, _: str, response: ModelResponse, ctx: Context) -> JudgeBallot:
         labels = shown.view.labels
@@ -477,14 +488,19 @@ class LetterJuror:
         return ballot.model_copy(update={"scores": scores, "winner": winner})
 
 
-def render_sides(shown: JudgeInput) -> str:
+def notes_on_escapes(shown: JudgeInput) -> list[str]:
+    """The line below each text of material: what was escaped in it."""
+    return [explain_escapes(entry.text) for entry in shown.entries]
+
+
+def render_sides(shown: JudgeInput, show: Callable[[str], str] = quoted) -> str:
     """The arguments by side, in the order of the view, each under its letter."""
     notes = [*shown.notes, *[""] * (len(shown.entries) - len(shown.notes))]
     parts = []
     for side in shown.view.order:
         letter = shown.view.named(side)
         lines = [
-            f"- {quoted(entry.text)}" + (f"\n{note}" if note else "")
+            f"- {show(entry.text)}" + (f"\n{note}" if note else "")
             for entry, note in zip(shown.entries, notes, strict=True)
             if entry.stance == letter
         ]
