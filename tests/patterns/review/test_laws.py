@@ -370,7 +370,7 @@ def test_a_gate_that_one_reviewer_could_not_break_is_refused() -> None:
         ({"file": "b/app.py", "line": 9, "quote": "four = one / 0"}, "app.py:4", None),  # the quote counts
         ({"file": "util.py", "line": 2}, "b/util.py:2", None),
         ({"file": "app.py", "line": 9}, "app.py:9", "app.py has no line 9"),
-        ({"file": "app.py", "line": 3, "end_line": 2}, "app.py:3-2", "app.py has no line 3"),
+        ({"file": "app.py", "line": 3, "end_line": 2}, "app.py:2-3", None),
         ({"file": "none.py", "line": 1}, "none.py:1", "the material has no none.py"),
         ({"line": 1}, ":1", "line 1 of which file?"),
         ({"file": "app.py", "quote": "not there at all"}, "app.py", "the material does not have the quote"),

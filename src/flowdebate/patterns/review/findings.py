@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from heapq import nsmallest
 from itertools import accumulate, chain, islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from flowdebate._text import counted
 from flowdebate.errors import ConfigurationError
-from flowdebate.prompts import as_seen
-from flowdebate.sources.quotes import look_up
+from flowdebate.prompts import PAIRS, as_seen, unescaped
+from flowdebate.sources.quotes import copied_forms, lines_of, look_up_quote
 from flowdebate.sources.source import Line, Source, number_lines
 
 from .schemas import SEVERITIES, Defence, Finding, FindingState, GateResult, Place, Raised, Severity, Verdict
@@ -40,32 +40,31 @@ def locate(
     >>> locate(material, file="app.py", line=9, end_line=None, quote=None).problem
     'app.py has no line 9'
     """
-    given: dict[str, Any] = {"file": file, "line": line, "end_line": end_line, "quote": quote}
+    files = _files(sources)
+    name, line, end_line = _resolve(file, line, end_line, sources)
+    if line is not None and end_line is not None and end_line < line:
+        line, end_line = end_line, line
+    given: dict[str, Any] = {"file": name or file, "line": line, "end_line": end_line, "quote": quote}
     if not sources or not (file or line or (quote or "").split()):
         return Place(**given)
-    files = _files(sources)
-    name = next(iter(files)) if len(files) == 1 else None
-    if file is not None:  # by its name, or by its path from another folder
-        plain = re.sub(r"^(?:\./|[ab]/)", "", file.strip())
-        exact = [each for each in (file, plain) if each in files]
-        close = [each for each in files if each.endswith(f"/{plain}") or plain.endswith(f"/{each}")]
-        name = exact[0] if exact else close[0] if len(close) == 1 else None
-        if name is None:
-            return Place(**given, found=False, problem=f"the material has no {file}")
-    given["file"] = name
-    problem = None
+    if file is not None and name is None:
+        return Place(**given, found=False, problem=f"the material has no {file}")
     if (quote or "").split():
-        spots = [spot for each in ([name] if name else files) for spot in _spots(quote or "", each, sources)]
-        if spots:
-            # one that is still there, and the nearest to the line that was named
-            spot = min(spots, key=lambda each: (not each[1], abs(each[1] - (line or 0))))
-            return Place(file=spot[0], line=spot[1] or None, end_line=spot[2] or None, quote=quote, found=True)
-        if not any(each.status == "verified" for each in look_up(f"“{quote}”", sources)):
-            problem = "the material does not have the quote"
+        for names in [[name], [*files]] if name else [[*files]]:
+            if spots := _spots(quote or "", names, sources):
+                # one that is still there, and the nearest to the line that was named
+                spot = min(spots, key=lambda each: (not each[1], abs(each[1] - (line or 0))))
+                place = Place(file=spot[0], line=spot[1] or None, end_line=spot[2] or None, quote=quote, found=True)
+                if name is None or names == [name]:
+                    return place
+                elsewhere = f"{name} does not have the quote, which stands in {place.text}"
+                return Place(**given, found=False, problem=elsewhere)
+        return Place(**given, found=False, problem="the material does not have the quote")
+    problem: str | None = None
     last = line if end_line is None else end_line
-    if problem is None and line is not None and last is not None:
+    if line is not None:
         numbers = {each.number for each in files.get(name or "", ())}
-        wrong = next((number for number in (line, last) if number not in numbers or last < line), None)
+        wrong = next((number for number in (line, last) if number not in numbers), None)
         if wrong is not None:
             problem = f"line {line} of which file?" if name is None else f"{name} has no line {wrong}"
     return Place(**given, found=problem is None, problem=problem)
@@ -81,22 +80,110 @@ def _files(sources: tuple[Source, ...]) -> dict[str, list[Line]]:
     return files
 
 
-def _spots(quote: str, file: str, sources: tuple[Source, ...]) -> list[tuple[str, int, int]]:
-    """Where a quote stands in a file, word for word but for blanks: file, first and last line (0 without numbers)."""
-    text, starts, lines = _in_one_line(sources, file)
-    found = []
+# What people and models write behind a path, and in front of it.
+_AT_LINES = re.compile(
+    r"(?:(?::|#)\s*L?(?P<line>\d+)(?:\s*[-\u2013]\s*L?(?P<end>\d+)|:\d+)?"
+    r"|[\s,(]+(?:lines?|ll?\.)\s*(?P<first>\d+)(?:\s*(?:[-\u2013]|to|and)\s*(?P<last>\d+))?\)?)\s*\Z",
+    re.IGNORECASE,
+)
+_BEFORE_PATH = re.compile(r"(?:(?:file|source|path)\b:?\s+|file://|(?:\./)+|[ab]/)", re.IGNORECASE)
+
+
+def _resolve(
+    file: str | None, line: int | None, end_line: int | None, sources: tuple[Source, ...]
+) -> tuple[str | None, int | None, int | None]:
+    """The file of the material that is meant by `file`, and the lines, which may stand behind its path.
+
+    A path may be that from another folder or system, quoted, with its page, or as the prompt shows it.
+    """
+    files = _files(sources)
+    if file is None:
+        return (next(iter(files)) if len(files) == 1 else None), line, end_line
+    pages = {f"{source.name}, {page.name}": source.name for source in sources for page in source.pages}
+    written = file
+    for _ in range(_MOST_LAYERS):
+        if name := pages.get(written) or _find_file(written, files):
+            return name, line, end_line
+        before, written = written, written.strip()
+        if lines := _AT_LINES.search(written):
+            written = written[: lines.start()]
+            if line is None:
+                first, last = lines["line"] or lines["first"], lines["end"] or lines["last"]
+                line, end_line = int(first), end_line if last is None else int(last)
+        elif (last := _AROUND_PATH.get(written[:1])) and len(written) > 1 and written.endswith(last):
+            written = written[1:-1]
+        elif match := _BEFORE_PATH.match(written):
+            written = written[match.end() :]
+        elif written == before:
+            break
+    return None, line, end_line
+
+
+_MOST_LAYERS = 8
+_AROUND_PATH = {**PAIRS, **dict(zip("`\"'*_", "`\"'*_", strict=True))}
+
+
+def _find_file(path: str, files: Mapping[str, object]) -> str | None:
+    """The file with this path, or the only one whose path ends with it or ends it; with either slash, in any case."""
+    if path in files:
+        return path
+    plain = re.sub(r"^(?:\./|[ab]/)", "", path.strip().replace("\\", "/"))
+    for fold in (str, str.casefold):
+        wanted = fold(plain)
+        exact = [name for name in files if fold(name.replace("\\", "/")) == wanted]
+        close = [name for name in files if fold(name).endswith(f"/{wanted}") or wanted.endswith(f"/{fold(name)}")]
+        if found := exact or close:
+            return found[0] if len(found) == 1 else None
+    return None
+
+
+def _spots(quote: str, names: Sequence[str], sources: tuple[Source, ...]) -> list[tuple[str, int, int]]:
+    """Where a quote stands in these files: file, first and last line (0 without numbers).
+
+    Word for word but for blanks, as it is or without what a prompt and Markdown put around it; else as arguments quote.
+    """
+    for form, numbers in copied_forms(quote):
+        for text in dict.fromkeys((form, unescaped(form))):
+            spots = [spot for name in names for view in _VIEWS for spot in _spots_in(text, name, view, sources)]
+            if spots := [spot for spot in spots if not numbers or numbers & {*range(spot[1], spot[2] + 1)}]:
+                return spots
+    holders = tuple(
+        source for source in sources if {source.name, *(each.file for each in number_lines(source))} & {*names}
+    )
+    found = look_up_quote(quote, holders)
+    lines = lines_of(found, holders)
+    if found.status != "verified" or not lines or not {lines[0].file, found.source} & {*names}:
+        return []
+    return [(lines[0].file, *_ends(lines))]
+
+
+_View: TypeAlias = Literal["lines", "signs", "after", "before"]
+_VIEWS: tuple[_View, ...] = ("lines", "signs", "after", "before")
+"""A diff as quotes show it: its lines, those with their signs, and the file after and before the change."""
+_LEFT_OUT: dict[_View, str] = {"after": "-", "before": "+"}
+
+
+def _spots_in(quote: str, file: str, view: _View, sources: tuple[Source, ...]) -> Iterator[tuple[str, int, int]]:
+    text, starts, lines = _in_one_line(sources, file, view)
     for match in re.finditer(re.escape(" ".join(quote.split())), text):
         inside = lines[bisect_right(starts, match.start()) - 1 : bisect_right(starts, match.end() - 1)]
-        numbers = [line.number for line in inside if line.number is not None]
-        found.append((inside[0].file, *((numbers[0], numbers[-1]) if numbers else (0, 0))))
-    return found
+        yield inside[0].file, *_ends(inside)
 
 
-@lru_cache(maxsize=256)  # all quotes of a run are looked up in the same few
-def _in_one_line(sources: tuple[Source, ...], file: str) -> tuple[str, list[int], list[Line]]:
+def _ends(lines: Sequence[Line]) -> tuple[int, int]:
+    numbers = [line.number for line in lines if line.number is not None]
+    return (numbers[0], numbers[-1]) if numbers else (0, 0)
+
+
+@lru_cache(maxsize=1024)  # all quotes of a run are looked up in the same few
+def _in_one_line(sources: tuple[Source, ...], file: str, view: _View) -> tuple[str, list[int], list[Line]]:
     """The text of a file with single blanks; and its lines that are not blank, with where each begins in it."""
-    lines = [line for line in _files(sources)[file] if line.text.split()]
-    words = [" ".join(line.text.split()) for line in lines]
+    signed = view == "signs"
+    all_lines = [line for line in _files(sources)[file] if line.sign != _LEFT_OUT.get(view)]
+    if view != "lines" and not any(line.sign for line in all_lines):
+        return "", [], []  # no diff
+    shown = [(line, f"{line.sign if signed else ''}{line.text}".split()) for line in all_lines]
+    lines, words = [line for line, parts in shown if parts], [" ".join(parts) for _, parts in shown if parts]
     return " ".join(words), [0, *accumulate(len(each) + 1 for each in words[:-1])], lines
 
 

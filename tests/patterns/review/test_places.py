@@ -1,0 +1,145 @@
+"""Places as reviewers write them: paths, lines and quotes that models copy from a prompt are understood."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flowdebate.patterns.review.findings import locate
+from flowdebate.sources.source import Page, Source
+
+LOADER = """export async function load(rows: Array<string>): Promise<void> {
+  const table = <Table>{rows[MAX]}</Table>;
+  if (rows.length < 2) return;
+  await save(rows);
+}
+"""
+ROUTE = "export default function Page() {\n  return <p>{id}</p>;\n}\n"
+FILES = (
+    Source.of("src/load.ts", LOADER),
+    Source.of("app/[id]/page.tsx", ROUTE),
+    Source.of("Plan.pdf", "Trams open.\nThey are cheap.", pages=[Page(start=0, name="page 1")]),
+)
+CHANGE = """diff --git a/src/auth.py b/src/auth.py
+--- a/src/auth.py
++++ b/src/auth.py
+@@ -10,4 +10,5 @@ def login(user):
+ name = user.name
+-ok = check(name)
++ok = check_strictly(name, user.key)
++tries = 4
+ audit(ok)
+ return ok
+"""
+DIFF = (Source.of("change.diff", CHANGE),)
+
+
+def located(sources: tuple[Source, ...], **given: Any) -> Any:
+    """What a reviewer's place is found to be."""
+    return locate(sources, **{"file": None, "line": None, "end_line": None, "quote": None, **given})
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        *("src/load.ts:4", "src/load.ts:4:9", "src/load.ts#L4", "src/load.ts, line 4", "src/load.ts (line 4)"),
+        *("`src/load.ts:4`", "[src/load.ts]:4", "File: src/load.ts:4", "load.ts:4", "SRC/Load.ts:4", "./src/load.ts:4"),
+        *("src\\load.ts:4", "b/src/load.ts:4", '"src/load.ts":4', "**src/load.ts** line 4", "/repo/src/load.ts:4"),
+    ],
+)
+def test_a_line_behind_a_path_is_understood(file: str) -> None:
+    """However people and models write it."""
+    assert located(FILES, file=file).text == "src/load.ts:4"
+
+
+@pytest.mark.parametrize(
+    "file", ["src\\load.ts", "`src/load.ts`", "[src/load.ts]", " src/load.ts ", "src/LOAD.ts", "'src/load.ts'"]
+)
+def test_a_path_is_understood(file: str) -> None:
+    """Without what is put around it; the line is that of its own field."""
+    place = located(FILES, file=file, line=2)
+    assert (place.text, place.found) == ("src/load.ts:2", True)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"file": "src/load.ts:2-4"}, "src/load.ts:2-4"),
+        ({"file": "src/load.ts#L2-L4"}, "src/load.ts:2-4"),
+        ({"file": "src/load.ts, lines 2 to 4"}, "src/load.ts:2-4"),
+        ({"file": "src/load.ts", "line": 4, "end_line": 2}, "src/load.ts:2-4"),
+        ({"file": "src/load.ts:4", "line": 3}, "src/load.ts:3"),
+        ({"file": "app/[id]/page.tsx", "line": 1}, "app/[id]/page.tsx:1"),
+        ({"file": "Plan.pdf, page 1", "quote": "They are cheap."}, "Plan.pdf:2"),
+    ],
+)
+def test_ranges_brackets_and_pages_are_understood(given: Any, text: str) -> None:
+    """Lines the wrong way round are a range; brackets may be part of a path; a page is shown with its file."""
+    place = located(FILES, **given)
+    assert (place.text, place.found) == (text, True)
+
+
+@pytest.mark.parametrize("file", ["load", "ts", "src/other.ts:4", "notes 2", "[load.ts", ""])
+def test_what_names_no_file_is_no_file(file: str) -> None:
+    """No path is guessed."""
+    place = located(FILES, file=file, line=1)
+    assert place.found is False
+
+
+@pytest.mark.parametrize(
+    ("quote", "text"),
+    [
+        ("    4   await save(rows);", "src/load.ts:4"),
+        ("  |     4   await save(rows);", "src/load.ts:4"),
+        ("4: await save(rows);", "src/load.ts:4"),
+        ("```ts\nawait save(rows);\n```", "src/load.ts:4"),
+        ("`await save(rows);`", "src/load.ts:4"),
+        ("“await save(rows);”", "src/load.ts:4"),
+        ("if (rows.length < 2) return;\n  |     4   await save(rows);", "src/load.ts:3-4"),
+        ("const table = ⟦U+003C⟧Table>{rows⟦U+005B⟧MAX]}⟦U+003C⟧/Table>;", "src/load.ts:2"),
+        ("AWAIT save(rows) ;", "src/load.ts:4"),
+    ],
+)
+def test_a_quote_is_found_with_what_a_prompt_has_around_it(quote: str, text: str) -> None:
+    """Numbers, bars, fences, marks and escapes are no words."""
+    place = located(FILES, file="src/load.ts", quote=quote)
+    assert (place.text, place.found) == (text, True)
+
+
+@pytest.mark.parametrize("quote", ["    9   await save(rows);", "12 Trams open.", "7 They are cheap."])
+def test_a_number_that_is_not_the_line_s_is_a_word(quote: str) -> None:
+    """A number in a quote is not dropped to have it found."""
+    assert located(FILES, quote=quote).found is False
+
+
+@pytest.mark.parametrize(
+    ("quote", "text"),
+    [
+        ("+tries = 4", "src/auth.py:12"),
+        ("tries = 4", "src/auth.py:12"),
+        ("   12 +tries = 4", "src/auth.py:12"),
+        ("+ok = check_strictly(name, user.key)", "src/auth.py:11"),
+        ("-ok = check(name)", "src/auth.py"),
+        ("-ok = check(name)\n+ok = check_strictly(name, user.key)", "src/auth.py:11"),
+        ("name = user.name\nok = check_strictly(name, user.key)\ntries = 4", "src/auth.py:10-12"),
+        ("name = user.name\nok = check(name)\naudit(ok)", "src/auth.py:10-13"),
+    ],
+)
+def test_a_quote_of_a_diff_is_found_with_and_without_its_signs(quote: str, text: str) -> None:
+    """On either side of the change, and across it; what was removed has no line any more."""
+    place = located(DIFF, quote=quote)
+    assert (place.text, place.found) == (text, True)
+
+
+def test_a_quote_that_stands_in_another_file_is_no_place_in_this_one() -> None:
+    """The file that was named is not sealed with a quote of another one."""
+    place = located(FILES, file="src/load.ts", line=1, quote="return <p>{id}</p>;")
+    assert place.found is False
+    assert place.problem == "src/load.ts does not have the quote, which stands in app/[id]/page.tsx:2"
+
+
+def test_a_quote_that_differs_in_its_writing_has_its_line() -> None:
+    """Found as a speaker's quotes are: case, spacing and punctuation do not count."""
+    place = located(FILES, file="src/load.ts", quote="EXPORT async function “load” — rows: Array<string>")
+    assert (place.text, place.found) == ("src/load.ts:1", True)

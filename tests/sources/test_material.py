@@ -1,0 +1,267 @@
+"""Material as models read it: whole files and their diffs, unaltered, and each line that is shown can be quoted."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from difflib import unified_diff
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate import council, review
+from flowdebate._util.control_tokens import CONTROL_TOKENS
+from flowdebate.chassis.material import render_passages, render_sources
+from flowdebate.evaluation import compare
+from flowdebate.patterns.review.findings import locate
+from flowdebate.prompts import explain_escapes, frame, tag_name, tag_text, unescaped, without_control_tokens
+from flowdebate.sources.quotes import cut, look_up
+from flowdebate.sources.source import Source, number_lines
+from flowdebate.testing import FunctionModel
+
+if TYPE_CHECKING:
+    from flowdebate.testing import ModelRequest
+
+FOLDER = Path(__file__).parent / "material"
+FILES = {path.name: path.read_text() for path in sorted(FOLDER.iterdir())}
+FILES["Windows.java"] = FILES["Index.java"].replace("\n", "\r\n")
+FILES["windows.md"] = FILES["notes.md"].replace("\n", "\r\n").removesuffix("\n")  # a carriage return at the very end
+
+
+def diff_of(name: str, after: str) -> str:
+    """The change that leads to a file, as git writes it: some lines are new, and some were others."""
+    lines = after.splitlines(keepends=True)
+    before = [f"old {line}" if number % 7 == 3 else line for number, line in enumerate(lines) if number % 5 != 2]
+    changed = "".join(unified_diff(before, lines, f"a/{name}", f"b/{name}"))
+    return f"diff --git a/{name} b/{name}\n{changed}"
+
+
+DIFFS = {f"{name}.diff": diff_of(name, text) for name, text in FILES.items()}
+MATERIAL = {**FILES, **DIFFS}
+SOURCES = {name: (Source.of(name, text),) for name, text in MATERIAL.items()}
+each_material = pytest.mark.parametrize("name", MATERIAL)
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of a file, whatever ends them."""
+    return [line.removesuffix("\r") for line in text.split("\n")]
+
+
+def without_frame(prompt: str, name: str, *, numbers: bool) -> list[str]:
+    """The lines of a source in a prompt, without its tag, bars and numbers."""
+    begin = prompt.index(f"[{name}] ") + len(name) + 3
+    first, *others = re.findall(r"\A[^\n]*(?:\n  \| [^\n]*)*", prompt[begin:])[0].split("\n")
+    lines = [first, *(line.removeprefix("  | ") for line in others)]
+    return [line[6:] for line in lines[1:]] if numbers else lines
+
+
+@each_material
+@pytest.mark.parametrize("numbers", [False, True], ids=["plain", "numbered"])
+def test_material_is_shown_as_it_is(name: str, numbers: bool) -> None:  # noqa: FBT001
+    """Once the frame is taken off, no line has changed but those with a token of the list."""
+    shown = without_frame(render_sources(SOURCES[name], numbers=numbers), name, numbers=numbers)
+    wanted = lines_of(MATERIAL[name])
+    if numbers and wanted[-1] == "":
+        wanted.pop()  # no line of its own
+    altered = [(line, original) for line, original in zip(shown, wanted, strict=True) if line != original]
+    assert all(any(token in original for token in CONTROL_TOKENS) for _, original in altered)
+    assert all(unescaped(line) == original for line, original in altered)
+    assert len(altered) == (0 if "chat.rb" not in name else sum("<|" in line or "[INST]" in line or "_of_turn>" in line
+                                                                for line in wanted))  # fmt: skip
+
+
+@each_material
+def test_what_was_altered_is_said(name: str) -> None:
+    """In a line of the prompt's own below the sources, and only there where something was."""
+    prompt = render_sources(SOURCES[name])
+    said = [line for line in prompt.splitlines() if line.startswith("(The texts above have ")]
+    if "chat.rb" in name:
+        assert said == [
+            '(The texts above have ⟦U+003C⟧ for "<" and ⟦U+005B⟧ for "[" where a control token of chat models begins.)'
+        ]
+    else:
+        assert said == []
+
+
+@each_material
+def test_passages_show_all_of_a_file_as_it_is(name: str) -> None:
+    """Whatever passage a turn is shown, each of its whole lines is one of the file, with its indentation."""
+    [source] = SOURCES[name]
+    known = {*lines_of(MATERIAL[name])}
+    for passage in cut(source):
+        text = source.text[passage.start : passage.end]
+        if not (text.endswith("\n") and source.text[: passage.start].endswith(("\n", ""))):
+            continue
+        shown = without_frame(render_passages([passage], [source]), name, numbers=False)
+        assert {unescaped(line) if "chat.rb" in name else line for line in shown} <= known
+
+
+@cache
+def body_of(name: str) -> list[str]:
+    """The lines of a file as a reviewer's prompt shows them."""
+    prompt = render_sources(SOURCES[name], numbers=True)
+    return re.findall(r"^  \| .*", prompt[prompt.index(f"[{name}] ") :], re.MULTILINE)
+
+
+@st.composite
+def copies(draw: st.DrawFn) -> tuple[str, list[str], list[str]]:
+    """The name of a file, one to three lines of it as a reviewer's prompt shows them, and the lines themselves."""
+    name = draw(st.sampled_from(sorted(MATERIAL)))
+    body = body_of(name)
+    begin = draw(st.integers(0, len(body) - 1))
+    shown = body[begin : begin + draw(st.integers(1, 3))]
+    return name, shown, [line[10:] for line in shown]
+
+
+def frames_of(shown: list[str], lines: list[str]) -> list[str]:
+    """The ways in which models copy lines from a prompt."""
+    bars, numbered = "\n".join(shown), "\n".join(line[4:] for line in shown)
+    first_bare = "\n".join([shown[0][4:], *shown[1:]])
+    plain = "\n".join(lines)
+    return [plain, unescaped(plain), plain.strip(), bars, numbered, first_bare, f"```py\n{plain}\n```", f"`{plain}`"]
+
+
+@given(copies(), st.data())
+def test_a_line_that_was_copied_from_a_prompt_is_found(copy: tuple[str, list[str], list[str]], data: Any) -> None:
+    """As a place of a finding: in the file, and at a line that says the same, whatever was copied along with it."""
+    name, shown, lines = copy
+    check_place(name, shown, lines, data.draw(st.sampled_from(frames_of(shown, lines))))
+
+
+@each_material
+def test_every_line_of_every_file_is_found(name: str) -> None:
+    """Alone and with the next one, in each of these ways."""
+    body = body_of(name)
+    for count in (1, 2):
+        for begin in range(len(body) - count + 1):
+            shown = body[begin : begin + count]
+            lines = [line[10:] for line in shown]
+            for quote in frames_of(shown, lines):
+                check_place(name, shown, lines, quote)
+
+
+def check_place(name: str, shown: list[str], lines: list[str], quote: str) -> None:
+    """A quote of these lines, as they are shown and as they are, is found."""
+    sources = SOURCES[name]
+    numbers = [int(line[4:9]) for line in shown if line[4:9].strip()]
+    place = locate(sources, file=None, line=numbers[0] if numbers else None, end_line=None, quote=quote)
+    if not any(line.strip("+- ") for line in lines) or not quote.strip():
+        return  # nothing but signs
+    assert place.found
+    if numbers and place.line is not None and lines[0].strip("+- "):
+        said = {line.number: line.text for line in number_lines(sources[0])}
+        assert place.line in numbers or said[place.line].split() == said[numbers[0]].split()
+
+
+@given(copies())
+def test_a_speaker_who_copied_faithfully_is_never_said_to_have_invented(
+    copy: tuple[str, list[str], list[str]],
+) -> None:
+    """In any quotation marks or as a block, a copied line is verified, or too short to prove anything."""
+    name, _, lines = copy
+    for line in filter(str.strip, lines):
+        for said in (f"It says “{line}”.", f"> {line}", f"«{line}»", f'"{line}"', f"> {unescaped(line)}"):
+            statuses = [quote.status for quote in look_up(said, SOURCES[name]) if quote.depth == 0]
+            assert "unverified" not in statuses
+    block = "\n".join(f"> {line}" for line in lines)
+    if len(" ".join(re.findall(r"\w+", block)).split()) > 6:
+        found = look_up(f"{block}\n\nSo it says.", SOURCES[name])
+        assert all(quote.status != "unverified" for quote in found)
+
+
+@pytest.mark.parametrize(
+    "name", ["Index.java", "ring.hpp", "Panel.tsx", "Main.elm", "Windows.java", "chat.rb", "page.html.diff"]
+)
+def test_a_reviewer_that_quotes_its_prompt_is_believed(name: str) -> None:
+    """From end to end: each line that a model copies, with its bar and number, is a place that exists."""
+
+    def copy(request: ModelRequest) -> Any:
+        system = str(request.messages[0]["content"])
+        lines = [line for line in system.split("\n") if line.startswith("  | ") and len(line) > 30]
+        return {"findings": [{"title": line, "claim": line, "severity": "nit", "quote": line} for line in lines[:12]]}
+
+    pattern = review(name="x", reviewers=[{"name": "ann"}], sources={name: MATERIAL[name]})
+    raw = pattern.run_sync("What is wrong?", model=FunctionModel(copy)).output
+    assert len(raw.findings) >= 10
+    assert {finding.place.found for finding in raw.findings} == {True}
+
+
+def test_compared_texts_are_shown_as_they_are() -> None:
+    """Also a reference answer: a judge of code reads code."""
+    prompts: list[str] = []
+
+    def judge(request: ModelRequest) -> Any:
+        prompts.append(str(request.messages[-1]["content"]))
+        scores = {"A": 60, "B": 40, "C": 20}
+        return {"reasoning": "It compiles.", "scores": scores, "verdict": "A."}
+
+    texts = {
+        "java": FILES["Index.java"],
+        "windows": FILES["Windows.java"] + "// <|im_end|>",
+        "html": FILES["page.html"],
+    }
+    reference = "A `Map<K, List<V>>`."
+    model = FunctionModel(judge)
+    asyncio.run(compare("Which?", texts, judges=[model], reference=reference, orders="cyclic", store=False))
+    assert len(prompts) == 3
+    for prompt in prompts:
+        lines = [line.removeprefix("  | ") for line in prompt.split("\n")]
+        assert reference in lines
+        for name in ("java", "html"):
+            assert {*lines_of(texts[name])[1:-1]} <= {*lines}
+        assert "⟦U+000D⟧" not in prompt
+        assert sum(line.startswith("(The texts above have ⟦U+003C⟧ for") for line in lines) == 1
+
+
+def test_arguments_keep_their_protection() -> None:
+    """What another model says is escaped by patterns: also what no list has, such as tokens of models to come."""
+    seen: list[str] = []
+
+    def reply(request: ModelRequest) -> Any:
+        if request.block.endswith("-chair"):
+            seen.append(str(request.messages[-1]["content"]))
+            return {"answer": "Yes."}
+        return "Use </s> or <new:token> or List<String>."
+
+    pattern = council(name="x", members=[{"name": "ann"}, {"name": "bob"}], review="none")
+    pattern.run_sync("Which?", model=FunctionModel(reply))
+    assert "Use ⟦U+003C⟧/s> or ⟦U+003C⟧new:token> or List⟦U+003C⟧String>." in seen[0]
+
+
+@given(st.lists(st.sampled_from([*CONTROL_TOKENS[:60], *"<>[]|/\r\n\f", "s", "\u2028", "\u202e"]), max_size=12))
+def test_a_frame_holds_whatever_is_in_it(pieces: list[str]) -> None:
+    """No token of the list, and no line that begins without a bar; and what was altered is said."""
+    text = "".join(pieces)
+    shown = f"[x] {frame(text)}"
+    assert not any(token in shown for token in CONTROL_TOKENS)
+    assert all(line.startswith("  | ") for line in shown.splitlines()[1:])
+    plain = re.sub("\r+(?=\n|$)", "", text)
+    assert unescaped(frame(text)).replace("\n  | ", "\n") == plain
+    assert bool(explain_escapes(text)) == ("⟦" in shown)
+
+
+ORDINARY = (
+    *("<s>", "</s>", "<b>", "List<String>", "std::pair<int, T>", "#include <array>", "<T,>", "<></>", "&lt;s&gt;"),
+    *("f <| x", "x |> f", "<|>", "[|1; 2|]", "a << b >> c", "[x]", "[TODO]", "[OPTIONS]", "[ARGS]", "<FILE>"),
+    *("<mask>", "<image>", "<PRE>", "{{ x }}", "⟦", "⟦U+003C⟧"),
+)
+
+
+@pytest.mark.parametrize("text", ORDINARY)
+def test_ordinary_writing_is_no_control_token(text: str) -> None:
+    """Neither in material nor in what the local model is sent of it."""
+    assert frame(text) == text
+    assert without_control_tokens(text, listed=True) == text
+    assert explain_escapes(text) == ""
+
+
+@pytest.mark.parametrize("name", ["INST", "/INST", "gMASK", "SYSTEM_PROMPT", "|user|"])
+def test_a_file_cannot_be_called_as_a_control_token(name: str) -> None:
+    """Brackets around a name make no token."""
+    for tag in (tag_text(name), tag_name(name)):
+        assert f"[{tag}]" not in CONTROL_TOKENS
+        assert unescaped(tag) == name
