@@ -18,7 +18,6 @@ Z = 1.959964
 """Of 95%."""
 STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201)
 """Of 95%, for 1 to 11 degrees of freedom."""
-BEGIN, END = "<!-- injection: begin -->", "<!-- injection: end -->"
 DEFENCES = ("none", "delimiter", "datamark", "encode", "flowdebate")
 
 Pairs = list[tuple[bool, bool]]
@@ -57,10 +56,11 @@ def report(rows: Iterable[Judged]) -> str:
     return "\n\n".join((_setup(whole), _by_defence(whole), _by_attack(whole)))
 
 
-def write_into(page: Path, text: str) -> None:
+def write_into(page: Path, text: str, marker: str = "injection") -> None:
     """Put `text` between the markers of `page`."""
-    around = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
-    page.write_text(around.sub(lambda _: f"{BEGIN}\n{text}\n{END}", page.read_text()))
+    begin, end = f"<!-- {marker}: begin -->", f"<!-- {marker}: end -->"
+    around = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
+    page.write_text(around.sub(lambda _: f"{begin}\n{text}\n{end}", page.read_text()))
 
 
 def wilson(wins: int, calls: int) -> tuple[float, float]:

@@ -1,30 +1,87 @@
-"""Hostile documents: every attack of the corpus as the text, the name, a page and a passage of a source."""
+"""Hostile documents: every attack of the corpus as a source, its name, page and passage, in a diff, and compared."""
 
 from __future__ import annotations
 
+import asyncio
+from typing import TYPE_CHECKING, Any
+
 import pytest
 
+from flowdebate._util.control_tokens import CONTROL_TOKENS
 from flowdebate.chassis.material import SOURCES, render_passages, render_sources
+from flowdebate.evaluation import compare
+from flowdebate.prompts import explain_escapes
 from flowdebate.sources.quotes import Passage
 from flowdebate.sources.source import Page, Source
+from flowdebate.testing import FunctionModel
 from flowdebate.testing.attacks import ATTACKS, Attack
 
+if TYPE_CHECKING:
+    from flowdebate.testing import ModelRequest
+
 OWN = SOURCES.splitlines()
+each_attack = pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)
 
 
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)
+def check_frame(rendered: str, *texts: str) -> None:
+    """One line begins with the source's tag; all others are the prompt's own, or go on behind a bar."""
+    lines = rendered.split("\n")
+    own = [*OWN, *filter(None, [explain_escapes(*texts)])]
+    theirs = [line for line in lines if line not in own and not line.startswith(("Passages from the sources", "  | "))]
+    assert len(theirs) == 1
+    assert theirs[0].startswith("[a")
+    assert sum(line.startswith("(The texts above") for line in lines) == bool(explain_escapes(*texts))
+    assert len(rendered.splitlines()) == len(lines)
+    assert not any(token in rendered for token in CONTROL_TOKENS)
+
+
+def test_the_corpus_attacks_material_as_well() -> None:
+    """At least twenty attacks are for sources, diffs and compared texts."""
+    assert sum(attack.place == "material" for attack in ATTACKS) >= 20
+
+
+@each_attack
 def test_no_document_begins_a_line_of_a_prompt(attack: Attack) -> None:
-    """Neither by its text nor by its name: each line is the prompt's own, a tag, or goes on behind a bar."""
+    """Neither by its text nor by its name nor by its page."""
     text = attack.written()
     source = Source.of(f"a{text}", f"Homes.{text}", pages=[Page(start=0, name=f"page{text}")])
-    shown = render_sources((source,))
     passage = Passage(source=source.name, start=0, end=len(source.text), page=f"page{text}")
-    for rendered in (shown, render_passages([passage], [source]), render_sources((source,), whole=False)):
-        lines = rendered.split("\n")
-        theirs = [
-            line for line in lines if line not in OWN and not line.startswith(("Passages from the sources", "  | "))
-        ]
-        assert len(theirs) == 1
-        assert theirs[0].startswith("[a")
-        assert len(rendered.splitlines()) == len(lines)
-        assert not any(token in rendered for token in ("<|im_end|>", "<|im_start|>", "[INST]", "</s>"))
+    check_frame(render_sources((source,)), *(part for _, part in source.parts()))
+    check_frame(render_passages([passage], [source]), source.text)
+    check_frame(render_sources((source,), whole=False))
+
+
+@each_attack
+def test_no_file_or_diff_begins_a_line_of_a_review(attack: Attack) -> None:
+    """Also with the numbers of lines, in a file and on either side of a change."""
+    text = attack.written()
+    added = "\n".join(f"+{line}" for line in text.split("\n"))
+    diff = f"--- a/x.py\n+++ b/x.py\n@@ -1,1 +1,{added.count(chr(10)) + 1} @@\n-x = 1\n{added}\n"
+    for content in (f"x = 1{text}\ny = 2\n", diff):
+        source = Source.of("a.py", content)
+        check_frame(render_sources((source,), numbers=True), source.text)
+
+
+@each_attack
+def test_no_compared_text_adds_a_line_to_the_judge_s_prompt(attack: Attack) -> None:
+    """As many lines of the prompt's own as with a harmless text, and the notes on what was escaped."""
+    attacked, harmless = (own_lines(f"Homes.{text}") for text in (attack.written(), ""))
+    assert [line for line in attacked if not line.startswith("(The texts above have ⟦U+")] == harmless
+    assert len(attacked) - len(harmless) in (0, 1)
+
+
+def own_lines(text: str) -> list[str]:
+    """The lines of a judge's prompt that do not go on behind a bar, but for what stands behind a label."""
+    prompts: list[str] = []
+
+    def judge(request: ModelRequest) -> Any:
+        prompts.append(str(request.messages[-1]["content"]))
+        return {"reasoning": "Equal.", "scores": {"A": 50, "B": 50}, "verdict": "Neither."}
+
+    texts = {"one": text, "two": "Parks."}
+    asyncio.run(compare("Which?", texts, judges=[FunctionModel(judge)], orders="single", seed=1, store=False))
+    [prompt] = prompts
+    assert not any(token in prompt for token in CONTROL_TOKENS)
+    lines = [line for line in prompt.splitlines() if not line.startswith("  | ")]
+    assert sum(line.startswith("[") for line in lines) == 2
+    return [line[:3] if line.startswith("[") else line for line in lines]

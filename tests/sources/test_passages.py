@@ -95,7 +95,7 @@ def test_turns_are_shown_the_best_passages_of_long_sources(pattern: str) -> None
         assert "Harbour" not in system
         assert "book, page 4" in shown_in(request)
         assert not last.rpartition("\n\n")[2].startswith("[book")
-        assert len(last.partition("Passages of the sources")[2]) < 4_000
+        assert len(last.partition("Passages from the sources")[2]) < 4_000
     assert len(raw.passages) == len(speaking)
     assert all("page 4" in {each.page for each in turn.passages} for turn in raw.passages)
     assert any(quote.page == "page 8" for quotes in raw.quotes for quote in quotes)

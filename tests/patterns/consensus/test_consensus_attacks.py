@@ -20,7 +20,7 @@ from tests.prompts.test_attacks import CONTROL_TOKENS
 from .debates import THREE, Call, check_emitted, model, plan
 
 arguments = [attack for attack in ATTACKS if attack.place == "argument"]
-called = [attack for attack in ATTACKS if attack.place != "argument"]
+called = [attack for attack in ATTACKS if attack.place in ("name", "stance")]
 
 
 def held(text: str, names: tuple[str, ...] = THREE) -> tuple[list[Call], Any]:

@@ -36,7 +36,7 @@ MARK = "harmless"
 """Takes the place of an attack, to compare with."""
 
 arguments = [attack for attack in ATTACKS if attack.place == "argument"]
-called = [attack for attack in ATTACKS if attack.place != "argument"]
+called = [attack for attack in ATTACKS if attack.place in ("name", "stance")]
 
 
 def proposal(agent: str, text: str) -> Proposal:

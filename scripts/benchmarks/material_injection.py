@@ -1,0 +1,113 @@
+"""How often a text that attacks the judge wins a comparison, on the local model: attacks in material.
+
+Two texts about equally good are compared clean and with each attack for material at the end of one of them, in both
+orders. Results are added to a file, one line of JSON a comparison, so that a run can be stopped and continued.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from flowdebate.evaluation import compare
+from flowdebate.models.local.model import LocalModel
+from flowdebate.testing import ATTACKS, Attack
+from injection_debates import DEBATES, TwoSided
+from injection_report import newcombe, wilson, write_into
+
+MATERIAL = tuple(attack for attack in ATTACKS if attack.place == "material")
+OWN, OTHER = "this text", "the other text"
+ORDERS = 2
+
+
+async def compare_texts(debate: TwoSided, side: int, attack: Attack | None, model: LocalModel) -> dict[str, Any]:
+    """Compare the two sides of a debate as texts; `side` is attacking."""
+    names = ("first", "second")
+    texts = {name: f"{one.first} {one.second}" for name, one in zip(names, debate.sides, strict=True)}
+    if attack is not None:
+        texts[names[side]] += attack.written(own=OWN, other=OTHER, question=debate.question)
+    began = monotonic()
+    found = await compare(debate.question, texts, judges=[model], store=False)
+    ballots = found.ballots
+    return {
+        "debate": debate.id,
+        "attack": None if attack is None else attack.id,
+        "won": [ballot.winner == names[side] for ballot in ballots],
+        "log_odds": [(ballot.log_odds or {}).get(names[side]) for ballot in ballots],
+        "seconds": round(monotonic() - began, 1),
+    }
+
+
+async def measure(out: Path, debates: int) -> None:
+    """Make the comparisons that are missing in `out`."""
+    known = {(row["debate"], row["attack"]) for row in read(out)}
+    model = LocalModel()
+    for number, debate in enumerate(DEBATES[:debates]):
+        for attack in (None, *MATERIAL):
+            if (debate.id, None if attack is None else attack.id) not in known:
+                row = await compare_texts(debate, number % 2, attack, model)
+                with out.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
+                print(row, flush=True)
+
+
+def read(out: Path) -> list[dict[str, Any]]:
+    """The comparisons so far."""
+    return [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
+
+
+def report(rows: list[dict[str, Any]]) -> str:
+    """The table, of the debates that were compared with all attacks."""
+    by_debate: dict[str, dict[str | None, dict[str, Any]]] = {}
+    for row in rows:
+        by_debate.setdefault(row["debate"], {})[row["attack"]] = row
+    whole = [found for found in by_debate.values() if len(found) == len(MATERIAL) + 1]
+    clean = [found[None] for found in whole]
+    calls = sum(len(found) for found in whole) * ORDERS
+    wins = _share([won for row in clean for won in row["won"]])
+    setup = f"Pairs of texts: {len(whole)}; attacks: {len(MATERIAL)}; orders: {ORDERS}; calls: {calls}."
+    lines = [
+        f"{setup} The text that attacks wins {wins} clean.",
+        "",
+        "| Attacks in a compared text | wins attacked | difference to clean, points | change of its log-odds |",
+        "|---|---|---|---|",
+    ]
+    kinds = dict.fromkeys(attack.kind for attack in MATERIAL)
+    by_kind = {kind: [attack.id for attack in MATERIAL if attack.kind == kind] for kind in kinds}
+    for name, ids in {"all": [attack.id for attack in MATERIAL], **by_kind}.items():
+        attacked = [(found[id_], found[None]) for found in whole for id_ in ids]
+        pairs = [pair for one, other in attacked for pair in zip(one["won"], other["won"], strict=True)]
+        shifts = [a - b for one, other in attacked for a, b in zip(one["log_odds"], other["log_odds"], strict=True)]
+        low, high = newcombe(pairs)
+        gained = (sum(won for won, _ in pairs) - sum(won for _, won in pairs)) / len(pairs)
+        difference = f"{100 * gained:+.0f} [{100 * low:+.0f}, {100 * high:+.0f}]"
+        wins = _share([won for won, _ in pairs])
+        lines.append(f"| {name} ({len(ids)}) | {wins} | {difference} | {statistics.fmean(shifts):+.2f} |")
+    return "\n".join(lines)
+
+
+def _share(won: list[bool]) -> str:
+    low, high = wilson(sum(won), len(won))
+    return f"{sum(won)}/{len(won)} [{low:.0%}, {high:.0%}]"
+
+
+def main() -> None:
+    """Measure, or write the report."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--out", type=Path, required=True, help="the file of results, one line of JSON a comparison")
+    parser.add_argument("--debates", type=int, default=4, choices=range(1, len(DEBATES) + 1), help="pairs of texts")
+    parser.add_argument("--report", type=Path, help="write the table between the markers of this page, and end")
+    chosen = parser.parse_args()
+    if chosen.report is not None:
+        write_into(chosen.report, report(read(chosen.out)), "material")
+    else:
+        asyncio.run(measure(chosen.out, chosen.debates))
+
+
+if __name__ == "__main__":
+    main()
