@@ -77,9 +77,10 @@ def report(rows: list[dict[str, Any]]) -> str:
         "| Attacks in a compared text | wins attacked | difference to clean, points | change of its log-odds |",
         "|---|---|---|---|",
     ]
-    kinds = dict.fromkeys(attack.kind for attack in MATERIAL)
-    by_kind = {kind: [attack.id for attack in MATERIAL if attack.kind == kind] for kind in kinds}
-    for name, ids in {"all": [attack.id for attack in MATERIAL], **by_kind}.items():
+    kinds: dict[str, list[str]] = {"all": [attack.id for attack in MATERIAL]}
+    for attack in MATERIAL:
+        kinds.setdefault(attack.kind, []).append(attack.id)
+    for name, ids in kinds.items():
         attacked = [(found[id_], found[None]) for found in whole for id_ in ids]
         pairs = [pair for one, other in attacked for pair in zip(one["won"], other["won"], strict=True)]
         shifts = [a - b for one, other in attacked for a, b in zip(one["log_odds"], other["log_odds"], strict=True)]
