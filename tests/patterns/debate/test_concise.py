@@ -68,7 +68,7 @@ async def test_the_prompts_of_a_debate_share_their_beginning() -> None:
     said = "The debate so far:\nRound 1:\n[A] Quiet.\n[B] Cheap."
     assert third.startswith(said)
     assert fourth.startswith(f"{said}\nRound 2:\n[A] Clean.")
-    assert f"You are on side A. Argue for this position only: {TRAMS}" in third
+    assert f"You are side A. You argue for this position only: {TRAMS}" in third
 
 
 async def test_instructions_decide_how_a_turn_begins() -> None:

@@ -67,12 +67,12 @@ OPENINGS = OpeningTemplate(
         "This fact is a reason for one of these positions, {letters}. Which one?"
     ),
     fact=(
-        "Your turn begins with a fact from the sources. Continue in two short sentences: say what the fact shows, with "
-        "its figures, and why it supports this position: {position}"
+        "Your turn begins with a fact from the sources. Go on in two short sentences: say what the fact shows, with "
+        "its figures, and why it means that this is right: {position}"
     ),
     begins_fact=(
         "{position}. The figures show it: “{fact}” This means\n"
-        "I disagree. {position}, and here is the evidence: “{fact}” So\n"
+        "I disagree. {position}: “{fact}” So\n"
         "That is not all. {position}, as this shows: “{fact}” In other words,\n"
         "Something else matters here: “{fact}” {position}, because"
     ),
