@@ -82,7 +82,7 @@ from flowdebate.adapters.deepeval import comparison_metric
 assert isinstance(comparison_metric(), BaseMetric)
 """,
     "documents": """
-import bm25s, markitdown, pathspec
+import bm25s, pathspec
 from pathlib import Path
 
 from flowdebate.sources.files import read_sources

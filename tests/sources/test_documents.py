@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import codecs
 import io
+import json
 import sys
 import zipfile
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from flowdebate import Debater, debate
 from flowdebate.errors import BadFile
+from flowdebate.patterns import PATTERNS
 from flowdebate.sources.files import read_sources
+from flowdebate.sources.quotes import find_passages, look_up
+from flowdebate.sources.source import Source
 from flowdebate.testing import ScriptedModel
+from flowdebate.ui.document import material_notes
+from flowdebate.ui.models import sources_lines
+from flowdebate.ui.plan import make_plan, stored_plan, with_stored_sources
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
-documents = pytest.importorskip("markitdown", reason="the extra flowdebate[documents]")
+documents = pytest.importorskip("mammoth", reason="the extra flowdebate[documents]")
 pytest.importorskip("reportlab")
 
 PAGES = 200
@@ -188,9 +197,259 @@ def test_a_document_that_cannot_be_read_is_named_with_the_reason(
         read(tmp_path, name, make())
 
 
+def office(name: str, **parts: str) -> bytes:
+    """A Word document with a further part for each of `parts`; "document" is its body."""
+    space = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+    space += ' xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"'
+    files = {f"word/{part}.xml": f"<w:{part} {space}>{text}</w:{part}>" for part, text in parts.items()}
+    files["word/document.xml"] = f"<w:document {space}><w:body>{name}</w:body></w:document>"
+    with zipfile.ZipFile(io.BytesIO(make_docx())) as packed:
+        return zipped({**{entry: packed.read(entry).decode() for entry in packed.namelist()}, **files})
+
+
+def run_of(text: str, properties: str = "") -> str:
+    """A piece of a Word document."""
+    return f"<w:r><w:rPr>{properties}</w:rPr><w:t xml:space='preserve'>{text}</w:t></w:r>"
+
+
+def test_a_word_is_found_that_a_line_of_a_page_breaks(tmp_path: Path) -> None:
+    """The hyphen stays, as on the page, and no character stands in for it."""
+    from reportlab.pdfgen.canvas import Canvas
+
+    made = io.BytesIO()
+    canvas = Canvas(made)
+    canvas.drawString(50, 700, "The deduction of expenses under para-")
+    canvas.drawString(50, 686, "graphs one and two is permitted.")
+    canvas.save()
+    source = read(tmp_path, "a.pdf", made.getvalue())
+    assert "under para-\ngraphs one" in source.text
+    (found,) = look_up("It says “under paragraphs one and two”.", (source,))
+    assert found.status == "verified"
+    passages = find_passages((source, Source.of("b", "Trams. " * 90)), ["Which paragraphs?"], 90)
+    assert [passage.source for passage in passages] == ["a.pdf"]
+
+
+def test_the_pages_of_a_pdf_that_are_scans_are_named(tmp_path: Path) -> None:
+    """A blank page is none of them."""
+    from reportlab.pdfgen.canvas import Canvas
+
+    made = io.BytesIO()
+    canvas = Canvas(made)
+    for page in range(1, 7):
+        if page in (1, 5):
+            canvas.drawString(50, 700, f"Page {page} has a text.")
+        elif page != 6:
+            canvas.rect(50, 50, 300, 300, fill=1)
+        canvas.showPage()
+    canvas.save()
+    source = read(tmp_path, "a.pdf", made.getvalue())
+    assert source.unread == "pages 2-4 without text: a scan needs OCR first"
+    assert source.info.unread == source.unread
+
+
+def test_what_was_entered_into_a_form_is_read(tmp_path: Path) -> None:
+    """With the names of its fields, on the page where they are."""
+    from reportlab.pdfgen.canvas import Canvas
+
+    made = io.BytesIO()
+    canvas = Canvas(made)
+    canvas.drawString(50, 700, "Amount that is applied for:")
+    canvas.acroForm.textfield(name="amount", value="12,000 euros", x=50, y=650, width=200, height=20)
+    canvas.save()
+    assert "amount: 12,000 euros" in read(tmp_path, "a.pdf", made.getvalue()).text
+
+
+VISIBLE, STYLED = '<w:vanish w:val="0"/>', '<w:rStyle w:val="B"/>'
+
+
+@pytest.mark.parametrize(
+    ("body", "parts", "text", "unread"),
+    [
+        (f"<w:p>{run_of('Seen. ')}{run_of('Not seen.', '<w:vanish/>')}</w:p>", {}, "Seen.", "1 hidden passage"),
+        (f"<w:p>{run_of('Shown.', VISIBLE)}</w:p>", {}, "Shown.", None),
+        (
+            f"<w:p>{run_of('Seen.')}{run_of('Not seen.', STYLED)}</w:p>",
+            {
+                "styles": '<w:style w:type="character" w:styleId="A"><w:rPr><w:vanish/></w:rPr></w:style>'
+                '<w:style w:type="character" w:styleId="B"><w:basedOn w:val="A"/></w:style>'
+            },
+            "Seen.",
+            "1 hidden passage",
+        ),
+        (
+            f"<w:p>{run_of('The price is fixed.')}</w:p>",
+            {
+                "header1": f"<w:p>{run_of('Draft, not binding')}</w:p>",
+                "footer1": f"<w:p>{run_of('Confidential')}</w:p>",
+                "comments": f'<w:comment w:id="0" w:author="Legal"><w:p>{run_of("We do not agree.")}</w:p></w:comment>',
+            },
+            "Header: Draft, not binding The price is fixed. Footer: Confidential Comment of Legal: We do not agree.",
+            None,
+        ),
+        (
+            f"<w:p>{run_of('So ')}<m:oMath><m:r><m:t>a+b</m:t></m:r></m:oMath>{run_of(' holds.')}</w:p>",
+            {},
+            "So a+b holds.",
+            "layout of 1 formula",
+        ),
+    ],
+    ids=["hidden", "shown", "style", "margins", "formula"],
+)
+def test_a_word_document_loses_nothing_in_silence(
+    tmp_path: Path, body: str, parts: dict[str, str], text: str, unread: str | None
+) -> None:
+    """What a person does not see is left out, and named."""
+    source = read(tmp_path, "a.docx", office(body, **parts))
+    assert " ".join(source.text.split()) == text
+    assert source.unread == unread
+
+
+def sheet(rows: Sequence[list[Any]], **formats: str) -> Any:
+    """A workbook of these rows; `formats` are number formats by the place of the cell."""
+    from openpyxl import Workbook
+
+    book = Workbook()
+    for row in rows:
+        book.active.append(row)
+    for place, form in formats.items():
+        book.active[place].number_format = form
+    return book
+
+
+def saved(book: Any) -> bytes:
+    """A workbook as a file."""
+    made = io.BytesIO()
+    book.save(made)
+    return made.getvalue()
+
+
+def test_a_spreadsheet_keeps_its_values(tmp_path: Path) -> None:
+    """Also beside a blank cell; blanks are blank, and rows and columns without any value are left out."""
+    rows = [
+        ["Progress"],
+        [],
+        ["Task", None, "Units", "Code", "Id", "Share", "Done", "Due", "Ratio"],
+        ["Design\nand more", None, 12, "00123", 45, 0.15, True, date(2026, 1, 5), 0.5],
+        ["Tests", None, None, None, None, None, None, None, 1.0],
+    ]
+    book = sheet(rows, E4="00000", F4="0%", I5="0.00")
+    lines = read(tmp_path, "a.xlsx", saved(book)).text.strip().splitlines()
+    assert lines == [
+        "| Progress |  |  |  |  |  |  |  |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| Task | Units | Code | Id | Share | Done | Due | Ratio |",
+        "| Design and more | 12 | 00123 | 00045 | 15% | TRUE | 2026-01-05 | 0.5 |",
+        "| Tests |  |  |  |  |  |  | 1 |",
+    ]
+
+
+def test_what_a_spreadsheet_hides_is_left_out_and_named(tmp_path: Path) -> None:
+    """Sheets, rows and columns; a workbook with macros is read as any other."""
+    book = sheet([["a", "b"], ["c", "d"], ["e", "f"]])
+    book.active.row_dimensions[2].hidden = True
+    book.active.column_dimensions["B"].hidden = True
+    book.create_sheet("Salaries").append(["Ann", 90_000])
+    book["Salaries"].sheet_state = "hidden"
+    source = read(tmp_path, "a.xlsm", saved(book))
+    assert source.text.strip().splitlines() == ["| a |", "| --- |", "| e |"]
+    assert source.unread == "hidden sheet Salaries; 4 hidden cells"
+
+
+def test_a_formula_without_its_result_is_shown_itself(tmp_path: Path) -> None:
+    """Programs write workbooks without results, which only Excel computes."""
+    source = read(tmp_path, "a.xlsx", saved(sheet([["a", "b", "sum"], [2, 3, "=A2+B2"]])))
+    assert "| 2 | 3 | =A2+B2 |" in source.text
+    assert source.unread == "results of 1 formula: open and save it to have them"
+
+
+def test_hidden_slides_are_left_out_and_slides_without_text_are_named(tmp_path: Path) -> None:
+    """Tables and notes are read."""
+    from pptx import Presentation
+
+    show = Presentation()
+    for title in ("Costs", "Salaries", ""):
+        show.slides.add_slide(show.slide_layouts[5]).shapes.title.text = title
+    first, second, _ = show.slides
+    second.element.set("show", "0")
+    first.shapes.add_table(1, 2, 0, 0, 9, 9).table.cell(0, 1).text = "12"
+    first.notes_slide.notes_text_frame.text = "Say it slowly."
+    made = io.BytesIO()
+    show.save(made)
+    source = read(tmp_path, "a.pptx", made.getvalue())
+    assert all(text in source.text for text in ("# Costs", "|  | 12 |", "Say it slowly."))
+    assert "Salaries" not in source.text
+    assert source.unread == "slide 2 hidden; slide 3 without text"
+
+
+def test_a_notebook_is_its_cells_and_their_texts(tmp_path: Path) -> None:
+    """Not its pictures, of which a reader of base64 has nothing."""
+    picture = {"output_type": "display_data", "data": {"image/png": "AAAA" * 9_000, "text/plain": ["<Figure>"]}}
+    error = {"output_type": "error", "traceback": ["\x1b[31mValueError\x1b[0m: no"]}
+    cells = [
+        {"cell_type": "code", "source": ["df.plot()"], "outputs": [picture, error]},
+        {"cell_type": "markdown", "source": "It is worse."},
+    ]
+    source = read(tmp_path, "a.ipynb", json.dumps({"cells": cells}).encode())
+    assert dict(source.parts()) == {
+        "a.ipynb, cell 1": "df.plot()\n\nOutput:\n<Figure>\n\nOutput:\nValueError: no",
+        "a.ipynb, cell 2": "It is worse.",
+    }
+    assert source.unread == "1 picture"
+
+
+def test_a_page_says_what_a_browser_does_not_show(tmp_path: Path) -> None:
+    """And what was chosen in its forms."""
+    page = (
+        '<p>Seen.</p><p style="display: none">Not seen.</p><div hidden>Nor this.</div>'
+        '<input value="12"><input type="checkbox" checked>Yes <select><option>A<option selected>B</select>'
+        '<a href="javascript:canary()">A link</a><img alt="A chart" src="data:image/png;base64,AAAA">'
+    )
+    source = read(tmp_path, "a.html", page.encode())
+    assert source.text.split() == ["Seen.", "12[x]", "Yes", "BA", "link[picture:", "A", "chart]"]
+    assert source.unread == "2 hidden passages"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32", "utf-16-be"])
+def test_a_byte_order_mark_says_what_a_text_is(tmp_path: Path, encoding: str) -> None:
+    """Notepad and PowerShell write such files."""
+    mark = codecs.BOM_UTF16_BE if encoding == "utf-16-be" else b""
+    assert read(tmp_path, "a.txt", mark + "The price rosé.\n".encode(encoding)).text == "The price rosé.\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "why"),
+    [
+        ("a.doc", b"\xd0\xcf\x11\xe0\0", "is a DOC document, which is not read: save it as .docx"),
+        ("a.ods", b"PK\x03\x04\0", "is a ODS document, which is not read: save it as .xlsx"),
+        ("report", b"PK\x03\x04\0", "is binary, an archive: unpack it; a document needs a name that ends in .docx"),
+        ("a.log", b"one\n" * 300 + b"tw\0o\n", "line 301: has a NUL byte, which no text has"),
+        ("a.txt", codecs.BOM_UTF16_LE + b"a", "line 1: is not UTF-16"),
+        ("a.bin", b"\x7fELF\0\0\0", "is binary: only texts, documents and images"),
+    ],
+)
+def test_a_file_that_is_not_read_is_told_the_true_reason(tmp_path: Path, name: str, data: bytes, why: str) -> None:
+    """And what to do about it."""
+    with pytest.raises(BadFile, match=f"^{name}: {why}"):
+        read(tmp_path, name, data)
+
+
+def test_what_was_not_read_is_named_in_the_line_of_what_was_left_out(tmp_path: Path) -> None:
+    """Before anything is asked, and in the notes of the result."""
+    (tmp_path / "a.docx").write_bytes(office(f"<w:p>{run_of('Seen.')}{run_of('Not seen.', '<w:vanish/>')}</w:p>"))
+    given = {"question": "Sign?", "sources": [str(tmp_path / "a.docx")], "model": "openai/gpt-5"}
+    plan = make_plan(PATTERNS["debate"], given)
+    assert sources_lines(plan)[1] == "Left out: in a.docx: 1 hidden passage"
+    again = make_plan(PATTERNS["debate"], {}, file=with_stored_sources(stored_plan(plan)["options"]))
+    assert again.sources == plan.sources
+    sides = [Debater("ann", "sign"), Debater("bob", "wait")]
+    sign = debate(name="sign", debaters=sides, max_rounds=1, synthesizer=False, sources=plan.sources, mirror=False)
+    result = sign.run_sync("Sign?", model=ScriptedModel("It is seen.", "It is not.", VERDICT), seed=1)
+    assert "Left out: in a.docx: 1 hidden passage" in material_notes(result.raw)
+
+
 def test_without_the_extra_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a folder, such a file is left out with that reason."""
-    for module in ("markitdown", "pypdfium2"):
+    for module in ("mammoth", "pypdfium2"):
         monkeypatch.setitem(sys.modules, module, None)
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.txt").write_text("Text.")

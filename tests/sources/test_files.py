@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from flowdebate.errors import BadFile, ConfigurationError
-from flowdebate.sources.files import MOST_OF_TEXT, outside_of, read_sources
+from flowdebate.sources.documents import MOST_OF_TEXT
+from flowdebate.sources.files import outside_of, read_sources
 from flowdebate.sources.source import Page, Source, check_sources
 
 if TYPE_CHECKING:

@@ -17,10 +17,9 @@ from flowdebate.models import Fallback, OpenAIModel
 from flowdebate.models.base import has_eyes
 from flowdebate.models.resolve import resolve_model
 from flowdebate.patterns import PATTERNS
-from flowdebate.sources.files import read_sources
-from flowdebate.sources.source import Source
+from flowdebate.sources.files import make_source, read_sources
 from flowdebate.testing import FunctionModel
-from flowdebate.ui.plan import make_plan, stored_plan
+from flowdebate.ui.plan import make_plan, stored_plan, with_stored_sources
 from tests.server.stage import BRIEF, debater, staged
 from tests.sources.test_fronts import kept_in
 from tests.vendors import vendors
@@ -137,8 +136,8 @@ def test_an_image_is_stored_once_and_comes_back(chart: Path) -> None:
     plan = make_plan(PATTERNS["debate"], {"question": QUESTION, "sources": ["chart.png"], "model": ["openai/gpt-5"]})
     kept = stored_plan(plan)
     chart.unlink()
-    again = make_plan(PATTERNS["debate"], {}, file=kept["options"])
-    assert again.sources == plan.sources == (Source.of("chart.png", URL),)
+    again = make_plan(PATTERNS["debate"], {}, file=with_stored_sources(kept["options"]))
+    assert again.sources == plan.sources == (make_source("chart.png", URL),)
     assert str(kept).count(URL) == 1
 
 
@@ -213,7 +212,7 @@ def test_an_image_is_known_by_its_bytes(name: str, tmp_path: Path) -> None:
     [source] = read_sources([f"figure={path}"])
     assert (source.name, source.text, source.size) == ("figure", "", len(BEGINS[name]))
     assert source.info.media_type == f"image/{path.suffix[1:]}"
-    assert source == Source.of("figure", str(source.image))
+    assert source == make_source("figure", str(source.image))
 
 
 def test_images_have_limits(tmp_path: Path) -> None:

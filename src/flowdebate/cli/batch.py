@@ -280,7 +280,9 @@ class Plans:
 
     def options_of(self, row: Row) -> dict[str, Any]:
         """The options of a row, as a stored plan has them; it may have sources of its own."""
-        return {**self.stored["options"], **row.options, self._info.subject: row.question}
+        from flowdebate.ui.plan import with_stored_sources
+
+        return {**with_stored_sources(self.stored["options"]), **row.options, self._info.subject: row.question}
 
 
 def hash_name(kind: str, about: object) -> str:

@@ -139,6 +139,11 @@ def _read_csv_rows(path: str, content: str) -> Iterator[Row]:
         yield _make_row(path, number, cells[column], others, field=header[column])
 
 
+def _allow_long_cells(content: str) -> None:
+    """Let a cell of CSV be as long as the file, which has a bound of its own."""
+    csv.field_size_limit(max(csv.field_size_limit(), len(content)))
+
+
 def _read_records(path: str, content: str) -> Iterator[tuple[int, list[str]]]:
     """The records of CSV, each with the line on which it begins."""
 
@@ -148,6 +153,7 @@ def _read_records(path: str, content: str) -> Iterator[tuple[int, list[str]]]:
 
     # csv.Sniffer guesses by what is frequent, and questions are full of commas; our own column name is certain
     delimiter = max(",;\t", key=has_question)
+    _allow_long_cells(content)
     reader = csv.reader(io.StringIO(content, newline=""), delimiter=delimiter, strict=True)
     number = 1
     try:
@@ -422,6 +428,7 @@ class CsvOut(JsonOut):
 
     def lines_of(self, content: str) -> tuple[str, _Found]:
         records: list[list[str]] = []
+        _allow_long_cells(content)
         with suppress(csv.Error):
             for record in csv.reader(io.StringIO(content, newline=""), strict=True):
                 records.append(list(map(read_cell, record)))  # noqa: PERF401 - those before a torn one stay

@@ -91,12 +91,14 @@ def compare(  # noqa: PLR0913 - the options of the command
         rows = [
             {"question": each.question, **{k: cell for k, cell in each.others.items() if cell != ""}} for each in read
         ]
+        blanks = [[key for key, cell in each.others.items() if cell == ""] for each in read]
     else:
         opt.check(question is not None, "--question", question, "what the texts answer")
         opt.check(not side, "--side", side, "left out for files of texts")
         texts = _read_files(files)
         known = {} if reference is None else {"reference": read_text(reference, megabytes=1)}
         rows, side = [{"question": question, **known, **texts}], [*texts]
+        blanks = []
     make = Models(base_url)
 
     async def work(progress: ProgressLines) -> ComparisonTable:
@@ -112,7 +114,7 @@ def compare(  # noqa: PLR0913 - the options of the command
             progress=progress.show,
         )
 
-    with store_for_asking(store) as place, _options_named(files[0] if many else None):
+    with store_for_asking(store) as place, _options_named(files[0] if many else None, blanks):
         table = asyncio.run(ask(work))
     if isinstance(table, Signals):
         Ending(signal=table).leave()
@@ -132,13 +134,19 @@ def compare(  # noqa: PLR0913 - the options of the command
 
 
 @contextmanager
-def _options_named(path: str | None) -> Iterator[None]:
-    """Let errors of `compare_all` name the option, or the row of the file at `path`."""
+def _options_named(path: str | None, blanks: Sequence[Sequence[str]]) -> Iterator[None]:
+    """Let errors of `compare_all` name the option, or the row of the file at `path` and its `blanks`, empty cells."""
     try:
         yield
     except ConfigurationError as error:
         row = error.where.rpartition("row ")[2]
         if path is not None and row.isdecimal():
+            if error.field == "texts" and (empty := blanks[int(row)]):
+                names = " and ".join(f"`{name}`" for name in empty)
+                are = "is" if len(empty) == 1 else "are"
+                raise BadFile(
+                    path, f"row {int(row) + 1}: {names} {are} empty: fill in a text, or delete the row"
+                ) from None
             raise BadFile(path, f"row {int(row) + 1}: `{error.field}` must be {error.allowed}") from None
         flag = _FLAGS.get(error.field, f"--{error.field.replace('_', '-')}")
         raise ConfigurationError(COMMAND, flag, error.got, error.allowed) from None

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass, replace
+from threading import Thread
 from typing import Any, TypeAlias
 
 from flowdebate._text import is_blank
@@ -14,6 +18,7 @@ from flowdebate.patterns import PATTERNS, PatternInfo, find_pattern
 from flowdebate.runs.durable.fork import GoesOn, asked_to_go_on
 from flowdebate.runs.limits import Limits
 from flowdebate.service.runs import archive_of
+from flowdebate.sources.files import is_file
 from flowdebate.store.base import Store, StoredRun
 from flowdebate.ui.models import AllowedModels, Policies, with_policies
 from flowdebate.ui.plan import Plan, make_plan, pattern_of_run, plan_of, plan_of_fork, stored_plan
@@ -41,6 +46,41 @@ class Recipe:
     """Whether workers execute it."""
     plan: Plan | None = None
     """The plan that it is built from; None for a registered pattern."""
+
+
+async def make_recipe(make: Callable[[], Recipe], options: Mapping[str, Any]) -> Recipe:
+    """Make a recipe; in a thread of its own where its `options` name files, so that it holds up nobody else.
+
+    A document takes up to 15 seconds, and more where it waits for others. The end of the process does not wait for it.
+    """
+    sources = options.get("sources")
+    texts = sources.values() if isinstance(sources, Mapping) else ()
+    if not (isinstance(sources, list) or any(isinstance(text, str) and is_file(text) for text in texts)):
+        return make()
+    loop, context = asyncio.get_running_loop(), copy_context()
+    future: asyncio.Future[Recipe] = loop.create_future()
+
+    def run() -> None:
+        recipe: Recipe | None = None
+        problem: Exception | None = None
+        try:
+            recipe = context.run(make)
+        except Exception as error:  # noqa: BLE001 - it is raised where the recipe is awaited
+            problem = error
+
+        def settle() -> None:
+            if future.done():  # nobody waits for it any more
+                return
+            if recipe is not None:
+                future.set_result(recipe)
+            elif problem is not None:
+                future.set_exception(problem)
+
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(settle)
+
+    Thread(target=run, name="flowdebate-sources", daemon=True).start()
+    return await future
 
 
 class Recipes:

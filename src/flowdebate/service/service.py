@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
@@ -34,7 +33,7 @@ from flowdebate.runs.queue_state import LOWEST, priority_of
 from flowdebate.service.active import ActiveRuns
 from flowdebate.service.evidence import Evidence, evidence_in
 from flowdebate.service.lifetime import Recovery
-from flowdebate.service.recipes import CheckOptions, Recipe, Recipes
+from flowdebate.service.recipes import CheckOptions, Recipe, Recipes, make_recipe
 from flowdebate.service.runs import SoFar, archive_of, delete_run, document_of_run, list_runs, outcome_of, state_of
 from flowdebate.service.state import BudgetState, Changed, RunDetails, RunPage, RunState, change_all, pending_in
 from flowdebate.store.base import COMPLETE, GIVEN_UP, RunHeader, StepRow, Store, StoredRun, StoredStatus
@@ -224,8 +223,7 @@ class Service(Readership):
         new = partial(
             self._recipes.new, pattern, question, options, seed=seed, labels=labels, limits=limits, check=check
         )
-        # reading a document, which may be a text's data URL, takes up to a minute in which nobody else would be served
-        recipe = await asyncio.to_thread(new) if options.get("sources") else new()
+        recipe = await make_recipe(new, options)
         await self._check_budget(labels, run_id)
         if recipe.queued and self.workers is not None:
             given: dict[str, Any] = {"seed": recipe.seed, "labels": labels, "limits": recipe.limits}
@@ -642,9 +640,18 @@ class Service(Readership):
         not such an answer; ConfigurationError if the pattern is changed as well.
         """
         stored = await self.store.run(run_id)
-        recipe = self._recipes.of_fork(
-            stored, pattern=pattern, options=options or {}, seed=seed, labels=labels, limits=limits, check=check
+        options = options or {}
+        fork = partial(
+            self._recipes.of_fork,
+            stored,
+            pattern=pattern,
+            options=options,
+            seed=seed,
+            labels=labels,
+            limits=limits,
+            check=check,
         )
+        recipe = await make_recipe(fork, options)
         # A changed pattern may ask for answers of another form than the recorded requests did.
         if isinstance(edits, Mapping) and edits and pattern is None and not options:
             steps = await self.store.steps(run_id)

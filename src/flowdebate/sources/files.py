@@ -2,121 +2,75 @@
 
 from __future__ import annotations
 
-import io
+import base64
+import codecs
 import os
 import re
 import stat
 import sys
-import warnings
-import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
-from flowdebate._text import error_text, is_blank
+from flowdebate._text import clean_text, error_text, is_blank
 from flowdebate._util.validation import check_library
 from flowdebate.errors import BadFile, ConfigurationError
+from flowdebate.sources.converter import shared_converter
+from flowdebate.sources.documents import KINDS, MOST_OF_TEXT, OTHERS
 from flowdebate.sources.secrets import FOLDERS, SECRET, holds_key, is_secret, mask_secrets
-from flowdebate.sources.source import Page, Source, image_type
+from flowdebate.sources.source import Page, Source, image_type, name_problem
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
-_CONVERTERS = {
-    ".docx": "Docx",
-    ".pptx": "Pptx",
-    ".xlsx": "Xlsx",
-    ".epub": "Epub",
-    ".html": "Html",
-    ".htm": "Html",
-}
-_ZIPPED = (".docx", ".pptx", ".xlsx", ".epub")
-_OLD_OFFICE = b"\xd0\xcf\x11\xe0"
-_MOST_UNPACKED = 100_000_000
-"""Bytes: a zip bomb has more, a book with its pictures has not."""
-# Lines with which a slide and a sheet begin; the text of a cell is behind a bar.
-_PARTS = {
-    ".pptx": (re.compile(r"^<!-- Slide number: (\d+) -->\n", re.MULTILINE), "slide {}"),
-    ".xlsx": (re.compile(r"^## (.+)\n", re.MULTILINE), "sheet {}"),
-}
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),  # which begins as UTF-16 does
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_DATA_URL = re.compile(r"data:[\w.+/-]*(?:;[\w.+-]+=[^;,]*)*;base64,", re.IGNORECASE)
 
 
-def kind_of(name: str, data: bytes) -> str | None:
-    """The suffix of a document; None for what is read as text."""
-    suffix = PurePath(name).suffix.lower()
-    return ".pdf" if data.startswith(b"%PDF-") else suffix if suffix in (*_CONVERTERS, ".pdf") else None
+def make_source(name: str, text: str) -> Source:
+    """Make the source of a text that a user or a request brings; a data URL is the file in it.
 
-
-def read_document(name: str, given: str, data: bytes, kind: str) -> Source:
-    """The source of a document; BadFile, with the path as it was `given`, for one that cannot be read."""
-    what = f"{kind[1:].upper()} document"
+    BadFile for a file that cannot be read. What is stored is never read again: a text of a stored run is a text.
+    """
+    begins = _DATA_URL.match(text)
+    if begins is None:
+        return Source.of(name, text)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of libraries, about what is odd in a document
-            parts = list(_pages_of(data) if kind == ".pdf" else _parts_of(given, data, kind))
-    except ImportError:
-        raise BadFile(given, f"is a {what}: pip install 'flowdebate[documents]' reads it") from None
-    except (BadFile, MemoryError):
-        raise
-    except Exception as error:  # noqa: BLE001 - a hostile document may make any library raise anything
-        encrypted = "password" in str(error).lower()
-        why = "is encrypted: save it without its password" if encrypted else f"is no {what} that can be read"
-        raise BadFile(given, why if encrypted else f"{why}: {error_text(error)}") from None
-    text, pages = "", []
-    for page, content in parts:
-        if page:
-            pages.append(Page(start=len(text), name=page))
-        text += f"{content.strip()}\n\n"
-    if not text.strip():
-        raise BadFile(given, "has no text in it: a scanned document needs OCR first")
-    return Source.of(name, text, data, pages=pages)
+        data = base64.b64decode(text[begins.end() :], validate=True)
+    except ValueError:
+        raise BadFile(name, "is no file: its base64 is broken") from None
+    return read_content(name, name, data)
 
 
-def _pages_of(data: bytes) -> Iterable[tuple[str, str]]:
-    # not markitdown's converter, which keeps no pages, and takes minutes for a book
-    from pypdfium2 import PdfDocument
-
-    pdf = PdfDocument(data)
-    try:
-        for number in range(len(pdf)):
-            page = pdf[number]
-            text = page.get_textpage().get_text_bounded()
-            page.close()
-            # U+FFFE stands for the hyphen at the end of a line
-            yield f"page {number + 1}", text.replace("\r\n", "\n").replace("\ufffe", "-\n")
-    finally:
-        pdf.close()
+def is_file(text: str) -> bool:
+    """Whether a text is a data URL, which may take long to read."""
+    return _DATA_URL.match(text) is not None
 
 
-def _parts_of(given: str, data: bytes, kind: str) -> Iterable[tuple[str, str]]:
-    if kind in _ZIPPED:
-        if data.startswith(_OLD_OFFICE):
-            raise BadFile(
-                given, "is encrypted, or of a version before 2007: save it as it is today, without a password"
-            )
-        with zipfile.ZipFile(io.BytesIO(data)) as packed:
-            if any(each.flag_bits & 1 for each in packed.infolist()):
-                raise BadFile(given, "is encrypted: save it without its password")
-            if sum(each.file_size for each in packed.infolist()) > _MOST_UNPACKED:
-                raise BadFile(given, f"unpacks to more than {_MOST_UNPACKED // 1_000_000} MB")
-    # the converters themselves: `MarkItDown` loads a model that guesses what a file is
-    from markitdown import StreamInfo, converters
-
-    converter = getattr(converters, f"{_CONVERTERS[kind]}Converter")()
-    text = converter.convert(io.BytesIO(data), StreamInfo(extension=kind, charset="utf-8")).markdown
-    pattern, name = _PARTS.get(kind, (None, ""))
-    begins = [] if pattern is None else list(pattern.finditer(text))
-    if not begins:
-        return [("", text)]
-    ends = [*(match.start() for match in begins[1:]), len(text)]
-    return [(name.format(match[1].strip()), text[match.end() : end]) for match, end in zip(begins, ends, strict=True)]
+def _read_document(name: str, path: str, data: bytes, kind: str) -> Source:
+    if not KINDS[kind].is_installed:
+        raise BadFile(path, f"is a {kind[1:].upper()} document: pip install 'flowdebate[documents]' reads it")
+    document = shared_converter().convert(path, data, kind)
+    texts: list[str] = []
+    pages: list[Page] = []
+    length = 0
+    for part, content in document.parts:
+        if part:
+            pages.append(Page(start=length, name=part))
+        texts.append(f"{clean_text(content.strip())}\n\n")
+        length += len(texts[-1])
+    return Source.of(name, "".join(texts), data, pages=pages, unread="; ".join(document.unread))
 
 
 MEGABYTE = 1_000_000
 MOST_OF_FILE = 20
 """Megabytes of a file: a document of a thousand pages has fewer."""
-MOST_OF_TEXT = 2
-"""Megabytes of the text of all sources: 500,000 tokens, which are stored with each run."""
 MOST_OF_IMAGES = 10
 """Megabytes of all images, each of which goes to the provider with every turn: some take 20 in a request, as base64."""
 _MOST_LISTED = 200
@@ -132,33 +86,59 @@ def read_sources(given: Sequence[str], *, folder: Path = Path()) -> list[Source]
     BadFile with the path and the reason for what cannot be used, and for more than 2 MB of text or 10 of images in all.
     """
     found: list[Source] = []
+    room = _Room()
     for each in given:
         name, path = _named(each, folder)
         if each == "-":
-            found.append(read_content("stdin", "-", _read_stdin()))
-            continue
-        if path.is_dir() and not path.is_symlink():
+            read = [read_content("stdin", "-", _read_stdin())]
+        elif path.is_dir() and not path.is_symlink():
             root = path.resolve()
             if FOLDERS.intersection(root.parts):
                 raise BadFile(each, f"{SECRET}, and is never read")
             read = list(_walk(root, each, name or root.name))
             if not any(source.left_out is None for source in read):
                 raise BadFile(each, "is a folder without any file that can be read")
-            found += read
         else:
-            found.append(_read_file(path, each, name or path.name))
-        check_size(found, each)
+            read = [_read_file(path, each, name or path.name)]
+        room.take(read, each)
+        found += read
     return found
+
+
+def read_texts(texts: Mapping[str, str]) -> list[Source]:
+    """Read the sources that a user or a request brings by name: texts, and data URLs, which are files.
+
+    BadFile for a file that cannot be read, and for more than 2 MB of text or 10 of images in all.
+    """
+    found: list[Source] = []
+    room = _Room()
+    for name, text in texts.items():
+        source = make_source(name, text)
+        room.take([source], name)
+        found.append(source)
+    return found
+
+
+class _Room:
+    """The room for sources: what is stored with a run, and sent with each turn, has bounds."""
+
+    def __init__(self) -> None:
+        self._text, self._images = MOST_OF_TEXT * MEGABYTE, MOST_OF_IMAGES * MEGABYTE
+
+    def take(self, sources: Sequence[Source], path: str) -> None:
+        """Take the room for `sources`. BadFile, about the `path` that they come from, where there is not enough."""
+        self._text -= sum(len(source.text.encode()) for source in sources)
+        self._images -= sum(source.size for source in sources if source.image is not None)
+        if self._text < 0:
+            fewer = "name fewer files, or commits that differ less"
+            raise BadFile(path, f"makes more than {MOST_OF_TEXT} MB of text: {fewer}")
+        if self._images < 0:
+            raise BadFile(path, f"makes more than {MOST_OF_IMAGES} MB of images: name fewer, or smaller ones")
 
 
 def check_size(sources: Sequence[Source], given: str) -> None:
     """BadFile for more than can be stored with a run and sent with each turn, after the source `given`."""
-    if sum(len(source.text.encode()) for source in sources) > MOST_OF_TEXT * MEGABYTE:
-        raise BadFile(
-            given, f"makes more than {MOST_OF_TEXT} MB of text: name fewer files, or commits that differ less"
-        )
-    if sum(source.size for source in sources if source.image is not None) > MOST_OF_IMAGES * MEGABYTE:
-        raise BadFile(given, f"makes more than {MOST_OF_IMAGES} MB of images: name fewer, or smaller ones")
+    _Room().take(sources, given)
 
 
 def allowed_folders(given: Iterable[str | Path], *, where: str) -> tuple[Path, ...]:
@@ -183,13 +163,18 @@ def _named(given: str, folder: Path) -> tuple[str | None, Path]:
     name, sign, rest = given.partition("=")
     path = folder / given
     if sign and name.strip() and rest and not os.path.lexists(path):
+        if (problem := name_problem(name.strip())) is not None:
+            raise BadFile(given, f"needs a name that {problem}")
         return name.strip(), folder / rest
     return None, path
 
 
 def _is_within(path: Path, allowed: Path) -> bool:
     """Whether `path` is below `allowed`, also when all links are followed."""
-    return path.resolve().is_relative_to(allowed.resolve())
+    try:
+        return path.resolve().is_relative_to(allowed.resolve())
+    except (OSError, ValueError):  # links in a circle, a NUL
+        return False
 
 
 def _read_stdin() -> bytes:
@@ -230,21 +215,35 @@ def read_content(name: str, given: str, data: bytes) -> Source:
 def _read_content(name: str, given: str, data: bytes) -> Source:
     if holds_key(data):
         raise BadFile(given, f"{SECRET}, and is never read")
-    kind = kind_of(name if name != "stdin" else "", data)
-    if kind is not None:
-        return read_document(name, given, data, kind)
+    suffix = "" if name == "stdin" else PurePath(name).suffix.lower()
+    kind = ".pdf" if data.startswith(b"%PDF-") else suffix
+    if kind in KINDS:
+        return _read_document(name, given, data, kind)
     if (image := image_type(data)) is not None:
         return Source.of_image(name, given, data, image)
-    if b"\0" in data:
-        raise BadFile(given, "is binary: only texts, documents and images (PNG, JPEG, WebP, GIF) can be sources")
+    encoding = next((encoding for bom, encoding in _BOMS if data.startswith(bom)), "utf-8")
+    if encoding == "utf-8" and b"\0" in data:
+        raise BadFile(given, _why_no_text(suffix, data))
     try:
-        text = data.decode("utf-8-sig")
+        text = data.decode(encoding)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise BadFile(given, f"line {line}: is not UTF-8") from None
+        raise BadFile(given, f"line {line}: is not {encoding[:6].upper().rstrip('-')}") from None
     if is_blank(text):
         raise BadFile(given, "is empty: a source has text in it")
     return Source.of(name, text, data)
+
+
+def _why_no_text(suffix: str, data: bytes) -> str:
+    """Why a file with NUL bytes is no source, and what to do about it."""
+    if suffix in OTHERS:
+        return f"is a {suffix[1:].upper()} document, which is not read: save it as {OTHERS[suffix]}"
+    if data.startswith(b"PK\x03\x04"):
+        return "is binary, an archive: unpack it; a document needs a name that ends in .docx, .xlsx, .pptx or .epub"
+    if data.count(b"\0") * 100 < len(data):  # a log that was cut, and no program
+        number = data.partition(b"\0")[0].count(b"\n") + 1
+        return f"line {number}: has a NUL byte, which no text has"
+    return "is binary: only texts, documents and images (PNG, JPEG, WebP, GIF) can be sources"
 
 
 def _walk(root: Path, given: str, name: str) -> Iterator[Source]:

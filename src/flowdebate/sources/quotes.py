@@ -76,7 +76,9 @@ def _index(sources: tuple[Source, ...]) -> tuple[list[Passage], Any]:
 def _tokens(texts: list[str]) -> list[list[str]]:
     from bm25s import tokenize
 
-    found: list[list[str]] = tokenize(texts, stopwords=None, return_ids=False, show_progress=False)
+    # a word that a line breaks is found whole, and by its parts
+    whole = [re.sub(r"(\w+)-\n(\w+)", r"\1-\n\2 \1\2", text) for text in texts]
+    found: list[list[str]] = tokenize(whole, stopwords=None, return_ids=False, show_progress=False)
     return found
 
 

@@ -6,6 +6,7 @@ import base64
 import operator
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -57,6 +58,8 @@ class SourceInfo(WireModel):
     """Note of the secrets in its text that were masked; None (and not written) without any."""
     left_out: str | None = Field(default=None, exclude_if=is_none)
     """Why a file was not read; None (and not written) for all others."""
+    unread: str | None = Field(default=None, exclude_if=is_none)
+    """Parts of a document that were not read, such as "2 pictures"; None (and not written) without any."""
     excluded: bool = Field(default=False, exclude_if=operator.not_)
     """Whether the user excluded it by a glob; False is not written."""
     commits: str | None = Field(default=None, exclude_if=is_none)
@@ -74,12 +77,22 @@ MOST_OF_IMAGE = 3.75
 """Megabytes of an image: the five in which Anthropic takes one are of base64, and others take more."""
 AN_IMAGE = "(an image, which is shown to you)"
 """What a prompt has in the place of its text."""
-_DATA_URL = re.compile(r"data:[\w.+/-]*;base64,")
 
 
 def image_type(data: bytes) -> str | None:
     """The media type of an image that models take; None for what is none, whatever it is called."""
     return next((kind for kind, start in IMAGES.items() if re.match(start, data, re.DOTALL)), None)
+
+
+def is_image(url: str) -> bool:
+    """Whether a data URL is that of an image that models take."""
+    begins, _, encoded = url.partition(",")
+    if re.fullmatch(r"data:image/(png|jpeg|gif|webp);base64", begins) is None:
+        return False
+    try:
+        return image_type(base64.b64decode(encoded, validate=True)) is not None
+    except ValueError:
+        return False
 
 
 class Source(WireModel):
@@ -102,27 +115,22 @@ class Source(WireModel):
     """Note of the secrets in its text that were masked; None (and not written) without any."""
     left_out: str | None = None
     """Why a file of a folder or of a diff was not read; None for a source."""
+    unread: str | None = Field(default=None, exclude_if=is_none)
+    """Parts of a document that were not read, such as "2 pictures"; None (and not written) without any."""
     excluded: bool = Field(default=False, exclude_if=operator.not_)
     """Whether the user excluded it by a glob; False is not written."""
     commits: str | None = Field(default=None, exclude_if=is_none)
     """Which commits its diff compares; None (and not written) for all others."""
 
     @classmethod
-    def of(cls, name: str, text: str, data: bytes | None = None, *, pages: Sequence[Page] = ()) -> Source:
-        """The source of the file content `data`; None for a text that is in no file.
-
-        A text that is a data URL is the file in it; BadFile for one that cannot be read.
-        """
-        if (begins := _DATA_URL.match(text)) is not None:
-            from flowdebate.sources.files import read_content
-
-            try:
-                return read_content(name, name, base64.b64decode(text[begins.end() :], validate=True))
-            except ValueError:
-                raise BadFile(name, "is no file: its base64 is broken") from None
+    def of(
+        cls, name: str, text: str, data: bytes | None = None, *, pages: Sequence[Page] = (), unread: str = ""
+    ) -> Self:
+        """Make the source of the file content `data`; None for a text that is in no file."""
         data = text.encode(errors="replace") if data is None else data
         hashed = sha256(data).hexdigest()
-        return cls(name=name, text=clean_text(text), pages=tuple(pages), size=len(data), sha256=hashed)
+        about = {"size": len(data), "sha256": hashed, "unread": unread or None}
+        return cls(name=name, text=clean_text(text), pages=tuple(pages), **about)
 
     @classmethod
     def of_image(cls, name: str, given: str, data: bytes, kind: str) -> Self:
@@ -144,6 +152,7 @@ class Source(WireModel):
             media_type=None if self.image is None else self.image[5:].partition(";")[0],
             masked=self.masked,
             left_out=self.left_out,
+            unread=self.unread,
             excluded=self.excluded,
             commits=self.commits,
         )
@@ -161,6 +170,34 @@ class Source(WireModel):
         for page, end in zip(self.pages, ends, strict=False):
             if text := self.text[page.start : end].rstrip().lstrip("\r\n"):
                 yield f"{self.name}, {page.name}", text
+
+
+MOST_OF_NAME = 200
+"""Characters of the name of a source."""
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def name_problem(name: str) -> str | None:
+    r"""Say what the name of a source must be like, for one that it cannot have.
+
+    >>> name_problem("report"), name_problem("x" * 201), name_problem("a\nb")
+    (None, 'has at most 200 characters', 'has no line breaks and no other control characters')
+    """
+    if is_blank(name):
+        return "is not blank"
+    if len(name) > MOST_OF_NAME:
+        return f"has at most {MOST_OF_NAME} characters"
+    return "has no line breaks and no other control characters" if _CONTROLS.search(name) else None
+
+
+def omissions(sources: Sequence[Source | SourceInfo]) -> list[str]:
+    """Say what was left out, file by file, and of which document a part.
+
+    >>> omissions([Source(name="a.png", left_out="is a link"), Source.of("b.docx", "Text.", unread="2 pictures")])
+    ['a.png (is a link)', 'in b.docx: 2 pictures']
+    """
+    files = [f"{source.name} ({source.left_out})" for source in sources if source.left_out is not None]
+    return [*files, *(f"in {source.name}: {source.unread}" for source in sources if source.unread is not None)]
 
 
 _SHORT = 4_000
@@ -213,6 +250,7 @@ def check_sources(value: object, *, where: str) -> tuple[Source, ...]:
     ConfigurationError for what cannot be, BadFile for a file that cannot be used.
     """
     from flowdebate.sources.diff import Diff, read_diff
+    from flowdebate.sources.files import make_source, read_sources
 
     allowed = "texts by name (a dict of str to str, neither blank), a list of paths and sources, or a Diff; or None"
     if value is None:
@@ -230,15 +268,15 @@ def check_sources(value: object, *, where: str) -> tuple[Source, ...]:
         elif name is None and isinstance(each, Diff):
             found += read_diff(each)
         elif name is None and isinstance(each, (str, Path)):
-            from flowdebate.sources.files import read_sources
-
             found += read_sources([str(each)])
-        elif isinstance(name, str) and isinstance(each, str) and not is_blank(name) and not is_blank(each):
-            found.append(Source.of(name, each))
+        elif isinstance(each, str) and not is_blank(each) and isinstance(name, str) and name_problem(name) is None:
+            found.append(make_source(name, each))
         else:
-            raise ConfigurationError(where, place, each, allowed)
-    names = [source.name for source in found]
-    if twice := next((name for name in names if names.count(name) > 1), None):
+            problem = name_problem(name) if isinstance(name, str) else None
+            must = allowed if problem is None or is_blank(str(name)) else f"a source whose name {problem}"
+            raise ConfigurationError(where, place, each, must)
+    names = Counter(source.name for source in found)
+    if twice := next((name for name, number in names.items() if number > 1), None):
         raise ConfigurationError(where, "sources", twice, "sources of different names: NAME=FILE gives one")
     return tuple(found)
 

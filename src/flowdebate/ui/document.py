@@ -17,6 +17,7 @@ from flowdebate.chassis.registry import find_pattern, load_patterns
 from flowdebate.chassis.state import DebateStatus
 from flowdebate.errors import BadFile
 from flowdebate.measures.courses import AnswerCourse, count_changes
+from flowdebate.sources.source import omissions
 from flowdebate.ui.files import parse_json, problem_of, read_text
 from flowdebate.ui.sections import Entry, Fact, Quoted, Section, failures, round_heading
 from flowdebate.ui.steps import Fork
@@ -362,7 +363,7 @@ def material_notes(raw: PatternOutput) -> list[str]:
         notes.append(f"Source: {source.name} ({pages}{source.size:,} bytes, SHA-256 {source.sha256}{masked})")
     if more := len(sources) - _MOST_SOURCES:
         notes += [f"Sources: {more:,} more"] if more > 0 else []
-    if left := [f"{each.name} ({each.left_out})" for each in raw.sources or () if each.left_out is not None]:
+    if left := omissions(raw.sources or ()):
         rest = f" and {len(left) - _MOST_SOURCES:,} more" if len(left) > _MOST_SOURCES else ""
         notes.append(f"Left out: {', '.join(left[:_MOST_SOURCES])}{rest}")
     if raw.older is not None:

@@ -16,6 +16,7 @@ from flowdebate.models.openai.endpoint import address_of
 from flowdebate.models.providers import PROVIDERS
 from flowdebate.models.resolve import EACH, ModelResolver, ModelSpec, found_models, vendor_of
 from flowdebate.runs.limits import Price, Prices
+from flowdebate.sources.source import omissions
 from flowdebate.ui.options import PRICE, PlanOptions
 from flowdebate.ui.text import models_text
 
@@ -345,7 +346,7 @@ def sources_lines(plan: Plan) -> list[str]:
     ]
     from flowdebate.chassis.material import SOURCE_TOKENS
 
-    left = [f"{source.name} ({source.left_out})" for source in plan.sources if source.left_out is not None]
+    left = omissions(plan.sources)
     whole = f"Sources: {_few(shown)}"
     if len(read) > 1:
         whole += f"; together {sum(tokens):,} tokens"

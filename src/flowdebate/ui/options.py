@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType, UnionType
@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, Union, ge
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     JsonValue,
@@ -43,7 +44,7 @@ from flowdebate.errors import ConfigurationError, ConflictingOptions
 from flowdebate.models.base import Effort
 from flowdebate.models.openai.endpoint import ADDRESS, address_of, check_address
 from flowdebate.prompts import Profile
-from flowdebate.sources.source import Page, Source
+from flowdebate.sources.source import Page, Source, is_image, name_problem
 from flowdebate.ui.files import read_plan_file
 
 COMMAND = "command line"
@@ -224,21 +225,31 @@ class PersonaEntry(RosterEntry):
     model: ModelName | None = None
 
 
-_ABOUT = {"size", "sha256", "masked", "left_out", "excluded", "commits"}
+_ABOUT = {"size", "sha256", "masked", "left_out", "unread", "excluded", "commits"}
+
+
+def _image(value: str) -> str:
+    if not is_image(value):
+        raise PydanticCustomError("allowed", "{allowed}", {"allowed": "an image as a data URL"})
+    return value
 
 
 class SourceEntry(RosterEntry):
     """A source as a stored plan has it, where its text does not say everything."""
 
     text: Text | None = None
-    pages: Annotated[dict[str, int], NOTHING] | None = None
+    image: Annotated[str, NOTHING, AfterValidator(_image)] | None = None
+    """An image as a data URL."""
+    pages: Annotated[dict[str, Annotated[int, Field(ge=0)]], NOTHING] | None = None
     """Where each page begins in the text, by its name."""
-    size: int = 0
-    sha256: Annotated[str, NOTHING] = ""
+    size: Annotated[int, Field(ge=0)] = 0
+    sha256: Annotated[str, NOTHING, Field(pattern="^([0-9a-f]{64})?$")] = ""
     masked: Text | None = None
     """Note of the secrets in it that were masked."""
     left_out: Text | None = None
     """Why a file was not read."""
+    unread: Text | None = None
+    """Parts of a document that were not read."""
     excluded: bool = False
     """Whether the user excluded it by a glob."""
     commits: Text | None = None
@@ -247,16 +258,50 @@ class SourceEntry(RosterEntry):
     @classmethod
     def of(cls, source: Source) -> Self | str:
         """The entry of a source; its text alone where that is all there is to say."""
-        if source == Source.of(source.name, source.image or source.text):
-            return source.image or source.text
+        if source == Source.of(source.name, source.text):
+            return source.text
         pages = {page.name: page.start for page in source.pages} or None
         about = source.model_dump(include=_ABOUT)
-        return cls(text=source.text or None, pages=pages, **about)
+        return cls(text=source.text or None, image=source.image, pages=pages, **about)
+
+    @classmethod
+    def of_stored(cls, value: object) -> object:
+        """The entry that a stored plan has; a text is one, whatever it looks like. Anything else is left to be refused.
+
+        >>> SourceEntry.of_stored("data:text/html;base64,QQ==").text
+        'data:text/html;base64,QQ=='
+        """
+        with suppress(ValidationError):
+            return cls.model_validate({"text": value} if isinstance(value, str) else value)
+        return value
 
     def source(self, name: str) -> Source:
+        if not self.sha256 and self.left_out is None:
+            return Source.of(name, self.text or "")
         pages = tuple(Page(start=start, name=page) for page, start in (self.pages or {}).items())
         about = self.model_dump(include=_ABOUT)
-        return Source(name=name, text=self.text or "", pages=pages, **about)
+        return Source(name=name, text=self.text or "", image=self.image, pages=pages, **about)
+
+
+MOST_SOURCES = 1_000
+"""Sources of one plan: each is a line of every prompt."""
+
+
+def _check_sources(value: object) -> object:
+    """Refuse, by its name, what the one who gives a source does not say: it is computed."""
+    problem = None
+    if isinstance(value, (list, dict)) and len(value) > MOST_SOURCES:
+        problem = f"at most {MOST_SOURCES:,} sources"
+    for name, entry in value.items() if isinstance(value, dict) else ():
+        if isinstance(entry, dict):
+            keys = ", ".join(f"`{key}`" for key in entry if key != "text")
+            computed = f", and {keys} cannot be stated" if keys else ""
+            problem = f"a text, or a file as a data URL, for each name: `{name}` is a table{computed}"
+        elif isinstance(name, str) and (must := name_problem(name)) is not None:
+            problem = f"sources whose name {must}"
+    if problem is not None:
+        raise PydanticCustomError("allowed", "{allowed}", {"allowed": problem})
+    return value
 
 
 Globs = Annotated[list[PlainText], allowed("a list of globs")]
@@ -265,6 +310,7 @@ Sources = Annotated[
     allowed(
         'a list of paths of files and folders ("-" is stdin, NAME=FILE gives a name), or texts by name, none blank'
     ),
+    BeforeValidator(_check_sources),
 ]
 
 

@@ -81,7 +81,7 @@ class Plan:
         """The sources, and the files of folders that were left out."""
         given = self.options.sources
         return tuple(
-            Source.of(name, each) if isinstance(each, str) else each.source(name)
+            each.source(name) if isinstance(each, SourceEntry) else Source.of(name, each)
             for name, each in (given.items() if isinstance(given, dict) else ())
         )
 
@@ -269,16 +269,16 @@ def _read_sources(options: PlanOptions) -> PlanOptions:
     if options.sources is None and options.diff is None:
         return options
     from flowdebate.sources.diff import Diff, read_diff
-    from flowdebate.sources.files import check_size, read_sources
+    from flowdebate.sources.files import check_size, read_sources, read_texts
 
     where, field = options.place("sources")
-    named = options.sources if isinstance(options.sources, list) else []
     entries: dict[str, SourceEntry | str] = {}
+    read: list[Source] = []
     if isinstance(options.sources, dict):
-        given = {name: Source.of(name, each) for name, each in options.sources.items() if isinstance(each, str)}
-        check_size([*given.values()], field)
-        entries = {**options.sources, **{name: SourceEntry.of(source) for name, source in given.items()}}
-    read = read_sources(named, folder=options.folder("sources"))
+        read = read_texts({name: each for name, each in options.sources.items() if isinstance(each, str)})
+        entries = {name: each for name, each in options.sources.items() if isinstance(each, SourceEntry)}
+    elif options.sources is not None:
+        read = read_sources(options.sources, folder=options.folder("sources"))
     if options.diff is not None:
         read += read_diff(Diff(options.diff, folder=options.folder("diff"), exclude=options.exclude or ()))
         check_size(read, "diff")
@@ -467,7 +467,15 @@ def _read_stored(run: StoredRun) -> tuple[PatternInfo, dict[str, Any], str]:
             run.header.run_id,
             f"Run {run.header.run_id} was started by another version of flowdebate: use that one.",
         )
-    return info, dict(options), run.header.block
+    return info, with_stored_sources(options), run.header.block
+
+
+def with_stored_sources(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a stored plan with its sources as they were stored: nothing in them is read again."""
+    sources = options.get("sources")
+    if not isinstance(sources, Mapping):
+        return dict(options)
+    return {**options, "sources": {name: SourceEntry.of_stored(each) for name, each in sources.items()}}
 
 
 def _of_another(run: StoredRun, verb: str) -> ConfigurationError:

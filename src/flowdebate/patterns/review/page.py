@@ -16,6 +16,7 @@ from pydantic import Field
 
 from flowdebate._util.option_types import Flag, Text, allowed
 from flowdebate.errors import ConfigurationError
+from flowdebate.sources.source import omissions
 from flowdebate.ui.document import Document, Speaker
 from flowdebate.ui.live import OwnSections, Together
 from flowdebate.ui.markdown import escaped
@@ -59,8 +60,7 @@ def findings_markdown(document: Document) -> str:
         lines += ["", "</details>", ""] if folded else [""]
     if raw.empty:
         lines += [escaped(raw.empty_note), ""]
-    left = [f"{source.name} ({source.left_out})" for source in raw.sources or () if source.left_out is not None]
-    if left:
+    if left := omissions(raw.sources or ()):
         lines += [f"Left out: {escaped(', '.join(left))}", ""]
     cost = "" if document.cost is None else f"; cost {escaped(cost_text(document.cost, document.prices, whole=True))}"
     said = f"{escaped(models_text(dict(raw.reviewers)))}{cost}"

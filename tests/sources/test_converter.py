@@ -1,0 +1,209 @@
+"""Documents are converted in child processes, with bounds on memory and time, and leave none behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING
+
+import pytest
+
+from flowdebate.errors import BadFile
+from flowdebate.sources.converter import Converter
+from tests.processes import started
+from tests.sources import hostile
+from tests.sources.hostile import CORPUS, cases
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.sources.hostile import Make
+
+pytest.importorskip("mammoth", reason="the extra flowdebate[documents]")
+linux = pytest.mark.skipif(sys.platform != "linux", reason="the system lists no children of a process")
+
+ENDLESS = CORPUS["pages"]["empty-pages.pdf"]
+"""Takes minutes, in the code of a library that no signal handler of Python interrupts."""
+HTML = hostile.html("<p>Trams are quiet.</p>")
+
+
+@pytest.fixture
+def converter() -> Iterator[Converter]:
+    """A converter of its own, which does not take long over anything."""
+    made = Converter(seconds=2.0)
+    yield made
+    made.close()
+
+
+def children(pid: int) -> set[int]:
+    """The children of a process."""
+    return {
+        int(each) for task in Path(f"/proc/{pid}/task").iterdir() for each in (task / "children").read_text().split()
+    }
+
+
+def peak(pid: int) -> int:
+    """The most memory that a process had, in megabytes."""
+    lines = Path(f"/proc/{pid}/status").read_text("ascii").splitlines()
+    return next((int(line.split()[1]) // 1_000 for line in lines if line.startswith("VmHWM")), 0)
+
+
+FIRST = [(kind, name, make) for kind, documents in CORPUS.items() for name, make in [*documents.items()][:1]]
+REST = [pytest.param(*case, marks=pytest.mark.slow) for case in cases() if case not in FIRST]
+
+
+@pytest.mark.parametrize(("kind", "name", "make"), [*FIRST, *REST])
+def test_a_hostile_document_is_read_or_refused_within_its_bounds(
+    converter: Converter, kind: str, name: str, make: Make
+) -> None:
+    """One clear error names the file; the next document is read as if there had been none."""
+    data = make()
+    began = time.monotonic()
+    try:
+        text = converter.convert(name, data, Path(name).suffix)
+    except BadFile as error:
+        assert str(error).startswith(f"{name}: ")  # noqa: PT017 - some are read
+    else:
+        assert sum(len(content) for _, content in text.parts) <= 2_000_000
+    assert time.monotonic() - began < 8
+    assert converter.convert("good.html", HTML, ".html").parts == [("", "Trams are quiet.")]
+
+
+def test_a_document_that_takes_long_is_told_so(converter: Converter) -> None:
+    """And what to do."""
+    with pytest.raises(BadFile, match=r"^a\.pdf: takes more than 2 s to read: split it, or save it as text"):
+        converter.convert("a.pdf", ENDLESS(), ".pdf")
+
+
+def test_a_document_that_takes_much_memory_is_told_so() -> None:
+    """And what to do."""
+    limited = Converter(memory=120)
+    try:
+        with pytest.raises(BadFile, match=r"^a\.xlsx: takes more than 120 MB of memory to read"):
+            limited.convert("a.xlsx", CORPUS["compression"]["strings.xlsx"](), ".xlsx")
+    finally:
+        limited.close()
+
+
+@pytest.mark.slow
+def test_a_document_that_ends_its_converter_is_told_so(converter: Converter) -> None:
+    """A library may end the whole process where it gets no memory."""
+    with pytest.raises(BadFile, match=r"^a\.pdf: ends the process that reads it: .* takes more than 400 MB of memory"):
+        converter.convert("a.pdf", CORPUS["compression"]["twice.pdf"](), ".pdf")
+
+
+@linux
+def test_one_child_reads_many_documents_and_is_replaced_after_a_fault(converter: Converter) -> None:
+    """It is idle between them, and gone when the converter is closed."""
+    before = children(os.getpid())
+
+    def read() -> set[int]:
+        converter.convert("a.html", HTML, ".html")
+        return children(os.getpid()) - before
+
+    first = read()
+    assert len(first) == 1
+    assert read() == first
+    with pytest.raises(BadFile):
+        converter.convert("a.pdf", ENDLESS(), ".pdf")
+    second = read()
+    assert len(second) == 1
+    assert second != first
+    os.kill(min(second), signal.SIGKILL)  # while it is idle: nobody is told
+    third = read()
+    assert len(third) == 1
+    assert third != second
+    converter.close()
+    assert children(os.getpid()) == before
+
+
+@pytest.mark.slow
+def test_documents_that_take_long_give_way_to_others() -> None:
+    """Ten that have no end, and one that a person waits for."""
+    converter = Converter(seconds=4.0)
+    problems: list[str] = []
+
+    def read(data: bytes) -> None:
+        try:
+            converter.convert("a.pdf", data, ".pdf")
+        except BadFile as error:
+            problems.append(error.problem)
+
+    endless = ENDLESS()
+    threads = [Thread(target=read, args=(endless,)) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.2)
+    began = time.monotonic()
+    converter.convert("a.html", HTML, ".html")
+    waited = time.monotonic() - began
+    for thread in threads:
+        thread.join()
+    converter.close()
+    assert waited < 4
+    assert problems == ["takes more than 4 s to read: split it, or save it as text"] * 6
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+
+from flowdebate.sources.converter import shared_converter
+
+converter = shared_converter()
+converter.convert("a.html", b"<p>Trams.</p>", ".html")
+print("idle", flush=True)
+if sys.stdin.readline() == "work\\n":
+    converter.convert("a.pdf", Path("a.pdf").read_bytes(), ".pdf")
+"""
+
+
+@linux
+@pytest.mark.parametrize(
+    ("ending", "work"),
+    [
+        (signal.SIGKILL, "work\n"),
+        (None, ""),
+        *(pytest.param(number, "work\n", marks=pytest.mark.slow) for number in (signal.SIGTERM, signal.SIGINT)),
+        *(pytest.param(number, "", marks=pytest.mark.slow) for number in (signal.SIGKILL, signal.SIGTERM)),
+    ],
+)
+def test_no_child_outlives_its_parent(tmp_path: Path, ending: signal.Signals | None, work: str) -> None:
+    """However it ends: by its own end, by Ctrl-C, or without a word; while the child works, and while it is idle."""
+    (tmp_path / "a.pdf").write_bytes(ENDLESS())
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with started([sys.executable, "-c", PROGRAM], cwd=tmp_path, text=True, **pipes) as parent:
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == "idle\n"
+        (child,) = children(parent.pid)
+        parent.stdin.write(work)
+        parent.stdin.flush()
+        time.sleep(0.5 if work else 0)
+        assert Path(f"/proc/{child}").exists()
+        if ending is None:
+            parent.stdin.close()
+        else:
+            parent.send_signal(ending)
+        parent.wait(timeout=20)
+        ends = time.monotonic() + 5
+        while Path(f"/proc/{child}").exists() and time.monotonic() < ends:
+            time.sleep(0.02)
+        assert not Path(f"/proc/{child}").exists()
+
+
+@linux
+def test_a_child_knows_no_secret_of_its_parent(monkeypatch: pytest.MonkeyPatch, converter: Converter) -> None:
+    """Neither keys nor addresses of stores: a document may have taken it over."""
+    monkeypatch.setenv("OPENAI_API_KEY", "canary")
+    monkeypatch.setenv("FLOWDEBATE_STORE", "postgresql://canary")
+    before = children(os.getpid())
+    converter.convert("a.html", HTML, ".html")
+    (child,) = children(os.getpid()) - before
+    assert b"canary" not in Path(f"/proc/{child}/environ").read_bytes()
+    assert 0 < peak(child) < 400
