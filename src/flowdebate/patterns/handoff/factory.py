@@ -95,7 +95,7 @@ class SpeakerTemplate(Template):
         "- Speak only for yourself, from your own point of view, and hold to your view unless you have been shown to "
         "be wrong.\n"
         f"{CONCRETE}\n"
-        "- Hand over to the person who has most to answer for, or who can best settle what is open.\n"
+        "- Hand over to whoever is best placed to answer what you have said, or to settle what is open.\n"
         "- Speak in plain text: {length}. Do not start with a tag or a name.",
         uses("proposition", "roster", "max_rounds", "length"),
     )
@@ -110,9 +110,9 @@ class SpeakerTemplate(Template):
     """Who the speaker is, where its system prompt is short; else, and where this is empty, it is `speaker`."""
     nobody: str = part("Nobody has spoken yet.", uses(*_TURN))
     """Said behind that while it is so."""
-    opening: str = part("what you think of the proposition")
+    opening: str = part("your opinion of the proposition")
     """What to say first when nobody has spoken yet."""
-    opening_reason: str = part("the strongest reasons for your view, with the evidence behind them")
+    opening_reason: str = part("the strongest reasons for it, with the evidence behind them")
     """What to say then."""
     reply: str = part("your answer to the strongest points against your view, not only the latest")
     """What to say first when others have spoken."""
