@@ -228,6 +228,26 @@ async def test_a_debate_goes_on_without_an_optional_part(case: Optional, transpo
     assert flags == ({f"without_{case.warns}"} if case.warns else set())
 
 
+async def test_a_server_that_only_streams_is_asked_for_a_stream() -> None:
+    """For a structured answer as well; nobody listens to it."""
+    words = "This model only supports stream mode, please enable the stream parameter to access the model."
+
+    async def serve(exchange: Exchange) -> None:
+        if "stream" not in exchange.body:
+            await exchange.json(error(words), status=400)
+        elif "response_format" in exchange.body:
+            await exchange.events([chunk(json.dumps(VERDICT)), chunk(finish="stop"), usage_chunk()])
+        else:
+            await well(exchange)
+
+    async with ChatServer({}, otherwise=serve) as server:
+        for refused in (1, 0):
+            result = await run(OpenAIModel("m", base_url=server.base_url, api_key="k"))
+            assert result.output.verdict.winner == "for"
+            assert sum("stream" not in body for body in server.bodies) == refused
+            server.bodies.clear()
+
+
 async def test_only_the_refused_part_is_left_out() -> None:
     """A step that did not help is taken back: the stream is refused here, its options are not."""
     picky = Picky(lambda body: "temperature" in body, 400, error("Nope."))

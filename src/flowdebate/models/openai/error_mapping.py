@@ -62,6 +62,7 @@ _STATUSES = {code: status for status, codes in _CODES.items() for code in codes}
 # none of them fits is tried in other forms (`optional.py`), so a word that is missing here costs requests, no answer.
 _MONEY = re.compile(
     r"insufficient[ _](quota|credit|balance|funds)|credit balance|billing_|out of credits|payment required"
+    r"|(key|spend(ing)?|total|usage) limit (exceeded|reached)"
 )
 _QUOTA = re.compile(r"billing|exceeded your (current )?quota|quota exceeded")
 _DAILY = re.compile(r"per[ _-]?(day|month|week)|daily|monthly|weekly|\b[rt]pd\b")
@@ -73,6 +74,7 @@ _CONTENT = re.compile(
     r"content[ _-]?(filter|management|polic|violat|moderat)|moderation|responsible_?ai|safety|prohibited[ _]content"
     r"|content.{0,40}prohibited|blocklist|usage (guideline|polic)|acceptable use|harmful|inappropriate content"
     r"|(prompt|input|content|message)s? ((is|was|were|has been|have been|got) )?(flagged|filtered|blocked)"
+    r"|violat\w* .{0,30}(guideline|polic)|content (exists )?risk|unsafe"
     r"|data_?inspection|sensitive (content|words|information)|recitation"
 )
 _KEY = re.compile(
@@ -89,16 +91,19 @@ _CONTEXT = re.compile(
     r"context_length|exceed_context|context (length|size|window|limit)|maximum (context|model|sequence|input|prompt)"
     r"|(prompt|input|messages?|conversation|query|text|document)s?\b.{0,60}(too long|too large|exceed|longer than)"
     r"|too many (input |prompt )?tokens|(exceed|longer than|over)\w*.{0,40}(max|token)\w*.{0,20}(input|prompt)"
+    r"|token limit|range of input length|inputs?`? (tokens|length) .{0,40}must be|string[ _](too long|above_max)"
     r"|max_(model|seq|input)\w*len|reduce the length"
 )
 _NO_MODEL = re.compile(
-    r"model_not_found|(no such|unknown|invalid|unrecognized) model\b|no (allowed )?(endpoint|provider)s? "
-    r"(found )?(for|are)|\bmodel\b.{0,100}(not found|not exist|n't exist|not available|unavailable|no longer"
-    r"|deprecated|decommissioned|not have access)|(not find|find no|no) (the )?model\b"
+    r"model_not_found|not_found_error|not a valid model"
+    r"|(no such|unknown|invalid|unrecognized) model\b|no (allowed )?(endpoint|provider)s? "
+    r"(found )?(for|are)|\bmodels?\b.{0,100}(not found|not exist|n't exist|not available|unavailable|no longer"
+    r"|deprecated|decommissioned|not have access)|access to (the )?model|(not find|find no|no) (the )?model\b"
 )
 _POLICY = re.compile(r"\bpolic(y|ies)\b|guardrail|terms of (service|use)")
 _NO_PATH = re.compile(
-    r"page not found|an html page|unexpected (endpoint|path|url)|cannot (post|get) |method not allowed"
+    r"page not found|(invalid|unknown( request)?) url"
+    r"|an html page|unexpected (endpoint|path|url)|cannot (post|get) |method not allowed"
     r"|no (route|handler)|(path|url|endpoint|route|resource)\b.{0,80}not (found|exist|known|supported)"
     r"|unknown (path|url)|^(404 )?not found\.?$"
 )
@@ -224,7 +229,7 @@ def _certain(status: int, text: str, reason: _Reason, *, base_url: str, inside: 
     elif filtered:
         error = ContentFiltered(reason.message or text)
     elif no_path:
-        error = RequestRejected(f"{final}. {_address_advice(base_url)}", status=status)
+        error = RequestRejected(f"{final}. {address_advice(base_url)}", status=status)
     elif callers and _NO_MODEL.search(words):
         error = ModelNotFound(f"{final}. Check the model's name{_at(base_url, ' at')}", status=status)
     elif status == 403 and _DENIED.search(words):  # noqa: PLR2004
@@ -238,7 +243,7 @@ def _uncertain(status: int, text: str, words: str, wait: float | None, base_url:
         return ProviderFailed(text, status=status, retry_after=wait)
     error = RequestRejected(text, status=status)
     if status == 404:  # noqa: PLR2004 - Not Found
-        advice = f"Check the model's name{_at(base_url, ' at')}. {_address_advice(base_url)}"
+        advice = f"Check the model's name{_at(base_url, ' at')}. {address_advice(base_url)}"
         error = ModelNotFound(f"{text.rstrip('.')}. {advice}", status=status)
     elif status == 413:  # noqa: PLR2004 - Content Too Large
         error = ContextTooLong(text, status=status)
@@ -263,7 +268,7 @@ def _limited(status: int, text: str, words: str, wait: float | None) -> ModelErr
     return RateLimited(text + hint, retry_after=wait, status=status, quota_exhausted=spent)
 
 
-def _address_advice(base_url: str) -> str:
+def address_advice(base_url: str) -> str:
     """Say what to change in an address at which there is no API."""
     path = urlsplit(base_url).path.rstrip("/")
     if not base_url or re.search(r"/v\d", path):
@@ -302,7 +307,7 @@ def _of_sdk(  # noqa: PLR0911 - a table
         headers = error.response.headers
         body = error.body if error.body is not None else error.message
         if "html" in headers.get("content-type", ""):
-            body = f"an HTML page; is base_url{_at(base_url)} an API? {_address_advice(base_url)}"
+            body = f"an HTML page; is base_url{_at(base_url)} an API? {address_advice(base_url)}"
         return status_error(error.status_code, body, headers=headers, secrets=secrets, base_url=base_url)
     if isinstance(error, sdk.APIConnectionError):  # timeouts are a subclass
         return _transport(links[1:], base_url, secrets) or ConnectionLost(f"the connection{_at(base_url)} broke")

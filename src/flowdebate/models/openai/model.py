@@ -416,8 +416,8 @@ class Chat:
     async def _send(self, parameters: Parameters, request: ModelRequest, attempt: Attempt) -> tuple[Any, ModelResponse]:
         """Request one answer, streamed or whole."""
         listen = request.on_text
-        if listen is not None and "stream" in parameters:
-            response = await self._streamed(parameters, request, listen, attempt)
+        if "stream" in parameters:
+            response = await self._streamed(parameters, request, listen or _ignore, attempt)
             self._check_room(response, parameters)
             return None, response
         during = sys.exception()
@@ -536,7 +536,13 @@ async def _check_stream(stream: Any) -> None:  # noqa: ANN401 - openai's own
         value = json.loads(body)
         raise _Whole(ChatCompletion.construct(**value) if isinstance(value, dict) else None)
     if "html" in kind:
-        raise MalformedResponse("the response is a page, not a stream: is base_url an API?", transient=False)
+        raise MalformedResponse(
+            "the response is a page, not a stream: is base_url an API? Most end in /v1", transient=False
+        )
+
+
+def _ignore(_: str) -> None:
+    """Listen to nobody: a server that only streams was asked for a whole answer."""
 
 
 def _room_of(parameters: Parameters) -> int | None:

@@ -49,6 +49,8 @@ class Part:
     """Mark of an answer for which a setting of the user was left out; None for what the library adds."""
     vague: bool = False
     """Whether the hint occurs in refusals for other reasons as well."""
+    only_hinted: bool = False
+    """Whether the step is of no use where the words do not suggest it."""
 
 
 def _hint(words: str) -> re.Pattern[str]:
@@ -74,6 +76,10 @@ def _rename_limit(parameters: Parameters) -> Parameters:
 def _leave_out_tools(parameters: Parameters) -> Parameters:
     # with a choice of tools, one of them is the structured answer
     return parameters if "tool_choice" in parameters else _leave_out("tools")(parameters)
+
+
+def _ask_for_stream(parameters: Parameters) -> Parameters:
+    return parameters if "stream" in parameters or "logprobs" in parameters else {**parameters, "stream": True}
 
 
 def _join_contents(first: object, second: object) -> object:
@@ -134,6 +140,7 @@ def effort_part(name: str) -> Part:
 
 
 STREAM = Part("stream", _hint(r"stream|\bsse\b"), _leave_out("stream", "stream_options"))
+WHOLE = Part("whole answer", _hint(r"stream"), _ask_for_stream, only_hinted=True)
 SYSTEM = Part("system message", _hint(r"system|\broles?\b|template|jinja|instruction"), _join_system, vague=True)
 TEMPERATURE = Part(
     "temperature", _hint(r"temperature|sampling|top_?p"), _leave_out("temperature"), "without_temperature"
@@ -150,6 +157,7 @@ PARTS: tuple[Part, ...] = (
     Part("logprobs", _hint(r"log_?prob"), _leave_out("logprobs", "top_logprobs")),
     Part("stream_options", _hint(r"stream_?options|include_?usage"), _leave_out("stream_options")),
     STREAM,
+    WHOLE,
     Part("prompt_cache_key", _hint(r"cache"), _leave_out("prompt_cache_key")),
     Part("name of the limit", _hint(r"max_?(completion_?|output_?|new_?)?tokens"), _rename_limit),
     Part("neighbours of one role", _hint(r"\broles?\b|alternat|consecutive|template|jinja"), _join_roles, vague=True),
@@ -279,7 +287,7 @@ class Negotiation:
 
     def _next_form(self, error: ModelError) -> Form:
         """Return the form to try after `error`; raise `error` where none can help, the first refusal after the last."""
-        words = getattr(error, "words", "").replace(self._model, "")
+        words = re.sub(rf"(?<!\w){re.escape(self._model.lower())}(?!\w)", "", getattr(error, "words", ""))
         if self._first is not None and words != self._reason:
             self._base = self.form  # the last step has helped: the reason is another one now
         base, self._reason = self._base, words
@@ -293,11 +301,15 @@ class Negotiation:
         if not is_open(error, hinted=any(not part.vague for part, _ in hinted)):
             raise self._first if self._first is not None and isinstance(error, MalformedResponse) else error
         self._first = self._first or error
+        steps = hinted or [step for step in steps if not step[0].only_hinted]
         if steps:
-            part, form = (hinted or steps)[0]
+            part, form = steps[0]
             self._tried.add(part.name)
             return form
-        plain = Form(self._modes[-1] if self._modes else None, base.dropped | {part.name for part in carried})
+        plain = Form(
+            self._modes[-1] if self._modes else None,
+            base.dropped | {part.name for part in carried if not part.only_hinted},
+        )
         if plain == self.form or len(self._tried) - len(self._modes[:1]) < _SEVERAL or _PLAIN in self._tried:
             raise self._first
         self._tried.add(_PLAIN)

@@ -165,7 +165,7 @@ class Reader:
             begin = one_line(completion[:200], secrets=self.secrets)
             if completion.lstrip()[0] in "{[":
                 raise MalformedResponse(f"the response is incomplete JSON ({begin})")
-            problem = f"the response is a page, not JSON ({begin}): is base_url an API?"
+            problem = f"the response is a page, not JSON ({begin}): is base_url an API? Most end in /v1"
             raise MalformedResponse(problem, transient=False)
         choices = getattr(completion, "choices", None)
         if not isinstance(choices, list) or not choices:
@@ -220,7 +220,9 @@ class Reader:
                         raise ResponseTooLarge(max_chars, "characters")
                     on_text(redact(piece, self.secrets))
         if not parts.chunks:
-            raise MalformedResponse("the response is not an event stream, as requested: is base_url an API?")
+            raise MalformedResponse(
+                "the response is not an event stream, as requested: is base_url an API? Most end in /v1"
+            )
         return self._answer(
             text="".join(parts.text),
             refusal="".join(parts.refusal) or None,
