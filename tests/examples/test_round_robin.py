@@ -25,7 +25,7 @@ def answer(request: ModelRequest) -> Any:
             "first_step": "Measure.",
             "open_risks": [],
         }
-    told = "found of your last turn: no figures" in str(request.messages[-1]["content"])
+    told = "about your last turn: no figures" in str(request.messages[-1]["content"])
     return f"{'With figures' if told else 'Without'}: {request.block}."
 
 

@@ -44,7 +44,8 @@ def ask_all(pattern: Any, question: str = QUESTION) -> list[Any]:
 @cache
 def requests_of(pattern: str, profile: str = "full") -> tuple[Any, ...]:
     """All requests of a pattern with its default blocks, three speakers and two rounds."""
-    options: dict[str, Any] = {"prompts": PromptOptions(profile=profile)}
+    chosen: Any = profile
+    options: dict[str, Any] = {"prompts": PromptOptions(profile=chosen)}
     if pattern == "debate":
         options |= {"moderator": True, "synthesizer": None, "judge": JudgeOptions(answer_form="winner")}
     if pattern == "round_robin":
@@ -312,7 +313,7 @@ HANDOFF = {
 
 @pytest.mark.parametrize("form", HANDOFF)
 @pytest.mark.parametrize("profile", PROFILES)
-def test_a_speaker_is_told_how_to_hand_over_to_somebody_else(form: Any, profile: str) -> None:
+def test_a_speaker_is_told_how_to_hand_over_to_somebody_else(form: Any, profile: Any) -> None:
     """In each form; never to itself."""
     people = [{"name": name} for name in NAMES]
     prompt = PromptOptions(profile=profile)
@@ -412,7 +413,7 @@ def test_a_judge_of_ties_chooses_among_the_tied() -> None:
 
     judge = create_tie_judge(name="x", choices=NAMES)
     talk("consensus", tie_break=judge).run_sync(QUESTION, model=FunctionModel(reply), seed=1)
-    tie = next(request for request in talkers.asked if "tie" in request.block)
+    tie: Any = next(request for request in talkers.asked if "tie" in request.block)
     assert "Decide which one is best. Give your reasoning first, then your choice" in turn_of(tie)
 
 
