@@ -304,7 +304,7 @@ def test_a_word_document_loses_nothing_in_silence(
     assert source.unread == unread
 
 
-def sheet(rows: Sequence[list[Any]], **formats: str) -> Any:
+def sheet(rows: Sequence[Sequence[Any]], **formats: str) -> Any:
     """A workbook of these rows; `formats` are number formats by the place of the cell."""
     from openpyxl import Workbook
 
@@ -325,7 +325,7 @@ def saved(book: Any) -> bytes:
 
 def test_a_spreadsheet_keeps_its_values(tmp_path: Path) -> None:
     """Also beside a blank cell; blanks are blank, and rows and columns without any value are left out."""
-    rows = [
+    rows: list[list[Any]] = [
         ["Progress"],
         [],
         ["Task", None, "Units", "Code", "Id", "Share", "Done", "Due", "Ratio"],

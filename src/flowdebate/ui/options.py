@@ -21,6 +21,7 @@ from pydantic import (
     PrivateAttr,
     ValidationError,
 )
+from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
 from flowdebate._util.option_types import (
@@ -306,7 +307,7 @@ def _check_sources(value: object) -> object:
 
 Globs = Annotated[list[PlainText], allowed("a list of globs")]
 Sources = Annotated[
-    list[FilePath] | dict[str, Text | SourceEntry],
+    list[FilePath] | dict[str, Text | SkipJsonSchema[SourceEntry]],
     allowed(
         'a list of paths of files and folders ("-" is stdin, NAME=FILE gives a name), or texts by name, none blank'
     ),

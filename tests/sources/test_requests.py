@@ -1,0 +1,209 @@
+"""Sources of requests, forks and imported runs: texts, or files in data URLs, within bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from mcp import Client
+from typer.testing import CliRunner
+
+from flowdebate.cli.app import app
+from flowdebate.mcp import create_server
+from flowdebate.service.service import Service
+from flowdebate.sources.converter import shared_converter
+from flowdebate.sources.files import read_sources
+from flowdebate.store.export import export_run
+from flowdebate.testing import FunctionModel
+from tests.server.stage import BRIEF, debater, staged
+from tests.sources.hostile import CORPUS, html
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import httpx2
+
+pytest.importorskip("mammoth", reason="the extra flowdebate[documents]")
+
+
+def url(data: bytes) -> str:
+    """A file as a request brings it."""
+    return f"data:application/octet-stream;base64,{base64.b64encode(data).decode()}"
+
+
+def make_service() -> Service:
+    """A service whose model answers at once."""
+    return Service(store="memory:", model=FunctionModel(debater))
+
+
+LONG = "x" * 2_100_000
+TEXT = {"text": "Rents rose."}
+
+
+@pytest.mark.parametrize(
+    ("sources", "reason"),
+    [
+        ({"memo": {**TEXT, "size": -1}}, "`memo` is a table, and `size` cannot be stated"),
+        ({"memo": {**TEXT, "sha256": "no hash"}}, "`memo` is a table, and `sha256` cannot be stated"),
+        ({"memo": {**TEXT, "pages": {"p": -5}}}, "`memo` is a table, and `pages` cannot be stated"),
+        ({"memo": {**TEXT, "left_out": "is a link"}}, "`memo` is a table, and `left_out` cannot be stated"),
+        ({"memo": {"text": LONG}}, "`memo` is a table"),
+        ({"memo": LONG}, "memo: makes more than 2 MB of text"),
+        ({"a": LONG[:1_500_000], "b": LONG[:1_500_000]}, "b: makes more than 2 MB of text"),
+        ({"memo": url(LONG.encode())}, "memo: makes more than 2 MB of text"),
+        ({"memo.html": url(html(f"<p>{LONG}</p>"))}, "memo.html: makes more than 2 MB of text"),
+        ({"x" * 201: "Rents rose."}, "sources whose name has at most 200 characters"),
+        ({"a\nb": "Rents rose."}, "sources whose name has no line breaks and no other control characters"),
+        ({"a\x1b[2Jb": "Rents rose."}, "sources whose name has no line breaks and no other control characters"),
+        ({"a\u202eb": "Rents rose."}, "sources whose name has no line breaks and no other control characters"),
+        ({" ": "Rents rose."}, "sources whose name is not blank"),
+        ({str(number): "Rents rose." for number in range(1_001)}, "at most 1,000 sources"),
+        (["a\0b"], "left out over HTTP"),
+    ],
+    ids=lambda value: value[:40] if isinstance(value, str) else "",
+)
+def test_a_request_states_nothing_that_is_computed_and_keeps_its_bounds(sources: Any, reason: str) -> None:
+    """422, with the reason, before a run is stored; also for a fork."""
+    with staged(make_service) as server:
+        run_id = server.finished()
+        options = {"options": {"sources": sources}}
+        for path, body in (("/runs", {**BRIEF, **options}), (f"/runs/{run_id}/fork", options)):
+            if path == "/runs" or len(str(body)) < 1_000_000:  # more is not even read
+                refused = server.post(path, body)
+                assert refused.status_code == 422, refused.text
+                assert reason in refused.json()["detail"]
+        assert len(server.get("/runs").json()["runs"]) == 1
+
+
+def test_a_path_with_a_nul_is_refused_where_folders_are_allowed(tmp_path: Path) -> None:
+    """As any other path outside of them."""
+    with staged(make_service, allow_sources=[tmp_path]) as server:
+        refused = server.post("/runs", {**BRIEF, "options": {"sources": [f"{tmp_path}/a\0b"]}})
+    assert refused.status_code == 422
+    assert "below one of" in refused.json()["detail"]
+
+
+def test_size_and_hash_of_a_source_are_those_of_its_bytes() -> None:
+    """Of a text, and of the file in a data URL."""
+    page = html("<p>Rents rose.</p>")
+    with staged(make_service) as server:
+        sources = {"memo": "Rents rose.", "page.html": url(page)}
+        run_id = server.finished(options={"max_rounds": 1, "sources": sources})
+        listed = server.get(f"/runs/{run_id}").json()["document"]["raw"]["sources"]
+    assert [(each["name"], each["size"], each["characters"]) for each in listed] == [
+        ("memo", 11, 11),
+        ("page.html", len(page), 13),
+    ]
+
+
+@pytest.mark.parametrize(("verb", "number"), [("begin", 4), pytest.param("fork", 12, marks=pytest.mark.slow)])
+def test_nobody_waits_for_the_documents_of_others(verb: str, number: int) -> None:
+    """However many have no end: health, pages, lists and runs with texts of their own take no second."""
+    endless = {"options": {"max_rounds": 1, "sources": {"a.pdf": url(CORPUS["pages"]["empty-pages.pdf"]())}}}
+    problems: list[str] = []
+    with staged(make_service) as server:
+        run_id = server.finished()
+        path = f"/runs/{run_id}/fork" if verb == "fork" else "/runs"
+        body = endless if verb == "fork" else {**BRIEF, **endless}
+
+        def attack() -> None:
+            refused = server.post(path, body, timeout=90)
+            problems.append(f"{refused.status_code} {refused.json()['detail']}")
+
+        converter = shared_converter()
+        seconds, converter.seconds = converter.seconds, 1.5
+        threads = [threading.Thread(target=attack) for _ in range(number)]
+        loud = {**BRIEF, "options": {"max_rounds": 1, "sources": {"memo": "Loud."}}}
+        calls: list[Callable[[], httpx2.Response]] = [
+            lambda: server.get("/health"),
+            lambda: server.get("/models"),
+            lambda: server.http.get(f"{server.pages}/new"),
+            lambda: server.post("/runs", loud),
+        ]
+        for call in calls:  # the first of each loads what it takes
+            assert call().status_code < 300
+        try:
+            for thread in threads:
+                thread.start()
+            slowest = 0.0
+            ends = time.monotonic() + 1.5
+            while time.monotonic() < ends:
+                for call in calls:
+                    began = time.monotonic()
+                    assert call().status_code < 300
+                    slowest = max(slowest, time.monotonic() - began)
+        finally:
+            for thread in threads:
+                thread.join()
+            converter.seconds = seconds
+    assert slowest < 1.0
+    assert problems == ["422 a.pdf: takes more than 1.5 s to read: split it, or save it as text"] * number
+
+
+def test_a_host_is_told_why_a_document_cannot_be_read() -> None:
+    """By MCP as over HTTP, and by the command line."""
+    nested = CORPUS["nesting"]["paragraphs.docx"]()
+
+    async def asked() -> str:
+        async with make_service() as service, Client(create_server(service)) as host:
+            brief = {"question": "Should we ship?", "max_rounds": 1, "sources": {"a.docx": url(nested)}, "wait": 30}
+            result = await host.call_tool("start_debate", brief)
+            assert result.is_error
+            return str(result.content)
+
+    assert "a.docx: is no DOCX document that can be read" in asyncio.run(asked())
+
+
+def test_the_command_line_names_the_document(tmp_path: Path) -> None:
+    """Misuse, as any other file that cannot be used."""
+    path = tmp_path / "a.docx"
+    path.write_bytes(CORPUS["nesting"]["paragraphs.docx"]())
+    refused = CliRunner().invoke(app, ["debate", "Should we ship?", "--source", str(path), "--model", "openai/gpt-5"])
+    assert refused.exit_code == 2
+    assert "a.docx: is no DOCX document that can be read" in " ".join(refused.stderr.split())
+
+
+IN_PLAN: tuple[tuple[str, Callable[[], bytes]], ...] = (
+    ("a.pdf", CORPUS["pages"]["empty-pages.pdf"]),
+    ("a.html", lambda: html("<p>Converted!</p>")),
+)
+
+
+@pytest.mark.parametrize(("name", "make"), IN_PLAN)
+def test_what_is_stored_is_a_text_and_is_never_read_as_a_file(
+    tmp_path: Path, name: str, make: Callable[[], bytes]
+) -> None:
+    """An export may say anything in its plan: it is listed, shown, verified and forked, and nothing is converted."""
+    hostile = url(make())
+
+    async def forged() -> list[str]:
+        async with make_service() as service:
+            options = {"max_rounds": 1, "sources": {name: "Rents rose."}}
+            run = await service.begin("debate", "Should we ship?", options=options, run_id="r")
+            await service.wait(run.run_id)
+            return [line async for line in export_run(service.store, "r")]
+
+    lines = [line.replace(json.dumps("Rents rose."), json.dumps(hostile), 1) for line in asyncio.run(forged())]
+    assert any(hostile in line for line in lines)
+    path, store = tmp_path / "runs.jsonl", str(tmp_path / "runs.sqlite3")
+    path.write_text("".join(f"{line.rstrip()}\n" for line in lines))
+    began = time.monotonic()
+    for command in (("verify", str(path)), ("import", str(path), "--store", store), ("show", "r", "--store", store)):
+        result = CliRunner().invoke(app, command)
+        assert "Converted!" not in result.output
+        assert result.exception is None or isinstance(result.exception, SystemExit)
+    assert time.monotonic() - began < 10
+
+
+def test_a_text_of_a_file_is_a_text_when_the_run_goes_on(tmp_path: Path) -> None:
+    """Also where it looks like a file in a data URL."""
+    looks = url(b"Rents rose.")
+    (tmp_path / "a.txt").write_text(looks)
+    (source,) = read_sources([str(tmp_path / "a.txt")])
+    assert source.text == looks
