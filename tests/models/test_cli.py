@@ -146,6 +146,60 @@ async def test_it_is_called_to_answer_and_do_nothing_else(
     assert args[args.index("--effort") + 1] == "low"
 
 
+OF_OTHERS = (
+    *(
+        "DATABASE_URL",
+        "FLOWDEBATE_STORE",
+        "REDIS_URL",
+        "MYSQL_PWD",
+        "DB_PASS",
+        "GPG_PASSPHRASE",
+        "GITHUB_PAT",
+        "SENTRY_DSN",
+    ),
+    *("AZURE_STORAGE_CONNECTION_STRING", "PIP_INDEX_URL", "JWT", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "MY_COMPANY"),
+    *("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLIENT_SECRET", "ANTHROPIC_ADMIN_KEY", "OPENAI_API_KEY", "HF_TOKEN"),
+    *("LD_PRELOAD", "NODE_OPTIONS", "PYTHONPATH", "SSH_AUTH_SOCK", "GH_TOKEN"),
+)
+FOR_ALL = ("LANG", "LC_ALL", "https_proxy", "NO_PROXY", "NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE", "XDG_CONFIG_HOME")
+CLOUDS = {
+    "CLAUDE_CODE_USE_BEDROCK": {"AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"},
+    "CLAUDE_CODE_USE_VERTEX": {"GOOGLE_APPLICATION_CREDENTIALS"},
+}
+
+
+@pytest.mark.parametrize("switch", [None, *CLOUDS])
+async def test_a_program_gets_named_variables_only(
+    switch: str | None, stand_in: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Those that any program needs, its own, those of a cloud that it uses, and what the user names."""
+    stand_in("claude", SPY)
+    own = ("ANTHROPIC_API_KEY", "CLAUDE_CONFIG_DIR", "ANTHROPIC_SMALL_FAST_MODEL")
+    for name in (*OF_OTHERS, *FOR_ALL, *own):
+        monkeypatch.setenv(name, "1")
+    for name in CLOUDS:
+        monkeypatch.delenv(name, raising=False)
+    if switch is not None:
+        monkeypatch.setenv(switch, "1")
+    *_, environment = await spied(CliModel("claude", env=["MY_COMPANY", "NOT_SET"]))
+    passed = CLOUDS.get(switch or "", set()) | {"MY_COMPANY"}
+    assert environment.keys() >= {*FOR_ALL, *own, *passed, "PATH", "HOME"}
+    assert environment.keys() & set(OF_OTHERS) == passed
+    script = tmp_path / "spy.py"
+    script.write_text("import json, os, sys; sys.stdin.read(); print(json.dumps(dict(os.environ)))")
+    model = CliModel(command=[sys.executable, str(script)], env=("MY_COMPANY",))
+    answered = json.loads((await ask(model, question())).text)
+    assert answered.keys() & {*OF_OTHERS, *own} == {"MY_COMPANY"}
+
+
+@pytest.mark.parametrize("env", ["GH_TOKEN", ["GH_TOKEN=secret"], ["*"], [3]])
+def test_variables_are_named_one_by_one(env: Any) -> None:
+    """Neither values nor patterns; a value is not shown."""
+    with pytest.raises(ConfigurationError, match="names of environment variables") as refused:
+        CliModel(command=["cat"], env=env)
+    assert "secret" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("program", "said"),
     [("claude", """print('{"loggedIn": false}')"""), ("codex", "sys.stderr.write('Not logged in')")],

@@ -16,7 +16,8 @@ from flowdebate.sources.files import read_content, read_sources
 from flowdebate.sources.secrets import mask_secrets
 from flowdebate.testing import FunctionModel
 from flowdebate.ui.options import SourceEntry
-from tests.sources.test_fronts import call, stage
+from tests.cli.siblings import stage
+from tests.sources.test_fronts import call
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,6 +11,7 @@ import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -42,6 +43,23 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cloud:
+    """A cloud through which a program may reach its models, with an account of its own."""
+
+    variables: tuple[str, ...]
+    """Variables, or patterns of their names, that sign in to it."""
+    switch: str | None = None
+    """The variable that turns it on."""
+    models: str | None = None
+    """Beginning of the names of its models."""
+
+    def is_used(self, model: str | None) -> bool:
+        """Whether the environment, or the name of the model, says that the program uses this cloud."""
+        by_name = self.models is not None and (model or "").startswith(self.models)
+        return by_name or os.environ.get(self.switch or "", "").strip().lower() not in ("", "0", "false")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
     """One agent CLI."""
 
@@ -55,10 +73,12 @@ class Program:
     """The options that say how much to think, with `{effort}`; None for a program without any."""
     folder: Sequence[str] = ()
     """Further options where it may read a folder."""
-    keys: tuple[str, ...] = ()
-    """Beginnings of variables of the environment that are its own: it gets no other keys."""
-    signs_in: tuple[str, ...] | None = None
-    """Beginnings of those whose key takes the place of signing in; None: all of them."""
+    variables: tuple[str, ...] = ()
+    """Variables of the environment, or patterns of their names, that belong to the program: its keys and settings."""
+    clouds: tuple[Cloud, ...] = ()
+    """Clouds that it can reach its models by."""
+    signs_in: tuple[str, ...] = ()
+    """Beginnings of the variables whose key takes the place of signing in."""
     login: str = ""
     """How one signs in."""
     status: Sequence[str] = ()
@@ -178,6 +198,18 @@ def _read_opencode(output: str) -> Said:
     return Said(text="\n\n".join(texts), usage=usage if seen else Usage.unknown())
 
 
+_AWS = (
+    *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_BEARER_TOKEN_BEDROCK", "AWS_PROFILE"),
+    *("AWS_DEFAULT_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"),
+    *("AWS_ROLE_ARN", "AWS_ROLE_SESSION_NAME", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_*", "AWS_SDK_LOAD_CONFIG"),
+    *("AWS_CA_BUNDLE", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_BEDROCK*", "AWS_EC2_METADATA_*"),
+)
+_VERTEX = (
+    *("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION", "GCLOUD_PROJECT"),
+    *("CLOUD_ML_REGION", "CLOUDSDK_*", "VERTEX_*"),
+)
+_FOUNDRY = ("AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET", "AZURE_CLIENT_CERTIFICATE_PATH", "AZURE_TENANT_ID",
+            "AZURE_FEDERATED_TOKEN_FILE", "AZURE_CONFIG_DIR", "IDENTITY_ENDPOINT", "IDENTITY_HEADER")  # fmt: skip
 _DENIED = {"edit": "deny", "bash": "deny", "webfetch": "deny", "external_directory": "deny"}
 
 PROGRAMS: Mapping[str, Program] = {
@@ -190,7 +222,17 @@ PROGRAMS: Mapping[str, Program] = {
         read=_read_claude,
         model="--model",
         effort=("--effort", "{effort}"),
-        keys=("ANTHROPIC_", "CLAUDE_"),
+        variables=(
+            *("CLAUDE_*", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "ANTHROPIC_BETAS"),
+            *("ANTHROPIC_CUSTOM_HEADERS", "ANTHROPIC_*MODEL*", "ANTHROPIC_BEDROCK_*", "ANTHROPIC_VERTEX_*"),
+            "ANTHROPIC_FOUNDRY_*",
+        ),
+        clouds=(
+            Cloud(switch="CLAUDE_CODE_USE_BEDROCK", variables=_AWS),
+            Cloud(switch="CLAUDE_CODE_USE_VERTEX", variables=_VERTEX),
+            Cloud(switch="CLAUDE_CODE_USE_FOUNDRY", variables=_FOUNDRY),
+        ),
+        signs_in=("ANTHROPIC_", "CLAUDE_"),
         status=("auth", "status"),
         login="run `claude` and sign in, or set ANTHROPIC_API_KEY",
     ),
@@ -202,7 +244,7 @@ PROGRAMS: Mapping[str, Program] = {
         read=_read_codex,
         model="--model",
         effort=("-c", 'model_reasoning_effort="{effort}"'),
-        keys=("OPENAI_", "CODEX_"),
+        variables=("CODEX_*", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORG*", "OPENAI_PROJECT*"),
         signs_in=("CODEX_",),  # version 0.169 asks nobody with a key of OpenAI alone
         status=("login", "status"),
         login="run `codex login`, or set CODEX_API_KEY",
@@ -211,7 +253,11 @@ PROGRAMS: Mapping[str, Program] = {
         command=("gemini", "--output-format", "json", "--approval-mode", "plan", "--skip-trust", "--prompt="),
         read=_read_gemini,
         model="--model",
-        keys=("GEMINI_", "GOOGLE_"),
+        variables=(
+            *("GEMINI_*", "GOOGLE_API_KEY", "GOOGLE_GENAI_*", "GOOGLE_GEMINI_*", "GOOGLE_VERTEX_*"),
+            *("GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_PROJECT_ID", "GOOGLE_CLOUD_LOCATION", "GOOGLE_CLOUD_ACCESS_TOKEN"),
+        ),
+        clouds=(Cloud(switch="GOOGLE_GENAI_USE_VERTEXAI", variables=_VERTEX),),
         login="run `gemini` and sign in, or set GEMINI_API_KEY",
     ),
     "opencode": Program(
@@ -219,7 +265,11 @@ PROGRAMS: Mapping[str, Program] = {
         read=_read_opencode,
         model="--model",
         effort=("--variant", "{effort}"),
-        keys=("OPENCODE_",),
+        variables=("OPENCODE_*",),
+        clouds=(
+            Cloud(models="amazon-bedrock/", variables=_AWS),
+            Cloud(models="google-vertex", variables=_VERTEX),
+        ),
         login="run `opencode auth login`",
         environment={"OPENCODE_CONFIG_CONTENT": json.dumps({"permission": _DENIED})},
     ),
@@ -234,7 +284,35 @@ _LOGIN = re.compile(
 )
 _SIGNED_OUT = re.compile(r"not logged in|\"loggedIn\": ?false", re.IGNORECASE)
 _PATIENCE = 10.0  # seconds for a program that says whether somebody is signed in: one that hangs is simply asked later
-# Variables that may hold a secret: programs of others are not given them.
+# All that programs are given of the environment, beside their own variables.
+_PASSED = (
+    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TZ", "LANG", "LANGUAGE", "LC_*", "TMPDIR", "TMP", "TEMP"),
+    *(
+        "XDG_CONFIG_HOME",
+        "XDG_DATA_HOME",
+        "XDG_STATE_HOME",
+        "XDG_CACHE_HOME",
+        "XDG_RUNTIME_DIR",
+        "DBUS_SESSION_BUS_ADDRESS",
+    ),
+    # of Windows
+    *(
+        "SYSTEMROOT",
+        "SYSTEMDRIVE",
+        "WINDIR",
+        "COMSPEC",
+        "PATHEXT",
+        "APPDATA",
+        "LOCALAPPDATA",
+        "PROGRAMDATA",
+        "USERNAME",
+    ),
+    *("USERPROFILE", "HOMEDRIVE", "HOMEPATH", "PROGRAMFILES", "PROGRAMFILES(X86)", "NUMBER_OF_PROCESSORS"),
+    # proxies and certificates
+    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "NODE_USE_ENV_PROXY", "NODE_USE_SYSTEM_CA"),
+    *("NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
+)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SECRET = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|AUTH|COOKIE)(?:_|$)", re.IGNORECASE)
 
 
@@ -246,11 +324,13 @@ class CliModel:
     - `command`: the program and its options; it gets the prompt on its input, and all that it writes is the answer.
     - `model`: the program's own name of a model; None for its default.
     - `workdir`: a folder that it may read; None for an empty one, anew for each answer.
+    - `env`: further variables of the environment that it gets, by name.
     - `settings`: `timeout` bounds an answer, and `effort` says how much to think; others mean nothing to a program.
     - `label`: the name in errors and events.
 
-    Structured answers are asked for in the prompt and validated. The environment is passed on without keys of others. A
-    cancelled call ends the program and all that it has started. ConfigurationError for a program that is not installed.
+    Structured answers are asked for in the prompt and validated. Of the environment the program gets its path, home,
+    language, proxies, certificates, its own keys, and what `env` names. A cancelled call ends the program and all that
+    it has started. ConfigurationError for a program that is not installed.
 
     >>> CliModel(command=["cat"]).name
     'cli/cat'
@@ -266,6 +346,7 @@ class CliModel:
         command: Sequence[str] | None = None,
         model: str | None = None,
         workdir: str | os.PathLike[str] | None = None,
+        env: Sequence[str] = (),
         settings: ModelSettings | None = None,
         retry: Retry | None = _RETRY,
         label: str | None = None,
@@ -279,6 +360,8 @@ class CliModel:
             raise ConfigurationError(where, "command", command, 'a list such as ["my-agent", "--quiet"]')
         if workdir is not None and not Path(workdir).is_dir():
             raise ConfigurationError(where, "workdir", str(workdir), "a folder that exists")
+        if isinstance(env, str) or not all(isinstance(name, str) and _VARIABLE.fullmatch(name) for name in env):
+            raise ConfigurationError(where, "env", type(env), 'names of environment variables, such as ["GH_TOKEN"]')
         plain = Program(command=tuple(command or ()), read=lambda output: Said(text=output))
         self._program = plain if program is None else PROGRAMS[program]
         if model is not None and self._program.model is None:
@@ -291,6 +374,7 @@ class CliModel:
                 where, "command", self._program.command[0], "a program that is installed", hint=hint
             )
         self._model = model
+        self._env = tuple(env)
         self._workdir = None if workdir is None else str(Path(workdir).absolute())
         self._settings = settings or ModelSettings()
         self.takes_effort: bool = self._program.effort is not None
@@ -307,8 +391,8 @@ class CliModel:
     async def check_ready(self) -> None:
         """Raise AuthenticationFailed where the program says that nobody is signed in, and there is no key for it."""
         program, mine = self._program, self._environment()
-        begins = program.keys if program.signs_in is None else program.signs_in
-        if not program.status or any(name.startswith(begins) and _SECRET.search(name) for name in mine):
+        has_key = any(name.startswith(program.signs_in) and _SECRET.search(name) for name in mine)
+        if not program.status or has_key or self._clouds():
             return
         check_real_calls_allowed(self._name)
         with suppress(ModelTimeout), TemporaryDirectory(prefix="flowdebate-", ignore_cleanup_errors=True) as empty:
@@ -373,12 +457,17 @@ class CliModel:
         raise ProviderFailed(f"{self._name} ended with exit code {code}: {told}")
 
     def _environment(self) -> dict[str, str]:
-        mine = {
+        names = [*_PASSED, *self._program.variables, *self._env]
+        names += [name for cloud in self._clouds() for name in cloud.variables]
+        own = {
             name: value
             for name, value in os.environ.items()
-            if name.startswith(self._program.keys or ("\0",)) or not _SECRET.search(name)
+            if any(fnmatchcase(name.upper(), pattern) for pattern in names) or name in self._env
         }
-        return {**mine, "NO_COLOR": "1", "CI": "1", **(self._program.environment or {})}
+        return {**own, "NO_COLOR": "1", "CI": "1", **(self._program.environment or {})}
+
+    def _clouds(self) -> list[Cloud]:
+        return [cloud for cloud in self._program.clouds if cloud.is_used(self._model)]
 
 
 async def _run(command: Sequence[str], prompt: str, *, cwd: str, env: dict[str, str]) -> tuple[int, str, str]:

@@ -26,8 +26,8 @@ _STATES_A_STEP = 100
 LINEAR = "a pattern that is matched in linear time: without look-around and back-references, and with few repetitions"
 
 
-class ValidationTooLong(ValueError):
-    """Data of which a schema makes too much work."""
+class _TooLong(Exception):
+    """The data make too much work."""
 
 
 class Pattern(NamedTuple):
@@ -89,17 +89,20 @@ def _spend(steps: int) -> None:
     left[0] -= steps
     if left[0] < 0:
         message = f"takes more than {MOST_STEPS:,} steps to validate"
-        raise ValidationTooLong(message)
+        raise _TooLong(message)
 
 
 def find_errors(validator: Validator, value: object) -> list[ValidationError]:
-    """List what is wrong with `value`; ValidationTooLong for one that takes too many steps, or nests too deeply."""
+    """List what is wrong with `value`: that alone which takes too many steps to validate, or nests too deeply."""
+    from jsonschema import ValidationError
+
     token = _LEFT.set([MOST_STEPS])
     try:
         return list(validator.iter_errors(value))  # type: ignore[arg-type]  # it checks the type itself
     except RecursionError:
-        message = "nests too deeply"
-        raise ValidationTooLong(message) from None
+        return [ValidationError("nests too deeply")]
+    except _TooLong as error:
+        return [ValidationError(str(error))]
     finally:
         _LEFT.reset(token)
 

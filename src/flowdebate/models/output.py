@@ -26,7 +26,6 @@ from flowdebate._util.wire import WireModel, share_fields_set
 from flowdebate.errors import ConfigurationError, SchemaViolation
 from flowdebate.models.json_schema import (
     LINEAR,
-    ValidationTooLong,
     bounded,
     find_errors,
     find_unbounded_pattern,
@@ -34,6 +33,7 @@ from flowdebate.models.json_schema import (
 )
 
 if TYPE_CHECKING:
+    import jsonschema
     from referencing._core import Resolver
 
 
@@ -177,8 +177,7 @@ def _model_of_json_schema(given: Mapping[str, Any], where: str, field: str) -> t
 
     def check(value: object) -> object:
         problems = [
-            f"{'.'.join(map(str, problem.absolute_path)) or 'the answer'}: must satisfy "
-            f"{problem.validator} {shown(problem.validator_value)}"
+            f"{'.'.join(map(str, problem.absolute_path)) or 'the answer'}: {_requirement(problem)}"
             for problem in find_errors(validator, value)
         ]
         if problems:
@@ -193,6 +192,12 @@ def _model_of_json_schema(given: Mapping[str, Any], where: str, field: str) -> t
         return deepcopy({"title": name, "type": "object", **schema})
 
     return type(name, (root,), {"__module__": __name__, "model_json_schema": as_given})
+
+
+def _requirement(problem: jsonschema.ValidationError) -> str:
+    if problem.validator is None:
+        return problem.message
+    return f"must satisfy {problem.validator} {shown(problem.validator_value)}"
 
 
 def validator_of(schema: Mapping[str, Any], *, where: str, field: str) -> Any:  # noqa: ANN401 - jsonschema's own
@@ -233,8 +238,6 @@ def validator_of(schema: Mapping[str, Any], *, where: str, field: str) -> Any:  
     except jsonschema.ValidationError as error:
         place = ".".join(map(str, error.absolute_path)) or "the top level"
         raise ConfigurationError(where, field, schema, f"a valid JSON Schema ({place}: {error.message})") from None
-    except ValidationTooLong as error:
-        raise ConfigurationError(where, field, schema, f"a simpler JSON Schema (it {error})") from None
     except RecursionError:  # no answer would fit, and each of them would be paid for
         raise ConfigurationError(where, field, got, ends) from None
     except (Unresolvable, ValueError):

@@ -19,7 +19,7 @@ from flowdebate._text import LONGEST_ARGUMENT, clean_data, clean_text, error_tex
 from flowdebate._util.cancellation import wait_uncancelled
 from flowdebate.blocks.human.prompt import kind_of
 from flowdebate.errors import ConfigurationError, NotAwaited, OutputError, RunConflict, StoreError
-from flowdebate.models.json_schema import ValidationTooLong, find_errors
+from flowdebate.models.json_schema import find_errors
 from flowdebate.runs.execute import run_sync
 from flowdebate.runs.journal import DECISION
 from flowdebate.runs.suspend import HumanRequest, answer_text, read_answer, request_of
@@ -69,10 +69,7 @@ def check_answer(schema: Mapping[str, Any], answer: object, *, block: str) -> ob
     validator = _create_validator(json.dumps(dict(schema)), block)
     data = parse_data(answer, schema, block=block)
     known = schema.get("$defs", {})
-    try:
-        errors = find_errors(validator, data)
-    except ValidationTooLong as error:
-        raise OutputError(block, "an answer", [("", str(error))]) from None
+    errors = find_errors(validator, data)
     problems = dict.fromkeys(problem for error in errors for problem in _field_problems(error, known))
     if problems:
         raise OutputError(block, f"a {schema.get('title', 'value')}", problems)
