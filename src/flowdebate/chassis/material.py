@@ -17,7 +17,7 @@ from flowdebate.chassis.state import Older, entries_of, pattern_state, recent_en
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.base import Message, Model, context_of, estimate_tokens, has_eyes
 from flowdebate.prompts import explain_escapes, filled, frame, quoted, tag_text
-from flowdebate.sources.quotes import Passage, find_passages, look_up
+from flowdebate.sources.quotes import Passage, divide, find_passages, look_up
 from flowdebate.sources.source import AN_IMAGE, Source, Sources, SourcesLike, check_sources, numbered
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ SOURCES = (
 SOURCE_TOKENS = 32_000
 """The most tokens of sources in a prompt for a model of unknown context: a quarter of what hosted models have."""
 _SEARCHED = "too long to be shown in full; each turn shows relevant passages"
+PASSAGES = "Passages from the sources that may be relevant to this turn; the sources contain more:"
+"""Title of the passages that fit a turn best."""
 _LAST_WORDS = 3_000
 """Characters of the end of the transcript by which passages are looked for: the last arguments."""
 
@@ -63,6 +65,8 @@ class Material:
     """Whether the plan of the run has the texts, so that its journal needs none."""
     numbered: bool = False
     """Whether prompts show the numbers of lines, by which places are named."""
+    divided: bool = False
+    """Whether sources that do not fit into one prompt are divided over several, each a `Part`, and never searched."""
 
     def of_run(self, ctx: Context) -> tuple[Source, ...]:
         """The sources that can be read, as they were when the run began."""
@@ -111,14 +115,19 @@ class Material:
         def instructions(_: object, ctx: Context) -> str:
             sources = self.of_run(ctx)
             template = getattr(prompt.template(ctx), "sources", SOURCES)
-            whole = self._room(sources, prompt, ctx) is None
+            whole = self._room(sources, ctx.model(prompt.model)) is None
             return render_sources(sources, template, whole=whole, numbers=self.numbered)
 
-        async def revise(text: str, _: object, ctx: Context) -> str:
+        async def revise(text: str, value: object, ctx: Context) -> str:
             sources = self.of_run(ctx)
-            room = self._room(sources, prompt, ctx)
+            room = self._room(sources, ctx.model(prompt.model))
             if room is None:
                 return text
+            if self.divided:
+                parts = self.parts(ctx, ctx.model(prompt.model))
+                number = min(getattr(value, "part", 0), len(parts) - 1)
+                title = f"Part {number + 1} of {len(parts)} of the sources:"
+                return f"{render_passages(parts[number], sources, numbers=self.numbered, title=title)}\n\n{text}"
             sources = tuple(source for source in sources if source.image is None)
             before, _gap, task = text.rpartition("\n\n")  # texts of others have no empty line
             queries = pattern_state(ctx).question, before[-_LAST_WORDS:]
@@ -144,11 +153,17 @@ class Material:
             allowed = f"texts for {model.name}, which cannot be shown images"
             raise ConfigurationError(block, "sources", seen, allowed, hint="Name a model that can for it")
 
-    def _room(self, sources: tuple[Source, ...], prompt: RolePrompt[Any], ctx: Context) -> int | None:
-        """The characters that there are for passages; None where all sources fit into the prompt."""
+    def parts(self, ctx: Context, model: Model) -> tuple[tuple[Passage, ...], ...]:
+        """The parts in which `model` is shown the sources; one where all of them fit into a prompt."""
+        sources = tuple(source for source in self.of_run(ctx) if source.image is None)
+        room = self._room(sources, model)
+        return divide(sources, sum(len(source.text) for source in sources) if room is None else room)
+
+    def _room(self, sources: tuple[Source, ...], model: Model) -> int | None:
+        """The characters that there are for passages; None where all sources fit into a prompt of `model`."""
         tokens = self.tokens
         if tokens is None:
-            context = context_of(ctx.model(prompt.model))
+            context = context_of(model)
             tokens = SOURCE_TOKENS if context is None else context // 4
         whole = sum(estimate_tokens(len(source.text)) for source in sources)
         return None if whole <= tokens else tokens * 4
@@ -202,8 +217,10 @@ def _has_numbers(source: Source, numbers: bool) -> bool:  # noqa: FBT001 - as th
     return numbers and not source.pages and source.image is None  # readers find a quote on a page, not a line
 
 
-def render_passages(passages: Sequence[Passage], sources: Sequence[Source], *, numbers: bool = False) -> str:
-    """The part of a turn's message with the passages that fit it best."""
+def render_passages(
+    passages: Sequence[Passage], sources: Sequence[Source], *, numbers: bool = False, title: str = PASSAGES
+) -> str:
+    """Render the part of a turn's message with some passages of the sources, under a title."""
     known = {source.name: source for source in sources}
 
     def text_of(each: Passage) -> str:
@@ -213,8 +230,7 @@ def render_passages(passages: Sequence[Passage], sources: Sequence[Source], *, n
         return source.text[each.start : each.end].strip("\r\n")  # blanks in front of code say where it belongs
 
     parts = [(f"{each.source}, {each.page}" if each.page else each.source, text_of(each)) for each in passages]
-    shown = _frame_all(parts)
-    return "\n".join(["Passages from the sources that may be relevant to this turn; the sources contain more:", *shown])
+    return "\n".join([title, *_frame_all(parts)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,6 +59,43 @@ def find_passages(sources: tuple[Source, ...], queries: Sequence[str], character
 
 
 @lru_cache(maxsize=8)
+def divide(sources: tuple[Source, ...], characters: int) -> tuple[tuple[Passage, ...], ...]:
+    """Divide all text of the sources into parts of that many `characters` at most, in order.
+
+    A source is only divided if it is longer than a part: at the end of a paragraph, a line, a sentence or a word.
+
+    >>> from flowdebate.sources.source import Source
+    >>> parts = divide((Source.of("a", "x" * 60), Source.of("b", "y" * 60)), 100)
+    >>> [[(passage.source, passage.end) for passage in part] for part in parts]
+    [[('a', 60)], [('b', 60)]]
+    """
+    parts: list[list[Passage]] = [[]]
+    room = characters
+    for source in sources:
+        passages = list(cut(source))
+        size = sum(passage.end - passage.start for passage in passages)
+        if room < min(size, characters) and parts[-1]:
+            parts.append([])
+            room = characters
+        for passage in passages:
+            length = passage.end - passage.start
+            if length > room and parts[-1]:
+                parts.append([])
+                room = characters
+            room -= length
+            before = parts[-1][-1] if parts[-1] else None
+            if before is not None and (before.source, before.page, before.end) == (
+                passage.source,
+                passage.page,
+                passage.start,
+            ):
+                parts[-1][-1] = before.model_copy(update={"end": passage.end})
+            else:
+                parts[-1].append(passage)
+    return tuple(map(tuple, filter(None, parts)))
+
+
+@lru_cache(maxsize=8)
 def _index(sources: tuple[Source, ...]) -> tuple[list[Passage], Any]:
     try:
         from bm25s import BM25

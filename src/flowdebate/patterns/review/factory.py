@@ -20,7 +20,7 @@ from flowdebate.chassis.spec import Loop, PatternSpec, check_options
 from flowdebate.chassis.state import state_of
 from flowdebate.errors import ConfigurationError
 
-from .findings import hold_gate, parse_gate
+from .findings import cover, hold_gate, parse_gate
 from .options import ReviewOptions
 from .prompts import create_examiner, create_merger, create_reviewer
 from .schemas import (
@@ -136,7 +136,7 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
     parse_gate(gate, where=loop.where, reviewers=len(loop.roster))
     focused = _check_focus(focus, loop)
     if loop.material is not None:
-        loop = replace(loop, material=replace(loop.material, numbered=True))
+        loop = replace(loop, material=replace(loop.material, numbered=True, divided=True))
     models = named_models(loop.options.model, loop.roster, *loop.models.values())
     hide = Anonymity(names=tuple(loop.names), models=models).hide
     pipeline = loop.opening()
@@ -204,10 +204,12 @@ def raw_output(loop: Loop[ReviewOptions], ctx: Context, status: RunStatus) -> Re
     """The output of the review around a step as it is now."""
     state, gate = state_of(ctx, ReviewState), loop.options.gate
     findings, result = findings_of(state), None
+    coverage = [] if loop.material is None else cover(loop.material.all_of_run(ctx), state.lines)
     if gate is not None:
         lost = sorted({loss.name for loss in state.losses if loss.instead == "skipped"})
-        sources = () if loop.material is None else loop.material.all_of_run(ctx)
-        unread = [f"{each.name} ({each.left_out})" for each in sources if each.left_out and not each.excluded]
+        unread = [
+            f"{file.file} ({file.left_out or 'in part'})" for file in coverage if not (file.is_read or file.excluded)
+        ]
         reasons = [("not heard", lost), ("not read", unread)]
         missing = "; ".join(f"{reason}: {', '.join(names)}" for reason, names in reasons if names) or None
         rules = parse_gate(gate, where=loop.where, reviewers=len(loop.roster))
@@ -219,6 +221,7 @@ def raw_output(loop: Loop[ReviewOptions], ctx: Context, status: RunStatus) -> Re
         findings=findings,
         reviewers={name: state.voices[name] for name in loop.names if name in state.voices},
         gate=result,
+        coverage=coverage,
         left_apart=state.left_apart,
         empty={
             name: count

@@ -14,10 +14,21 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 from flowdebate._text import counted
 from flowdebate.errors import ConfigurationError
 from flowdebate.prompts import PAIRS, as_seen, unescaped
-from flowdebate.sources.quotes import copied_forms, lines_of, look_up_quote
+from flowdebate.sources.quotes import Passage, copied_forms, lines_of, look_up_quote
 from flowdebate.sources.source import Line, Source, number_lines
 
-from .schemas import SEVERITIES, Defence, Finding, FindingState, GateResult, Place, Raised, Severity, Verdict
+from .schemas import (
+    SEVERITIES,
+    Defence,
+    FileCoverage,
+    Finding,
+    FindingState,
+    GateResult,
+    Place,
+    Raised,
+    Severity,
+    Verdict,
+)
 
 MOST_PAIRS = 40
 """Pairs of findings that a merger is asked about: it is asked twice, however many findings there are."""
@@ -185,6 +196,49 @@ def _in_one_line(sources: tuple[Source, ...], file: str, view: _View) -> tuple[s
     shown = [(line, f"{line.sign if signed else ''}{line.text}".split()) for line in all_lines]
     lines, words = [line for line, parts in shown if parts], [" ".join(parts) for _, parts in shown if parts]
     return " ".join(words), [0, *accumulate(len(each) + 1 for each in words[:-1])], lines
+
+
+# Coverage
+
+
+def cover(sources: tuple[Source, ...], read: Mapping[str, Mapping[str, int]]) -> list[FileCoverage]:
+    """What the reviewers were shown of each file; `read` has the number of lines by reviewer and source."""
+    coverage = []
+    for source in sources:
+        lines = () if source.left_out is not None else _lines_under_review(source)
+        coverage.append(
+            FileCoverage(
+                file=source.name,
+                lines=len(lines),
+                read={name: counts[source.name] for name, counts in read.items() if source.name in counts},
+                first_line=next((line.number for line in lines if line.number is not None), None),
+                left_out=source.left_out,
+                excluded=source.excluded,
+            )
+        )
+    return coverage
+
+
+def read_lines(sources: tuple[Source, ...], parts: Sequence[Sequence[Passage] | None]) -> dict[str, int]:
+    """Count the lines under review that prompts had, by source; None is a prompt with all of them."""
+    counts: dict[str, int] = {}
+    for source in sources:
+        passages = [passage for part in parts for passage in part or () if passage.source == source.name]
+        counts[source.name] = sum(
+            None in parts or any(passage.start <= line.start < passage.end for passage in passages)
+            for line in _lines_under_review(source)
+        )
+    return counts
+
+
+@lru_cache(maxsize=512)
+def _lines_under_review(source: Source) -> tuple[Line, ...]:
+    lines = [line for line in number_lines(source) if line.text.strip()]
+    if all(line.number is not None for line in lines):  # no diff
+        return tuple(lines)
+    # the lines of its hunks are without their signs
+    changed = (line for line in lines if source.text[line.start] in "+-")
+    return tuple(line for line in changed if source.text.startswith(line.text, line.start + 1))
 
 
 # Merging

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import AfterValidator, Field
 
-from flowdebate._text import is_blank
+from flowdebate._text import counted, is_blank
 from flowdebate._util.wire import WireModel, new_dict, new_list
 from flowdebate.chassis.output import PatternOutput
 from flowdebate.chassis.state import (
@@ -57,6 +57,13 @@ class ReviewInput(PatternInput):
     """The input of a review, and of each reviewer for its findings."""
 
     question: str
+
+
+class ReviewPart(ReviewInput):
+    """The input of a reviewer about one part of sources that do not fit into one prompt."""
+
+    part: int
+    """The number of the part; 0 is the first."""
 
 
 class Place(WireModel):
@@ -182,6 +189,27 @@ class GateResult(WireModel):
         return {True: "holds", False: "does not hold", None: "is undecided"}[self.holds]
 
 
+class FileCoverage(WireModel):
+    """What the reviewers were shown of one file."""
+
+    file: str
+    lines: int = 0
+    """Lines under review: changed ones in a diff, otherwise all."""
+    read: dict[str, int] = Field(default_factory=new_dict)
+    """By reviewer, how many of these lines its prompts had."""
+    first_line: int | None = None
+    """Number of the first line under review that is still there."""
+    left_out: str | None = None
+    """Why nobody was shown the file."""
+    excluded: bool = False
+    """Whether the user excluded the file."""
+
+    @property
+    def is_read(self) -> bool:
+        """Whether a reviewer was shown all of it."""
+        return self.left_out is None and self.lines in self.read.values()
+
+
 class ReviewReport(Contribution):
     """What a reviewer says in a phase, as text in the transcript."""
 
@@ -205,6 +233,8 @@ class ReviewState(PatternState):
     """By reviewer, in order of arrival."""
     voices: dict[str, str] = Field(default_factory=new_dict)
     """The model of each reviewer; its own name where a block of the application's speaks."""
+    lines: dict[str, dict[str, int]] = Field(default_factory=new_dict)
+    """By reviewer and file, how many lines under review its prompts had."""
     findings: list[Finding] | None = None
     """Once they are merged."""
     left_apart: int = 0
@@ -224,6 +254,8 @@ class ReviewRawOutput(PatternOutput):
     """Those who were heard, each with its model; a person or a block of the application's with its own name."""
     gate: GateResult | None = None
     """None without a gate."""
+    coverage: list[FileCoverage] = Field(default_factory=new_list)
+    """What the reviewers were shown of each file, in the order of the sources."""
     left_apart: int = 0
     """Pairs of findings at one place that nobody was asked about: they may be the same."""
     empty: dict[str, int] = Field(default_factory=new_dict)
@@ -249,6 +281,28 @@ class ReviewRawOutput(PatternOutput):
             grades = ", ".join(f"{found.count(grade)} {grade}" for grade in SEVERITIES if grade in found)
             parts += [f"{len(found)} {state} ({grades})"] if found else []
         return ", ".join(parts) or "nothing found"
+
+    @property
+    def coverage_note(self) -> str:
+        """How many files were read in full, in a sentence that names the others; "" without files."""
+        if not self.coverage:
+            return ""
+        full = sum(file.is_read for file in self.coverage)
+        parts = [f"Read {full} of {counted(len(self.coverage), 'file')} in full"]
+        excluded = [file.file for file in self.coverage if file.excluded]
+        missing = [
+            f"{file.file} ({file.left_out or f'{max(file.read.values(), default=0)} of {file.lines} lines'})"
+            for file in self.coverage
+            if not file.is_read and not file.excluded
+        ]
+        parts += [f"not read: {', '.join(missing)}"] if missing else []
+        parts += [f"excluded: {', '.join(excluded)}"] if excluded else []
+        return "; ".join(parts)
+
+    @property
+    def unread(self) -> list[str]:
+        """The files that nobody was shown in full and that the user did not exclude."""
+        return [file.file for file in self.coverage if not file.is_read and not file.excluded]
 
     @property
     def empty_note(self) -> str:
@@ -362,6 +416,8 @@ class FindingsAsked:
     """The findings, or the pairs of them, as text; without names."""
     turned: bool = False
     """Whether this is the second time, in the other order."""
+    part: int = 0
+    """Which part of the sources the findings are in, where they do not fit into one prompt; 0 is the first."""
 
     @property
     def subject(self) -> str:

@@ -15,9 +15,10 @@ from flowdebate.chassis.output import publish, status_of
 from flowdebate.chassis.rounds import check_quorum
 from flowdebate.chassis.state import Recovery, RoundsEnded, accepted, as_model, state_of
 from flowdebate.chassis.turn import MISSING, TurnTask, ask, record_failure, take_turn
+from flowdebate.sources.source import number_lines
 
 from .events import FindingsDecided, FindingsExamined, FindingsReported
-from .findings import decide, group, index_by_finding, join, locate, pairs_to_compare
+from .findings import decide, group, index_by_finding, join, locate, pairs_to_compare, read_lines
 from .prompts import render_finding
 from .schemas import (
     Comparison,
@@ -26,6 +27,7 @@ from .schemas import (
     Findings,
     FindingsAsked,
     Raised,
+    ReviewPart,
     ReviewReport,
     ReviewState,
     Verdict,
@@ -35,11 +37,14 @@ from .schemas import (
 if TYPE_CHECKING:
     from flowdebate.chassis.spec import Loop
     from flowdebate.runs.context import Context
+    from flowdebate.sources.quotes import Passage
     from flowdebate.sources.source import Source
 
     from .options import ReviewOptions
 
 
+Parts: TypeAlias = "Sequence[Sequence[Passage] | None]"
+"""Parts of the sources, in each of which all lines are shown; None for all sources at once."""
 Hide: TypeAlias = "Callable[[str, Context], str | None]"
 """Replaces the names in a text by aliases."""
 GOALS = {"find": "Read the material", "examine": "Examine findings of others", "defend": "Answer for own findings"}
@@ -77,20 +82,36 @@ class ReviewerTurn(Block[Any, None]):
         shown = self._shown(state, ctx)
         if self._phase != "find" and not shown:
             return
+        sources = () if self._loop.material is None else self._loop.material.of_run(ctx)
         blocks = {id(each[0]): (each, voice) for each, voice in zip(self._speakers, self._voices, strict=True)}
 
         async def speak(block: Block[Any, Any], task: TurnTask) -> FindingsReported | FindingsExamined:
             asked, voice = blocks[id(block)]
+            parts = self._parts(voice, ctx)
+            by_part: dict[int, list[tuple[Finding, str]]] = {n: [] for n in range(len(parts)) if self._phase == "find"}
+            place_parts = _index_parts(parts, sources)
+            for finding, text in shown:
+                number = place_parts.get((finding.place.file, finding.place.line), 0)
+                by_part.setdefault(number, []).append((finding, text))
             calls = [
-                partial(ask, each, self._input(state, shown, turned, ctx), _place(ctx, turned), failures)
+                partial(
+                    ask,
+                    each,
+                    self._input(state, part, turned, number if len(parts) > 1 else None, ctx),
+                    _place(ctx, turned, number),
+                    failures,
+                )
+                for number, part in by_part.items()
                 for turned, each in enumerate(asked)
             ]
             answers = await in_order(calls)
             task.heard()
-            read = partial(self._read, answers, asked, [finding for finding, _ in shown], ctx)
+            groups = [answers[at : at + len(asked)] for at in range(0, len(answers), len(asked))]
+            about = [[finding for finding, _ in part] for part in by_part.values()]
+            read = partial(self._read, groups, asked, about, sources)
             said = await accepted(read, ctx, returns=list[Raised | Verdict | Defence], own=self._own)
             task.complete([each.model_dump(by_alias=True) for each in said])
-            return self._record(said, voice, block.name, ctx)
+            return self._record(said, voice, block.name, read_lines(sources, parts), ctx)
 
         def lose(error: Exception, instead: Recovery) -> None:
             block = self._speakers[0][0].name
@@ -128,22 +149,44 @@ class ReviewerTurn(Block[Any, None]):
                 shown.append((finding, render_finding(finding, title=title, claim=claim, refuted=reasons)))
         return shown
 
-    def _input(self, state: ReviewState, shown: Sequence[tuple[Finding, str]], turned: int, ctx: Context) -> object:
+    def _parts(self, voice: object, ctx: Context) -> Parts:
+        """The parts of the sources that the reviewer is asked about one by one; a person or a custom block has one."""
+        material = self._loop.material
+        if material is None or voice is None:
+            return [None]
+        return [*material.parts(ctx, ctx.model(voice))] or [None]  # type: ignore[arg-type]  # what a role takes
+
+    def _input(
+        self, state: ReviewState, shown: Sequence[tuple[Finding, str]], turned: int, part: int | None, ctx: Context
+    ) -> object:
         if self._phase == "find":
-            return self._loop.spec.input_type.about(state.question)
+            about = self._loop.spec.input_type.about(state.question)
+            return about if part is None else ReviewPart(question=state.question, part=part)
         texts = [text for _, text in shown]
         kind: Any = self._phase
         question = self._hide(state.question, ctx) or ""
         # the order of the findings is the other one as well: what is read first is believed more
         ordered = "\n".join(reversed(texts) if turned else texts)
-        return FindingsAsked(kind=kind, question=question, shown=ordered, turned=bool(turned))
+        return FindingsAsked(kind=kind, question=question, shown=ordered, turned=bool(turned), part=part or 0)
 
     def _read(
-        self, answers: Sequence[object], blocks: Sequence[Block[Any, Any]], findings: Sequence[Finding], ctx: Context
+        self,
+        groups: Sequence[Sequence[object]],
+        blocks: Sequence[Block[Any, Any]],
+        about: Sequence[Sequence[Finding]],
+        sources: tuple[Source, ...],
     ) -> list[Raised | Verdict | Defence]:
-        """What was answered, as data with places looked up; OutputError that names the block for what is none."""
-        sources = () if self._loop.material is None else self._loop.material.of_run(ctx)
-        name, block = self._agent_name, blocks[0].name
+        """The answers about each part as data with places looked up; OutputError names the block of an invalid one."""
+        return [
+            entry
+            for answers, findings in zip(groups, about, strict=True)
+            for entry in self._read_part(answers, blocks[0].name, findings, sources)
+        ]
+
+    def _read_part(
+        self, answers: Sequence[object], block: str, findings: Sequence[Finding], sources: tuple[Source, ...]
+    ) -> list[Raised | Verdict | Defence]:
+        name = self._agent_name
         if self._phase == "find":
             value = {"findings": answers[0]} if isinstance(answers[0], (list, tuple)) else answers[0]
             found = []
@@ -186,12 +229,16 @@ class ReviewerTurn(Block[Any, None]):
         )
 
     def _record(
-        self, said: Sequence[Any], voice: object, block: str, ctx: Context
+        self, said: Sequence[Any], voice: object, block: str, lines: dict[str, int], ctx: Context
     ) -> FindingsReported | FindingsExamined:
         state, name, handle = state_of(ctx, ReviewState), self._agent_name, ctx.scope.handle
         if self._phase == "find":
             heard = name if voice is None else ctx.model(voice).name  # type: ignore[arg-type]  # what a role takes
-            handle.update(found={**state.found, name: list(said)}, voices={**state.voices, name: heard})
+            handle.update(
+                found={**state.found, name: list(said)},
+                voices={**state.voices, name: heard},
+                lines={**state.lines, name: lines},
+            )
             return FindingsReported(block=block, agent_name=name, findings=list(said))
         field = "verdicts" if self._phase == "examine" else "defences"
         handle.update(**{field: {**getattr(state, field), name: list(said)}})
@@ -202,9 +249,23 @@ class ReviewerTurn(Block[Any, None]):
         return Outline(text=self.name, kind="sequencer", children=(self._speakers[0][0].outline(),))
 
 
-def _place(ctx: Context, turned: int) -> Context:
-    """Where the first call of a turn is made, or the second, in the other order."""
-    return ctx.child(ctx.block, f"{ctx.path}/turned" if turned else ctx.path)
+def _place(ctx: Context, turned: int, part: int = 0) -> Context:
+    """Where a call of a turn is made: about the first part of the sources or another, in one order or the other."""
+    path = f"{ctx.path}/part-{part + 1}" if part else ctx.path
+    return ctx.child(ctx.block, f"{path}/turned" if turned else path)
+
+
+def _index_parts(parts: Parts, sources: tuple[Source, ...]) -> dict[tuple[str | None, int | None], int]:
+    """The number of the first part that has each line of each file, and each file; {} for one part."""
+    index: dict[tuple[str | None, int | None], int] = {}
+    by_name = {source.name: source for source in sources}
+    for number, part in enumerate(parts if len(parts) > 1 else ()):
+        for passage in part or ():
+            for line in number_lines(by_name[passage.source]):
+                if passage.start <= line.start < passage.end:
+                    index.setdefault((line.file, line.number), number)
+                    index.setdefault((line.file, None), number)
+    return index
 
 
 def _clean(value: Any) -> Any:  # noqa: ANN401 - a field of a finding
@@ -253,7 +314,7 @@ class Merging(Wrapped):
             asked = FindingsAsked(
                 kind="merge", question=state_of(ctx, ReviewState).question, shown="\n".join(texts), turned=turned
             )
-            answer = await self._inner(asked, _place(ctx, turned))
+            answer = await self._inner(asked, _place(ctx, int(turned)))
             if answer is MISSING:
                 return []
             said = as_model(answer, Comparison, block=self.name).pairs
