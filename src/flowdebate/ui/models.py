@@ -345,6 +345,7 @@ def sources_lines(plan: Plan) -> list[str]:
         for source, count in zip(read, tokens, strict=True)
     ]
     from flowdebate.chassis.material import SOURCE_TOKENS
+    from flowdebate.sources.quotes import divide
 
     left = omissions(plan.sources)
     whole = f"Sources: {_few(shown)}"
@@ -354,6 +355,9 @@ def sources_lines(plan: Plan) -> list[str]:
     how = "go to the model with each turn"
     if sum(tokens) > (most or SOURCE_TOKENS):
         how = f"are more than a prompt may have ({most or SOURCE_TOKENS:,}): each turn is shown the best passages"
+        if plan.info.load_page().divides_sources:
+            parts = divide(tuple(read), (most or SOURCE_TOKENS) * 4)
+            how = f"are read in {counted(len(parts), 'part')}: each reviewer is asked about each part"
     lines = [f"{whole}, estimated, which {how}", *([f"Left out: {_few(left)}"] if left else [])]
     return [*(f"Compared: {text}" for text in dict.fromkeys(each.commits for each in read) if text), *lines]
 

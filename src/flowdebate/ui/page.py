@@ -68,6 +68,8 @@ class PatternPage(ABC):
 
     question_about_sources: ClassVar[str | None] = None
     """The subject where sources are given without one."""
+    divides_sources: ClassVar[bool] = False
+    """Whether sources that do not fit into a prompt are divided over several calls, and not searched."""
     start_tool: ClassVar[StartTool | None] = None
     """A tool of its own for hosts of an MCP server; it requires sources if there is a `question_about_sources`."""
     formats: ClassVar[Mapping[str, Callable[[Any], str]]] = {}

@@ -213,6 +213,7 @@ def cover(sources: tuple[Source, ...], read: Mapping[str, Mapping[str, int]]) ->
                 read={name: counts[source.name] for name, counts in read.items() if source.name in counts},
                 first_line=next((line.number for line in lines if line.number is not None), None),
                 left_out=source.left_out,
+                unread=source.unread,
                 excluded=source.excluded,
             )
         )

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from hashlib import sha256
-from textwrap import indent
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from flowdebate._util.option_types import Flag, Text, allowed
 from flowdebate.errors import ConfigurationError
-from flowdebate.sources.source import omissions
 from flowdebate.ui.document import Document, Speaker
 from flowdebate.ui.live import OwnSections, Together
-from flowdebate.ui.markdown import escaped
 from flowdebate.ui.options import PersonaEntry, PlanOptions, PlanValues, option, read_models, roster_option
 from flowdebate.ui.page import Confidence, PatternPage, StartTool
 from flowdebate.ui.sections import Card, Entry, Fact, Group, Heading, Remark, Section, Tone, failures
-from flowdebate.ui.text import as_json, cost_text, in_line, models_text, printable
 
 from .events import FindingsExamined, FindingsReported
 from .factory import review
+from .formats import findings_lines, findings_markdown, findings_sarif, remark_text
 from .schemas import QUESTION, REVIEWERS, STATES, Defence, Finding, ReviewRawOutput, Verdict
 
 if TYPE_CHECKING:
@@ -36,112 +29,6 @@ if TYPE_CHECKING:
     from flowdebate.chassis.roster import Persona
     from flowdebate.chassis.state import RoundStarted, TurnFinished
     from flowdebate.ui.plan import Plan
-
-
-_LEVELS = {"blocker": "error", "major": "warning", "minor": "note", "nit": "note"}
-_SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
-
-
-def findings_markdown(document: Document) -> str:
-    """A comment on a pull request: the confirmed findings, and the others folded below them; "" if nobody was heard."""
-    raw: ReviewRawOutput = document.raw
-    if not raw.reviewers:
-        return ""
-    lines = [f"### Review: {escaped(raw.answer or 'not finished')}", ""]
-    if raw.gate is not None:
-        lines += [f"**Gate** “{escaped(raw.gate.rule)}” **{raw.gate.word}**: {escaped(raw.gate.why)}", ""]
-    for state in STATES:
-        if not (found := raw.in_state(state)):
-            continue
-        title, folded = f"{state.capitalize()}: {len(found)}", state != "confirmed"
-        lines += [f"<details><summary>{title}</summary>" if folded else f"#### {title}", ""]
-        for finding in found:
-            lines += _finding(finding)
-        lines += ["", "</details>", ""] if folded else [""]
-    if raw.empty:
-        lines += [escaped(raw.empty_note), ""]
-    if left := omissions(raw.sources or ()):
-        lines += [f"Left out: {escaped(', '.join(left))}", ""]
-    cost = "" if document.cost is None else f"; cost {escaped(cost_text(document.cost, document.prices, whole=True))}"
-    said = f"{escaped(models_text(dict(raw.reviewers)))}{cost}"
-    lines.append(f"<sub>{said}. Models can be wrong together: a confirmed finding is no proof.</sub>")
-    return "\n".join(lines)
-
-
-def _finding(finding: Finding) -> Iterator[str]:
-    place = finding.place
-    where = f" {escaped(place.text)}" if place.text else ""
-    missing = f" (place not found: {escaped(place.problem)})" if place.problem is not None else ""
-    yield f"- **{finding.severity}**{where}{missing}: **{_in_words(finding.title)}**. {_in_words(finding.claim)}"
-    if (text := printable(finding.suggestion or "").strip()) and "\n" in text:  # code, of which each blank counts
-        fence = "`" * (max(map(len, ["``", *re.findall("`+", text)])) + 1)
-        yield f"  - Suggestion:\n\n{indent(f'{fence}{chr(10)}{text}{chr(10)}{fence}', '    ')}"
-    elif text:
-        yield f"  - Suggestion: {escaped(text)}"
-    yield f"  - Raised by {escaped(', '.join(finding.raisers))}. {escaped(finding.why[:1].upper() + finding.why[1:])}"
-    remarks: list[Verdict | Defence] = [*finding.verdicts, *finding.defences]
-    for each in remarks:
-        yield f"  - {escaped(each.agent_name)} {_in_words(_said_of(each))}"
-
-
-def _in_words(text: str) -> str:
-    return escaped(" ".join(text.split()))
-
-
-def findings_sarif(document: Document) -> str:
-    """SARIF 2.1.0: disputed findings are for people to look at, refuted ones are suppressed with the reason."""
-    from flowdebate import __version__
-
-    raw: ReviewRawOutput = document.raw
-    driver = {
-        "name": "flowdebate",
-        "version": __version__,
-        "rules": [{"id": grade, "defaultConfiguration": {"level": level}} for grade, level in _LEVELS.items()],
-    }
-    invocation: dict[str, Any] = {"executionSuccessful": document.has_result}
-    if raw.empty:
-        invocation["toolExecutionNotifications"] = [{"level": "note", "message": {"text": raw.empty_note}}]
-    run = {
-        "tool": {"driver": driver},
-        "invocations": [invocation],
-        "results": [_result(finding) for finding in raw.findings],
-    }
-    return as_json({"$schema": _SARIF, "version": "2.1.0", "runs": [run]})
-
-
-def _result(finding: Finding) -> dict[str, Any]:
-    place = finding.place
-    text = f"{finding.title}. {finding.claim}"
-    text += f" Suggestion: {finding.suggestion}" if finding.suggestion else ""
-    if place.problem is not None:
-        text += f" (The place that was named is not there: {place.problem}.)"
-    result: dict[str, Any] = {
-        "ruleId": finding.severity,
-        "message": {"text": f"{text} [{finding.state}: {finding.why}]"},
-        "partialFingerprints": {
-            "finding/v1": sha256(f"{place.file}\0{finding.title}".encode(errors="replace")).hexdigest()
-        },
-        "properties": {"state": finding.state, "raisedBy": finding.raisers, "id": finding.id},
-    }
-    if finding.state == "disputed":  # by the standard, what is to be reviewed has no level
-        result |= {"kind": "review", "level": "none"}
-    else:
-        result |= {"kind": "fail", "level": _LEVELS[finding.severity]}
-    if finding.state == "refuted":
-        result["suppressions"] = [{"kind": "external", "status": "accepted", "justification": finding.why}]
-    if place.file and place.found:
-        physical: dict[str, Any] = {"artifactLocation": {"uri": quote(in_line(place.file), errors="replace")}}
-        if place.line:
-            physical["region"] = {"startLine": place.line, "endLine": place.end_line or place.line}
-        result["locations"] = [{"physicalLocation": physical}]
-    return result
-
-
-def findings_lines(document: Document) -> str:
-    """JSON Lines: a finding in each, as the raw output has it; a last one counts findings that were empty."""
-    lines = [finding.model_dump_json(by_alias=True) for finding in document.raw.findings]
-    lines += [json.dumps({"empty": document.raw.empty})] if document.raw.empty else []
-    return "\n".join(lines)
 
 
 _PHASES = {1: "Findings", 2: "Examination", 3: "Answers"}
@@ -201,7 +88,8 @@ class ReviewDocument(Document):
 
     @property
     def notes(self) -> list[str]:
-        return [note for note in super().notes if note != "Quotes: none"]  # those of findings stand beside them
+        # coverage and the quotes of findings are shown beside the result
+        return [note for note in super().notes if not note.startswith(("Quotes: ", "Source: ", "Left out: "))]
 
     @property
     def has_result(self) -> bool:
@@ -218,26 +106,39 @@ class ReviewDocument(Document):
         return None if reason is None else f"Reviewers: {len(self.raw.reviewers)}, {self.reason_in_words(reason)}"
 
     def sections(self) -> Iterator[Section]:
-        raw = self.raw
-        yield Heading(title=_PHASES[1])
-        for index, said in enumerate(each for each in raw.transcript if each.round == 1):
-            yield Entry(
-                name=said.agent_name, about=self.about(said.agent_name), text=said.text, quotes=self.quoted(index)
-            )
-        yield from failures(each for each in raw.losses if each.round <= 1)
-        for number, of in ((2, "verdicts"), (3, "defences")):
-            given: list[Any] = [each for finding in raw.findings for each in getattr(finding, of)]
-            lost = list(failures(each for each in raw.losses if each.round == number))
-            if given or lost:
-                yield Heading(title=_PHASES[number])
-            for name in dict.fromkeys(each.agent_name for each in given):
-                yield said_group(name, [each for each in given if each.agent_name == name])
-            yield from lost
         yield from self.result()
+        raw = self.raw
+        for number, title in _PHASES.items():
+            lost = list(failures(loss for loss in raw.losses if max(loss.round, 1) == number))
+            said = list(self._reports() if number == 1 else self._remarks("verdicts" if number == 2 else "defences"))  # noqa: PLR2004
+            if said or lost:
+                yield Heading(title=title)
+                yield from said
+                yield from lost
+
+    def _reports(self) -> Iterator[Section]:
+        for index, report in enumerate(report for report in self.raw.transcript if report.round == 1):
+            name = report.agent_name
+            yield Entry(name=name, about=self.about(name), text=report.text, quotes=self.quoted(index))
+
+    def _remarks(self, kind: Literal["verdicts", "defences"]) -> Iterator[Section]:
+        remarks: list[Any] = [remark for finding in self.raw.findings for remark in getattr(finding, kind)]
+        for name in dict.fromkeys(remark.agent_name for remark in remarks):
+            yield said_group(name, [remark for remark in remarks if remark.agent_name == name])
 
     def result(self) -> Iterator[Section]:
-        """The findings by what became of them, and the gate."""
+        """The gate and the numbers first, then the findings by state."""
         raw = self.raw
+        tone: Tone
+        if raw.answer is not None:
+            facts = [Fact(label="Result", text=raw.answer, tone="strong")]
+            if raw.gate is not None:
+                tone = "good" if raw.gate.holds else "warning"
+                facts.append(Fact(label="Gate", text=f'"{raw.gate.rule}" {raw.gate.word}: {raw.gate.why}', tone=tone))
+            facts += [
+                Fact(label="Note", text=note, tone="warning" if raw.unread else "dim") for note in raw.first_notes
+            ]
+            yield Card(title="Review", facts=tuple(facts), lead="Result")
         for state in STATES:
             found = raw.in_state(state)
             if found:
@@ -247,12 +148,6 @@ class ReviewDocument(Document):
             yield Remark(text=raw.empty_note)
         if raw.left_apart:
             yield Remark(text=f"{raw.left_apart} more pairs of findings were not compared: some may be the same")
-        if raw.answer is not None:
-            facts = [Fact(label="Result", text=raw.answer, tone="strong")]
-            if raw.gate is not None:
-                tone: Tone = "good" if raw.gate.holds else "warning"
-                facts.append(Fact(label="Gate", text=f'"{raw.gate.rule}" {raw.gate.word}: {raw.gate.why}', tone=tone))
-            yield Card(title="Review", facts=tuple(facts), lead="Result")
 
 
 def finding_group(finding: Finding) -> Group:
@@ -267,33 +162,26 @@ def finding_group(finding: Finding) -> Group:
     facts += [Fact(label="Suggestion", text=finding.suggestion)] if finding.suggestion else []
     facts.append(Fact(label="Raised by", text=", ".join(finding.raisers)))
     said: list[Verdict | Defence] = [*finding.verdicts, *finding.defences]
-    facts += [Fact(label=each.agent_name, text=_said_of(each), tone="plain") for each in said]
+    facts += [Fact(label=each.agent_name, text=remark_text(each), tone="plain") for each in said]
     facts.append(Fact(label=finding.state.capitalize(), text=finding.why, tone="dim"))
     # a title of several lines could be taken for what the page says of it
     return Group(label=f"{finding.id}, {finding.severity}", text=" ".join(finding.title.split()), facts=tuple(facts))
-
-
-def _said_of(said: Verdict | Defence) -> str:
-    if isinstance(said, Defence):
-        return f"{'stands by it' if said.stands else 'withdraws it'}: {said.reason}"
-    word = {"confirm": "confirms it", "refute": "refutes it", "neither": "says neither"}[said.verdict]
-    word += " (the answer changed with the order of the words)" if said.flipped else ""
-    missing = " (not in the material)" if said.quote_found is False else ""
-    return f"{word}: {said.reason}{f' “{said.quote}”{missing}' if said.quote else ''}"
 
 
 def said_group(name: str, said: list[Any]) -> Group:
     """What a reviewer says of findings."""
     text = "answers for own findings" if isinstance(said[0], Defence) else "examines findings of others (names hidden)"
     return Group(
-        label=name, text=text, facts=tuple(Fact(label=each.finding, text=_said_of(each), tone="plain") for each in said)
+        label=name,
+        text=text,
+        facts=tuple(Fact(label=each.finding, text=remark_text(each), tone="plain") for each in said),
     )
 
 
 def _reported(event: FindingsReported) -> Iterator[Section]:
     from .steps import report_of
 
-    yield Entry(name=event.agent_name, about="", text=report_of(event.findings))
+    yield Entry(name=event.agent_name, about="", text=report_of(event.findings, brief=True))
 
 
 def _examined(event: FindingsExamined) -> Iterator[Section]:
@@ -330,6 +218,7 @@ class ReviewPage(PatternPage):
     default_length = 3
     least = 1
     question_about_sources: ClassVar[str | None] = QUESTION
+    divides_sources: ClassVar[bool] = True
     formats: ClassVar[Mapping[str, Callable[[Any], str]]] = {
         "markdown": findings_markdown,
         "sarif": findings_sarif,

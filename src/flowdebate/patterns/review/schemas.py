@@ -201,13 +201,20 @@ class FileCoverage(WireModel):
     """Number of the first line under review that is still there."""
     left_out: str | None = None
     """Why nobody was shown the file."""
+    unread: str | None = None
+    """What of a document is not in its text, such as "2 pictures"."""
     excluded: bool = False
     """Whether the user excluded the file."""
 
     @property
     def is_read(self) -> bool:
         """Whether a reviewer was shown all of it."""
-        return self.left_out is None and self.lines in self.read.values()
+        return self.left_out is None and self.unread is None and self.lines in self.read.values()
+
+    @property
+    def gap(self) -> str:
+        """What was not read, for a file that was not read in full."""
+        return self.left_out or self.unread or f"{max(self.read.values(), default=0)} of {self.lines} lines"
 
 
 class ReviewReport(Contribution):
@@ -291,13 +298,20 @@ class ReviewRawOutput(PatternOutput):
         parts = [f"Read {full} of {counted(len(self.coverage), 'file')} in full"]
         excluded = [file.file for file in self.coverage if file.excluded]
         missing = [
-            f"{file.file} ({file.left_out or f'{max(file.read.values(), default=0)} of {file.lines} lines'})"
+            f"{file.file} ({file.gap})"
             for file in self.coverage
             if not file.is_read and not file.excluded
         ]
         parts += [f"not read: {', '.join(missing)}"] if missing else []
         parts += [f"excluded: {', '.join(excluded)}"] if excluded else []
         return "; ".join(parts)
+
+    @property
+    def first_notes(self) -> list[str]:
+        """What readers need to know before the findings: what was read, and findings in unknown places."""
+        unlocated = [f"{each.id} ({each.place.problem})" for each in self.findings if each.place.found is False]
+        notes = [f"Places not in the material: {', '.join(unlocated)}"] if unlocated else []
+        return [*filter(None, [self.coverage_note]), *notes]
 
     @property
     def unread(self) -> list[str]:

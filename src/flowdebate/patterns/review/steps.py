@@ -352,10 +352,11 @@ def verdicts_text(said: Sequence[Any]) -> str:
     return "\n".join(lines) or "Nothing said."
 
 
-def report_of(found: Sequence[Raised]) -> str:
-    """What a reviewer found, as text, a line for each finding, and how many were empty."""
+def report_of(found: Sequence[Raised], *, brief: bool = False) -> str:
+    """What a reviewer found, as text, a line for each finding, and how many were empty; without claims if `brief`."""
     lines = [
-        f"{f'{each.place.text}: ' if each.place.text else ''}{each.title} ({each.severity}). {each.claim}"
+        f"{f'{each.place.text}: ' if each.place.text else ''}{each.title} ({each.severity})"
+        f"{'' if brief else f'. {each.claim}'}"
         for each in found
         if not each.is_empty
     ]

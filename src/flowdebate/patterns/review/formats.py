@@ -1,0 +1,204 @@
+"""Forms of a review for tools: a comment for a pull request, SARIF for code scanning, JSON Lines."""
+
+from __future__ import annotations
+
+import json
+import re
+from hashlib import sha256
+from textwrap import indent
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from flowdebate._text import counted
+from flowdebate.ui.markdown import escaped
+from flowdebate.ui.text import as_json, cost_text, in_line, models_text, printable, seen_json
+
+from .schemas import STATES, Defence, Finding, ReviewRawOutput, Severity, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from flowdebate.ui.document import Document
+
+# Comments
+
+_MOST_OF_COMMENT = 65_000
+"""Characters: GitHub takes 65,536 in a comment, and rejects a longer one as a whole."""
+_REFERENCE = re.compile(r"@(?=\w)|#(?=\d)|(?<![\w-])GH-(?=\d)", re.IGNORECASE)
+"""Beginnings of what GitHub turns into mentions of people and references to issues, also behind a backslash."""
+
+
+def findings_markdown(document: Document) -> str:
+    """Render a comment for a pull request: confirmed findings first, the others folded; "" if nobody was heard."""
+    raw: ReviewRawOutput = document.raw
+    if not raw.reviewers:
+        return ""
+    head = [f"### Review: {_plain(raw.answer or 'not finished')}", ""]
+    if raw.gate is not None:
+        head += [f"**Gate** “{_plain(raw.gate.rule)}” **{raw.gate.word}**: {_plain(raw.gate.why)}", ""]
+    head += [line for note in raw.first_notes for line in (_plain(note), "")]
+    cost = "" if document.cost is None else f"; cost {_plain(cost_text(document.cost, document.prices, whole=True))}"
+    models = f"{_plain(models_text(dict(raw.reviewers)))}{cost}"
+    tail = [_plain(raw.empty_note), ""] if raw.empty else []
+    tail.append(f"<sub>{models}. Models can be wrong together: a confirmed finding is no proof.</sub>")
+    room = _MOST_OF_COMMENT - sum(len(line) + 1 for line in (*head, *tail)) - 1_000  # for headings and a last note
+    lines, cut = [*head], 0
+    for state in STATES:
+        findings = raw.in_state(state)
+        texts: list[str] = []
+        for finding in findings:
+            text = "\n".join(_finding_lines(finding))
+            room -= len(text) + 1
+            if room < 0:
+                break
+            texts.append(text)
+        cut += len(findings) - len(texts)
+        title, folded = f"{state.capitalize()}: {len(findings)}", state != "confirmed"
+        if texts:
+            lines += [f"<details><summary>{title}</summary>" if folded else f"#### {title}", "", *texts]
+            lines += ["", "</details>", ""] if folded else [""]
+    if cut:
+        lines += [f"Too long for one comment: {counted(cut, 'more finding')} not shown, the least grave ones.", ""]
+    return "\n".join([*lines, *tail])
+
+
+def _finding_lines(finding: Finding) -> Iterable[str]:
+    place = finding.place
+    location = f" {_plain(place.text)}" if place.text else ""
+    missing = f" (place not found: {_plain(place.problem)})" if place.problem is not None else ""
+    claim = f"**{_plain(finding.title)}**. {_plain(finding.claim)}"
+    yield f"- **{finding.severity}** {finding.id}{location}{missing}: {claim}"
+    if (text := printable(finding.suggestion or "").strip()) and "\n" in text:  # code, of which each blank counts
+        fence = "`" * (max(map(len, ["``", *re.findall("`+", text)])) + 1)
+        yield f"  - Suggestion:\n\n{indent(f'{fence}{chr(10)}{text}{chr(10)}{fence}', '    ')}"
+    elif text:
+        yield f"  - Suggestion: {_plain(text)}"
+    yield f"  - Raised by {_plain(', '.join(finding.raisers))}. {_plain(finding.why[:1].upper() + finding.why[1:])}"
+    remarks: list[Verdict | Defence] = [*finding.verdicts, *finding.defences]
+    for remark in remarks:
+        yield f"  - {_plain(remark.agent_name)} {_plain(remark_text(remark))}"
+
+
+def _plain(text: str) -> str:
+    """One line of Markdown that shows the text, and mentions nobody on GitHub.
+
+    GitHub looks for mentions behind its Markdown, where a backslash is gone; a zero-width space breaks them.
+    """
+    return escaped(_REFERENCE.sub(lambda match: f"{match[0]}\u200b", " ".join(text.split())))
+
+
+def remark_text(remark: Verdict | Defence) -> str:
+    """Say what a reviewer says of a finding: "confirms it: …"."""
+    if isinstance(remark, Defence):
+        return f"{'stands by it' if remark.stands else 'withdraws it'}: {remark.reason}"
+    word = {"confirm": "confirms it", "refute": "refutes it", "neither": "says neither"}[remark.verdict]
+    word += " (the answer changed with the order of the words)" if remark.flipped else ""
+    missing = " (not in the material)" if remark.quote_found is False else ""
+    return f"{word}: {remark.reason}{f' “{remark.quote}”{missing}' if remark.quote else ''}"
+
+
+# SARIF
+
+_SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
+_LEVELS: Mapping[Severity, str] = {"blocker": "error", "major": "warning", "minor": "note", "nit": "note"}
+_MOST_RESULTS = 5_000
+"""Results of a run that GitHub shows; it rejects a file with more than 25,000."""
+_MOST_OF_MESSAGE = 8_000
+"""Characters of one result's message."""
+
+
+def findings_sarif(document: Document) -> str:
+    """Render SARIF 2.1.0 that GitHub's code scanning accepts.
+
+    Every result has a location: GitHub rejects the whole file otherwise. Disputed findings are for people to review,
+    refuted ones are suppressed with the reason.
+    """
+    from flowdebate import __version__
+
+    raw: ReviewRawOutput = document.raw
+    driver = {
+        "name": "flowdebate",
+        "version": __version__,
+        "rules": [{"id": grade, "defaultConfiguration": {"level": level}} for grade, level in _LEVELS.items()],
+    }
+    shown = sorted(raw.findings, key=lambda finding: STATES.index(finding.state))[:_MOST_RESULTS]
+    results = [(finding, _location(finding, raw)) for finding in shown]
+    notes = [*raw.first_notes, *([raw.empty_note] if raw.empty else [])]
+    notes += [_sentence(finding) for finding, location in results if location is None]
+    if more := len(raw.findings) - len(shown):
+        notes.append(f"{counted(more, 'more finding')} left out, the least grave ones")
+    invocation: dict[str, Any] = {"executionSuccessful": document.has_result}
+    if notes:
+        invocation["toolExecutionNotifications"] = [{"level": "note", "message": {"text": note}} for note in notes]
+    run = {
+        "tool": {"driver": driver},
+        "invocations": [invocation],
+        "results": [_result(finding, location) for finding, location in results if location is not None],
+    }
+    if raw.gate is not None:
+        run["properties"] = {"gate": raw.gate.model_dump(mode="json", by_alias=True)}
+    return as_json({"$schema": _SARIF, "version": "2.1.0", "runs": [run]})
+
+
+def _location(finding: Finding, raw: ReviewRawOutput) -> dict[str, Any] | None:
+    """Where a result is shown: its place, or the first line under review of its file or of the first file."""
+    place = finding.place
+    files = {file.file: file for file in raw.coverage if file.left_out is None}
+    first = next(iter(files.values()), None)
+    near = files.get(place.file or "", first)
+    if place.file and place.found:
+        name, line, end = place.file, place.line, place.end_line
+        line = line or (near.first_line if near is not None and near.file == name else None)
+    elif near is not None:
+        name, line, end = near.file, near.first_line, None
+    else:
+        return None
+    line = max(line or 1, 1)
+    region = {"startLine": line, "endLine": max(end or line, line)}
+    return {"artifactLocation": {"uri": _uri(name)}, "region": region}
+
+
+def _uri(name: str) -> str:
+    """A relative address of a file, below the folder that is reviewed."""
+    parts = [part for part in in_line(name).replace("\\", "/").split("/") if part not in ("", ".", "..")]
+    return quote("/".join(parts) or "material", errors="replace")
+
+
+def _sentence(finding: Finding) -> str:
+    text = f"{finding.title}. {finding.claim}"
+    text += f" Suggestion: {finding.suggestion}" if finding.suggestion else ""
+    text = text if len(text) <= _MOST_OF_MESSAGE else f"{text[:_MOST_OF_MESSAGE]}…"
+    if finding.place.problem is not None:
+        text += f" (Shown at the nearest line: {finding.place.problem}.)"
+    elif not finding.place.file:
+        text += " (Shown at the first line under review: the finding names no place.)"
+    return f"{text} [{finding.state}: {finding.why}]"
+
+
+def _result(finding: Finding, location: Mapping[str, Any]) -> dict[str, Any]:
+    fingerprint = sha256(f"{finding.place.file}\0{finding.title}".encode(errors="replace")).hexdigest()
+    result: dict[str, Any] = {
+        "ruleId": finding.severity,
+        "message": {"text": _sentence(finding)},
+        "locations": [{"physicalLocation": location}],
+        "partialFingerprints": {"finding/v1": fingerprint},
+        "properties": {"state": finding.state, "raisedBy": finding.raisers, "id": finding.id},
+    }
+    if finding.state == "disputed":  # by the standard, what is to be reviewed has no level
+        result |= {"kind": "review", "level": "none"}
+    else:
+        result |= {"kind": "fail", "level": _LEVELS[finding.severity]}
+    if finding.state == "refuted":
+        result["suppressions"] = [{"kind": "external", "status": "accepted", "justification": finding.why}]
+    return result
+
+
+# JSON Lines
+
+
+def findings_lines(document: Document) -> str:
+    """Render JSON Lines: each finding as the raw output has it; the last line has the gate and what was read."""
+    raw: ReviewRawOutput = document.raw
+    about = raw.model_dump(mode="json", by_alias=True, include={"coverage", "gate", "empty"}, exclude_defaults=True)
+    rows = [*(finding.model_dump(mode="json", by_alias=True) for finding in raw.findings), *([about] if about else [])]
+    return "\n".join(seen_json(json.dumps(row, ensure_ascii=False)) for row in rows)
