@@ -77,9 +77,12 @@ def test_the_command_of_every_pattern_reads_a_folder_and_no_secret(pattern: str,
     assert "Sources: notes/report.md (6 tokens), estimated, which go to the model with each turn" in words
     assert "Left out: notes/.env (may hold secrets), notes/deploy.txt (may hold secrets, and is never read)" in words
     assert words.index("Sources: ") < words.index("Should we cap rents?")
-    hashed = sha256(REPORT.encode()).hexdigest()
-    assert f"Source: notes/report.md ({len(REPORT)} bytes, SHA-256 {hashed})" in words
-    assert ("Quotes: none" in words) == (pattern != "review")  # whose findings have quotes of their own
+    if pattern == "review":  # it says instead what was read, and whose findings have quotes of their own
+        assert "Read 1 of 3 files in full; not read: notes/.env (may hold secrets), notes/deploy.txt" in words
+    else:
+        hashed = sha256(REPORT.encode()).hexdigest()
+        assert f"Source: notes/report.md ({len(REPORT)} bytes, SHA-256 {hashed})" in words
+        assert "Quotes: none" in words
     sent = json.dumps(on.bodies)
     numbered = "\\n  |     1 " if pattern == "review" else ""  # whose places have lines
     assert f"[notes/report.md] {numbered}{REPORT}" in sent
@@ -229,3 +232,14 @@ def test_mcp_hosts_give_texts_or_paths_that_the_operator_allows(folder: Path) ->
     assert str(folder / "notes") in refused
     assert any(f"[report.md] {REPORT}" in shown for shown in reading.shown)
     assert any("[memo] Loud." in shown for shown in reading.shown)
+
+
+def test_excluded_files_of_a_folder_are_not_shown(folder: Path) -> None:
+    """Nor does a gate wait for them."""
+    with stage(output=CHAIR) as on:
+        result = call(
+            on, "review", "--source", "notes", "--exclude", ".env", "--exclude", "deploy.*", "--gate", "no nit"
+        )
+    assert result.exit_code == 0, result.output
+    words = " ".join(result.stdout.split())
+    assert "Read 1 of 3 files in full; excluded: notes/.env, notes/deploy.txt" in words

@@ -206,9 +206,10 @@ def shorten(text: str) -> str:
 
 
 def split_said(document: Document) -> list[Section]:
-    """The sections of `document` before its result."""
+    """The sections of `document` without its result, which stands at the end, or at the beginning."""
     sections, result = list(document.sections()), list(document.outcome())
-    return sections[: len(sections) - len(result)]
+    size = len(result)
+    return sections[size:] if sections[:size] == result else sections[: len(sections) - size]
 
 
 def render_said(sections: Sequence[Section]) -> str:

@@ -8,7 +8,6 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +15,7 @@ from flowdebate._text import counted
 from flowdebate.errors import BadFile
 from flowdebate.sources.files import MEGABYTE, MOST_OF_FILE
 from flowdebate.sources.secrets import SECRET, is_secret, mask_secrets
-from flowdebate.sources.source import Source
+from flowdebate.sources.source import Source, matches_glob
 
 _SECONDS = 60
 _CONTEXT = "--unified=10"
@@ -103,15 +102,10 @@ def read_diff(diff: Diff) -> list[Source]:
     return sources
 
 
-def _matches(name: str, globs: Sequence[str]) -> bool:
-    """Whether one of the globs matches the path of a file, or its last part."""
-    return any(fnmatchcase(name, glob) or fnmatchcase(name.rpartition("/")[2], glob) for glob in globs)
-
-
 def _source_of(change: _Change, patch: bytes, *, diff: Diff, git: _Git, temporary: Path) -> Source:
     name = os.fsencode(change.path).decode(errors="replace")
-    if _matches(name, diff.exclude):
-        return Source(name=name, left_out="is excluded", excluded=True)
+    if matches_glob(name, diff.exclude):
+        return Source.of_excluded(name)
     if (reason := _why_left_out(change, name, patch)) is not None:
         return Source(name=name, left_out=reason)
     if _is_binary(patch):
@@ -134,7 +128,7 @@ def _why_left_out(change: _Change, name: str, patch: bytes) -> str | None:
         return "is a submodule"
     if is_secret(Path(name)) and not _CODE.search(name):
         return f"{SECRET}, and is never read"
-    if _matches(name, _GENERATED):
+    if matches_glob(name, _GENERATED):
         lines = len(re.findall(rb"\n[-+]", patch.partition(b"\n@@ ")[2]))
         return f"is generated, with {counted(lines, 'changed line')}"
     return None

@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -140,6 +141,11 @@ class Source(WireModel):
         image = f"data:{kind};base64,{base64.b64encode(data).decode()}"
         return cls(name=name, image=image, size=len(data), sha256=sha256(data).hexdigest())
 
+    @classmethod
+    def of_excluded(cls, name: str) -> Self:
+        """The entry of a file that the user excluded."""
+        return cls(name=name, left_out="is excluded", excluded=True)
+
     @property
     def info(self) -> SourceInfo:
         """What results list of it."""
@@ -198,6 +204,11 @@ def omissions(sources: Sequence[Source | SourceInfo]) -> list[str]:
     """
     files = [f"{source.name} ({source.left_out})" for source in sources if source.left_out is not None]
     return [*files, *(f"in {source.name}: {source.unread}" for source in sources if source.unread is not None)]
+
+
+def matches_glob(name: str, globs: Sequence[str]) -> bool:
+    """Whether one of the globs matches the path of a file, or its last part."""
+    return any(fnmatchcase(name, glob) or fnmatchcase(name.rpartition("/")[2], glob) for glob in globs)
 
 
 _SHORT = 4_000

@@ -419,7 +419,8 @@ class PlanOptions(BaseModel):
         metavar="[BASE..HEAD]",
     )
     exclude: Globs | None = option(
-        "Glob of changed files that are not shown, and that no gate waits for, such as *.lock; repeat for each.",
+        "Glob of files that are left out of a diff or a folder, and that no gate waits for, such as *.lock; repeat for "
+        "each.",
         panel="Sides",
         metavar="GLOB",
     )

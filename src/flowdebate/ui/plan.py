@@ -15,7 +15,7 @@ from flowdebate.errors import BadFile, ConfigurationError
 from flowdebate.models.openai.endpoint import address_of
 from flowdebate.models.prices import HOW, prices_known
 from flowdebate.models.resolve import EACH, model_of_environment
-from flowdebate.sources.source import Source
+from flowdebate.sources.source import Source, matches_glob
 from flowdebate.store.base import PLAN_FORMAT
 from flowdebate.ui.files import MEGABYTES, parse_json, read_plan_file, read_text
 from flowdebate.ui.models import AllowedModels, Models, Policies, prices_of
@@ -282,7 +282,8 @@ def _read_sources(options: PlanOptions) -> PlanOptions:
     if options.diff is not None:
         read += read_diff(Diff(options.diff, folder=options.folder("diff"), exclude=options.exclude or ()))
         check_size(read, "diff")
-    for source in read:
+    excluded = options.exclude or ()
+    for source in (Source.of_excluded(each.name) if matches_glob(each.name, excluded) else each for each in read):
         if source.name in entries:  # speakers name a source by it
             raise ConfigurationError(where, field, source.name, "sources of different names: NAME=FILE gives one")
         entries[source.name] = SourceEntry.of(source)

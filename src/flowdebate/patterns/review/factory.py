@@ -204,7 +204,13 @@ def raw_output(loop: Loop[ReviewOptions], ctx: Context, status: RunStatus) -> Re
     """The output of the review around a step as it is now."""
     state, gate = state_of(ctx, ReviewState), loop.options.gate
     findings, result = findings_of(state), None
-    coverage = [] if loop.material is None else cover(loop.material.all_of_run(ctx), state.lines)
+    coverage = (
+        []
+        if loop.material is None
+        else cover(
+            loop.material.all_of_run(ctx), {name: state.lines[name] for name in loop.names if name in state.lines}
+        )
+    )
     if gate is not None:
         lost = sorted({loss.name for loss in state.losses if loss.instead == "skipped"})
         unread = [
