@@ -58,6 +58,7 @@ def test_a_change_that_does_not_fit_is_shown_in_full_over_several_calls() -> Non
         name="x", reviewers=PEOPLE, sources=Sources(sources, tokens=4_000), merger=False, gate="no confirmed blocker"
     )
     raw = pattern.run_sync("What is wrong?", model=FunctionModel(reply)).output
+    assert raw.gate is not None
     assert raw.gate.holds is False
     assert [finding.place.text for finding in raw.findings] == ["evil.py:21"]
     for name in ("ann", "bea", "cid"):
@@ -127,8 +128,8 @@ def document_of(*findings: Finding, **about: Any) -> ReviewDocument:
 
 def finding_of(number: int, *, text: str = "It fails.", place: Place | None = None, **about: Any) -> Finding:
     """A finding that Ada raised."""
-    fields = {"title": text[:300], "claim": text[:4_000], "severity": "major", "place": place or Place()} | about
-    raised = Raised.model_validate({"agent_name": "Ada", **fields, "place": fields["place"].model_dump()})
+    fields: Any = {"title": text[:300], "claim": text[:4_000], "severity": "major", "place": place or Place()} | about
+    raised = Raised(agent_name="Ada", **fields)
     return Finding(id=f"F{number}", raised=[raised], state="confirmed", why="a majority supports it", **fields)
 
 
