@@ -213,9 +213,7 @@ def raw_output(loop: Loop[ReviewOptions], ctx: Context, status: RunStatus) -> Re
     )
     if gate is not None:
         lost = sorted({loss.name for loss in state.losses if loss.instead == "skipped"})
-        unread = [
-            f"{file.file} ({file.gap})" for file in coverage if not (file.is_read or file.excluded)
-        ]
+        unread = [f"{file.file} ({file.gap})" for file in coverage if not (file.is_read or file.excluded)]
         reasons = [("not heard", lost), ("not read", unread)]
         missing = "; ".join(f"{reason}: {', '.join(names)}" for reason, names in reasons if names) or None
         rules = parse_gate(gate, where=loop.where, reviewers=len(loop.roster))

@@ -297,11 +297,7 @@ class ReviewRawOutput(PatternOutput):
         full = sum(file.is_read for file in self.coverage)
         parts = [f"Read {full} of {counted(len(self.coverage), 'file')} in full"]
         excluded = [file.file for file in self.coverage if file.excluded]
-        missing = [
-            f"{file.file} ({file.gap})"
-            for file in self.coverage
-            if not file.is_read and not file.excluded
-        ]
+        missing = [f"{file.file} ({file.gap})" for file in self.coverage if not file.is_read and not file.excluded]
         parts += [f"not read: {', '.join(missing)}"] if missing else []
         parts += [f"excluded: {', '.join(excluded)}"] if excluded else []
         return "; ".join(parts)
