@@ -62,7 +62,7 @@ _HARMLESS = bytes(set(range(0x20, 0x7F)) - set(b"<[]")) + b"\t\n"
 ESCAPE = "⟦U\\+(10[0-9A-F]{4}|[0-9A-F]{4,5})⟧"
 """Pattern of an escaped character; its group is the number."""
 _NOTHING = "(?!)"
-_LINE_END = "\r+(?=\n|\\Z)"
+_LINE_END = "(?<!\r)\r++(?=\n|\\Z)"
 
 
 # Compiled at first use: the checks in front of them suffice for most texts.

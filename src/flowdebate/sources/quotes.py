@@ -389,7 +389,11 @@ def _look_up_parts(quote: str, sources: Mapping[str, str], min_words: int, min_c
         for name, source in sources.items():
             if spans := _find_parts(parts, _source(source)):
                 return {"status": "verified", "source": name, "spans": spans}
-    if (plain != quote or _ELLIPSIS.search(quote)) and not _is_short(normalise(quote), min_words, min_characters):
+    if (
+        len(quote) <= _LONGEST_VERBATIM
+        and (plain != quote or _ELLIPSIS.search(quote))
+        and not _is_short(normalise(quote), min_words, min_characters)
+    ):
         for verbatim in dict.fromkeys((quote, unescaped(quote))):
             pattern = re.compile(r"\s+".join(map(re.escape, verbatim.split())))
             for name, source in sources.items():
@@ -442,8 +446,9 @@ def copied_forms(quote: str) -> list[tuple[str, frozenset[int] | None]]:
     """
     text = quote
     forms: dict[str, frozenset[int] | None] = {quote: None}
-    if fence := _FENCE.fullmatch(text):
-        text = fence[1]
+    lines = text.strip().split("\n")
+    if len(lines) > 1 and lines[0].startswith(_FENCES) and lines[-1].strip() in _FENCES:
+        text = "\n".join(lines[1:-1])
     elif (mark := text.strip()[:1]) and len(text.strip()) > 1 and text.strip()[-1] == _AROUND_QUOTE.get(mark):
         text = text.strip()[1:-1]
     forms.setdefault(text, None)
@@ -464,7 +469,9 @@ def lines_of(quote: VerifiedQuote, sources: tuple[Source, ...]) -> list[Line]:
 
 
 _FEWEST_WORDS, _FEWEST_CHARACTERS = 3, 10
-_FENCE = re.compile(r"\s*(?:`{3,}|~{3,})[^\n]*\n(.*?)\n?[ \t]*(?:`{3,}|~{3,})\s*", re.DOTALL)
+_LONGEST_VERBATIM = 4_000
+"""Characters of a quote whose points may be the source's own: code of a hundred lines."""
+_FENCES = ("```", "~~~")
 _AROUND_QUOTE = {**PAIRS, "`": "`", '"': '"', "'": "'"}
 _BARS = re.compile(r"^ {0,2}\|(?: |$)", re.MULTILINE)
 _LINE_NUMBER = re.compile(r"^[ \t]*L?(\d{1,7})(?:[:|]? |[:|]?$)(?=[ \t]*(\S?))", re.MULTILINE)

@@ -116,7 +116,7 @@ def _resolve(
         if name := pages.get(written) or _find_file(written, files):
             return name, line, end_line
         before, written = written, written.strip()
-        if lines := _AT_LINES.search(written):
+        if lines := _AT_LINES.search(written, max(0, len(written) - _LONGEST_LINES)):
             written = written[: lines.start()]
             if line is None:
                 first, last = lines["line"] or lines["first"], lines["end"] or lines["last"]
@@ -131,6 +131,8 @@ def _resolve(
 
 
 _MOST_LAYERS = 8
+_LONGEST_LINES = 60
+"""Characters behind a path that say which lines."""
 _AROUND_PATH = {**PAIRS, **dict(zip("`\"'*_", "`\"'*_", strict=True))}
 
 
