@@ -237,8 +237,8 @@ class MessagesClient:
         system, messages = self._messages(given["messages"], rereads=given["marks"] == "transcript")
         config, thinking = _thinking(given["model"], extra, given.get("max_tokens"), by_budget=given.get("by_budget"))
         sent: Json = {"model": given["model"], "messages": messages, "extra_body": extra, **thinking}
-        if "temperature" in given:
-            sent["temperature"] = given["temperature"]
+        if "temperature" in given:  # the SDK has no parameter for it any more; models that refuse it are asked without
+            extra["temperature"] = given["temperature"]
         if (form := given.get("response_format", {})).get("type") == "json_schema":
             from anthropic import transform_schema
 
