@@ -28,6 +28,7 @@ from flowdebate.models.openai.optional import learned_of
 from flowdebate.runs.events import ModelCalled
 from tests.cases import slow_but_first
 from tests.faults.as_messages import MessagesExchange
+from tests.faults.fault import VERDICT as VERDICT_TEXT
 from tests.faults.fault import Verdict
 from tests.patterns.debates import QUESTION, SIDES, VERDICT, events
 from tests.profiles import example_count
@@ -628,6 +629,26 @@ async def test_a_wrong_address_says_what_to_change(path: str, hint: str, kind: s
             await ask(OpenAIModel("m", base_url=address, api_key="k"), question(on_text=lambda _: None))
         assert hint in str(caught.value)
     assert server.posts == 1
+
+
+@pytest.mark.parametrize("kind", [OpenAIModel, AnthropicModel])
+@pytest.mark.parametrize("limits", [(None, None), (100, None), (None, 100), (300, 100)], ids=str)
+async def test_more_room_is_more_than_was_sent(kind: Any, limits: tuple[int | None, int | None]) -> None:
+    """Wherever the limit was set, and where nobody set one."""
+    mine, theirs = limits
+
+    async def serve(exchange: Exchange) -> None:
+        cut = len(server.bodies) == 1
+        await exchange.json(completion('{"reasoning": "r' if cut else VERDICT_TEXT, finish="length" if cut else "stop"))
+
+    async with ChatServer(
+        {}, otherwise=serve, exchange=Exchange if kind is OpenAIModel else MessagesExchange
+    ) as server:
+        model = kind("m", base_url=server.base_url, api_key="k", settings=ModelSettings(max_tokens=mine))
+        await ask(model, question(output=Verdict, max_tokens=theirs))
+    first, second = (body.get("max_tokens") for body in server.bodies)
+    sent = theirs or mine or (None if kind is OpenAIModel else 8_192)
+    assert (first, second) == (sent, 2 * (sent or 4_096))
 
 
 @pytest.mark.parametrize("kind", [OpenAIModel, AnthropicModel])

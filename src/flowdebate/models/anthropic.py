@@ -118,6 +118,7 @@ class AnthropicModel(PooledModel):
         if request.choices:  # it gives no log-probabilities
             return ModelResponse(finish="stop", usage=Usage.none())
         endpoint = self._endpoint()
+        effort = request.settings.effort or self._settings.effort
         marks = None if not self._cache else "system" if request.role in _ONCE else "transcript"
 
         def amend(parameters: Parameters) -> Parameters:
@@ -131,6 +132,7 @@ class AnthropicModel(PooledModel):
                 settings=self._settings,
                 structured=self._modes,
                 tools_with_schema=True,
+                unset_room=_ROOM + (_THINKING[effort] if effort else 0),
                 effort=_EFFORT,
                 parts=_PARTS,
                 strict=self._strict,

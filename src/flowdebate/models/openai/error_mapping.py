@@ -229,7 +229,7 @@ def _certain(status: int, text: str, reason: _Reason, *, base_url: str, inside: 
     elif filtered:
         error = ContentFiltered(reason.message or text)
     elif no_path:
-        error = RequestRejected(f"{final}. {address_advice(base_url)}", status=status)
+        error = RequestRejected(f"{final}. {_address_advice(base_url)}", status=status)
     elif callers and _NO_MODEL.search(words):
         error = ModelNotFound(f"{final}. Check the model's name{_at(base_url, ' at')}", status=status)
     elif status == 403 and _DENIED.search(words):  # noqa: PLR2004
@@ -243,7 +243,7 @@ def _uncertain(status: int, text: str, words: str, wait: float | None, base_url:
         return ProviderFailed(text, status=status, retry_after=wait)
     error = RequestRejected(text, status=status)
     if status == 404:  # noqa: PLR2004 - Not Found
-        advice = f"Check the model's name{_at(base_url, ' at')}. {address_advice(base_url)}"
+        advice = f"Check the model's name{_at(base_url, ' at')}. {_address_advice(base_url)}"
         error = ModelNotFound(f"{text.rstrip('.')}. {advice}", status=status)
     elif status == 413:  # noqa: PLR2004 - Content Too Large
         error = ContextTooLong(text, status=status)
@@ -268,7 +268,7 @@ def _limited(status: int, text: str, words: str, wait: float | None) -> ModelErr
     return RateLimited(text + hint, retry_after=wait, status=status, quota_exhausted=spent)
 
 
-def address_advice(base_url: str) -> str:
+def _address_advice(base_url: str) -> str:
     """Say what to change in an address at which there is no API."""
     path = urlsplit(base_url).path.rstrip("/")
     if not base_url or re.search(r"/v\d", path):
@@ -307,7 +307,7 @@ def _of_sdk(  # noqa: PLR0911 - a table
         headers = error.response.headers
         body = error.body if error.body is not None else error.message
         if "html" in headers.get("content-type", ""):
-            body = f"an HTML page; is base_url{_at(base_url)} an API? {address_advice(base_url)}"
+            body = f"an HTML page; is base_url{_at(base_url)} an API?"
         return status_error(error.status_code, body, headers=headers, secrets=secrets, base_url=base_url)
     if isinstance(error, sdk.APIConnectionError):  # timeouts are a subclass
         return _transport(links[1:], base_url, secrets) or ConnectionLost(f"the connection{_at(base_url)} broke")

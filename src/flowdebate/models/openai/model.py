@@ -259,6 +259,8 @@ class Dialect:
     tools_with_schema: bool
     room: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     """Name of the parameter that limits an answer's length."""
+    unset_room: int | None = None
+    """Limit that the client sends where nobody sets one; None where it sends none."""
     effort: str | None = None
     """Name of the parameter that says how much to think, with a dot before the name inside of it; None for none."""
     parts: Sequence[Part] = PARTS
@@ -404,7 +406,7 @@ class Chat:
                 await load(instruction, request.output, form.mode)
             whole = amend(form.mode)
             parameters = form.write(whole, parts)
-            request.attempts.room = _room_of(parameters)
+            request.attempts.room = _room_of(parameters) or self.dialect.unset_room
             with request.attempts.sending(self.dialect.label, request, asked_as=form.mode) as attempt:
                 completion, response = await self._send(parameters, request, attempt)
             flags = () if request.choices else form.flags(whole, parts)
