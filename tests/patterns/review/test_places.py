@@ -132,11 +132,20 @@ def test_a_quote_of_a_diff_is_found_with_and_without_its_signs(quote: str, text:
     assert (place.text, place.found) == (text, True)
 
 
-def test_a_quote_that_stands_in_another_file_is_no_place_in_this_one() -> None:
-    """The file that was named is not sealed with a quote of another one."""
+def test_a_quote_that_stands_in_another_file_moves_the_place_there() -> None:
+    """With a note: the file that was named is not sealed with a quote of another one."""
     place = located(FILES, file="src/load.ts", line=1, quote="return <p>{id}</p>;")
-    assert place.found is False
-    assert place.problem == "src/load.ts does not have the quote, which stands in app/[id]/page.tsx:2"
+    assert (place.text, place.found) == ("app/[id]/page.tsx:2", True)
+    assert place.note == "named as src/load.ts:1, where the material does not have the quote"
+    assert located(FILES, file="none.py", quote="return <p>{id}</p>;").text == "app/[id]/page.tsx:2"
+
+
+def test_a_line_that_exists_is_a_place_without_its_quote() -> None:
+    """A note says that the quote is not there; without a line there is no place."""
+    place = located(FILES, file="src/load.ts", line=1, quote="nowhere to be seen")
+    assert (place.text, place.found) == ("src/load.ts:1", True)
+    assert place.note == "the line exists, but the material does not have the quote"
+    assert located(FILES, file="src/load.ts", quote="nowhere to be seen").found is False
 
 
 def test_a_quote_that_differs_in_its_writing_has_its_line() -> None:

@@ -55,30 +55,30 @@ def locate(
     name, line, end_line = _resolve(file, line, end_line, sources)
     if line is not None and end_line is not None and end_line < line:
         line, end_line = end_line, line
-    given: dict[str, Any] = {"file": name or file, "line": line, "end_line": end_line, "quote": quote}
-    if not sources or not (file or line or (quote or "").split()):
-        return Place(**given)
-    if file is not None and name is None:
-        return Place(**given, found=False, problem=f"the material has no {file}")
-    if (quote or "").split():
+    named = Place(file=name or file, line=line, end_line=end_line, quote=quote)
+    has_quote = bool((quote or "").split())
+    if not sources or not (file or line or has_quote):
+        return named
+    if has_quote:
         for names in [[name], [*files]] if name else [[*files]]:
             if spots := _spots(quote or "", names, sources):
                 # one that is still there, and the nearest to the line that was named
                 spot = min(spots, key=lambda each: (not each[1], abs(each[1] - (line or 0))))
                 place = Place(file=spot[0], line=spot[1] or None, end_line=spot[2] or None, quote=quote, found=True)
-                if name is None or names == [name]:
-                    return place
-                elsewhere = f"{name} does not have the quote, which stands in {place.text}"
-                return Place(**given, found=False, problem=elsewhere)
-        return Place(**given, found=False, problem="the material does not have the quote")
-    problem: str | None = None
-    last = line if end_line is None else end_line
-    if line is not None:
+                moved = file is not None and names != [name]
+                note = f"named as {named.text}, where the material does not have the quote" if moved else None
+                return place.model_copy(update={"note": note})
+    problem = "the material does not have the quote" if has_quote else None
+    if file is not None and name is None:
+        problem = f"the material has no {file}"
+    elif line is not None:
         numbers = {each.number for each in files.get(name or "", ())}
-        wrong = next((number for number in (line, last) if number not in numbers), None)
-        if wrong is not None:
-            problem = f"line {line} of which file?" if name is None else f"{name} has no line {wrong}"
-    return Place(**given, found=problem is None, problem=problem)
+        wrong = next((number for number in (line, end_line or line) if number not in numbers), None)
+        if wrong is None:
+            note = f"the line exists, but {problem}" if problem else None
+            return named.model_copy(update={"found": True, "note": note})
+        problem = f"line {line} of which file?" if name is None else f"{name} has no line {wrong}"
+    return named.model_copy(update={"found": problem is None, "problem": problem})
 
 
 @lru_cache(maxsize=8)

@@ -66,6 +66,7 @@ def _finding_lines(finding: Finding) -> Iterable[str]:
     place = finding.place
     location = f" {_plain(place.text)}" if place.text else ""
     missing = f" (place not found: {_plain(place.problem)})" if place.problem is not None else ""
+    missing += f" ({_plain(place.note)})" if place.note is not None else ""
     claim = f"**{_plain(finding.title)}**. {_plain(finding.claim)}"
     yield f"- **{finding.severity}** {finding.id}{location}{missing}: {claim}"
     if (text := printable(finding.suggestion or "").strip()) and "\n" in text:  # code, of which each blank counts

@@ -156,6 +156,8 @@ def finding_group(finding: Finding) -> Group:
     facts = [Fact(label="Place", text=place.text or "none named", tone="plain")]
     if place.quote:
         facts.append(Fact(label="Quote", text=place.quote, tone="dim", exact=True))
+    if place.note is not None:
+        facts.append(Fact(label="Note", text=place.note, tone="dim"))
     if place.problem is not None:
         facts.append(Fact(label="Place not found", text=place.problem, tone="warning"))
     facts.append(Fact(label="Claim", text=finding.claim))

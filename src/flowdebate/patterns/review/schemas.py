@@ -19,6 +19,7 @@ from flowdebate.chassis.state import (
     TranscriptState,
 )
 from flowdebate.resources.resource import StateResource
+from flowdebate.sources.source import is_none
 
 Severity = Literal["blocker", "major", "minor", "nit"]
 """How bad it is: it must not go on like this; it does harm; it is a flaw; it is a matter of taste."""
@@ -79,6 +80,8 @@ class Place(WireModel):
     """Whether the material has this place; None where there is nothing to look up."""
     problem: str | None = None
     """Why it was not found."""
+    note: str | None = Field(default=None, exclude_if=is_none)
+    """How a place that was found differs from what the reviewer named; None (and not written) for no difference."""
 
     @property
     def text(self) -> str:
