@@ -6,7 +6,7 @@ import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from heapq import nsmallest
 from itertools import accumulate, chain, islice
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
@@ -155,19 +155,24 @@ def _spots(quote: str, names: Sequence[str], sources: tuple[Source, ...]) -> lis
 
     Word for word but for blanks, as it is or without what a prompt and Markdown put around it; else as arguments quote.
     """
+    index = _index(sources)  # once: sources take time to be hashed
     for form, numbers in copied_forms(quote):
         for text in dict.fromkeys((form, unescaped(form))):
-            spots = [spot for name in names for view in _VIEWS for spot in _spots_in(text, name, view, sources)]
+            spots = [spot for name in names for view in _VIEWS for spot in _spots_in(text, *index(name, view))]
             if spots := [spot for spot in spots if not numbers or numbers & {*range(spot[1], spot[2] + 1)}]:
                 return spots
-    holders = tuple(
-        source for source in sources if {source.name, *(each.file for each in number_lines(source))} & {*names}
-    )
+    holders = tuple(source for source in sources if _names_of(source) & {*names})
     found = look_up_quote(quote, holders)
     lines = lines_of(found, holders)
     if found.status != "verified" or not lines or not {lines[0].file, found.source} & {*names}:
         return []
     return [(lines[0].file, *_ends(lines))]
+
+
+@lru_cache(maxsize=512)
+def _names_of(source: Source) -> frozenset[str]:
+    """The names by which reviewers may call a source: its own, and those of the files in a diff."""
+    return frozenset({source.name, *(line.file for line in number_lines(source))})
 
 
 _View: TypeAlias = Literal["lines", "signs", "after", "before"]
@@ -176,8 +181,7 @@ _VIEWS: tuple[_View, ...] = ("lines", "signs", "after", "before")
 _LEFT_OUT: dict[_View, str] = {"after": "-", "before": "+"}
 
 
-def _spots_in(quote: str, file: str, view: _View, sources: tuple[Source, ...]) -> Iterator[tuple[str, int, int]]:
-    text, starts, lines = _in_one_line(sources, file, view)
+def _spots_in(quote: str, text: str, starts: list[int], lines: list[Line]) -> Iterator[tuple[str, int, int]]:
     for match in re.finditer(re.escape(" ".join(quote.split())), text):
         inside = lines[bisect_right(starts, match.start()) - 1 : bisect_right(starts, match.end() - 1)]
         yield inside[0].file, *_ends(inside)
@@ -188,11 +192,17 @@ def _ends(lines: Sequence[Line]) -> tuple[int, int]:
     return (numbers[0], numbers[-1]) if numbers else (0, 0)
 
 
-@lru_cache(maxsize=1024)  # all quotes of a run are looked up in the same few
-def _in_one_line(sources: tuple[Source, ...], file: str, view: _View) -> tuple[str, list[int], list[Line]]:
+@lru_cache(maxsize=8)
+def _index(sources: tuple[Source, ...]) -> Callable[[str, _View], tuple[str, list[int], list[Line]]]:
+    """The function that returns a view of a file of the material, as all quotes of a run are looked up in it."""
+    files = _files(sources)
+    return cache(lambda file, view: _in_one_line(files[file], view))
+
+
+def _in_one_line(of_file: Sequence[Line], view: _View) -> tuple[str, list[int], list[Line]]:
     """The text of a file with single blanks; and its lines that are not blank, with where each begins in it."""
     signed = view == "signs"
-    all_lines = [line for line in _files(sources)[file] if line.sign != _LEFT_OUT.get(view)]
+    all_lines = [line for line in of_file if line.sign != _LEFT_OUT.get(view)]
     if view != "lines" and not any(line.sign for line in all_lines):
         return "", [], []  # no diff
     shown = [(line, f"{line.sign if signed else ''}{line.text}".split()) for line in all_lines]
