@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import logging
+import os
+import pickle
 import re
 import signal
 import time
@@ -31,6 +34,8 @@ from tests.service.test_queued_runs import over_http
 from tests.workers.conftest import ROOT, until
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from flowdebate.store.base import StepKind
     from flowdebate.workers import QueuedRunStatus
     from tests.store.postgres import Server
@@ -436,6 +441,54 @@ async def test_a_deleted_run_leaves_nothing_in_the_queue(fleet: Fleet, a_server:
             query = f"SELECT count(*) FROM fleet_queue.{table} WHERE workflow_uuid ~ %s"  # noqa: S608
             found = session.execute(query.encode(), (f"^{ids[0]}/[0-9a-f]+$",)).fetchone()
             assert found == (0,), table
+
+
+class Program:
+    """What runs a program when it is unpickled."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (self.path,)
+
+
+@pytest.mark.parametrize("mark", ["py_pickle", None, "custom_serializer"])
+async def test_a_row_of_the_queue_runs_no_code(
+    fleet: Fleet, a_server: Server, tmp_path: Path, mark: str | None
+) -> None:
+    """Who may write in the queue's tables makes a dead letter of a run, with the reason; the others go on."""
+    workers = fleet.workers()
+    changed, other = [await workers.submit("city", "How?", run_id=f"{fleet.given['name']}-{end}") for end in "ab"]
+    mine, theirs = tmp_path / "worker", tmp_path / "client"
+    programs = [pickle.dumps({"args": (Program(str(path)),), "kwargs": {}}) for path in (mine, theirs)]
+    payloads = [base64.b64encode(program).decode() for program in programs]
+
+    def change(end: str, column: str, payload: str) -> None:
+        with psycopg.connect(a_server.url) as session:
+            session.execute("SET search_path = fleet_queue")
+            which = (f"{changed}/%",)
+            session.execute("UPDATE workflow_status SET serialization = %s WHERE workflow_uuid LIKE %s", (mark, *which))
+            query = f"UPDATE {end} SET {column} = %s WHERE workflow_uuid LIKE %s"  # noqa: S608
+            session.execute(query.encode(), (payload, *which))
+
+    change("workflow_input", "inputs", payloads[0])
+    change("workflow_status", "output", payloads[1])
+    assert "not written by this library" in ((await workers.status(changed)).problem or "")
+    fleet.process()
+    assert (await over(workers, other)).status == "complete"
+    await until(lambda: is_dead_letter(workers, changed))
+    assert "not written by this library" in ((await workers.status(changed)).problem or "")
+    assert not mine.exists()
+    assert not theirs.exists()
+    assert len(fleet.models.asked) == CALLS
+    await workers.resume(changed, retry_dead_letter=True)
+    assert (await over(workers, changed)).status == "complete"
+
+
+async def is_dead_letter(workers: Workers, run_id: str) -> bool:
+    """Whether the run was given up."""
+    return (await workers.status(run_id)).status == "dead_letter"
 
 
 async def done(workers: Workers, run_id: str) -> bool:

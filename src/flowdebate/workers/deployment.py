@@ -231,8 +231,7 @@ class Workers:
         stored = await self.store.run(run_id)
         found = await asyncio.to_thread(self.queue.of, run_id)
         last = found[0] if found else None
-        result = last.output if last is not None and isinstance(last.output, dict) else {}
-        problem = result.get("problem") or (None if last is None or last.error is None else str(last.error))
+        problem = None if last is None else await asyncio.to_thread(self.queue.problem_of, last.workflow_id)
         if stored.status in GIVEN_UP:
             problem = (stored.outcome or {}).get("error")
         return QueuedRunStatus(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import math
+import pickle  # only to write one, and see that it is refused
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
 
 from flowdebate._util.importing import IMPORTING
 from flowdebate.errors import ConfigurationError, StoreError
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from dbos import DBOSClient, WorkflowStatus
+    from dbos._serialization import Serializer
     from sqlalchemy import Engine
 
     from flowdebate.workers.deployment import Workers
@@ -49,6 +52,18 @@ WITH waiting AS NOT MATERIALIZED (
 )
 SELECT least(coalesce(max(turn), %(first)s), %(last)s) FROM turns
 """
+# Rows with another mark are not read: DBOS would unpickle what they hold, and so run it.
+_PROBLEM = """
+SELECT delivery.serialization, coalesce(ended.output, delivery.output), coalesce(ended.error, delivery.error)
+FROM "{schema}".workflow_status AS delivery LEFT JOIN "{schema}".workflow_output AS ended USING (workflow_uuid)
+WHERE workflow_uuid = %(delivery)s
+"""
+_FOREIGN = """
+SELECT workflow_uuid FROM "{schema}".workflow_status WHERE queue_name = %(queue)s
+AND status IN ('ENQUEUED', 'DELAYED', 'PENDING', 'ERROR') AND serialization IS DISTINCT FROM 'portable_json' LIMIT 100
+"""
+FOREIGN = "its delivery was not written by this library, and is not read: it may hold a program"
+"""Why a run is given up whose row in the queue is marked as pickled, or has no mark."""
 _GIVEN_UP = """
 SELECT status, count(*) FROM runs
 WHERE status IN ('rejected', 'dead_letter') AND header::jsonb->'plan'->>'workers' = %(queue)s GROUP BY 1
@@ -250,7 +265,10 @@ class RunQueue:
                     url, pool_size=2, max_overflow=0, pool_pre_ping=True, connect_args={"application_name": self.name}
                 )
                 self._client = dbos.DBOSClient(
-                    system_database_engine=self._engine, dbos_system_schema=self.schema, application_name=self.name
+                    system_database_engine=self._engine,
+                    dbos_system_schema=self.schema,
+                    application_name=self.name,
+                    serializer=json_serializer(),
                 )
             return self._client
 
@@ -286,6 +304,27 @@ class RunQueue:
             partition = next((each.queue_partition_key for each in known if each.queue_partition_key), _partition(""))
             self._send(run_id, known, history, queue_partition_key=partition, delay_seconds=delay)
 
+    def problem_of(self, delivery: str) -> str | None:
+        """Read why a worker gave up on a delivery; None if it did not."""
+        rows = self._query(_PROBLEM, delivery=delivery)
+        if not rows or rows[0][0] != _OURS:
+            return FOREIGN if rows else None
+        output, error = (None if text is None else json.loads(text) for text in rows[0][1:])
+        problem = output.get("problem") if isinstance(output, dict) else None
+        failure = error.get("message") if isinstance(error, dict) else None
+        return str(problem or failure) if problem or failure else None
+
+    def foreign(self) -> list[str]:
+        """Find the deliveries that this library has not written."""
+        return [str(delivery) for (delivery,) in self._query(_FOREIGN, queue=self.name)]
+
+    def _query(self, query: str, **values: object) -> Sequence[Any]:
+        self.open()
+        assert self._engine is not None  # noqa: S101 - opened
+        schema = self.schema.replace('"', '""').replace("%", "%%")
+        with self._reached(), self._engine.connect() as session:
+            return session.exec_driver_sql(query.format(schema=schema), values).all()
+
     def drop(self, delivery: str) -> None:
         """Forget a delivery: cancelled, it would mean the will of a user to a worker that is alive all the same."""
         self.open().delete_workflows([delivery])
@@ -304,13 +343,10 @@ class RunQueue:
         self.open().enqueue(given, run_id)
 
     def _turn(self, partition: str, priority: int) -> int:
-        self.open()
-        assert self._engine is not None  # noqa: S101 - opened
         first = 1 + priority * _TURNS  # runs that have started have none, which DBOS takes first
         values = {"first": first, "last": first + _TURNS - 1, "queue": self.name, "version": self.version}
-        query = _TURN.format(schema=self.schema.replace('"', '""').replace("%", "%%"))
-        with self._reached(), self._engine.connect() as session:
-            return int(session.exec_driver_sql(query, values | {"owner": partition}).scalar_one())
+        [[turn]] = self._query(_TURN, **values, owner=partition)
+        return int(turn)
 
     def taken_by(self, worker: str, delivery: str) -> tuple[DeliveredRun, History]:
         """The delivery as observers are told of it, and what became of those before it."""
@@ -331,6 +367,7 @@ class RunQueue:
             attributes={"run": encode_text(run_id)},
             sort_desc=True,
             load_input=False,
+            load_output=False,
         )
         # The id of another run may begin with this one and "/".
         return [each for each in found if each.workflow_id.rpartition("/")[0] == encode_text(run_id)]
@@ -404,3 +441,33 @@ def driver() -> ModuleType:
             "Workers", "url", "a PostgreSQL address", "used with dbos installed", hint=hint
         ) from None
     return dbos
+
+
+_OURS = "portable_json"  # DBOS's mark of rows that hold JSON, as this library writes them
+
+
+def json_serializer() -> Serializer:
+    """DBOS's serializer of JSON, for all that has no mark: its default reads pickles."""
+    from dbos._serialization import DBOSPortableJSON
+
+    return DBOSPortableJSON
+
+
+def refuse_pickles() -> None:
+    """Keep DBOS from unpickling rows in this process, which is a worker's alone; ConfigurationError if it still would.
+
+    DBOS decides by a mark in the row how it is read. Without this, whoever may write in the queue's tables could run
+    code in every worker.
+    """
+    from dbos import _serialization
+
+    def refuse(_: str) -> NoReturn:
+        raise StoreError("the queue", FOREIGN)
+
+    _serialization.DBOSDefaultSerializer.deserialize = refuse  # type: ignore[method-assign]
+    harmless = base64.b64encode(pickle.dumps("")).decode()
+    try:
+        _serialization.deserialize_value(harmless, "py_pickle", json_serializer())
+    except StoreError:
+        return
+    raise ConfigurationError("Workers.work()", "DBOS", "this version", "one whose pickles can be refused")

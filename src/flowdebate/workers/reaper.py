@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from flowdebate.runs.observer import observer_of
 from flowdebate.store.base import StoredRun, decode_text
 from flowdebate.store.postgres.database import Address
 from flowdebate.store.postgres.sessions import ALIVE
-from flowdebate.workers.queue import ACTIVE, FORGET, History, workers_of
+from flowdebate.workers.queue import ACTIVE, FOREIGN, FORGET, History, workers_of
 
 if TYPE_CHECKING:
     import psycopg
@@ -39,6 +40,7 @@ WITH left_out AS MATERIALIZED (
 )
 SELECT run_id FROM left_out WHERE header::jsonb->'plan' @> %(plan)s::jsonb ORDER BY run_id LIMIT %(page)s
 """
+_LOGGER = logging.getLogger("flowdebate")
 _STRANDED = """
 SELECT run_id FROM runs JOIN {deliveries} AS delivery ON attributes->>'run' = run_id
 WHERE queue_name = %(queue)s AND delivery.status = 'ENQUEUED' AND application_version = %(version)s
@@ -77,6 +79,8 @@ class Reaper:
         if not (await self._ask(b"SELECT pg_try_advisory_lock(%s, hashtext(%s))", lock))[0]:
             return
         try:
+            for delivery in await asyncio.to_thread(self._workers.queue.foreign):
+                await self._give_up(delivery)
             taken = {each.workflow_id: each for each in await asyncio.to_thread(self._workers.queue.taken)}
             alive = set(await self._ask(_ALIVE))
             dead = [name for name, each in taken.items() if number_of(each.executor_id) not in alive]
@@ -84,6 +88,17 @@ class Reaper:
             await asyncio.gather(*(self._redeliver(taken[name]) for name in self._long_enough("delivery", dead)))
         finally:
             await self._ask(b"SELECT pg_advisory_unlock(%s, hashtext(%s))", lock)
+
+    async def _give_up(self, delivery: str) -> None:
+        """Make a dead letter of a run whose delivery this library has not written, and take it from the queue."""
+        run_id, store = decode_text(delivery.rpartition("/")[0]), self._workers.store
+        _LOGGER.error("delivery %s: %s", delivery, FOREIGN)
+        with suppress(RunNotFound, RunConflict):
+            stored = await store.run(run_id)
+            if stored.status in ("queued", "running") and not stored.owned:
+                stored = await store.take(run_id)
+                await store.finish(run_id, "dead_letter", {**(stored.outcome or {}), "error": f"given up: {FOREIGN}"})
+        await asyncio.to_thread(self._workers.queue.drop, delivery)
 
     async def _redeliver(self, delivery: WorkflowStatus) -> None:
         """Deliver a run again whose worker is dead, with a delay if that worker had started it."""
@@ -122,7 +137,7 @@ class Reaper:
         def send_if_done(stored: StoredRun) -> None:
             # A delivery in progress is its worker's, and a run that a worker gave up on needs a person.
             last = next(iter(workers.queue.of(stored.header.run_id)), None)
-            if last is None or (last.status == "SUCCESS" and not (last.output or {}).get("problem")):
+            if last is None or (last.status == "SUCCESS" and not workers.queue.problem_of(last.workflow_id)):
                 workers.send(stored.header, first=stored.status == "running")
 
         for run_id in self._long_enough("run", left):

@@ -38,7 +38,7 @@ from flowdebate.store.postgres.database import Address
 from flowdebate.store.postgres.rate_counter import PostgresCounter
 from flowdebate.store.postgres.sessions import PostgresOwner
 from flowdebate.workers.deployment import Workers
-from flowdebate.workers.queue import WORKFLOW, History, driver, workers_of
+from flowdebate.workers.queue import WORKFLOW, History, driver, json_serializer, refuse_pickles, workers_of
 from flowdebate.workers.reaper import Reaper, worker_id
 
 if TYPE_CHECKING:
@@ -195,6 +195,7 @@ class Worker:
     def _make_engine(self) -> type[DBOS]:
         """DBOS, configured; it runs its workflows on the loop in which it is launched."""
         engine: type[DBOS] = driver().DBOS
+        refuse_pickles()
         deliveries = self._workers.queue
         engine(
             config={
@@ -205,6 +206,7 @@ class Worker:
                 "executor_id": self.id,  # workers with DBOS's default, one for all, repeat each other's work
                 "sys_db_pool_size": 5,
                 "run_migrations": False,
+                "serializer": json_serializer(),
                 "log_level": "ERROR",
             }
         )
