@@ -108,10 +108,11 @@ soak-fleet: $(VENV)/.dev ## run 500 debates on workers while workers, servers, P
 	@python3 scripts/postgres install
 	$(BIN)/python -m tests.soak.fleet --runs $(or $(RUNS),500) --seed $(or $(SEED),1)
 
-soak-attacks: $(VENV)/.dev ## attack every route and page, as a stranger and as another user
+soak-attacks: $(VENV)/.dev ## attack every route, page, export and document, as a stranger and as another user
 	@python3 scripts/chromium install >/dev/null || echo "The pages need Chromium, and are skipped"
 	$(BIN)/python -m pytest tests/server/test_guard.py tests/server/test_owners.py tests/browser/test_hostile_texts.py
 	$(BIN)/python -m tests.soak.attacks
+	$(BIN)/python -m tests.soak.documents
 
 soak-cancel: $(VENV)/.dev ## cancel 10,000 calls with each transport, and look for what they leave behind
 	$(BIN)/python -m tests.soak.cancel_storm

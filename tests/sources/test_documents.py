@@ -247,6 +247,22 @@ def test_the_pages_of_a_pdf_that_are_scans_are_named(tmp_path: Path) -> None:
     assert source.info.unread == source.unread
 
 
+@pytest.mark.parametrize(
+    ("by_column", "unread"), [(False, "order of page 1: two columns are read as one"), (True, None)]
+)
+def test_columns_that_are_read_across_are_named(tmp_path: Path, by_column: bool, unread: str | None) -> None:  # noqa: FBT001
+    """A program may write the lines of a page one after the other, across its columns."""
+    from reportlab.pdfgen.canvas import Canvas
+
+    made = io.BytesIO()
+    canvas = Canvas(made)
+    lines = [(x, line) for line in range(6) for x in (50, 320)]
+    for x, line in sorted(lines) if by_column else lines:
+        canvas.drawString(x, 700 - 14 * line, f"In district {line} the rents rose by {x} per cent.")
+    canvas.save()
+    assert read(tmp_path, "a.pdf", made.getvalue()).unread == unread
+
+
 def test_what_was_entered_into_a_form_is_read(tmp_path: Path) -> None:
     """With the names of its fields, on the page where they are."""
     from reportlab.pdfgen.canvas import Canvas

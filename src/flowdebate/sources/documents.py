@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from importlib.util import find_spec
-from itertools import groupby, repeat
+from itertools import groupby, pairwise, repeat
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 from urllib.parse import unquote
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bs4 import BeautifulSoup
     from lxml.etree import _Element as Element
     from openpyxl.cell.read_only import ReadOnlyCell
-    from pypdfium2 import PdfDocument, PdfPage
+    from pypdfium2 import PdfDocument, PdfPage, PdfTextPage
 
 _MEGABYTE = 1_000_000
 MOST_OF_TEXT = 2
@@ -85,7 +85,7 @@ def _read_pdf(data: bytes, text: Text) -> None:
     pdf.init_forms()
     if len(pdf) > MOST_PAGES:
         raise _Unreadable(f"has more than {MOST_PAGES:,} pages: split it")
-    scanned, hidden = [], 0
+    scanned, across, hidden = [], [], 0
     for number in range(1, len(pdf) + 1):
         page = pdf[number - 1]
         textpage = page.get_textpage()
@@ -96,14 +96,34 @@ def _read_pdf(data: bytes, text: Text) -> None:
         hidden += unseen
         if not content.strip() and next(page.get_objects(max_depth=1), None) is not None:
             scanned.append(number)
+        if _reads_across(textpage, page.get_width()):
+            across.append(number)
         text.add("\n".join([content, *notes]), f"page {number}")
         textpage.close()
         page.close()
     if scanned and any(content.strip() for _, content in text.parts):
-        one = len(scanned) == 1
-        text.unread.append(f"page{'' if one else 's'} {_ranges(scanned)} without text: a scan needs OCR first")
+        text.unread.append(f"{_pages(scanned)} without text: a scan needs OCR first")
+    if across:
+        text.unread.append(f"order of {_pages(across)}: two columns are read as one")
     text.leave_out("hidden field", hidden)
     text.leave_out("attached file", raw.FPDFDoc_GetAttachmentCount(pdf))
+
+
+_FEW_LINES, _MOST_PIECES = 3, 300
+
+
+def _reads_across(textpage: PdfTextPage, width: float) -> bool:
+    """Whether lines of a page go on in another column: its program wrote it line by line, across both."""
+    pieces = [textpage.get_rect(index) for index in range(min(textpage.count_rects(), _MOST_PIECES))]
+    broken = 0
+    for (left, bottom, right, top), (next_left, next_bottom, next_right, _) in pairwise(pieces):
+        is_long = min(right - left, next_right - next_left) > width / 5  # longer than most cells of a table
+        broken += is_long and right < next_left and abs(bottom - next_bottom) < top - bottom
+    return broken >= _FEW_LINES
+
+
+def _pages(numbers: Sequence[int]) -> str:
+    return f"page{'s' * (len(numbers) > 1)} {_ranges(numbers)}"
 
 
 def _annotations(pdf: PdfDocument, page: PdfPage) -> tuple[list[str], int]:

@@ -1,0 +1,312 @@
+"""`python -m tests.soak.documents`: hostile documents against a server, an MCP server and the command line.
+
+All at once, in random order, while a user beside them opens pages and begins runs with texts and documents. Nobody may
+wait for long, no process may grow, every refusal is a sentence about the file, and no child process may be left behind.
+The summary goes to stdout; the exit code is 1 if a promise was broken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import base64
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from tests.cli.stage import COMMAND
+from tests.processes import started
+from tests.server.stage import BRIEF
+from tests.server.test_serve import client
+from tests.sources.hostile import cases, docx, html, paragraph
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+__all__ = ("LONGEST_WAIT", "Attack", "main")
+
+FLOWDEBATE = (sys.executable, "-c", COMMAND)
+"""The command, in a process of its own."""
+APPLICATION = """
+from flowdebate.service.service import Service
+from flowdebate.testing import FunctionModel
+
+
+async def answer(request):
+    if request.output_schema is not None:
+        return {"reasoning": "Both have a point.", "winner": None, "verdict": "Wait a week."}
+    return f"{request.block} is sure."
+
+
+def service():
+    return Service(store="memory:", model=FunctionModel(answer))
+"""
+LONGEST_WAIT = 1.0
+"""Seconds that a user may wait for a page, or for a run with a text to begin."""
+MOST_OF_SERVER = 500
+"""Megabytes that a server may take."""
+MOST_OF_CHILD = 400
+"""Megabytes that a child may take."""
+_PATIENCE = 200.0
+"""Seconds in which every hostile document is answered: it waits for its turn, and then for its end."""
+
+
+def url(data: bytes) -> str:
+    """A file as a request brings it."""
+    return f"data:application/octet-stream;base64,{base64.b64encode(data).decode()}"
+
+
+def field_of(pid: int, name: str) -> int:
+    """A field of the status of a process; 0 for one that is gone."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text("ascii", errors="replace")
+    except OSError:
+        return 0
+    found = re.search(rf"^{name}:\s+(\d+)", status, re.MULTILINE)
+    return 0 if found is None else int(found[1])
+
+
+def descendants(pid: int) -> set[int]:
+    """The children of a process, and theirs."""
+    parents = {
+        int(each.name): field_of(int(each.name), "PPid") for each in Path("/proc").iterdir() if each.name.isdigit()
+    }
+    found = {pid}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {pid}
+
+
+@dataclass
+class Attack:
+    """What happened."""
+
+    documents: list[tuple[str, bytes]]
+    """The corpus."""
+    random: Random
+    answers: Counter[str] = field(default_factory=Counter)
+    problems: list[str] = field(default_factory=list)
+    waits: dict[str, float] = field(default_factory=dict)
+    """The longest wait for each thing that a user does."""
+    memory: dict[str, int] = field(default_factory=dict)
+    """The most memory of each server, and of a child, in megabytes."""
+    children: set[int] = field(default_factory=set)
+    """All children that were seen."""
+    over: threading.Event = field(default_factory=threading.Event)
+
+    def shuffled(self) -> list[tuple[str, bytes]]:
+        """The corpus in another order."""
+        return self.random.sample(self.documents, len(self.documents))
+
+    def took(self, what: str, began: float) -> None:
+        """Remember how long something took."""
+        self.waits[what] = max(self.waits.get(what, 0.0), round(time.monotonic() - began, 3))
+
+    def judge(self, door: str, name: str, text: str, *, refused: bool) -> None:
+        """Count an answer; a refusal has to be a sentence about the file."""
+        self.answers[f"{door}: {'refused' if refused else 'read'}"] += 1
+        if refused and f"{name}: " not in text:
+            self.problems.append(f"{door}, {name}: {text[:300]}")
+        if "Traceback" in text:
+            self.problems.append(f"{door}, {name}: a traceback")
+
+    # The doors
+
+    def by_http(self, http: httpx2.Client, documents: Sequence[tuple[str, bytes]]) -> None:
+        """Bring documents to the server."""
+        for name, data in documents:
+            body = {**BRIEF, "options": {"max_rounds": 1, "sources": {name: url(data)}}}
+            answer = http.post("/api/v1/runs", json=body, timeout=_PATIENCE)
+            if answer.status_code not in (201, 422):
+                self.problems.append(f"HTTP, {name}: {answer.status_code} {answer.text[:200]}")
+            self.judge("HTTP", name, answer.text, refused=answer.status_code != 201)
+
+    def by_mcp(self, address: str, token: str) -> None:
+        """Bring documents to the MCP server."""
+
+        async def bring() -> None:
+            http = httpx2.AsyncClient(headers={"authorization": f"Bearer {token}"}, timeout=_PATIENCE)
+            async with http, Client(streamable_http_client(address, http_client=http)) as host:
+                for name, data in self.shuffled():
+                    brief = {"question": "Should we ship?", "max_rounds": 1, "sources": {name: url(data)}, "wait": 0}
+                    answer = await host.call_tool("start_debate", brief)
+                    self.judge("MCP", name, str(answer.content), refused=bool(answer.is_error))
+
+        asyncio.run(bring())
+
+    def by_command(self, folder: Path) -> None:
+        """Name documents on the command line; where they are read, the model is nowhere."""
+        for name, data in self.shuffled():
+            (folder / name).write_bytes(data)
+            nowhere = ["--model", "nobody", "--base-url", "http://127.0.0.1:9/v1", "--attempts", "1", "--no-store"]
+            command = [*FLOWDEBATE, "debate", "Should we ship?", "--source", name, *nowhere]
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=_PATIENCE, check=False)  # noqa: S603
+            self.judge("command", name, " ".join(done.stderr.split()), refused=done.returncode == 2)
+            (folder / name).unlink()
+
+    # The others
+
+    def as_user(self, http: httpx2.Client, pages: str) -> None:
+        """Do what a user does, over and over."""
+        good = docx("".join(paragraph(f"In district {number} rents rose.") for number in range(200)))
+
+        def begin(sources: dict[str, str]) -> httpx2.Response:
+            return http.post("/api/v1/runs", json={**BRIEF, "options": {"max_rounds": 1, "sources": sources}})
+
+        doings: dict[str, Callable[[], httpx2.Response]] = {
+            "health": lambda: http.get("/api/v1/health"),
+            "models": lambda: http.get("/api/v1/models"),
+            "runs": lambda: http.get("/api/v1/runs"),
+            "page": lambda: http.get(f"{pages}/"),
+            "form": lambda: http.get(f"{pages}/new"),
+            "run with a text": lambda: begin({"memo": "Rents rose."}),
+            "run with a document": lambda: begin({"report.docx": url(good)}),
+        }
+        warm = False
+        while not self.over.is_set():
+            for what, do in doings.items():
+                began = time.monotonic()
+                answer = do()
+                if warm:
+                    self.took(what, began)
+                if answer.status_code >= 300:
+                    self.problems.append(f"the user: {what}: {answer.status_code} {answer.text[:200]}")
+            warm = True
+            self.over.wait(0.1)
+
+    def watch(self, servers: dict[str, int]) -> None:
+        """Look at the memory of all processes."""
+        while not self.over.wait(0.05):
+            for name, pid in servers.items():
+                self.memory[name] = max(self.memory.get(name, 0), field_of(pid, "VmHWM") // 1_000)
+            for child in descendants(os.getpid()) - set(servers.values()):
+                if b"flowdebate.sources.documents" in _command_of(child):
+                    self.children.add(child)
+                    self.memory["a child"] = max(self.memory.get("a child", 0), field_of(child, "VmHWM") // 1_000)
+
+    def check(self) -> None:
+        """Find the promises that were broken."""
+        self.problems += [
+            f"{what} took {wait} s" for what, wait in self.waits.items() if wait > _BOUNDS.get(what, LONGEST_WAIT)
+        ]
+        for name, megabytes in self.memory.items():
+            if megabytes > (MOST_OF_CHILD if name == "a child" else MOST_OF_SERVER):
+                self.problems.append(f"{name} took {megabytes} MB")
+        ends = time.monotonic() + 5
+        while (left := {each for each in self.children if _command_of(each)}) and time.monotonic() < ends:
+            time.sleep(0.05)
+        if left:
+            self.problems.append(f"{len(left)} processes were left behind")
+
+
+_BOUNDS = {"run with a document": 20.0}
+"""Seconds for what has to wait its turn among documents, each of which holds a place for a second at most."""
+
+
+def _command_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+@contextmanager
+def server(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
+    """A server of the command line, its address, and its token."""
+    environment = {**os.environ, "XDG_DATA_HOME": str(folder)}
+    pipes: dict[str, Any] = {"stderr": subprocess.PIPE, "stdout": subprocess.DEVNULL, "text": True}
+    with started(
+        [*FLOWDEBATE, *arguments, "--app", "application:service"], cwd=folder, env=environment, **pipes
+    ) as process:
+        assert process.stderr is not None
+        found = None
+        while found is None:
+            line = process.stderr.readline()
+            assert line, "the server has ended"
+            found = re.search(r"Serving (http://\S+?)(?:/\?token=| with the header Authorization: Bearer )(\S+)", line)
+        threading.Thread(target=process.stderr.read, daemon=True).start()
+        yield process, found[1], found[2]
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=60)
+
+
+def attack(documents: list[tuple[str, bytes]], *, seed: int, clients: int) -> Attack:
+    """Bring all documents to all doors at once, while a user is there."""
+    from flowdebate.server.guard import browser_root
+
+    found = Attack(documents, Random(seed))
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        folder = Path(name)
+        (folder / "application.py").write_text(APPLICATION)
+        web, address, token = stack.enter_context(server(folder, "serve", "--port", "0"))
+        mcp, mcp_address, mcp_token = stack.enter_context(server(folder, "mcp", "--http", "--port", "0"))
+        clients_of = [stack.enter_context(client(address, token)) for _ in range(clients + 1)]
+        order = found.shuffled()
+        attackers = [
+            *(
+                threading.Thread(target=found.by_http, args=(http, order[number::clients]))
+                for number, http in enumerate(clients_of[1:])
+            ),
+            threading.Thread(target=found.by_mcp, args=(mcp_address, mcp_token)),
+            threading.Thread(target=found.by_command, args=(folder,)),
+        ]
+        others = [
+            threading.Thread(target=found.as_user, args=(clients_of[0], address + browser_root(token))),
+            threading.Thread(target=found.watch, args=({"the server": web.pid, "the MCP server": mcp.pid},)),
+        ]
+        for thread in [*attackers, *others]:
+            thread.start()
+        for thread in attackers:
+            thread.join()
+        found.over.set()
+        for thread in others:
+            thread.join()
+        for process in (web, mcp):
+            if process.poll() is not None:
+                found.problems.append(f"a server ended with {process.returncode}")
+    found.check()
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m tests.soak.documents", description=__doc__)
+    parser.add_argument("--every", type=int, default=1, help="only each nth document")
+    parser.add_argument("--clients", type=int, default=8, help="requests to the server at once")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args(arguments)
+    # a name is a file's and a source's: without the kind's blank
+    documents = [(f"{kind.replace(' ', '-')}-{name}", make()) for kind, name, make in cases()[:: options.every]]
+    documents.append(("harmless.html", html("<p>Trams are quiet.</p>")))
+    began = time.monotonic()
+    found = attack(documents, seed=options.seed, clients=options.clients)
+    said = {
+        **found.answers,
+        "longest waits": found.waits,
+        "memory in MB": found.memory,
+        "children": len(found.children),
+    }
+    sys.stdout.write(
+        json.dumps({**said, "seconds": round(time.monotonic() - began), "problems": found.problems}, indent=1)
+    )
+    return 1 if found.problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

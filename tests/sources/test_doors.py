@@ -1,0 +1,25 @@
+"""Hostile documents at all doors at once, with a user beside them."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from tests.sources.hostile import CORPUS
+
+pytest.importorskip("mammoth", reason="the extra flowdebate[documents]")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.skipif(sys.platform != "linux", reason="the memory of processes is read from /proc")
+def test_nobody_waits_nothing_grows_and_no_process_is_left_behind() -> None:
+    """One document of each kind, by HTTP, by MCP and by the command line."""
+    from tests.soak.documents import attack
+
+    documents = [[*documents.items()][-1] for documents in CORPUS.values()]
+    found = attack([(name, make()) for name, make in documents], seed=1, clients=4)
+    assert found.problems == []
+    assert sum(found.answers.values()) == 3 * len(documents)
+    assert found.children
