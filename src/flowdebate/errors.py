@@ -366,7 +366,10 @@ class Refused(BadAnswer):
 
 
 class ContentFiltered(Refused):
-    """A content filter of the provider stopped the answer."""
+    """A content filter of the provider stopped the answer, or refused the request."""
+
+    status: int | None = None
+    """HTTP status of the refused request; None where the answer was stopped."""
 
 
 class SchemaViolation(BadAnswer):

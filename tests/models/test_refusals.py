@@ -533,8 +533,10 @@ async def test_a_refusal_for_another_reason_ends_the_call_at_once(case: Final, t
         model = OpenAIModel(
             "m", base_url=server.base_url, api_key="sk-none", transport=transport, retry=Retry(first_wait=0)
         )
+        request = question(on_text=on_text)
         with pytest.raises(ModelError) as caught:
-            await ask(model, question(on_text=on_text))
+            await ask(model, request)
+    assert case.status == 200 or request.attempts.usage.total_tokens == 0
     assert type(caught.value) is case.error, repr(caught.value)
     assert case.says in str(caught.value)
     assert not case.silent or case.silent not in str(caught.value).lower()

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, g
 
 from flowdebate._util.json_data import SPARSE
 from flowdebate._util.wire import BlockEvent
-from flowdebate.errors import ConfigurationError, ConnectionLost, ModelUnavailable, ProviderFailed, RequestRejected
+from flowdebate.errors import (
+    ConfigurationError,
+    ConnectionLost,
+    ContentFiltered,
+    ModelUnavailable,
+    ProviderFailed,
+    RequestRejected,
+)
 from flowdebate.prompts import Profile, check_profile
 
 if TYPE_CHECKING:
@@ -256,7 +263,7 @@ class Sending:
             attempt.error = "cancelled" if gone else type(error).__name__
             # the endpoint failed before any model ran; other failures may have cost tokens
             unreachable = isinstance(error, ModelUnavailable) and not isinstance(error, ConnectionLost)
-            refused = isinstance(error, ProviderFailed) and error.status is not None
+            refused = isinstance(error, (ContentFiltered, ProviderFailed)) and error.status is not None
             if unreachable or refused or isinstance(error, RequestRejected):
                 attempt.usage = _NO_TOKENS
         self._attempts.made.append(attempt)

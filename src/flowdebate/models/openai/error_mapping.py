@@ -228,6 +228,7 @@ def _certain(status: int, text: str, reason: _Reason, *, base_url: str, inside: 
         error = ContextTooLong(text, status=status)
     elif filtered:
         error = ContentFiltered(reason.message or text)
+        error.status = status
     elif no_path:
         error = RequestRejected(f"{final}. {_address_advice(base_url)}", status=status)
     elif callers and _NO_MODEL.search(words):
