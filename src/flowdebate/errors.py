@@ -531,15 +531,29 @@ class TooManyRuns(FlowDebateError):
 
 
 class QuorumLost(FlowDebateError):
-    """In `round` only the stances `heard` were, fewer than `quorum`: the debate cannot go on without the others."""
+    """In `round` only the voices `heard` were, fewer than `quorum`: the debate cannot go on without the others.
 
-    def __init__(self, block: str, *, round: int, heard: Sequence[str], quorum: int) -> None:  # noqa: A002
+    `failures` has what went wrong, by name.
+    """
+
+    def __init__(
+        self,
+        block: str,
+        *,
+        round: int,  # noqa: A002 - the field's word for it
+        heard: Sequence[str],
+        quorum: int,
+        failures: Mapping[str, str] | None = None,
+    ) -> None:
         self.block = block
         self.round = round
         self.heard: tuple[str, ...] = tuple(heard)
         self.quorum = quorum
-        names = ", ".join(map(repr, heard)) or "nobody"
-        super().__init__(f"block {block!r}: in round {round} only {names} could be heard, the quorum is {quorum}")
+        self.failures: dict[str, str] = dict(failures or {})
+        names = f"only {', '.join(map(repr, heard))}" if heard else "nobody"
+        why = "; ".join(f"{name}: {error}" for name, error in self.failures.items())
+        message = f"block {block!r}: in round {round} {names} could be heard, the quorum is {quorum}"
+        super().__init__(f"{message} ({why})" if why else message)
 
 
 class NoProposals(FlowDebateError):

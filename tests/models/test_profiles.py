@@ -21,7 +21,6 @@ from flowdebate.models import (
     Timeout,
 )
 from flowdebate.models.base import profile_of
-from flowdebate.models.resolve import PinnedModel
 from flowdebate.models.wrapper import PerRequestWrapper, Wrapper
 from flowdebate.testing import FunctionModel, ScriptedModel
 
@@ -49,7 +48,6 @@ WRAPPERS: dict[str, Callable[[Any], Any]] = {
     "fallback": lambda inner: Fallback(inner, ScriptedModel()),
     "own": Wrapper,
     "per request": PerRequestWrapper,
-    "pinned": PinnedModel,
     "rate": lambda inner: RateLimit(inner, requests=5),
     "retrying": Retrying,
     "shared rate": lambda inner: SharedRateLimit(inner, url="postgresql://localhost/runs", requests=5),

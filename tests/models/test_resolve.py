@@ -22,7 +22,7 @@ from flowdebate.errors import AuthenticationFailed, ConfigurationError, ModelUna
 from flowdebate.models import AnthropicModel, LocalModel, ModelRequest, ModelResponse, OpenAIModel, resolve_model
 from flowdebate.models.openai.endpoint import NO_KEY
 from flowdebate.models.providers import PROVIDERS, address_variable
-from flowdebate.models.resolve import ModelResolver, PinnedModel, check_model, environment_choice
+from flowdebate.models.resolve import ModelResolver, Override, check_model, environment_choice
 from flowdebate.patterns import PATTERNS
 from flowdebate.testing import forbid_real_models
 from flowdebate.ui.plan import make_plan
@@ -104,10 +104,11 @@ CASES = [
     Case("by intent: chat", {"chat": MINE, "synthesize": "ollama/a"}, "intent/chat", {}, "mine"),
     Case("by intent: synthesize", {"chat": MINE, "synthesize": "ollama/a"}, "intent/synthesize", {}, "ollama/a"),
     Case("an intent left out", {"chat": MINE}, "intent/synthesize", {"FLOWDEBATE_MODEL": "ollama/b"}, "ollama/b"),
-    Case("the run before a block's name", MINE, "ollama/c", {}, "mine"),
-    Case("the run before a block's model", "ollama/a", MINE, {}, "ollama/a"),
+    Case("a block's name before the run", MINE, "ollama/c", {}, "ollama/c"),
+    Case("a block's model before the run", "ollama/a", MINE, {}, "mine"),
+    Case("an override before a block's name", Override(MINE), "ollama/c", {}, "mine"),
+    Case("an override before an intent", Override("ollama/a"), None, {}, "ollama/a"),
     Case("an intent's model behind a block's name", {"chat": MINE}, "ollama/c", {}, "ollama/c"),
-    Case("a stand-in keeps its model", MINE, PinnedModel("ollama/c"), {}, "ollama/c"),
     Case("the run before the environment", MINE, None, {"FLOWDEBATE_MODEL": "ollama/b"}, "mine"),
     Case("the environment's name", None, None, {"FLOWDEBATE_MODEL": "ollama/b", "OPENAI_API_KEY": "k"}, "ollama/b"),
     Case("a key", None, None, {"OPENAI_API_KEY": "k"}, "openai/gpt-5.6-luna"),
@@ -120,7 +121,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_an_intent_means_the_first_that_is_set(case: Case) -> None:
-    """The run's one model, a block's own choice, the run's intents, environment, OpenAI, in this order."""
+    """The run's override, a block's own choice, the run's model, environment, OpenAI, in this order."""
     with environment(**case.environment):
         assert ModelResolver(case.given).resolve(case.asked).name == case.name
 

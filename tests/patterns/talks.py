@@ -71,7 +71,7 @@ def talk(  # noqa: PLR0911 - one for each pattern
     if block is not None:
         del of["bob"]
     people = [Persona(name, block=block if name == "bob" else None, options=of.get(name)) for name in NAMES]
-    given: dict[str, Any] = {"name": "x", "failures": FailurePolicy() if policy is None else policy, **options}
+    given: dict[str, Any] = {"name": "x", "failures": policy, **options}
     if decider is not None:
         given[DECIDERS[pattern].role] = decider
     match pattern:

@@ -12,7 +12,7 @@ import pytest
 from mcp import Client
 from typer.testing import CliRunner
 
-from flowdebate import BaselineOptions, JudgeOptions, TopologyOptions, VotingOptions
+from flowdebate import BaselineOptions, FailurePolicy, JudgeOptions, TopologyOptions, VotingOptions
 from flowdebate.cli.app import app
 from flowdebate.errors import ConflictingOptions
 from flowdebate.mcp import create_server
@@ -43,6 +43,8 @@ class Case:
     """None where an option has no flag."""
 
 
+SIDES = [{"name": "ann", "stance": "Yes"}, {"name": "ben", "stance": "No"}]
+PEOPLE = [{"name": "ann"}, {"name": "ben"}]
 CASES: dict[tuple[str, str], Case] = {
     ("debate", "order of a mirror"): Case(
         {"mirror": True, "turn_order": "simultaneous"},
@@ -86,12 +88,28 @@ CASES: dict[tuple[str, str], Case] = {
         {"agents": [{"name": "ann"}, {"name": "ben"}], "min_votes": 3},
         ("--agent", "ann", "--agent", "ben", "--min-votes", "3"),
     ),
+    **{
+        (pattern, "quorum of all members"): Case(
+            {"failures": FailurePolicy(quorum=3)}, {"quorum": 3, roster: members}, (*flags, "--quorum", "3")
+        )
+        for pattern, (roster, members, flags) in {
+            "debate": ("debaters", SIDES, ("--debater", "ann=Yes", "--debater", "ben=No")),
+            "deliberation": ("debaters", PEOPLE, ("--debater", "ann", "--debater", "ben")),
+            "round_robin": ("debaters", PEOPLE, ("--debater", "ann", "--debater", "ben")),
+            "consensus": ("agents", PEOPLE, ("--agent", "ann", "--agent", "ben")),
+            "council": ("members", PEOPLE, ("--member", "ann", "--member", "ben")),
+            "review": ("reviewers", PEOPLE, ("--reviewer", "ann", "--reviewer", "ben")),
+        }.items()
+    },
 }
 """One case of each constraint that a pattern declares."""
 ROSTERS = {
-    "debate": ("debaters", [{"name": "ann", "stance": "Yes"}, {"name": "ben", "stance": "No"}]),
-    "round_robin": ("debaters", [{"name": "ann"}, {"name": "ben"}]),
-    "consensus": ("agents", [{"name": "ann"}, {"name": "ben"}]),
+    "debate": ("debaters", SIDES),
+    "deliberation": ("debaters", PEOPLE),
+    "round_robin": ("debaters", PEOPLE),
+    "consensus": ("agents", PEOPLE),
+    "council": ("members", PEOPLE),
+    "review": ("reviewers", PEOPLE),
 }
 
 

@@ -132,12 +132,14 @@ def models_of(pattern: Any, **run: Any) -> dict[str, set[str]]:
 
 @pytest.mark.parametrize("pattern", ROLES)
 def test_the_model_of_a_speaker_comes_before_that_of_the_pattern(pattern: str) -> None:
-    """For that speaker alone; the model of the run replaces all of them."""
+    """For that speaker alone, and before that of the run, which comes before the pattern's; an override is for all."""
     make, roles = ROLES[pattern]
     own = make(**people(pattern, model=named("anns")), model=named("ours"))
     others = {"others": {"ours"}} if roles else {}
     assert models_of(own) == {"ann": {"anns"}, "bea": {"ours"}, **others}
-    assert set().union(*models_of(own, model=named("runs")).values()) == {"runs"}
+    others = {"others": {"runs"}} if roles else {}
+    assert models_of(own, model=named("runs")) == {"ann": {"anns"}, "bea": {"runs"}, **others}
+    assert set().union(*models_of(own, override_model=named("runs")).values()) == {"runs"}
 
 
 @pytest.mark.parametrize("pattern", ROLES)

@@ -214,7 +214,7 @@ def test_a_panels_synthesizer_stands_at_the_end() -> None:
     assert default[-2:] == snapshot(["  → bridge-build-output", "  → bridge-synthesizer"])
     own = bridge(synthesizer=lambda raw: raw, output_schema=dict[str, int])
     assert str(outline(own)).splitlines()[-3:] == snapshot(
-        ["  → bridge-build-output", "  → bridge-synthesizer", "  → bridge-validate-output"]
+        ["  → bridge-build-output", "  → bridge-synthesizer", "  → then_if bridge-validate-output"]
     )
 
 

@@ -21,6 +21,7 @@ from flowdebate.errors import (
     EmptyResponse,
     FlowDebateError,
     LimitReached,
+    ModelNotFound,
     ModelTimeout,
     ProviderFailed,
     QuorumLost,
@@ -29,6 +30,7 @@ from flowdebate.errors import (
 )
 from flowdebate.models.call import in_queue
 from flowdebate.runs.events import ModelCalled, RunFinished, TextDelta
+from flowdebate.store import MemoryStore
 from flowdebate.testing import FunctionModel
 from flowdebate.testing.cases import Returns, Sabotage
 from flowdebate.testing.strategies import hostile_values
@@ -57,8 +59,13 @@ FAILURES: list[ModelError] = [
     ContentFiltered("filtered"),
     EmptyResponse("nothing came"),
     ModelTimeout(1),
+    AuthenticationFailed("no such key", status=401),
+    ModelNotFound("No endpoints found", status=404),
 ]
 SKIP = FailurePolicy(on_failure="skip", quorum=1)
+FAIL = FailurePolicy(on_failure="fail")
+PANELS = ("round_robin", "consensus", "council", "review")
+"""Patterns that go on without a member, unless they are told otherwise."""
 REVIEWS = ("reviewer", "examiner")
 """Turns of those who are no debaters; an examiner's is two calls, one in each order."""
 ONE_AFTER_THE_OTHER = ("debate", "round_robin")
@@ -85,12 +92,12 @@ def losses(run: Any) -> list[tuple[str, str, str]]:
 
 
 @each_turn
-def test_a_lost_turn_fails_the_run_by_default(pattern: str, turn: str) -> None:
+def test_a_lost_turn_fails_the_run_where_it_is_to(pattern: str, turn: str) -> None:
     """The error as it is; what was said before can be read from it, and nothing counts as skipped."""
     failure = ProviderFailed("down", status=503)
     talkers = Talkers(first_call(turn, "bob", fails=failure))
     with pytest.raises(ProviderFailed) as caught:
-        talk(pattern).run_sync(QUESTION, model=talkers.model())
+        talk(pattern, policy=FAIL).run_sync(QUESTION, model=talkers.model())
     assert caught.value is failure
     run: Any = caught.value.run
     stop_reason = "max_rounds" if turn == "vote" else None  # voting is behind the rounds
@@ -98,6 +105,20 @@ def test_a_lost_turn_fails_the_run_by_default(pattern: str, turn: str) -> None:
     assert run.raw.entries[0].speaker == "ann"
     assert words_in(run.raw) <= talkers.words
     assert (run.raw.losses, events(run, RoleFailed)) == ([], [])
+
+
+@each_turn
+def test_a_panel_goes_on_without_a_member_and_other_patterns_fail(pattern: str, turn: str) -> None:
+    """Unless a policy says otherwise; a policy that only has a quorum or a deadline leaves that as it is."""
+    talkers = Talkers(first_call(turn, "bob"))
+    for policy in (None, FailurePolicy(turn_timeout=60), FailurePolicy(quorum=2)):
+        if pattern in PANELS:
+            talkers = Talkers(first_call(turn, "bob"))
+            result = talk(pattern, policy=policy).run_sync(QUESTION, model=talkers.model())
+            check_skipped(result, talkers, ProviderFailed)
+        else:
+            with pytest.raises(ProviderFailed):
+                talk(pattern, policy=policy).run_sync(QUESTION, model=Talkers(first_call(turn, "bob")).model())
 
 
 def check_skipped(result: Any, talkers: Talkers, error: type[Exception]) -> None:
@@ -202,7 +223,7 @@ def test_fewer_voices_than_the_quorum_end_it(pattern: str) -> None:
 @each_decider
 @pytest.mark.parametrize("on_failure", ["skip", "stand-in"])
 def test_a_lost_decision_costs_only_itself(pattern: str, on_failure: str) -> None:
-    """All that was said is there, and the loss says what is missing; nobody stands in, and by default the run fails."""
+    """All that was said is there, and the loss says what is missing; nobody stands in; with "fail" the run fails."""
     role, instead = DECIDERS[pattern]
     other = Talkers()
     policy = SKIP if on_failure == "skip" else FailurePolicy(on_failure=StandIn(other.model("other")), quorum=1)
@@ -214,7 +235,28 @@ def test_a_lost_decision_costs_only_itself(pattern: str, on_failure: str) -> Non
     assert words_in(result.raw) == talkers.words
     assert other.asked == []
     with pytest.raises(ProviderFailed):
-        talk(pattern).run_sync(QUESTION, model=Talkers(first_call(role)).model())
+        talk(pattern, policy=FAIL).run_sync(QUESTION, model=Talkers(first_call(role)).model())
+
+
+@pytest.mark.parametrize("pattern", ["debate", "council"])
+async def test_a_lost_ending_keeps_what_was_said_and_is_asked_again(pattern: str) -> None:
+    """Of a judge or a chair, where nobody has set a policy: resuming the run pays for the missing call alone."""
+    store, role = MemoryStore(), DECIDERS[pattern]
+    talkers, status = Talkers(first_call(role.role)), "no_verdict" if pattern == "debate" else "degraded"
+    lost = await talk(pattern).run(QUESTION, model=talkers.model(), store=store)
+    assert (lost.status, losses(lost)) == (status, [(role.role, f"x-{role.role}", role.instead)])
+    said = [entry.text for entry in lost.raw.entries]
+    still = Talkers(first_call(role.role))
+    again = await talk(pattern).resume(lost.run_id, model=still.model(), store=store, allow_changes=True)
+    assert (again.status, losses(again), len(still.asked)) == (status, losses(lost), 1)
+    others = Talkers()
+    result = await talk(pattern).resume(lost.run_id, model=others.model(), store=store, allow_changes=True)
+    assert (result.status, result.raw.losses, len(others.asked)) == ("complete", [], 1)
+    assert [entry.text for entry in result.raw.entries] == said
+    assert result.raw.answer is not None
+    nobody = Talkers()
+    same = await talk(pattern).resume(lost.run_id, model=nobody.model(), store=store, allow_changes=True)
+    assert (same.raw.to_wire(), nobody.asked) == (result.raw.to_wire(), [])
 
 
 @pytest.mark.parametrize("pattern", ["debate", "round_robin"])
@@ -239,11 +281,11 @@ def _raises(error: Exception) -> Callable[[object], str]:
 @each_turn
 @pytest.mark.parametrize("on_failure", ["skip", "stand-in"])
 def test_errors_of_the_application_are_never_skipped(pattern: str, turn: str, on_failure: str) -> None:
-    """Exceptions of blocks and models, and a key that is wrong, reach the caller as they are; nobody stands in."""
+    """Exceptions of blocks and models, and a key that is missing, reach the caller as they are; nobody stands in."""
     other = Talkers()
     policy = SKIP if on_failure == "skip" else FailurePolicy(on_failure=StandIn(other.model("other")), quorum=1)
-    bug, wrong_key = KeyError("a bug"), AuthenticationFailed("no such key", status=401)
-    for failure in (bug, wrong_key):
+    bug, no_key = KeyError("a bug"), AuthenticationFailed("there is no API key")
+    for failure in (bug, no_key):
         with pytest.raises(type(failure)) as caught:
             talk(pattern, policy=policy).run_sync(
                 QUESTION, model=Talkers(first_call(turn, "bob", fails=failure)).model()
@@ -286,7 +328,7 @@ class Hanging:
 async def test_a_turn_has_a_deadline_over_all_that_it_does(pattern: str) -> None:
     """Whatever a block hangs in, it is cancelled; being late is a provider's failure."""
     talkers, hang = Talkers(), Hanging()
-    late = talk(pattern, block=hang.__call__, policy=FailurePolicy(turn_timeout=0.05))
+    late = talk(pattern, block=hang.__call__, policy=FailurePolicy(on_failure="fail", turn_timeout=0.05))
     with pytest.raises(ModelTimeout) as caught:
         await late.run(QUESTION, model=talkers.model())
     assert str(caught.value.block).endswith("-bob")
@@ -462,7 +504,6 @@ def test_hostile_blocks_end_in_time(pattern: str, data: st.DataObject) -> None:
     [
         ({"on_failure": "ignore"}, "on_failure"),
         ({"on_failure": StandIn("nobody/knows")}, "on_failure"),
-        ({"on_failure": None}, "on_failure"),
         ({"quorum": 0}, "quorum"),
         ({"quorum": True}, "quorum"),
         ({"turn_timeout": 0}, "turn_timeout"),

@@ -28,6 +28,7 @@ from flowdebate.runs.execute import (
 from flowdebate.runs.session import SessionLike
 
 if TYPE_CHECKING:
+    from flowdebate.models.base import Model
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.resources.resource import Resource
     from flowdebate.runs.batch import Batch, BatchOptions, BatchResult
@@ -226,6 +227,7 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         *,
         session: SessionLike = None,
         model: ModelChoice = None,
+        override_model: Model | str | None = None,
         seed: int | None = None,
         limits: Limits | None = None,
         store: StoreChoice | StoreOptions = None,
@@ -235,14 +237,15 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
     ) -> RunResult[OutT_co]:
         """Run the block to its end.
 
-        `model` resolves the intents of this run (a `Model`, a string such as `"openai/gpt-5-mini"`, or a mapping of
-        both intents); `seed` repeats all random draws; `limits` bounds calls, tokens, cost and time. With a `store` (a
-        path, `"postgresql://…"`, a `Store`; None: FLOWDEBATE_STORE, False: none) the run is durable: every answer is
-        committed before it is used, and `resume(run_id)` continues after a crash. If the store has a run `run_id`
-        already, that is RunExists, or with `if_exists="resume"` this call resumes it, or returns its result if it is
-        complete; RunChanged if it was started with another question, pattern, model or seed. RunConflict while another
-        process runs it; `if_exists="wait"` waits for that one, and returns its result, or goes on in its place.
-        `observe` sees the run, its agents, calls and tools while they last, for tracing: see docs/telemetry.md.
+        `model` is that of all who name none of their own (a `Model`, a string such as `"openai/gpt-5-mini"`, or a
+        mapping of both intents); `override_model`, for tests, replaces every model. `seed` repeats all random draws;
+        `limits` bounds calls, tokens, cost and time. With a `store` (a path, `"postgresql://…"`, a `Store`; None:
+        FLOWDEBATE_STORE, False: none) the run is durable: every answer is committed before it is used, and
+        `resume(run_id)` continues after a crash. If the store has a run `run_id` already, that is RunExists, or with
+        `if_exists="resume"` this call resumes it, or returns its result if it is complete; RunChanged if it was started
+        with another question, pattern, model or seed. RunConflict while another process runs it; `if_exists="wait"`
+        waits for that one, and returns its result, or goes on in its place. `observe` sees the run, its agents, calls
+        and tools while they last, for tracing: see docs/telemetry.md.
         Exceptions of the application's code are raised as they are; the library's own are
         `flowdebate.errors.FlowDebateError`, whose `run` has the transcript, events and raw output so far.
         """
@@ -251,6 +254,7 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
             value,
             session=session,
             model=model,
+            override_model=override_model,
             seed=seed,
             limits=limits,
             store=store,
@@ -262,12 +266,19 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         if if_exists not in ("resume", "wait") or run.journal is None or run_id is None:
             allowed = "'raise', or with a store and a run_id 'resume' or 'wait'"
             raise ConfigurationError(f"{self.name}.run()", "if_exists", if_exists, allowed)
+        from flowdebate.models.resolve import choose_model
         from flowdebate.runs.durable.resume import load_same
 
         async def resume() -> RunResult[OutT_co]:
             wait = if_exists == "wait"
             same = await load_same(
-                run, seed=seed, session=session, model=model, limits=limits, observe=observe, wait=wait
+                run,
+                seed=seed,
+                session=session,
+                model=choose_model(model, override_model),
+                limits=limits,
+                observe=observe,
+                wait=wait,
             )
             return await run_block(self, value, same)
 

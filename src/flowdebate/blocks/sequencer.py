@@ -99,9 +99,16 @@ class Sequencer(Block[InT, OutT]):
         return self._with(Map(function=self._function(function, "map"), name=function_name(function)))
 
     def parallel(
-        self, branches: Mapping[str, BlockLike] | Sequence[BlockLike], *, max_concurrency: int | None = None
+        self,
+        branches: Mapping[str, BlockLike] | Sequence[BlockLike],
+        *,
+        max_concurrency: int | None = None,
+        finish: bool = False,
     ) -> Sequencer[InT, dict[str, Any]]:
-        """Run all `branches` on the value at once; the new value is a dict of their outputs, by key (or block name)."""
+        """Run all `branches` on the value at once; the new value is a dict of their outputs, by key (or block name).
+
+        The first failure cancels the others, unless they are to `finish`: what they have paid for is then recorded.
+        """
         if not isinstance(branches, Mapping):
             blocks = [self._block(branch, "parallel") for branch in branches]
             branches = {block.name: block for block in blocks}
@@ -113,6 +120,7 @@ class Sequencer(Block[InT, OutT]):
             Parallel(
                 branches={key: self._block(block, f"parallel-{key}") for key, block in branches.items()},
                 max_concurrency=self._count(max_concurrency, "max_concurrency"),
+                finish=finish,
             )
         )
 

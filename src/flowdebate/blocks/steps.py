@@ -93,6 +93,8 @@ class Parallel(Step):
 
     branches: Mapping[str, Block[Any, Any]]
     max_concurrency: int | None = None
+    finish: bool = False
+    """True: the others finish when one fails."""
 
     def blocks(self) -> Sequence[Block[Any, Any]]:
         return tuple(self.branches.values())
@@ -105,6 +107,7 @@ class Parallel(Step):
                 for name, block in self.branches.items()
             ],
             limit=self.max_concurrency,
+            finish=self.finish,
         )
         return dict(zip(self.branches, outputs, strict=True))
 

@@ -21,6 +21,7 @@ from flowdebate.chassis.state import (
     PatternInput,
     ProviderFailure,
     anything_heard,
+    missing_line,
     pattern_state,
 )
 from flowdebate.chassis.turn import guarded, record_failure
@@ -108,6 +109,11 @@ class PatternOutput(WireModel):
         return [Entry(round=each.round, speaker=each.speaker, text=each.text) for each in said]
 
     @property
+    def incomplete(self) -> str | None:
+        """Line that says who is missing and why, the first one of every answer; None if nobody is."""
+        return missing_line(self.losses)
+
+    @property
     def decision_word(self) -> str | None:
         """The decision in a word or a name, by which batches count runs; None for a pattern that decides nothing."""
         return None
@@ -130,6 +136,14 @@ class PatternOutput(WireModel):
 
 
 OutputT = TypeVar("OutputT", bound=PatternOutput)
+
+
+def mark_answer(answer: Any, losses: Sequence[ProviderFailure]) -> Any:  # noqa: ANN401 - what a schema says
+    """Return an answer in words below the line that says who is missing; any other answer as it is."""
+    line = missing_line(losses)
+    if line is None or not isinstance(answer, str) or answer.startswith(line):
+        return answer
+    return f"{line}\n\n{answer}"
 
 
 def stamp_subject(
@@ -201,11 +215,12 @@ def with_synthesizer(pipeline: Sequencer[Any, Any], loop: Loop[OptionsT], role: 
         record_failure(error, ctx, block=ctx.block, role=role.name, name=ctx.block, instead=role.instead)
         publish(loop.make_output(ctx, status_of(ctx)), ctx)
 
-    pipeline = pipeline.then(Synthesis(guarded(block, loop.failures, recover), read_only=own is None))
+    guard = guarded(block, loop.policy_of(role), recover, closes=role.closes)
+    pipeline = pipeline.then(Synthesis(guard, read_only=own is None))
     if schema is None or (own is not None and "output_schema" not in own):
         return pipeline
     validate = _validate_output(loop.name, block.name, schema)
-    if not loop.failures.goes_on:
+    if not loop.policy_of(role).goes_on:
         return pipeline.then(validate)
     # None stands for a synthesizer whose provider failed, which no schema has to allow
     return pipeline.then_if(lambda value: value is not None, validate)
@@ -241,4 +256,5 @@ class Synthesis(Wrapped):
             kept = [entry for entry in entries if entry.round > value.older.rounds]
             value = value.model_copy(update={value.transcript_field: kept})
         # a synthesizer of the application's could change what is the run's raw output already
-        return await self._inner(freeze(value) if self._read_only else value, ctx)
+        output = await self._inner(freeze(value) if self._read_only else value, ctx)
+        return mark_answer(output, value.losses)

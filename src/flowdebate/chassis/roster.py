@@ -18,14 +18,15 @@ from types import NoneType
 from typing import Any, Generic, Literal, ParamSpec, TypeGuard, TypeVar, cast, overload
 
 from flowdebate._text import clean_text, is_blank
-from flowdebate._util.validation import check_count, check_seconds, unknown_option
+from flowdebate._util.option_types import check_option
+from flowdebate._util.validation import check_seconds, unknown_option
 from flowdebate.blocks.base import Block, Outline
 from flowdebate.blocks.functions import BlockLike, Handler
 from flowdebate.blocks.generator import Visibility
 from flowdebate.blocks.router import Router
 from flowdebate.blocks.sequencer import Sequencer
 from flowdebate.chassis.material import Material
-from flowdebate.chassis.options import RoleChoice
+from flowdebate.chassis.options import Quorum, RoleChoice
 from flowdebate.chassis.roles import SHOWN, BlockOptions, RoleOptions, SpeakerOptions
 from flowdebate.chassis.state import Recovery
 from flowdebate.chassis.turn import FailurePolicy, StandIn
@@ -222,9 +223,9 @@ def check_failure_policy(policy: object, *, where: str) -> None:
     on_failure = policy.on_failure
     if isinstance(on_failure, StandIn):
         check_model(on_failure.model, where=where, field="on_failure")
-    elif on_failure not in ("fail", "skip"):
+    elif on_failure not in ("fail", "skip", None):
         raise ConfigurationError(where, "on_failure", on_failure, "'fail', 'skip' or StandIn(model)")
-    check_count(where, quorum=policy.quorum)
+    check_option(Quorum, "quorum", policy.quorum, where=where)
     given = {"turn_timeout": policy.turn_timeout, "round_timeout": policy.round_timeout}
     check_seconds(where, **{name: value for name, value in given.items() if value is not None})
 
@@ -403,6 +404,11 @@ class Role:
     """End of its block's name; None for the role's name."""
     acts_as: str | None = None
     """Role of its block in events and failures; None for the role's name."""
+
+    @property
+    def closes(self) -> bool:
+        """Whether the role ends the pattern: without its answer, what was said is kept, and it can be asked again."""
+        return self.instead in ("no_verdict", "no_output")
 
     def check(self, value: object, *, where: str) -> None:
         """ConfigurationError for what cannot fill the role."""

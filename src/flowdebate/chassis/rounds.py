@@ -146,7 +146,9 @@ def check_quorum(state: PatternState, heard: Sequence[str], *, quorum: int, bloc
     skipped = [loss for loss in state.losses if loss.round == state.round and loss.instead == "skipped"]
     lost = {loss.name if loss.stance is None else loss.stance for loss in skipped}  # a team has one voice
     if len(set(heard)) < min(quorum, len(lost.union(heard))):
-        raise QuorumLost(block, round=state.round, heard=list(dict.fromkeys(heard)), quorum=quorum)
+        failures = {loss.name: loss.error for loss in skipped}
+        voices = list(dict.fromkeys(heard))
+        raise QuorumLost(block, round=state.round, heard=voices, quorum=quorum, failures=failures)
 
 
 def order_of_turns(speakers: Sequence[str], turn_order: TurnOrder, *, round: int, random: Random) -> list[str]:  # noqa: A002 - the field's word for it

@@ -66,6 +66,7 @@ from flowdebate.chassis.state import (
     pattern_state,
 )
 from flowdebate.chassis.turn import (
+    FAIL,
     MISSING,
     FailurePolicy,
     IfHeard,
@@ -108,6 +109,8 @@ class PatternSpec(Generic[OptionsT]):
     """Makes the state with which the pattern's sequencer begins."""
     make_output: Callable[[Loop[OptionsT], Context, RunStatus], PatternOutput]
     """Builds the raw output from the state, finished or cut short."""
+    failures: FailurePolicy = FAIL
+    """Reaction to failing providers, where an application leaves it open."""
     create_transcript: Callable[[], StateResource[Any]] = lambda: StateResource(
         key="transcript", initial=TranscriptState
     )
@@ -164,8 +167,9 @@ def check_options(spec: PatternSpec[OptionsT], options: OptionsT) -> Loop[Option
         speaker=spec.speaker.name,
         where=where,
     )
-    failures = FailurePolicy() if options.failures is None else options.failures
-    check_failure_policy(failures, where=where)
+    given = FailurePolicy() if options.failures is None else options.failures
+    check_failure_policy(given, where=where)
+    failures = spec.failures if options.failures is None else given.over(spec.failures)
     if options.collection_id is not None:
         check_name(options.collection_id, where=where, field="collection_id")
     template = spec.speaker.create[0].template
@@ -192,6 +196,7 @@ def check_options(spec: PatternSpec[OptionsT], options: OptionsT) -> Loop[Option
         owns_transcript=options.transcript is None,
         collection_id=name if options.collection_id is None else options.collection_id,
         failures=failures,
+        judge_failures=failures if given.on_failure is not None else replace(failures, on_failure="skip"),
         material=make_material(options.sources, where=where),
         window=prompts.history if isinstance(prompts.history, Window) else None,
         schema=None if schema is None else OutputSchema.of(schema, where=where),
@@ -223,6 +228,9 @@ class Loop(Generic[OptionsT]):
     owns_transcript: bool
     collection_id: str
     failures: FailurePolicy
+    """Reaction to a speaker's provider that fails."""
+    judge_failures: FailurePolicy
+    """Reaction to a judge's provider that fails: unless a policy says so, that does not fail the run."""
     material: Material | None
     """The sources; None without any."""
     window: Window | None
@@ -340,7 +348,7 @@ class Loop(Generic[OptionsT]):
             when=AnotherRound(
                 stop_reason=stop_reason,
                 terminate_when=terminate_when,
-                quorum=self.failures.quorum,
+                quorum=self.failures.least,
                 voice_of=self.spec.voice_of,
                 held=0 if self.goes_on is None else self.goes_on.held,
             ),
@@ -354,7 +362,7 @@ class Loop(Generic[OptionsT]):
 
         @handler(name=f"{self.name}-end-of-turns")
         def check(_: object, ctx: Context) -> None:
-            end_turns(ctx, self.failures.quorum, self.spec.voice_of)
+            end_turns(ctx, self.failures.least, self.spec.voice_of)
 
         return check
 
@@ -497,4 +505,9 @@ class Loop(Generic[OptionsT]):
             record_failure(error, ctx, block=ctx.block, role=name, name=ctx.block, instead=role.instead)
             return MISSING
 
-        return IfHeard(guarded(block, self.failures, recover), role=name, instead=role.instead, heard=heard)
+        guard = guarded(block, self.policy_of(role), recover, closes=role.closes)
+        return IfHeard(guard, role=name, instead=role.instead, heard=heard)
+
+    def policy_of(self, role: Role) -> FailurePolicy:
+        """Return the reaction to a failing provider of `role`."""
+        return self.judge_failures if role.instead == "no_verdict" else self.failures

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, Se
 from pydantic import AfterValidator, BaseModel, Field, ValidationError
 from typing_extensions import TypeVar
 
-from flowdebate._text import error_text, problems_of, shown
+from flowdebate._text import cut, error_text, problems_of, shown
 from flowdebate._util.wire import BaseEvent, BlockEvent, FrozenList, WireModel, new_list, share_fields_set
 from flowdebate.errors import OutputError
 from flowdebate.store.base import RunStatus
@@ -389,6 +389,31 @@ class RoleFailed(BlockEvent):
     """The task, in a pattern that has more than one."""
     target: str | None = None
     """The author of the text that the task is about, if it is about one."""
+
+
+_LONGEST_REASON = 200
+"""Characters of an error in a line about who is missing."""
+
+
+def missing_line(failures: Iterable[ProviderFailure | RoleFailed]) -> str | None:
+    """The line that says who did not answer, and why; None for no failures but flags of what was said.
+
+    >>> lost = ProviderFailure(round=1, role="debater", name="Cleo", error="ModelNotFound: no", instead="skipped")
+    >>> missing_line([lost, lost])
+    'Incomplete: Cleo did not answer (ModelNotFound: no)'
+    """
+    parts: dict[str, str] = {}
+    for failure in failures:
+        if failure.instead in FLAGS:
+            continue
+        who = f"the {failure.role}" if failure.name.endswith(f"-{failure.role}") else failure.name
+        if failure.role == "judge" and who == failure.name:  # one of a panel, by its model
+            who = f"judge {who}"
+        error = failure.message if isinstance(failure, RoleFailed) else failure.error
+        what = {"stand_in": "was replaced", "unheard": "was not heard", "not_counted": "named no side"}
+        why = cut(error, _LONGEST_REASON)
+        parts.setdefault(who, f"{who} {what.get(failure.instead, 'did not answer')} ({why})")
+    return f"Incomplete: {'; '.join(parts.values())}" if parts else None
 
 
 @dataclass(slots=True, kw_only=True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, Literal, Self, TypeAlias, TypeVar
 
 from flowdebate._text import LONGEST_ARGUMENT, CutOff, clean_text, error_text, is_blank, one_line
 from flowdebate.blocks.base import Block, Outline, Wrapped, merge_resources
 from flowdebate.blocks.functions import Handler, handler
+from flowdebate.chassis.options import Quorum
 from flowdebate.chassis.state import (
     Flag,
     PatternInput,
@@ -26,6 +27,7 @@ from flowdebate.chassis.state import (
     round_of,
 )
 from flowdebate.errors import (
+    AuthenticationFailed,
     FlowDebateError,
     LimitReached,
     ModelError,
@@ -36,10 +38,10 @@ from flowdebate.errors import (
 )
 from flowdebate.models.base import Model
 from flowdebate.models.call import within
-from flowdebate.models.resolve import PinnedModel
 from flowdebate.resources.resource import Resource, StateResource
 from flowdebate.resources.tasks import TaskCollection, create_task_collection
 from flowdebate.runs.context import Context, Scope, place_of
+from flowdebate.runs.journal import UNANSWERED
 from flowdebate.runs.observer import log_failure
 from flowdebate.runs.suspend import Suspended, resume_task, suspend_task
 
@@ -62,28 +64,49 @@ OnFailure: TypeAlias = Literal["fail", "skip"] | StandIn
 class FailurePolicy:
     """Reaction to a provider that fails for good, and deadlines."""
 
-    on_failure: OnFailure = "fail"
-    """"fail", "skip" or `StandIn(model)`."""
-    quorum: int = 2
-    """Minimum number of voices heard in a round if turns are skipped."""
+    on_failure: OnFailure | None = None
+    """"fail", "skip" or `StandIn(model)`. None is the pattern's default: a panel skips a member that fails, a debate,
+    a deliberation and a handoff fail. Without a judge's answer a debate then ends without a verdict."""
+    quorum: Quorum | None = None
+    """Minimum number of voices heard in a round if turns are skipped; None is the pattern's default: 2, or 1 in a
+    consensus debate."""
     turn_timeout: float | None = None
     """Seconds for each call to a role, tools and retries included; None for no limit."""
     round_timeout: float | None = None
     """Seconds for all turns of a round together; None for no limit."""
 
+    def over(self, defaults: FailurePolicy) -> FailurePolicy:
+        """Return this policy with the `defaults` of a pattern in place of None."""
+        on_failure = defaults.on_failure if self.on_failure is None else self.on_failure
+        quorum = defaults.quorum if self.quorum is None else self.quorum
+        return replace(self, on_failure=on_failure, quorum=quorum)
+
+    @property
+    def least(self) -> int:
+        """Minimum number of voices."""
+        return DEFAULT_QUORUM if self.quorum is None else self.quorum
+
     @property
     def goes_on(self) -> bool:
         """Whether the pattern goes on after a provider failure."""
-        return self.on_failure != "fail"
+        return self.on_failure not in ("fail", None)
 
     def tolerates(self, error: BaseException) -> bool:
         """Whether the pattern goes on after `error`."""
         return self.goes_on and is_provider_failure(error)
 
     @property
-    def stand_in(self) -> Model | None:
+    def stand_in(self) -> Model | str | None:
         """The fallback model for turns; None for none."""
-        return PinnedModel(self.on_failure.model) if isinstance(self.on_failure, StandIn) else None
+        return self.on_failure.model if isinstance(self.on_failure, StandIn) else None
+
+
+DEFAULT_QUORUM = 2
+"""Voices that a round needs, unless a policy or a pattern says otherwise."""
+FAIL = FailurePolicy(on_failure="fail", quorum=DEFAULT_QUORUM)
+"""Default of the patterns in which a missing side changes the question."""
+SKIP = FailurePolicy(on_failure="skip", quorum=DEFAULT_QUORUM)
+"""Default of panels."""
 
 
 class _Missing(Enum):
@@ -95,8 +118,12 @@ MISSING: Final = _Missing.ANSWER
 
 
 def is_provider_failure(error: BaseException) -> bool:
-    """Whether the provider is at fault; failures of the application's own code are never skipped."""
-    return isinstance(error, ModelError) and error.providers_fault
+    """Whether the provider is at fault; failures of the application's own code are never skipped.
+
+    An endpoint that rejects one member's key says nothing about the others, who may have other models.
+    """
+    rejected = isinstance(error, AuthenticationFailed) and error.status is not None
+    return rejected or (isinstance(error, ModelError) and error.providers_fault)
 
 
 def record_failure(  # noqa: PLR0913 - the fields of a failure
@@ -169,21 +196,29 @@ async def in_time(
     block: str,
     timeout: float | None,  # noqa: ASYNC109 - the shorter of two deadlines
     losses: Callable[[BaseException], bool],
+    closes: bool = False,
 ) -> Any:  # noqa: ANN401 - the call's value
     """Await `call` for `timeout` seconds at most, and until the deadline of the round; ModelTimeout then.
 
     A failure that `losses` says yes to, so that the caller goes on without the answer, is recorded where the run is
-    stored: when it is resumed, the call is not repeated, and fails as it did.
+    stored: when it is resumed, the call is not repeated, and fails as it did. That of a role that `closes` the pattern
+    changes nothing that was said: a resumed run asks it again.
     """
-    lost = recorded_failure(ctx, block=block)
+    key, lost = _lost_key(ctx, block), None
+    if closes and ctx.run.journal is not None:
+        key, lost = await ctx.run.journal.unanswered(f"{ctx.path}{UNANSWERED}{place_of(block)}")
+        if lost is not None:
+            ctx.run.count_failed(ctx.path)
+    elif not closes:
+        lost = recorded_failure(ctx, block=block)
     if lost is not None:
         call.close()  # a coroutine that nobody awaits would warn
         raise lost
     try:
         return await _within(call, ctx, block=block, timeout=timeout)
     except Exception as error:
-        if losses(error):
-            await discard(ctx, error, block=block)
+        if losses(error) and ctx.run.journal is not None:
+            await ctx.run.journal.record_failure(key, error)
         raise
 
 
@@ -234,16 +269,23 @@ class WithFallback(Wrapped):
         recover: Callable[[Exception, Any, Context], Any],
         losses: Callable[[BaseException], bool] = is_provider_failure,
         timeout: float | None = None,
+        closes: bool = False,
     ) -> None:
         super().__init__(inner)
         self._recover = recover
         self._losses = losses
         self._timeout = timeout
+        self._closes = closes
 
     async def act(self, value: object, ctx: Context, /) -> Any:  # noqa: ANN401 - what the inner block takes and gives
         try:
             return await in_time(
-                self._inner(value, ctx), ctx, block=self.name, timeout=self._timeout, losses=self._losses
+                self._inner(value, ctx),
+                ctx,
+                block=self.name,
+                timeout=self._timeout,
+                losses=self._losses,
+                closes=self._closes,
             )
         except Exception as error:
             if not self._losses(error):
@@ -276,12 +318,19 @@ class IfHeard(Wrapped):
 
 
 def guarded(
-    role: Block[Any, Any], failures: FailurePolicy, recover: Callable[[Exception, Any, Context], object]
+    role: Block[Any, Any],
+    failures: FailurePolicy,
+    recover: Callable[[Exception, Any, Context], object],
+    *,
+    closes: bool = False,
 ) -> Block[Any, Any]:
-    """`role` with its deadline; `recover` replaces its answer if its provider fails and failures are tolerated."""
+    """`role` with its deadline; `recover` replaces its answer if its provider fails and failures are tolerated.
+
+    One that `closes` the pattern is asked again when the run is resumed.
+    """
     if not failures.goes_on and failures.turn_timeout is None:
         return role
-    return WithFallback(role, recover=recover, losses=failures.tolerates, timeout=failures.turn_timeout)
+    return WithFallback(role, recover=recover, losses=failures.tolerates, timeout=failures.turn_timeout, closes=closes)
 
 
 T = TypeVar("T")

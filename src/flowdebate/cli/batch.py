@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @opt.command(
     "model", "base_url", "seed", "max_calls", "max_tokens", "max_seconds", "price", "attempts",
-    "fallback", "on_failure", "sources",
+    "fallback", "on_failure", "quorum", "sources",
 )  # fmt: skip
 def batch(  # noqa: PLR0913 - the options of the command
     questions: Annotated[

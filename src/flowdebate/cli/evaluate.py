@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _Gain = Annotated[float, Field(gt=0, lt=1), allowed("a number between 0 and 1")]
 
 
-@opt.command("model", "base_url", "seed", "max_calls", "price", "attempts", "fallback", "on_failure")
+@opt.command("model", "base_url", "seed", "max_calls", "price", "attempts", "fallback", "on_failure", "quorum")
 def evaluate(  # noqa: PLR0913 - the options of the command
     questions: Annotated[
         str,

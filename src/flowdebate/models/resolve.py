@@ -8,10 +8,9 @@
     "each"                 of a pattern: those that are set up, dealt to its seats (`chassis/seats.py`)
     a Model object         itself
 
-Order of precedence: the `model` of the run (a single model replaces all models of its blocks, except a `StandIn`'s; a
-mapping sets the intents), the block's own model, the `model` of the patterns around the block (the nearest first), the
-environment: FLOWDEBATE_MODEL, the first provider of `PROVIDERS` whose key is set, a server that answers on this
-machine, the local model where it is installed.
+Order of precedence: the `override_model` of the run, the block's own model, the `model` of the run, the `model` of the
+patterns around the block (the nearest first), the environment: FLOWDEBATE_MODEL, the first provider of `PROVIDERS`
+whose key is set, a server that answers on this machine, the local model where it is installed.
 """
 
 from __future__ import annotations
@@ -26,16 +25,12 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from flowdebate.errors import ConfigurationError, FlowDebateWarning, ModelUnavailable, RealModelForbidden
-from flowdebate.models.base import Model, ModelRequest, ModelResponse, profile_of
+from flowdebate.models.base import Model, ModelRequest, ModelResponse
 from flowdebate.models.call import check_real_calls_allowed
 from flowdebate.models.providers import PROVIDERS, Provider, address_variable
-
-if TYPE_CHECKING:
-    from flowdebate.prompts import Profile
-
 
 ModelSpec: TypeAlias = Model | str
 
@@ -51,8 +46,8 @@ EACH = "each"
 
 
 @dataclass(frozen=True, slots=True)
-class PinnedModel:
-    """A model that a run's `model` does not replace: a stand-in is asked when that one fails."""
+class Override:
+    """The `model` of a run in which it replaces every other one, as `run(override_model=…)` makes it."""
 
     spec: ModelSpec
 
@@ -60,30 +55,41 @@ class PinnedModel:
     def name(self) -> str:
         return self.spec if isinstance(self.spec, str) else self.spec.name
 
-    @property
-    def profile(self) -> Profile:
-        """Profile of the model's default prompts."""
-        return profile_of(resolve_model(self.spec))
-
     async def request(self, request: ModelRequest, /) -> ModelResponse:
         """Ask the model; runs ask it directly."""
         return await resolve_model(self.spec).request(request)
 
 
+def choose_model(model: ModelChoice, override_model: ModelSpec | None) -> ModelChoice:
+    """Return the models of a run; ConfigurationError for two of them, and for an override that is no model."""
+    if override_model is None:
+        return model
+    if model is not None:
+        allowed = "left out with `override_model`, which replaces every model"
+        raise ConfigurationError("run", "model", model, allowed)
+    if isinstance(override_model, Mapping):
+        raise ConfigurationError("run", "override_model", override_model, "one model, which replaces every model")
+    check_model(override_model, where="run", field="override_model")
+    return Override(override_model)
+
+
 class ModelResolver:
     """Models of one run: one object for each name, so that its connections are shared.
 
-    `choice` is the `model` of the run; `environment` replaces the environment in a resumed run.
+    `choice` is the `model` of the run, which blocks with a model of their own do not ask; `environment` replaces the
+    environment in a resumed run.
     """
 
-    __slots__ = ("_by_intent", "_environment", "_known", "_only", "_override")
+    __slots__ = ("_by_intent", "_environment", "_known", "_one", "_only", "_overrides")
 
     def __init__(self, choice: ModelChoice = None, *, environment: str | None = None) -> None:
-        self._override: ModelSpec | None = None if isinstance(choice, Mapping) else choice
-        """The model that replaces all others; None where there is none."""
+        self._overrides = isinstance(choice, Override)
+        one = choice.spec if isinstance(choice, Override) else choice
+        self._one: ModelSpec | None = None if isinstance(one, Mapping) else one
+        """Model for both intents, or for everybody; None where there is none."""
         self._only: Model | None = None
         """The same, once it is resolved: each call asks for it several times."""
-        self._by_intent: ModelChoice = choice if isinstance(choice, Mapping) else None
+        self._by_intent: Mapping[str, ModelSpec] = one if isinstance(one, Mapping) else {}
         self._environment = environment
         self._known: dict[str, Model] = {}
 
@@ -93,15 +99,14 @@ class ModelResolver:
         `defaults` are the models of the patterns around the block, the nearest first.
         Errors: ConfigurationError for an invalid name, ModelUnavailable where no model is set up.
         """
-        if isinstance(spec, PinnedModel):
-            spec = spec.spec
-        elif self._override is not None:
-            if self._only is None:
-                self._only = self._real(self._override)
-            return self._only
         if spec is None:
             spec = "intent/chat"
-        if isinstance(spec, str) and spec.startswith(_PREFIX):
+        asks_for_intent = isinstance(spec, str) and spec.startswith(_PREFIX)
+        if self._one is not None and (asks_for_intent or self._overrides):
+            if self._only is None:
+                self._only = self._real(self._one)
+            return self._only
+        if isinstance(spec, str) and asks_for_intent:
             spec = self._spec_of_intent(spec, defaults)
         return self._real(spec)
 

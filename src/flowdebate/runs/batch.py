@@ -22,7 +22,7 @@ from flowdebate._util.cancellation import wait_uncancelled
 from flowdebate._util.importing import InNotebooks
 from flowdebate.errors import ConfigurationError, RunChanged, RunExists
 from flowdebate.models.base import Usage
-from flowdebate.models.resolve import ModelChoice
+from flowdebate.models.resolve import ModelChoice, ModelSpec, choose_model
 from flowdebate.runs.durable.resume import load_run
 from flowdebate.runs.events import RunStatus
 from flowdebate.runs.execute import CommonOptions, Runnable, make_run, run_block
@@ -312,6 +312,7 @@ class Batch(Generic[OutT]):
         max_concurrency: int = 8,
         store: StoreChoice | StoreOptions = None,
         model: ModelChoice = None,
+        override_model: ModelSpec | None = None,
         seed: int | None = None,
         limits: Limits | None = None,
         batch_id: str | None = None,
@@ -333,6 +334,7 @@ class Batch(Generic[OutT]):
         self._question = question
         self._each = each
         self._max_concurrency = max_concurrency
+        model = choose_model(model, override_model)
         self._common: CommonOptions = {"model": model, "limits": limits, "observe": observe}
         self._raises = on_error == "raise"
         self._progress = progress

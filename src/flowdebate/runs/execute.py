@@ -23,7 +23,7 @@ from flowdebate.errors import (
     RealModelForbidden,
 )
 from flowdebate.models.base import Model, check_ready
-from flowdebate.models.resolve import ModelChoice, ModelResolver
+from flowdebate.models.resolve import ModelChoice, ModelResolver, choose_model
 from flowdebate.runs.context import Context, Scope
 from flowdebate.runs.events import RunStatus
 from flowdebate.runs.header import StoreOptions, attach_journal, outcome_of
@@ -47,7 +47,9 @@ class CommonOptions(TypedDict, total=False):
     """Options of every run, however it begins."""
 
     model: ModelChoice
-    """A `Model`, a string such as "openai/gpt-5-mini", or a mapping of intents."""
+    """Model of all who name none: a `Model`, a string such as "openai/gpt-5-mini", or a mapping of intents."""
+    override_model: Model | str | None
+    """Model that replaces every other one, for tests."""
     limits: Limits | None
     """Limits of calls, tokens, cost and time."""
     observe: Observer | None
@@ -131,6 +133,7 @@ def make_run(  # noqa: PLR0913 - the options of run
     *,
     session: SessionLike = None,
     model: ModelChoice = None,
+    override_model: Model | str | None = None,
     seed: int | None = None,
     limits: Limits | None = None,
     store: StoreChoice | StoreOptions = None,
@@ -139,6 +142,7 @@ def make_run(  # noqa: PLR0913 - the options of run
 ) -> Run:
     """Create a run of `block`, which has not started; ConfigurationError for wrong options."""
     check_outside(block)
+    model = choose_model(model, override_model)
     if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool)):
         raise ConfigurationError("run", "seed", seed, "an int or None")
     if limits is not None and not isinstance(limits, Limits):

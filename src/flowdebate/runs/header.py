@@ -12,7 +12,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from flowdebate._text import clean_text, one_line, shown
 from flowdebate.errors import ConfigurationError, RunChanged, StoreError
-from flowdebate.models.resolve import ModelChoice, ModelResolver, model_of_environment
+from flowdebate.models.resolve import ModelChoice, ModelResolver, Override, model_of_environment
 from flowdebate.runs.events import models_by_seat, remarks_on
 from flowdebate.runs.journal import Journal, plain
 from flowdebate.runs.limits import Limits
@@ -21,8 +21,8 @@ from flowdebate.runs.session import Session
 from flowdebate.store.base import RunHeader, Store
 from flowdebate.store.open import StoreChoice, open_store
 
-_ALL = "all"
-"""Where a header names the model that replaces all others."""
+_ALL, _OVERRIDE = "all", "override"
+"""Where a header names the model of all who name none, and the one that replaces all others."""
 
 
 DEFAULT_MODEL = "the default"
@@ -158,7 +158,8 @@ def list_model_names(model: ModelChoice) -> str:
         return model
     if isinstance(model, Mapping):
         return "\n".join(f"{intent}: {list_model_names(chosen)}" for intent, chosen in sorted(model.items()))
-    return str(getattr(model, "name", type(model).__name__))
+    name = str(getattr(model, "name", type(model).__name__))
+    return f"{_OVERRIDE}: {name}" if isinstance(model, Override) else name
 
 
 def name_models(model: ModelChoice) -> dict[str, str] | None:
@@ -166,6 +167,8 @@ def name_models(model: ModelChoice) -> dict[str, str] | None:
     if isinstance(model, Mapping):
         named = {intent: chosen for intent, chosen in model.items() if isinstance(chosen, str)}
         return named if len(named) == len(model) else None
+    if isinstance(model, Override):
+        return {_OVERRIDE: model.spec} if isinstance(model.spec, str) else None
     return {_ALL: model} if isinstance(model, str) else None
 
 
@@ -177,6 +180,8 @@ def models_of(store: Store, header: RunHeader) -> ModelResolver:
     is_names = isinstance(named, Mapping) and all(isinstance(name, str) for name in named.values())
     if named is not None and not is_names:
         raise _unusable(store, header, "model", named, "names of models, by intent")
+    if isinstance(named, Mapping) and _OVERRIDE in named:
+        return ModelResolver(Override(named[_OVERRIDE]))
     return ModelResolver(named[_ALL] if isinstance(named, Mapping) and _ALL in named else named)
 
 

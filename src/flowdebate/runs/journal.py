@@ -7,7 +7,7 @@ import json
 import logging
 import time
 import warnings
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar
 
@@ -37,6 +37,8 @@ T = TypeVar("T")
 OnUncertain: TypeAlias = Literal["retry", "raise"]
 """What a resumed run does with a call that was started and never recorded."""
 
+UNANSWERED = "#unanswered:"
+"""Part of the key of the failure of a role that ends a run, before the name of its block."""
 DECISION = "#decision"
 """End of the key of a decision that code takes without side effects."""
 
@@ -82,6 +84,8 @@ class Journal:
         """Seconds that the run's clock is ahead of the time; that of a fork goes on where it leaves its parent."""
         self.owned: bool = owned
         """Whether this process owns the run: from its beginning, or from its first write if it was complete before."""
+        self.reopens: bool = False
+        """Whether a role that failed to end the run is asked again."""
         self._taking: asyncio.Future[None] | None = None
         self.spent: float = 0.0
         """Seconds that the run took until it was resumed."""
@@ -255,6 +259,21 @@ class Journal:
         row = self.find(key)
         return None if row is None else self.read(row, failure_of)
 
+    async def unanswered(self, key: str) -> tuple[str, Exception | None]:
+        """Return where a role that failed last is recorded, at `key` or one that counts up, and the failure, if any.
+
+        A journal that `reopens` lets the role answer after all, and records that it was asked again.
+        """
+        number = 1
+        while (lost := self.recorded_failure(place := f"{key}[{number}]")) is not None:
+            again = f"{place}#again"
+            if self.find(again) is None:
+                if not self.reopens:
+                    return place, lost
+                await self.commit(again, "effect", json_text(True))  # noqa: FBT003 - the value of the step
+            number += 1
+        return place, None
+
     async def record_failure(self, key: str, error: Exception) -> None:
         """Record that the step `key` is given up because of `error`: later steps depend on that."""
         await self.commit(key, "loss", failure_text(error))
@@ -272,6 +291,12 @@ class Journal:
                 raise
             message = f"run {self.run_id} ended as {status!r}, which could not be recorded: {error}"
             warnings.warn(message, FlowDebateWarning, stacklevel=2)
+
+
+def has_unanswered(rows: Iterable[StepRow]) -> bool:
+    """Whether a run of these steps ended without an answer of the role that ends it, which can be asked again."""
+    keys = {row.key for row in rows if UNANSWERED in row.key}
+    return any(f"{key}#again" not in keys for key in keys if not key.endswith("#again"))
 
 
 def is_within(key: str, place: str) -> bool:

@@ -168,7 +168,8 @@ class RunResult(RunView, Generic[OutT_co]):
         (see `status`)."""
 
     def __repr__(self) -> str:
-        return f"<RunResult {self.run_id} {self.status} output={self.output!r}>"
+        line = getattr(self.raw, "incomplete", None)  # of a pattern's output
+        return f"<RunResult {self.run_id} {self.status}{f' ({line})' if line else ''} output={self.output!r}>"
 
 
 class RunHandle(RunView, Generic[OutT_co]):

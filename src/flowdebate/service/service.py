@@ -27,7 +27,7 @@ from flowdebate.runs.durable.replay import Replay, replay
 from flowdebate.runs.durable.resume import load_fork, load_run, prepare_fork
 from flowdebate.runs.execute import make_run, start_block
 from flowdebate.runs.header import StoreOptions, changes_of, check_unchanged
-from flowdebate.runs.journal import OnUncertain
+from flowdebate.runs.journal import OnUncertain, has_unanswered
 from flowdebate.runs.limits import OWNER, Accounts, Limits
 from flowdebate.runs.queue_state import LOWEST, priority_of
 from flowdebate.service.active import ActiveRuns
@@ -531,7 +531,9 @@ class Service(Readership):
         limits: Limits | None = None,
         plan: Plan | None = None,
     ) -> RunState:
-        """Resume a run, whatever ended it; a complete one stays as it is. BudgetReached; errors of `Block.resume`.
+        """Resume a run, whatever ended it. BudgetReached; errors of `Block.resume`.
+
+        A complete run stays as it is, unless its judge, chair or synthesizer failed, which is then asked again.
 
         `plan` takes the place of the stored one, such as one with an address that is not stored. Where as many runs are
         in progress as may, it waits for its turn.
@@ -569,7 +571,7 @@ class Service(Readership):
     ) -> RunState:
         """Resume a run now, by `recipe` where it is known; TooManyRuns."""
         stored = await self.store.run(run_id)
-        if stored.status in COMPLETE:
+        if stored.status in COMPLETE and not has_unanswered(await self.store.steps(run_id)):
             return self._told(stored)
         await self._check_budget(stored.header.labels)
         workers = self._workers_of(stored)

@@ -226,8 +226,8 @@ class DebateCase:
         return self.answers.model()
 
     async def run(self, *, session: SessionLike = None) -> RunResult[Any]:
-        return await self.debate().run(self.question, session=session, model=self.model(), seed=self.seed)
+        return await self.debate().run(self.question, session=session, override_model=self.model(), seed=self.seed)
 
     def run_sync(self, *, session: SessionLike = None) -> RunResult[Any]:
         """`run`, for tests that are not async."""
-        return self.debate().run_sync(self.question, session=session, model=self.model(), seed=self.seed)
+        return self.debate().run_sync(self.question, session=session, override_model=self.model(), seed=self.seed)

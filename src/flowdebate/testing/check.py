@@ -275,14 +275,14 @@ class _Check:
         model = ExampleModel(example, answers=options.get("answers"), max_calls=options.get("max_calls", 2000))
         humans = any(getattr(each, "needs_store", False) for each in pattern.resources.values())
         store = MemoryStore() if humans else False
-        handle = pattern.start(example.question, model=model, seed=example.seed, store=store)
+        handle = pattern.start(example.question, override_model=model, seed=example.seed, store=store)
         view: RunView = handle
         output, error = None, None
         try:
             while (result := await handle).status == "awaiting":
                 for asked in result.pending:
                     await submit_answer(store, result.run_id, answer_of(example, asked), place=asked.place)
-                view = handle = await pattern.start_resume(result.run_id, model=model, store=store)
+                view = handle = await pattern.start_resume(result.run_id, override_model=model, store=store)
             view, output = result, result.output
         except Exception as failure:
             if isinstance(failure, ConfigurationError) and failure.where == "check_pattern()":

@@ -345,7 +345,9 @@ def debates(  # noqa: C901 - an option a step
         options["turn_order"] = draw(st.sampled_from(TURN_ORDERS))
     if hostile and "failures" not in fixed:
         on_failure: Literal["fail", "skip"] = draw(st.sampled_from(["fail", "skip"]))
-        options["failures"] = FailurePolicy(on_failure=on_failure, quorum=draw(st.integers(1, 3)))
+        options["failures"] = FailurePolicy(
+            on_failure=on_failure, quorum=draw(st.integers(1, min(3, len(options["debaters"]))))
+        )
     schema = options.get("output_schema")
     deliverable = deliverables
     if deliverable is None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from flowdebate._text import counted, shown
 from flowdebate._util.importing import InNotebooks
@@ -19,7 +19,7 @@ from flowdebate.errors import BadFile
 from flowdebate.measures.courses import AnswerCourse, count_changes
 from flowdebate.sources.source import omissions
 from flowdebate.ui.files import parse_json, problem_of, read_text
-from flowdebate.ui.sections import Entry, Fact, Quoted, Section, failures, round_heading
+from flowdebate.ui.sections import Entry, Fact, Quoted, Section, failures, incomplete_fact, round_heading
 from flowdebate.ui.steps import Fork
 from flowdebate.ui.text import as_json, cost_text, models_text
 
@@ -147,6 +147,8 @@ class Document(InNotebooks, WireModel):
     format: str | None = None
     """That it was held in; not written without one."""
     status: DebateStatus
+    incomplete: str | None = None
+    """The line that says who is missing in the result; not written where nobody is."""
     error: str | None = None
     """Why it failed, or which limit ended it."""
     raw: Any
@@ -166,11 +168,15 @@ class Document(InNotebooks, WireModel):
     fork: Fork | None = None
     """What a fork has from its parent; not written for any other run."""
 
+    @model_validator(mode="after")
+    def _say_who_is_missing(self) -> Self:
+        object.__setattr__(self, "incomplete", self.raw.incomplete)  # whatever a file says
+        return self
+
     def to_data(self) -> dict[str, Any]:
         """The document as JSON data, in camelCase."""
-        left_out = {
-            name for name in ("format", "models", "remarks", "cost", "prices", "fork") if getattr(self, name) is None
-        }
+        optional = ("format", "incomplete", "models", "remarks", "cost", "prices", "fork")
+        left_out = {name for name in optional if getattr(self, name) is None}
         value = self.model_dump(mode="json", by_alias=True, exclude=left_out)
         # A subclass's own fields come behind those of its base: readers want them before the usage.
         first, last = (key for key in value if key not in _LAST), (key for key in _LAST if key in value)
@@ -286,6 +292,12 @@ class Document(InNotebooks, WireModel):
     def result(self) -> Iterator[Section]:
         """The end of the page, as far as no event of a live view has it."""
         yield from ()
+
+    def mark(self, answer: object = None) -> Iterator[Section]:
+        """The line that says who is missing, unless the `answer` below begins with it."""
+        line = self.raw.incomplete
+        if line is not None and not (isinstance(answer, str) and answer.startswith(line)):
+            yield incomplete_fact(line)
 
     def outcome(self) -> Iterator[Section]:
         """The end of the page after all contributions."""

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 from flowdebate._util.wire import BaseEvent
 from flowdebate.chassis.registry import load_patterns
-from flowdebate.chassis.state import Flag, RoleFailed, RoundsEnded, RoundStarted, TurnFinished, TurnStarted
+from flowdebate.chassis.state import (
+    Flag,
+    RoleFailed,
+    RoundsEnded,
+    RoundStarted,
+    TurnFinished,
+    TurnStarted,
+    missing_line,
+)
 from flowdebate.models.base import Usage
 from flowdebate.resources.tasks import TaskChanged
 from flowdebate.runs.events import (
@@ -26,6 +34,7 @@ from flowdebate.ui.document import Document, speakers_of
 from flowdebate.ui.options import OutputOptions
 from flowdebate.ui.sections import (
     FLAGS,
+    Card,
     Ending,
     Entry,
     Fact,
@@ -38,6 +47,7 @@ from flowdebate.ui.sections import (
     Speaking,
     Working,
     doing,
+    incomplete_fact,
     role_failed,
     round_heading,
 )
@@ -48,6 +58,7 @@ if TYPE_CHECKING:
     from flowdebate.ui.plan import Plan
 
 
+LiveT = TypeVar("LiveT", bound=LiveSection)
 _TOOL_SHOWN = 200
 """Characters of a tool's arguments and result that are shown."""
 OwnSections: TypeAlias = "Mapping[type[BaseEvent], Callable[[Any], Iterable[Section]]]"
@@ -110,6 +121,8 @@ class Live:
         """The last turn of each who had one, by block."""
         self._writing: set[str] = set()
         """Blocks whose text is coming in."""
+        self._failed: list[RoleFailed] = []
+        """What the run went on without, until a result says so."""
         self._flags: dict[str, Flag] = {}
         """What is wrong with what somebody is about to have said, by name."""
         self._speech = Speech()
@@ -127,7 +140,7 @@ class Live:
 
     def follow(self, event: object) -> Iterator[LiveSection]:
         """The sections of `event` for text that only grows, and who is at work after it, where it changes that."""
-        yield from self.sections(event)
+        yield from self._marked(event, self.sections(event))
         if self._changes_work(event) and self._calls:
             models = {call.model for call, _ in self._calls.values()}
             prices = None if self._budget is None else self._budget.prices
@@ -151,7 +164,18 @@ class Live:
         """Take in `event`, no text; what a page that shows each contribution whole has of it, as its document will."""
         self.take(event)
         if type(event) not in _UNSEEN:
-            yield from self.whole(event)
+            yield from self._marked(event, self.whole(event))
+
+    def _marked(self, event: object, sections: Iterable[LiveT]) -> Iterator[LiveT | Fact]:
+        """The `sections` of an event, with the line about who is missing above a result."""
+        if isinstance(event, RoleFailed):
+            self._failed.append(event)
+        for section in sections:
+            if isinstance(section, (Card, Output, OutputHeading)):
+                if (line := missing_line(self._failed)) is not None:
+                    yield incomplete_fact(line)
+                self._failed = []
+            yield section
 
     @property
     def speaking(self) -> list[tuple[TurnStarted, str]]:

@@ -40,6 +40,7 @@ from flowdebate._util.option_types import (
 from flowdebate._util.option_types import Count as Count
 from flowdebate._util.option_types import Flag as Flag
 from flowdebate._util.option_types import Text as Text
+from flowdebate.chassis.options import Quorum
 from flowdebate.chassis.seats import DEFAULT
 from flowdebate.errors import ConfigurationError, ConflictingOptions
 from flowdebate.models.base import Effort
@@ -456,7 +457,14 @@ class PlanOptions(BaseModel):
         "Model to ask if the first one fails; repeat for more than one.", panel="Model", metavar="SPEC"
     )
     on_failure: Literal["fail", "skip"] | None = option(
-        "Fail the run if a model fails for good, or go on without its answer. Default: fail.", panel="Model"
+        "Fail the run if a model fails for good, or go on without its answer. Default: panels go on without a member, "
+        "and a debate without its judge; everything else fails.",
+        panel="Model",
+    )
+    quorum: Quorum | None = option(
+        "Minimum number of members whose answers are needed, where a run goes on without the others. Default: 2.",
+        panel="Model",
+        metavar="N",
     )
     record: FilePath | None = option("Record all answers in a new file, for --replay.", panel="Storage", metavar="FILE")
     replay: FilePath | None = option(

@@ -125,7 +125,7 @@ class Plan:
     def failures(self) -> FailurePolicy:
         from flowdebate.chassis.turn import FailurePolicy
 
-        return FailurePolicy(on_failure=self.options.on_failure or "fail")
+        return FailurePolicy(on_failure=self.options.on_failure, quorum=self.options.quorum)
 
     @property
     def terminate_when(self) -> Condition | None:
@@ -170,9 +170,6 @@ def make_plan(
         example = f'flowdebate {info.verb} "{page.example}"'
         sentence = f"Give a {info.subject}, for example: {example}; or put `{info.subject}` into the file of --file."
         raise misuse(options.flag_of(info.subject), None, sentence)
-    if options.base_url is not None and options.model is None:
-        allowed = f"the model's name as the server at {address_of(options.base_url)} has it"
-        raise ConfigurationError(*options.place("model"), None, allowed)
     made = Models(options.base_url, allow)
     options, schema = _read_schema(options)
     options = _read_sources(options)
@@ -213,7 +210,32 @@ def make_plan(
     )
     with options.placing():
         page.check(plan)
-    return _with_seats(replace(plan, policies=replace(plan.policies, effort=_efforts(plan))))
+    return _at_address(_with_seats(replace(plan, policies=replace(plan.policies, effort=_efforts(plan)))))
+
+
+def _at_address(plan: Plan) -> Plan:
+    """Return `plan` with a model at its base URL for whatever is asked; ConfigurationError for a seat without one.
+
+    Nothing that such a plan sends may reach the default model, which is somewhere else.
+    """
+    options, people = plan.options, getattr(plan.options, "humans", None) or ()
+    if options.base_url is None or set(plan.models or ()) == {"chat", "synthesize"}:
+        return plan
+    models = plan.models or {}
+    seats = {each.name: each.model or models.get("chat") for each in plan.speakers} or {
+        f"{options.SPEAKER}s": models.get("chat")
+    }
+    seats |= {role: plan.seats.get(role, models.get("synthesize")) for role in options.roles}
+    if getattr(options, "panel", None):
+        del seats["judge"]
+    left = [seat for seat, model in seats.items() if model is None and seat not in people]
+    if left:
+        of = "" if len(left) == len(seats) else f", for {', '.join(left)}"
+        allowed = f"the model's name as the server at {address_of(options.base_url)} has it{of}"
+        place, field = options.place("model")
+        raise ConfigurationError(place, field, options.model, allowed)
+    first = next((model for model in seats.values() if model is not None), None)  # of what is no seat: a summary
+    return plan if first is None else replace(plan, models={"chat": first, "synthesize": first, **models})
 
 
 def _efforts(plan: Plan) -> Seats | None:
@@ -295,7 +317,7 @@ def with_sides(plan: Plan, sides: Sequence[Debater]) -> Plan:
     decided = replace(plan, speakers=plan.info.load_page().fitting(plan.options, sides))
     with decided.options.placing():
         plan.info.load_page().check(decided)
-    return _with_seats(decided)
+    return _at_address(_with_seats(decided))
 
 
 def pattern_of_file(path: str) -> PatternInfo:

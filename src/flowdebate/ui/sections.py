@@ -255,6 +255,15 @@ def role_failed(role: str, name: str, why: str, recovery: Recovery) -> Fact:
     return Fact(label=label, text=f"{why}; {_RECOVERIES[recovery]}", tone="warning")
 
 
+INCOMPLETE = "Incomplete"
+"""The label of the line that says who is missing."""
+
+
+def incomplete_fact(line: str) -> Fact:
+    """The line that says who is missing, above a result."""
+    return Fact(label=INCOMPLETE, text=line.removeprefix(f"{INCOMPLETE}: "), tone="warning", edge=True)
+
+
 def failures(found: Iterable[ProviderFailure]) -> Iterator[Fact]:
     """What a run went on without, but for flags of contributions, which are shown with these."""
     return (role_failed(each.role, each.name, each.error, each.instead) for each in found if each.instead not in FLAGS)

@@ -56,8 +56,8 @@ STATUSES: Mapping[str, Status] = {
     "dead_letter": Status("given up", "failed"),
 }
 
-RESUMABLE = ("interrupted", "failed", "limit", "left_behind", "rejected")
-"""Statuses of runs that go on where they stopped, without a further word of their user."""
+RESUMABLE = ("interrupted", "failed", "limit", "left_behind", "rejected", "no_verdict")
+"""Statuses of runs that can go on without a further word of their user; with the judge, if there is no verdict."""
 OVER = (*COMPLETE, "failed", "limit", "dead_letter")
 """Statuses of runs that ask nobody any more."""
 

@@ -158,6 +158,7 @@ def _in_short(document: Document) -> Summary:
     card = next((section for section in document.sections() if isinstance(section, Card)), None)
     facts = [] if card is None else [fact for fact in card.facts if fact.label in (card.lead, "Winner")]
     found = [f"{fact.label}: {fact.text}" for fact in facts] or [status_text(document.status)]
+    found = [document.raw.incomplete, *found] if document.raw.incomplete else found
     about = shortened(document.subject, 500)
     return Summary(title=document.title, about=about, sections=(Points(items=tuple(found)),))
 

@@ -17,6 +17,7 @@ from flowdebate.models.resolve import ModelChoice
 from flowdebate.runs.durable.resume import prepare_fork
 from flowdebate.runs.execute import make_run
 from flowdebate.runs.header import StoreOptions, limit_numbers, limits_of
+from flowdebate.runs.journal import has_unanswered
 from flowdebate.runs.limits import OWNER, Limits
 from flowdebate.runs.observer import Observer, observer_of
 from flowdebate.runs.queue_state import LOWEST, QueueState, priority_of
@@ -196,14 +197,16 @@ class Workers:
         return header.run_id
 
     async def resume(self, run_id: str, *, retry_dead_letter: bool = False) -> None:
-        """Put an ended run back on the queue, whatever ended it; a complete run is left unchanged.
+        """Put an ended run back on the queue, whatever ended it.
+
+        A complete run is left unchanged, unless its judge, chair or synthesizer failed, which is then asked again.
 
         RunNotFound; RunConflict while a process executes it that is no worker, or a worker that is to give it up;
         DeadLetter for a run that was given up because it killed its workers, unless `retry_dead_letter`.
         """
         stored = await self.store.run(run_id)
         self.check_accepted(stored.header)
-        if stored.status in COMPLETE:
+        if stored.status in COMPLETE and not has_unanswered(await self.store.steps(run_id)):
             return
         if stored.status == "dead_letter" and not retry_dead_letter:
             raise DeadLetter(self.store.name, run_id, stored.recoveries)

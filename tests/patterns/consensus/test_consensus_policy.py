@@ -54,7 +54,7 @@ def test_with_fail_an_agent_whose_circuit_is_open_ends_the_run() -> None:
     breakers = Breakers(failures=1)
     breakers.record_failure("bob")
     with pytest.raises(CircuitOpen):
-        plan(breakers=breakers, failures=FailurePolicy()).run_sync(TASK, model=model())
+        plan(breakers=breakers, failures=FailurePolicy(on_failure="fail")).run_sync(TASK, model=model())
 
 
 @pytest.mark.parametrize("phase", PHASES)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flowdebate import Session, debate
+from flowdebate import FailurePolicy, Session, debate
 from flowdebate.chassis.state import RoundsEnded
 from flowdebate.errors import ModelError, ReadOnly
 from flowdebate.patterns.debate.factory import stop_reason
@@ -157,8 +157,9 @@ def test_no_block_can_keep_a_debate_from_ending() -> None:
 
 
 def test_a_failing_judge_is_not_asked_again() -> None:
-    """The judge reads the transcript once: an answer that does not fit ends the run."""
+    """The judge reads the transcript once: with an answer that does not fit there is no verdict."""
     model = script("A", "B", verdict="nonsense")
-    with pytest.raises(ModelError):
-        _rent(max_rounds=1).run_sync(QUESTION, model=model)
+    assert _rent(max_rounds=1).run_sync(QUESTION, model=model).status == "no_verdict"
     assert len(model.calls) == 3
+    with pytest.raises(ModelError):
+        _rent(max_rounds=1, failures=FailurePolicy(on_failure="fail")).run_sync(QUESTION, model=model)

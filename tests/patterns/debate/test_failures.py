@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flowdebate import Debater, DebateTranscriptState, debate
+from flowdebate import Debater, DebateTranscriptState, FailurePolicy, debate
 from flowdebate.errors import FlowDebateError, ModelTimeout, ReadOnly, SchemaViolation, ScriptError
 from flowdebate.resources.tasks import TaskChanged
 from flowdebate.runs.events import ModelCalled, RunFinished
@@ -81,7 +81,7 @@ async def test_an_exception_of_a_model_is_raised_as_itself() -> None:
 
 async def test_what_was_argued_before_a_failure_is_not_lost() -> None:
     """The handle of a failed run has the transcript, the audit trail, the usage and the events."""
-    rent = debate(name="rent", debaters=SIDES)
+    rent = debate(name="rent", debaters=SIDES, failures=FailurePolicy(on_failure="fail"))
     handle = rent.start(QUESTION, model=script("A1", "B1", "A2", "B2", verdict={"verdict": "?"}))
     with pytest.raises(SchemaViolation) as caught:
         await handle

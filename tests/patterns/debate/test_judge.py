@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from flowdebate import (
     Debater,
+    FailurePolicy,
     FlowDebateWarning,
     create_debate_transcript,
     create_judge,
@@ -139,7 +140,7 @@ def test_a_winner_is_one_of_the_stances_or_none(winner: str | None) -> None:
 @pytest.mark.parametrize("winner", ["anna", "not for", "for and against", "against for", "both", 1])
 def test_the_default_judge_may_not_name_anything_else(winner: object) -> None:
     """A hidden name, a negation, two stances: SchemaViolation that names the judge and the field."""
-    rent = debate(name="rent", debaters=THREE, max_rounds=1)
+    rent = debate(name="rent", debaters=THREE, max_rounds=1, failures=FailurePolicy(on_failure="fail"))
     with pytest.raises(SchemaViolation) as caught:
         rent.run_sync(QUESTION, model=script("A", "B", "C", verdict={**VERDICT, "winner": winner}))
     assert caught.value.block == "rent-judge"

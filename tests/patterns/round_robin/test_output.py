@@ -60,8 +60,11 @@ def test_the_deliverable_is_what_the_schema_says(schema: Any, answer: Any, outpu
 
 def test_a_model_that_cannot_deliver_fails() -> None:
     """A deliverable that does not fit is none."""
+    made, last = {"synthesizer": None, "output_schema": Plan}, by_role(last={"plan": 3})
     with pytest.raises(SchemaViolation):
-        bridge(synthesizer=None, output_schema=Plan).run_sync(QUESTION, model=by_role(last={"plan": 3}))
+        bridge(on_failure="fail", **made).run_sync(QUESTION, model=last)
+    result = bridge(**made).run_sync(QUESTION, model=by_role(last={"plan": 3}))
+    assert (result.status, result.output, len(result.raw.transcript)) == ("degraded", None, 4)
 
 
 def test_the_synthesizer_sees_all_that_was_said_and_found() -> None:

@@ -147,11 +147,11 @@ def test_a_report_that_is_none_names_the_block_and_the_field() -> None:
 
 
 def test_a_model_that_cannot_report_is_lost() -> None:
-    """By default the run raises; with "skip" the round has no audit, and the panel is complete otherwise."""
+    """With "fail" the run raises; by default the round has no audit, and the panel is complete otherwise."""
     bad = {"assessments": "all fine", "notes": 3}
     with pytest.raises(SchemaViolation):
-        bridge(**refereed()).run_sync(QUESTION, model=by_role(report=bad))
-    result = bridge(on_failure="skip", **refereed()).run_sync(QUESTION, model=by_role(report=bad))
+        bridge(on_failure="fail", **refereed()).run_sync(QUESTION, model=by_role(report=bad))
+    result = bridge(**refereed()).run_sync(QUESTION, model=by_role(report=bad))
     assert len(result.output.transcript) == 4
     assert (result.output.audits, result.status) == ([], "degraded")
     assert [(loss.role, loss.round, loss.instead) for loss in result.output.losses] == [
@@ -164,7 +164,7 @@ def test_a_report_without_end_is_refused() -> None:
     """It would stand in every later prompt; a model that is asked again is told why."""
     endless = {"assessments": [], "notes": "x" * 1_001}
     with pytest.raises(SchemaViolation, match="`notes` it has 1,001 characters, and may have 1,000"):
-        bridge(max_rounds=1, **refereed()).run_sync(QUESTION, model=ScriptedModel("A", "B", endless))
+        bridge(max_rounds=1, on_failure="fail", **refereed()).run_sync(QUESTION, model=ScriptedModel("A", "B", endless))
 
 
 @pytest.mark.parametrize("none", ["", " ", "None", "no issues.", "N/A"])

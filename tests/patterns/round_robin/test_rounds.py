@@ -214,7 +214,7 @@ def test_the_same_answers_give_the_same_turns_tasks_and_events(
         "max_rounds": rounds,
         "synthesizer": False,
         "terminate_when": until,
-        "failures": FailurePolicy(on_failure=on_failure, quorum=quorum),
+        "failures": FailurePolicy(on_failure=on_failure, quorum=min(quorum, len(roster))),
     }
     found = {"verdict": "-", "winner": None, "reasoning": "-"}
     sides = [Debater(name, f"the position of {name}") for name in roster]

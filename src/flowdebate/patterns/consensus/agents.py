@@ -218,7 +218,7 @@ class Phase(Generic[QuestionT, AnswerT]):
         """Put the checked answer into the state, and emit it; what it returns is the output of the task."""
         raise NotImplementedError
 
-    def create_block(self, agent: Persona, stand_in: Model | None = None) -> Block[Any, Any]:
+    def create_block(self, agent: Persona, stand_in: Model | str | None = None) -> Block[Any, Any]:
         """The block of `agent`: its own, or the default one; or the one with which another model stands in for it."""
         loop = self.loop
         if is_custom(agent.block) and stand_in is None:

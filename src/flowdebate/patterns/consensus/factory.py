@@ -143,7 +143,7 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     - `timeout`: seconds for the whole debate; after that the output contains what was done so far, without an outcome.
     - `failures`: a `FailurePolicy`; None is `CONSENSUS_FAILURES`: failed calls are skipped, after 90 seconds at the
       latest. With `StandIn(model)` another model answers for the agent; with "fail" the run raises the error. Its
-      `quorum` counts agents with a proposal. `turn_timeout` bounds each call, `round_timeout` all calls of a round
+      `quorum` (1) counts agents with a proposal. `turn_timeout` bounds each call, `round_timeout` all calls of a round
       together, and likewise all proposals, and all votes.
     - `breakers`: the agents' circuit breakers, to share between runs (None creates new ones for each run): after three
       failures in a row an agent is not asked for a minute.
@@ -215,7 +215,7 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
             prompts=prompts,
             sources=sources,
             collection_id=collection_id,
-            failures=CONSENSUS_FAILURES if failures is None else failures,
+            failures=failures,
         ),
     )
     loop.options.check(loop.names, where=loop.where)
@@ -410,6 +410,7 @@ CONSENSUS: PatternSpec[ConsensusOptions] = PatternSpec(
     input_type=ConsensusInput,
     new_state=lambda _: ConsensusState(),
     make_output=raw_output,
+    failures=CONSENSUS_FAILURES,
     stop_reason=stop_reason,
     roster="agents",
     prompt_options=(),

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, InstanceOf
 from pydantic_core import PydanticCustomError
 
 from flowdebate._util.option_types import Count, Flag, Seconds, Share, Text, allowed, check_option
-from flowdebate.chassis.options import CommonOptions, Constraint
+from flowdebate.chassis.options import CommonOptions, Constraint, quorum_of
 from flowdebate.errors import ConfigurationError, ConflictingOptions
 from flowdebate.measures import Similarity, VotingRule, best_similarity
 from flowdebate.measures.topologies import Edge, Topology
@@ -197,4 +197,5 @@ CONSTRAINTS: Sequence[Constraint[ConsensusOptions]] = (
         sentence="{min_votes} cannot be more than the number of {agents}",
         broken=lambda options: (options.voting.min_votes or 0) > len(options.roster),
     ),
+    quorum_of("agents"),
 )

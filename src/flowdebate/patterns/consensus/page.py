@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field
 
 from flowdebate._text import counted
 from flowdebate._util.option_types import NOTHING, Count, Flag, SecondsOrOff, Share, ShareOrOff, Text
+from flowdebate.chassis.options import Quorum
 from flowdebate.chassis.state import RoleFailed
 from flowdebate.measures import VotingRule
 from flowdebate.measures.topologies import Topology
@@ -117,8 +118,10 @@ class ConsensusPlanOptions(PlanOptions):
     turn_timeout: SecondsOrOff | None = option(
         "Maximum time for one answer, waiting included. Default: 90.", panel="Limits", metavar="S|off", read=or_off
     )
-    on_failure: Literal["fail", "skip"] | None = option(
-        "Fail the run if a model fails for good, or go on without its answer. Default: skip.", panel="Model"
+    quorum: Quorum | None = option(
+        "Minimum number of agents with a proposal, where a run goes on without the others. Default: 1.",
+        panel="Model",
+        metavar="N",
     )
 
 
@@ -179,6 +182,7 @@ class ConsensusDocument(Document):
 
     def result(self) -> Iterator[Section]:
         """The result; nothing where the votes were not counted."""
+        yield from self.mark()
         raw, counted = self.raw, self.raw.tally
         if counted is None:
             return
@@ -333,13 +337,9 @@ class ConsensusPage(PatternPage):
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
         options: ConsensusPlanOptions = plan.options
         bound = DEFAULT_CONVERGENCE if options.convergence is None else options.convergence
-        failures = CONSENSUS_FAILURES
-        if options.on_failure is not None:
-            failures = replace(failures, on_failure=options.on_failure)
-        if options.turn_timeout is not None:
-            failures = replace(failures, turn_timeout=options.turn_timeout or None)
-        keywords = plan.keywords
-        keywords["failures"] = failures
+        keywords, timeout = plan.keywords, options.turn_timeout
+        timeout = CONSENSUS_FAILURES.turn_timeout if timeout is None else timeout or None
+        keywords["failures"] = replace(plan.failures, turn_timeout=timeout)
         return consensus(
             agents=plan.speakers,
             format=options.format,

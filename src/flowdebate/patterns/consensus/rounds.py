@@ -112,7 +112,7 @@ def check_proposals(loop: Loop[ConsensusOptions], ctx: Context) -> None:
     if not state.proposals:  # each agent has failed then, or the phase would have raised
         errors = {loss.name: loss.error for loss in state.losses}
         raise NoProposals(loop.name, {agent: errors[agent] for agent in loop.names})
-    check_quorum(state, list(state.proposals), quorum=loop.failures.quorum, block=ctx.block)
+    check_quorum(state, list(state.proposals), quorum=loop.failures.least, block=ctx.block)
     enter(ConsensusStage.PROPOSALS_COMPLETE, ctx)
 
 

@@ -14,15 +14,15 @@ from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.chassis.anonymity.aliases import Anonymity, named_models
 from flowdebate.chassis.material import Material
-from flowdebate.chassis.options import CommonOptions, PromptOptions
-from flowdebate.chassis.output import ending_of, publish, status_of
+from flowdebate.chassis.options import CommonOptions, PromptOptions, quorum_of
+from flowdebate.chassis.output import ending_of, mark_answer, publish, status_of
 from flowdebate.chassis.roles import NOT_KEPT, CommonKeywords, RoleOptions
 from flowdebate.chassis.roster import Persona, Role, own_options
 from flowdebate.chassis.rounds import check_quorum
 from flowdebate.chassis.seats import each_by_default
 from flowdebate.chassis.spec import Loop, PatternSpec, check_options
 from flowdebate.chassis.state import as_model, state_of
-from flowdebate.chassis.turn import MISSING, FailurePolicy, record_turn
+from flowdebate.chassis.turn import MISSING, SKIP, FailurePolicy, record_turn
 from flowdebate.models.base import Model, ModelSettings
 from flowdebate.models.resolve import ModelChoice
 from flowdebate.runs.context import Context
@@ -116,8 +116,9 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
       the reviews out (N + 1 calls).
     - `max_concurrency`: how many opinions, or reviews, may be in progress at once; None for all.
     - `output_schema`: what the chair returns, and the run's output; without one the output is the `CouncilOutput`.
-    - `failures`: what to do when a provider fails for good (default: fail). With "skip" or `StandIn(model)`, `quorum`
-      counts opinions; a member without an opinion does not review; without a chair the answer is None.
+    - `failures`: what to do when a provider fails for good. The council goes on without a member that fails, as long
+      as `quorum` (2) opinions are left; `on_failure` may also be "fail" or `StandIn(model)`. A member without an
+      opinion does not review; without a chair the answer is None, and a resumed run asks it again.
     - All other options, such as `model`, `prompts`, `sources` and `instructions`, are those of `debate()`. Unless
       `prompts` says otherwise, names of members and models in answers are hidden from reviewers and chair.
 
@@ -172,11 +173,11 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
         for member in loop.roster
     }
     pipeline = loop.opening()
-    together = sequencer(name=f"{name}-opinions").parallel(opinions, max_concurrency=max_concurrency)
+    together = sequencer(name=f"{name}-opinions").parallel(opinions, max_concurrency=max_concurrency, finish=True)
     pipeline = pipeline.tap(together).tap(_close_opinions(loop)).tap(open_reviews(loop, review))
     if reviewed:
         reviews = {member.name: _review(loop, member, hide) for member in loop.roster}
-        together = sequencer(name=f"{name}-reviews").parallel(reviews, max_concurrency=max_concurrency)
+        together = sequencer(name=f"{name}-reviews").parallel(reviews, max_concurrency=max_concurrency, finish=True)
         pipeline = pipeline.tap(together)
     writes = loop.role(CHAIR, answer=lambda: ChairAnswer if schema is None else schema, output_schema=schema)
     pipeline = (
@@ -202,7 +203,7 @@ def _close_opinions(loop: Loop[CommonOptions]) -> Handler[Any, None]:
         ctx.scope.handle.deadline = None
         state = state_of(ctx, CouncilState)
         if state.losses:  # members who answer nothing break no quorum, only those whose providers failed
-            check_quorum(state, state.heard, quorum=loop.failures.quorum, block=ctx.block)
+            check_quorum(state, state.heard, quorum=loop.failures.least, block=ctx.block)
 
     return close
 
@@ -225,7 +226,7 @@ def _review(loop: Loop[CommonOptions], member: Persona, hide: Hide) -> ReviewTur
 
 
 def _reviewer(
-    loop: Loop[CommonOptions], member: Persona, letters: tuple[str, ...], *, stand_in: Model | None = None
+    loop: Loop[CommonOptions], member: Persona, letters: tuple[str, ...], *, stand_in: Model | str | None = None
 ) -> Block[Any, Any]:
     options = loop.options_of(loop.spec.speaker, member)
     options.pop("length", None)  # of opinions
@@ -279,7 +280,7 @@ def raw_output(loop: Loop[CommonOptions], ctx: Context, status: RunStatus) -> Co
         reviews=[state.reviews[name] for name in loop.names if name in state.reviews],
         ranking=list(state.ranking),
         agreement=state.agreement,
-        answer=state.answer,
+        answer=mark_answer(state.answer, state.losses),
         dissent=state.dissent,
         **ending_of(ctx, status),
     )
@@ -290,9 +291,11 @@ COUNCIL: PatternSpec[CommonOptions] = PatternSpec(
     name="council",
     speaker=Role(name="member", create=[create_council_member], visibility=NOT_KEPT),
     roles=[CHAIR],
+    constraints=[quorum_of("members")],
     input_type=CouncilInput,
     new_state=lambda _: CouncilState(),
     make_output=raw_output,
+    failures=SKIP,
     create_transcript=create_council_transcript,
     roster="members",
     prompt_options=("hide_names",),

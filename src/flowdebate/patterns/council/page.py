@@ -99,6 +99,7 @@ class CouncilDocument(Document):
 
     def result(self) -> Iterator[Section]:
         """The ranking, and the chair's answer."""
+        yield from self.mark(None if self.raw.ranking else self.raw.answer)
         raw = self.raw
         facts = []
         for at in raw.ranking:

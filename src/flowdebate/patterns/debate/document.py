@@ -112,7 +112,13 @@ class DebateDocument(RoundsDocument):
         yield from (reader_asks(each.text) for each in self.raw.reader_questions if each.round == number)
         yield from (decision_group(each) for each in self.raw.moderator_decisions if each.round == number)
 
+    def result(self) -> Iterator[Section]:
+        """Who is missing where there is no verdict, above which a live view would say so."""
+        if self.raw.verdict is None:
+            yield from self.mark()
+
     def outcome(self) -> Iterator[Section]:
+        yield from self.mark()
         if self.raw.verdict is not None:
             reversed_verdict = None if self.raw.mirrored is None else self.raw.mirrored.verdict
             orders = (("In this order", self.raw.first_verdict), ("Reversed", reversed_verdict))

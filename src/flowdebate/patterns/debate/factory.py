@@ -151,8 +151,12 @@ def _open_round(loop: Loop[DebateOptions]) -> Block[Any, Any]:
 def _create_judge(loop: Loop[DebateOptions], stances: Sequence[str]) -> Block[Any, Any]:
     options = loop.options
     if options.judging is not None:
+        judging = options.judging
+        if judging.quorum is None and (judges := len(judging.panel)) > 1:
+            failures = loop.judge_failures
+            judging = replace(judging, quorum=min(failures.least, judges) if failures.goes_on else judges)
         return Judge(
-            options.judging,
+            judging,
             name=loop.name,
             transcript=loop.transcript,
             stances=stances,
@@ -460,10 +464,12 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
       of these. `BaselineOptions(…, equal="cost")` gives that last vote the cost of the debate, or its calls or
       completion tokens, in place of its tokens.
     - `collection_id`: the id of the audit trail (default: `name`).
-    - `failures`: a `FailurePolicy`. `on_failure` is "fail" (default: the run raises the error), "skip" or
-      `StandIn(model)`. With the latter two, all debaters speak in declared order if the moderator fails, and the debate
-      ends without a verdict if the judge fails (`result.status` is "no_verdict"); `raw.losses` lists every failure.
-      With fewer stances than `quorum` (2) in a round with skipped turns, `QuorumLost` ends the debate. `turn_timeout`
+    - `failures`: a `FailurePolicy`. By default the run raises the error of a debater or a moderator, since a missing
+      side changes the question; if the judge fails, the debate ends without a verdict (`result.status` is
+      "no_verdict"), and a resumed run asks the judge again. With `on_failure="fail"` a judge's error is raised, too.
+      With "skip" or `StandIn(model)` the debate goes on without a debater, and all speak in declared order if the
+      moderator fails; with fewer stances than `quorum` (2) in a round with skipped turns, `QuorumLost` ends the debate.
+      A panel of judges needs `quorum` of them as well. `raw.losses` lists every failure. `turn_timeout`
       and `round_timeout` bound a role's call and a round's turns in seconds, tools and retries included; exceeding them
       counts as a provider failure. Exceptions from your own code are always raised. An invalid decision that the
       moderator's model cannot correct is always replaced by the declared order.

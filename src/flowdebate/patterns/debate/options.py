@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flowdebate.chassis.options import NEEDS_SYNTHESIZER, CommonOptions, Constraint
+from flowdebate.chassis.options import NEEDS_SYNTHESIZER, CommonOptions, Constraint, quorum_of
 
 if TYPE_CHECKING:
     from .baselines import BaselineOptions
@@ -75,4 +75,5 @@ CONSTRAINTS: Sequence[Constraint[DebateOptions]] = (
         broken=lambda options: options.mirror and options.judging is not None and options.judging.on_flip == "human",
     ),
     NEEDS_SYNTHESIZER,
+    quorum_of("debaters"),
 )

@@ -11,7 +11,7 @@ from flowdebate._util.option_types import check_option
 from flowdebate._util.validation import suggesting
 from flowdebate.blocks.functions import BlockLike, Capability, Handler, ToolLike, handler
 from flowdebate.blocks.sequencer import Sequencer, sequencer
-from flowdebate.chassis.options import CommonOptions, PromptOptions
+from flowdebate.chassis.options import CommonOptions, PromptOptions, quorum_of
 from flowdebate.chassis.output import build_output, ending_of
 from flowdebate.chassis.roles import NOT_KEPT, ModeratorOptions
 from flowdebate.chassis.roster import Persona, Role, is_own
@@ -127,7 +127,7 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
         )
         for persona in loop.roster
     }
-    round_ = sequencer(name=f"{name}-debate-round").parallel(turns).then(_record_round(loop))
+    round_ = sequencer(name=f"{name}-debate-round").parallel(turns, finish=True).then(_record_round(loop))
     pipeline = loop.opening().tap(round_).tap(loop.end_of_turns())  # the moderator's time is its own
     if not loop.has(MODERATOR):
         return loop.until_stopped(pipeline).then(build_output(loop))
@@ -205,6 +205,7 @@ DELIBERATION = PatternSpec(
     name="deliberation",
     speaker=Role(name="debater", create=[create_persona_debater], visibility=NOT_KEPT),
     roles=[MODERATOR],
+    constraints=[quorum_of("debaters")],
     input_type=DeliberationInput,
     new_state=lambda _: DeliberationState(),
     make_output=raw_output,

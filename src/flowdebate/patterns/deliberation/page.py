@@ -84,6 +84,7 @@ class DeliberationDocument(RoundsDocument):
             yield from report_groups(report)
 
     def result(self) -> Iterator[Section]:
+        yield from self.mark()
         raw = self.raw
         if raw.stop_reason is not None or raw.final_decision is not None:
             settled = Fact(label="Settled", text="yes" if raw.is_settled else "no", tone="good", short=True)

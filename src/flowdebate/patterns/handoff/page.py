@@ -67,6 +67,7 @@ class HandoffPlanOptions(PlanOptions):
 
     SUBJECT: ClassVar[str] = "proposition"
     LENGTH: ClassVar[str] = "max_turns"
+    WITHOUT: ClassVar[frozenset[str]] = frozenset({"quorum"})
 
     proposition: Text | None = option("The proposition; may be in --file instead.")
     debaters: list[PersonaEntry] | None = roster_option(
@@ -117,6 +118,11 @@ class HandoffDocument(Document):
                     yield Entry(name=entry.agent_name, about=about, text=entry.text, flag=entry.flag, quotes=quotes)
                     yield from next_speaker(entry)
             yield from failures(each for each in self.raw.losses if each.round == number)
+        yield from self.result()
+
+    def result(self) -> Iterator[Section]:
+        """The line that says who is missing; the transcript is the result."""
+        yield from self.mark()
 
 
 def next_speaker(turn: HandoffEntry | HandoffMade) -> Iterator[Section]:

@@ -11,13 +11,14 @@ from flowdebate._util.option_types import Count, check_option
 from flowdebate._util.validation import suggesting
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.chassis.anonymity.aliases import Anonymity, named_models
-from flowdebate.chassis.options import PromptOptions
+from flowdebate.chassis.options import PromptOptions, quorum_of
 from flowdebate.chassis.output import ending_of
 from flowdebate.chassis.roles import NOT_KEPT, RoleOptions
 from flowdebate.chassis.roster import Persona, Role, is_own, merge_options, own_options
 from flowdebate.chassis.seats import DEFAULT, each_by_default
 from flowdebate.chassis.spec import Loop, PatternSpec, check_options
 from flowdebate.chassis.state import state_of
+from flowdebate.chassis.turn import SKIP
 from flowdebate.errors import ConfigurationError
 
 from .findings import cover, hold_gate, parse_gate
@@ -88,8 +89,9 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
     - `merger`: None is the default, which `SynthesizerOptions` configure; False leaves it out, so that only findings of
       the same place and title are one; else a block or a function with a `FindingsAsked`.
     - `max_concurrency`: how many reviewers may be at work at once; None for all.
-    - `failures`: with "skip" or `StandIn(model)`, `quorum` counts reviewers; who was not heard examines nothing, and a
-      gate that is not broken is undecided.
+    - `failures`: what to do when a provider fails for good. The review goes on without a reviewer that fails, as long
+      as `quorum` (2) of them are left; `on_failure` may also be "fail" or `StandIn(model)`. A reviewer that was not
+      heard examines nothing, and a gate that is not broken is undecided.
     - All other options, such as `model`, `prompts`, `sources` and `instructions`, are those of `council()`.
 
     Raises `ConfigurationError` for invalid options, before anything is built.
@@ -177,7 +179,7 @@ def _turn(loop: Loop[ReviewOptions], member: Persona, phase: str, hide: Hide, fo
         options.pop("length", None)  # of findings
         times = [False, True] if phase == "examine" else [False]
 
-        def make(model: Model | None) -> list[Block[Any, Any]]:
+        def make(model: Model | str | None) -> list[Block[Any, Any]]:
             create: Callable[..., Block[Any, Any]] = create_examiner
             suffix = "" if model is None else "-stand-in"
             return [
@@ -242,9 +244,11 @@ REVIEW: PatternSpec[ReviewOptions] = PatternSpec(
     name="review",
     speaker=Role(name="reviewer", create=[create_reviewer], visibility=NOT_KEPT),
     roles=[MERGER],
+    constraints=[quorum_of("reviewers")],
     input_type=ReviewInput,
     new_state=lambda _: ReviewState(),
     make_output=raw_output,
+    failures=SKIP,
     create_transcript=create_review_transcript,
     roster="reviewers",
     prompt_options=(),

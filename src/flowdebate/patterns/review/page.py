@@ -128,6 +128,7 @@ class ReviewDocument(Document):
 
     def result(self) -> Iterator[Section]:
         """The gate and the numbers first, then the findings by state."""
+        yield from self.mark()
         raw = self.raw
         tone: Tone
         if raw.answer is not None:

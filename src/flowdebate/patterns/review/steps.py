@@ -285,7 +285,7 @@ class Merging(Wrapped):
     async def act(self, _: object, ctx: Context, /) -> None:
         state = state_of(ctx, ReviewState)
         if state.losses:
-            check_quorum(state, list(state.found), quorum=self._loop.failures.quorum, block=ctx.block)
+            check_quorum(state, list(state.found), quorum=self._loop.failures.least, block=ctx.block)
         groups = group(raised for found in state.found.values() for raised in found)
         asked, possible = await _find_pairs(groups) if self._asks else ([], 0)
         ctx.scope.handle.deadline = None  # the time for finding is over

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal, Required, TypeVar, Unpack, overl
 
 from flowdebate._util.validation import suggesting
 from flowdebate.blocks.sequencer import Sequencer, sequencer
-from flowdebate.chassis.options import NEEDS_SYNTHESIZER, CommonOptions, PromptOptions
+from flowdebate.chassis.options import NEEDS_SYNTHESIZER, CommonOptions, PromptOptions, quorum_of
 from flowdebate.chassis.output import build_output, ending_of, with_synthesizer
 from flowdebate.chassis.roles import NOT_KEPT, PatternKeywords, RefereeOptions, SynthesizerOptions
 from flowdebate.chassis.roster import Persona, Role, is_own
 from flowdebate.chassis.spec import MANY_ROUNDS, Loop, PatternSpec, check_options
 from flowdebate.chassis.state import TurnOrder, entries_of, state_of
-from flowdebate.chassis.turn import FailurePolicy, record_turn
+from flowdebate.chassis.turn import SKIP, FailurePolicy, record_turn
 
 from .prompts import create_round_robin_debater, create_round_robin_synthesizer
 from .referee import create_referee, stash_audit
@@ -136,8 +136,9 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
       the `RoundRobinOutput` itself.
     - `output_schema`: schema of the output; the result of your own synthesizer is validated against it as well.
     - `transcript`: one from `create_round_robin_transcript()`, to share with your own blocks; None creates one.
-    - `failures`: a `FailurePolicy`. Where it goes on, a round whose report failed has no audit, and there is no output
-      if the synthesizer fails; `quorum` (2) counts the debaters of a round with skipped turns.
+    - `failures`: a `FailurePolicy`. The round robin goes on without a debater that fails, as long as `quorum` (2) of
+      them are heard in the round; `on_failure` may also be "fail" or `StandIn(model)`. A round whose report failed has
+      no audit, and there is no output if the synthesizer fails.
     - All other options, such as `turn_order`, `model`, `prompts`, `sources` and `instructions`, are those of
       `debate()`.
 
@@ -220,10 +221,11 @@ ROUND_ROBIN = PatternSpec(
     name="round_robin",
     speaker=Role(name="debater", create=[create_round_robin_debater], visibility=NOT_KEPT),
     roles=[REFEREE, SYNTHESIZER],
-    constraints=[NEEDS_SYNTHESIZER],
+    constraints=[NEEDS_SYNTHESIZER, quorum_of("debaters")],
     input_type=RoundRobinInput,
     new_state=lambda _: RoundRobinState(),
     make_output=raw_output,
+    failures=SKIP,
     create_transcript=create_round_robin_transcript,
     voice_of=attrgetter("speaker"),
     many_rounds=MANY_ROUNDS,

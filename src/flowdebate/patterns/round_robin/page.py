@@ -83,7 +83,13 @@ class RoundRobinDocument(RoundsDocument):
     def closing(self, number: int) -> Iterator[Section]:
         return (referee_group(audit) for audit in self.raw.audits if audit.round == number)
 
+    def result(self) -> Iterator[Section]:
+        """Who is missing where there is no output, above which a live view would say so."""
+        if self.output is None:
+            yield from self.mark()
+
     def outcome(self) -> Iterator[Section]:
+        yield from self.mark(self.output)
         if self.output is not None:
             yield Output(value=self.output)
 

@@ -19,7 +19,7 @@ from flowdebate._util.validation import check_count
 from flowdebate.errors import ConfigurationError, JournalMismatch, RunNotFound
 from flowdebate.models.codec import edited_text, json_text, models_asked, reused_text
 from flowdebate.runs.header import StoreOptions
-from flowdebate.runs.journal import DECISION, Journal, JournalOptions, is_within
+from flowdebate.runs.journal import DECISION, UNANSWERED, Journal, JournalOptions, is_within
 from flowdebate.runs.suspend import answer_text, read_answer
 from flowdebate.store.base import COMPLETE, RunHeader, StepKind, StepRow, Store, StoredRun, StoredStatus
 from flowdebate.store.open import StoreChoice, open_store
@@ -150,7 +150,7 @@ class ForkJournal(Journal):
     def _find_in_parent(self, key: str, request: str | None, model: str | None) -> StepRow | None:
         """The step of the parent as one of the fork; None where it has to be executed."""
         row = self._parent.rows.get(key)
-        if row is None or row.body is None:
+        if row is None or row.body is None or UNANSWERED in key:  # a fork asks the role again
             return None
         if key in self._parent.edits:
             return replace(row, request=request, body=edited_body(row, self._parent.edits[key]))

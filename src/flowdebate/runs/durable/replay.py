@@ -13,7 +13,7 @@ from flowdebate._text import error_text
 from flowdebate._util.cancellation import wait_uncancelled
 from flowdebate.errors import ConfigurationError, FlowDebateError, JournalMismatch, ModelUnavailable, OutputError
 from flowdebate.models.base import Model, ModelRequest, ModelResponse, profile_of
-from flowdebate.models.resolve import ModelChoice, ModelResolver, ModelSpec
+from flowdebate.models.resolve import ModelChoice, ModelResolver, ModelSpec, Override
 from flowdebate.prompts import Profile
 from flowdebate.runs.durable.fork import edited_body, unfit
 from flowdebate.runs.events import CallStarted, RunFinished, RunStatus
@@ -37,6 +37,8 @@ _SPINS, _PAUSE, _LONGEST_PAUSE, _PATIENCE = 100, 0.001, 0.1, 10.0
 longest one, and of all together."""
 _OF_INTENT = re.compile("(chat|synthesize): (.*)")
 """A line of a fingerprint with the models of a run."""
+_OVERRIDING = "override: "
+"""Begins such a text where one model replaced all others."""
 _ENDED = (*COMPLETE, "interrupted", "limit", "failed", "awaiting")
 
 
@@ -256,6 +258,8 @@ def _models_of(store: Store, header: RunHeader, profile: Profile) -> ModelResolv
     names = header.fingerprint.get("model", DEFAULT_MODEL)
     if header.model is not None or names == DEFAULT_MODEL:
         return models_of(store, header)
+    if names.startswith(_OVERRIDING):
+        return ModelResolver(Override(_NoModel(names.removeprefix(_OVERRIDING), profile)))
     found = filter(None, map(_OF_INTENT.fullmatch, names.split("\n")))
     return ModelResolver({each[1]: _NoModel(each[2], profile) for each in found} or _NoModel(names, profile))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from flowdebate._util.cancellation import wait_uncancelled
 from flowdebate.errors import ConfigurationError, DeadLetter, RunConflict
-from flowdebate.models.resolve import ModelChoice, ModelResolver
+from flowdebate.models.resolve import ModelChoice, ModelResolver, choose_model
 from flowdebate.runs.durable.fork import fork_header, journal_of
 from flowdebate.runs.durable.replay import check_edits
 from flowdebate.runs.header import (
@@ -24,7 +24,7 @@ from flowdebate.runs.header import (
     name_models,
     session_of,
 )
-from flowdebate.runs.journal import Journal
+from flowdebate.runs.journal import Journal, has_unanswered
 from flowdebate.runs.limits import Limits
 from flowdebate.runs.observer import Observer, observing
 from flowdebate.runs.run import Run
@@ -33,6 +33,7 @@ from flowdebate.store.base import COMPLETE, RunHeader, Store, StoredRun
 from flowdebate.store.open import StoreChoice, open_store
 
 if TYPE_CHECKING:
+    from flowdebate.models.base import Model
     from flowdebate.runs.execute import ResumeOptions, Runnable, SessionOptions
     from flowdebate.runs.journal import OnUncertain
 
@@ -54,9 +55,11 @@ async def load_run(
 ) -> tuple[Run, Any]:
     """Load the stored run and its input. This process then owns it; a complete one only once it needs another step.
 
+    A run whose judge, chair or synthesizer failed asks it again.
     Errors: RunNotFound, RunConflict, RunChanged, DeadLetter, ConfigurationError; the stored run is then unchanged.
     """
     where = f"{block}.resume()"
+    model = choose_model(common.get("model"), common.get("override_model"))
     opened = open_store(store, where=where)
     if opened is None:
         raise ConfigurationError(where, "store", store, "the store of the run")
@@ -64,13 +67,13 @@ async def load_run(
         raise ConfigurationError(where, "on_uncertain", on_uncertain, "'retry' or 'raise'")
     stored = await opened.run(run_id)
     # Anybody may read a complete run at any time; one that still has an owner is refused by `take`.
-    owned = stored.owned or stored.status not in COMPLETE
+    unanswered = has_unanswered(await opened.steps(run_id))
+    owned = stored.owned or stored.status not in COMPLETE or unanswered
     if owned:
         stored = await _take(opened, run_id)
     try:
         header = stored.header
         if not allow_changes:
-            model = common.get("model")
             now = fingerprint_of(block, outline, model)
             if model is None and header.model is not None:  # it is resumed with the models that it was started with
                 now["model"] = header.fingerprint.get("model", "")
@@ -87,9 +90,17 @@ async def load_run(
             # In a complete run nothing is left to ask: its answers count, whatever a prompt would be now.
             accepts_changes=allow_changes or stored.status in COMPLETE,
         )
+        journal.reopens = unanswered
         spent = (stored.outcome or {}).get("seconds")
         journal.spent = spent if isinstance(spent, (int, float)) else 0.0
-        run = _restore_run(journal, where, **common)
+        run = _restore_run(
+            journal,
+            where,
+            session=common.get("session"),
+            model=model,
+            limits=common.get("limits"),
+            observe=common.get("observe"),
+        )
     except BaseException as error:
         if owned:  # given back as it was: a refused resumption must not block the next one
             status = "dead_letter" if isinstance(error, DeadLetter) else stored.status
@@ -104,6 +115,7 @@ async def load_fork(  # noqa: PLR0913 - the options of fork
     block: Runnable[Any],
     store: StoreChoice | StoreOptions = None,
     model: ModelChoice = None,
+    override_model: Model | str | None = None,
     limits: Limits | None = None,
     session: SessionLike = None,
     observe: Observer | None = None,
@@ -114,6 +126,7 @@ async def load_fork(  # noqa: PLR0913 - the options of fork
 ) -> tuple[Run, Any]:
     """Create a fork of the stored run, which has not started; gives its input too. Errors: those of `prepare_fork`."""
     where = f"{block.name}.fork()"
+    model = choose_model(model, override_model)
     stored = store if isinstance(store, StoreOptions) else StoreOptions(store=store)
     opened = open_store(stored.store, where=where)
     if opened is None:

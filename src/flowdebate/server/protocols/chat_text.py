@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from flowdebate.chassis.output import mark_answer
 from flowdebate.chassis.state import RoleFailed, RoundStarted, TurnFinished, TurnStarted
 from flowdebate.ui.live import sections_of
 from flowdebate.ui.markdown import bold, sections_text
@@ -165,7 +166,7 @@ def answer_of(details: RunDetails, output: object = None) -> str | None:
     if details.document is not None:
         document = details.document
         output = getattr(document, "output", None)
-        output = document.raw.answer if output is None else output
+        output = mark_answer(document.raw.answer if output is None else output, document.raw.losses)
     return None if output is None else _text_of(output)
 
 

@@ -269,7 +269,7 @@ class _Completion(_Answer):
     def _object(
         self, kind: str, choices: list[Any], *, details: RunDetails | None = None, **more: object
     ) -> dict[str, Any]:
-        about = {} if details is None else {"flowdebate": {"runId": details.run_id, "status": details.status}}
+        about = {} if details is None else {"flowdebate": _about(details)}
         return {
             "id": f"chatcmpl-{self.run.run_id}",
             "object": kind,
@@ -334,7 +334,7 @@ class _Response(_Answer):
         status, about = "in_progress", {}
         if details is not None:
             status = "completed" if _finish_reason(details) == "stop" else "incomplete"
-            about = {"flowdebate": {"runId": details.run_id, "status": details.status}}
+            about = {"flowdebate": _about(details)}
         return {
             "id": f"resp_{self.run.run_id}",
             "object": "response",
@@ -352,6 +352,13 @@ class _Response(_Answer):
             "usage": None if details is None else _response_usage(details),
             **about,
         }
+
+
+def _about(details: RunDetails) -> dict[str, Any]:
+    """The run of an answer, and who is missing in it."""
+    line = None if details.document is None else details.document.raw.incomplete
+    about = {"runId": details.run_id, "status": details.status}
+    return about if line is None else {**about, "incomplete": line}
 
 
 def _part(text: str) -> dict[str, Any]:

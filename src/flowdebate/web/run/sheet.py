@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import assert_never
+from typing import TypeGuard, assert_never
 from unicodedata import category
 
 from markupsafe import Markup
@@ -13,7 +13,7 @@ from flowdebate.evaluation.readers import Votes
 from flowdebate.service.runs import moment
 from flowdebate.service.state import RunState
 from flowdebate.ui.document import Document
-from flowdebate.ui.sections import Card, Entry, Fact, Group, Heading, Output, Remark, Section
+from flowdebate.ui.sections import INCOMPLETE, Card, Entry, Fact, Group, Heading, Output, Remark, Section
 from flowdebate.ui.steps import StepState
 from flowdebate.web.prose import Span, is_marked, prose
 from flowdebate.web.run.record import Board, Call, Trace, board_of, trace_of
@@ -92,6 +92,8 @@ class Sheet:
     parties: tuple[Party, ...]
     card: Card | None
     outputs: tuple[Output, ...]
+    missing: Fact | None
+    """Who is missing in the result."""
     rounds: tuple[Round, ...]
     trace: Trace
     board: Board
@@ -126,6 +128,7 @@ class Sheet:
             parties=tuple(parties.values()),
             card=next((each for each in sections if isinstance(each, Card)), None),
             outputs=tuple(each for each in sections if isinstance(each, Output)),
+            missing=next((each for each in reversed(sections) if _is_mark(each)), None),
             rounds=tuple(_rounds(sections, parties, trace)),
             trace=trace,
             board=board_of(events, parties),
@@ -215,10 +218,15 @@ def _rounds(sections: Iterable[Section], parties: dict[str, Party], trace: Trace
                 yield finished()
             title, held, number = section.title, [], number + 1
         # the result stands above the rounds, wherever it came up in them
-        elif not isinstance(section, (Card, Output)):
+        elif not isinstance(section, (Card, Output)) and not _is_mark(section):
             held.append(section)
     if held or title:
         yield finished()
+
+
+def _is_mark(section: Section) -> TypeGuard[Fact]:
+    """Whether a section is the line about who is missing, which stands above the result."""
+    return isinstance(section, Fact) and section.label == INCOMPLETE
 
 
 def _taken(calls: list[Call], text: str) -> Call | None:

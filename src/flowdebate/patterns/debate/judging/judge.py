@@ -16,7 +16,13 @@ from flowdebate.chassis.material import Material, make_material
 from flowdebate.chassis.roles import SHOWN, BlockOptions, generator_options
 from flowdebate.chassis.roster import bindable, with_answer_schema
 from flowdebate.chassis.state import TurnOrder, question_of, recent_entries
-from flowdebate.chassis.turn import discard, is_provider_failure, record_failure, recorded_failure
+from flowdebate.chassis.turn import (
+    DEFAULT_QUORUM,
+    discard,
+    is_provider_failure,
+    record_failure,
+    recorded_failure,
+)
 from flowdebate.errors import BadAnswer, ConfigurationError, ModelError
 from flowdebate.models.base import Model, profile_of
 from flowdebate.patterns.debate.events import JudgeViewMade
@@ -161,7 +167,7 @@ def create_judge_panel(**options: Any) -> Judge:  # noqa: ANN401 - those of `cre
     """The block `{name}-judge`, a panel: `create_judge` with a `panel` of models, each of which judges every view.
 
     All models judge the same views, with "single" one shuffled view, and all ballots count. `quorum` is the number
-    of models that must answer (None: all); up to that, the panel goes on without a model whose provider fails.
+    of models that must answer (None: two); the panel goes on without a model whose provider fails.
     `correlation` is the correlation of the models' errors, from which the verdict computes `effective_n`.
     """
     if not (panel := options.get("panel")):
@@ -328,7 +334,7 @@ class Judge(Block[Any, JudgedVerdict]):
             if error is None:
                 return BallotCall(await juror.cast(shown, ctx), juror, ctx)
         except ModelError as failure:
-            if not (isinstance(failure, BadAnswer) or (self.how.quorum is not None and is_provider_failure(failure))):
+            if not (isinstance(failure, BadAnswer) or (len(self.how.panel) > 1 and is_provider_failure(failure))):
                 raise
             error = failure
         lost = self._setup.open_ballot(shown, ctx, problem=one_line(error_text(error)))
@@ -339,11 +345,17 @@ class Judge(Block[Any, JudgedVerdict]):
         failed = [(each, each.error) for each in cast if each.error is not None]
         answered = {id(each.juror) for each in cast if each.error is None}
         asked = {id(each.juror) for each in cast}
-        if failed and len(answered) < min(self.how.quorum or len(asked), len(asked)):
+        if failed and len(answered) < min(self.how.quorum or DEFAULT_QUORUM, len(asked)):
+            others = {id(each.juror): (each, error) for each, error in failed if each.juror is not failed[0][0].juror}
+            for each, error in others.values():  # the first one stands for the judge
+                name = each.juror.voter or self.name
+                record_failure(error, ctx, block=self.name, role="judge", name=name, instead="skipped")
             raise failed[0][1]
         for each, error in failed:
             await discard(each.ctx, error, block=self.name)  # a resumed run leaves out the same ballots
-            if is_provider_failure(error) and not isinstance(error, BadAnswer):
+            silent = id(each.juror) not in answered  # else the verdict says how many of its ballots were of no use
+            answered.add(id(each.juror))
+            if silent or (is_provider_failure(error) and not isinstance(error, BadAnswer)):
                 voter = each.juror.voter or self.name
                 record_failure(error, ctx, block=self.name, role="judge", name=voter, instead="skipped")
         return [each.ballot for each in cast]

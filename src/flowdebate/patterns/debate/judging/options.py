@@ -78,7 +78,7 @@ class JudgeOptions:
     curtail: bool = False
     """Whether to stop asking for ballots once no remaining one could change the winner."""
     quorum: int | None = None
-    """The number of models of a panel that must answer; None: all of them."""
+    """The number of models of a panel that must answer; None: two, or what the debate's `FailurePolicy` says."""
     correlation: float | None = None
     """The correlation between the errors of a panel's models, from 0 to 1, for the effective n; `flowdebate audit`
     measures it. None: 0.4375, from a published panel of nine judges worth two."""

@@ -1,0 +1,131 @@
+"""An endpoint whose models answer any schema or are down for ever, each by its name."""
+
+from __future__ import annotations
+
+import json
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FAULTS = ("503", "401", "404", "malformed")
+"""What a model whose name begins with one of these does with every request."""
+_WORDS = {"503": "overloaded", "401": "Incorrect API key provided", "404": "No endpoints found"}
+
+
+class Endpoint:
+    """The requests that it got, by the names of the models."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.answered: list[str] = []
+        """Names of models whose text was sent, in order."""
+        self.failed: set[str] = set()
+
+    def clear(self) -> None:
+        self.answered, self.failed = [], set()
+
+
+def word_of(model: str) -> str:
+    """The word that is in every text of a model, and nowhere else."""
+    return f"word{model.replace('-', '')}"
+
+
+def sample(schema: Any, model: str, root: Any = None) -> Any:
+    """A value that fits a JSON Schema, with the word of the model in its texts."""
+    root = schema if root is None else root
+    schema = _target(schema, root)
+    if "enum" in schema or "const" in schema:
+        return schema["enum"][0] if "enum" in schema else schema["const"]
+    if schema.get("type") == "object":
+        return {name: sample(each, model, root) for name, each in schema.get("properties", {}).items()}
+    if schema.get("type") == "array":
+        return _several(_target(schema.get("items", {}), root), model, root)
+    plain = {"integer": max(1, schema.get("minimum", 1)), "number": 0.5, "boolean": False, "null": None}
+    return plain.get(schema.get("type", ""), f"{word_of(model)} is fine.")
+
+
+def _several(items: Any, model: str, root: Any) -> list[Any]:
+    """One item; where they have a choice, one for each: a ranking has all letters."""
+    one, fields = sample(items, model, root), items.get("properties", {})
+    choice = next((name for name, each in fields.items() if "enum" in each), None)
+    if choice is None or "severity" in fields:  # a finding, whose severity is no letter
+        return [one]
+    return [{**one, choice: value} for value in fields[choice]["enum"]]
+
+
+def _target(schema: Any, root: Any) -> Any:
+    """What a schema refers to, or the first that it allows."""
+    while "$ref" in schema or "anyOf" in schema:
+        schema = root["$defs"][schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema["anyOf"][0]
+    return schema
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    endpoint: Endpoint
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        model = body["model"]
+        fault = model.partition("-")[0]
+        if fault in _WORDS:
+            self.endpoint.failed.add(model)
+            self._send(int(fault), "application/json", json.dumps({"error": {"message": _WORDS[fault]}}))
+            return
+        if fault == "malformed":
+            self.endpoint.failed.add(model)
+            text = ""
+        elif schema := body.get("response_format", {}).get("json_schema", {}).get("schema"):
+            text = json.dumps(sample(schema, model))
+        else:
+            self.endpoint.answered.append(model)
+            text = f"{word_of(model)} is what I say."
+        usage = {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12}
+        about = {"id": "c", "created": 1, "model": model}
+        if body.get("stream"):
+            chunks: list[dict[str, Any]] = [
+                {"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": None}]},
+                {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+                {"choices": [], "usage": usage},
+            ]
+            events = [json.dumps({**about, "object": "chat.completion.chunk", **each}) for each in chunks]
+            self._send(200, "text/event-stream", "".join(f"data: {each}\n\n" for each in [*events, "[DONE]"]))
+            return
+        message = {"role": "assistant", "content": text}
+        choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
+        answer = {**about, "object": "chat.completion", "choices": choices, "usage": usage}
+        self._send(200, "application/json", json.dumps(answer))
+
+    def _send(self, status: int, kind: str, text: str) -> None:
+        data = text.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(data)))
+        if status >= 500:
+            self.send_header("X-Should-Retry", "false")
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def endpoint() -> Iterator[Endpoint]:
+    """The endpoint on the loopback, in threads, until the end of the block."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {}))
+    server.daemon_threads = True
+    found = Endpoint(f"http://127.0.0.1:{server.server_address[1]}/v1")
+    server.RequestHandlerClass.endpoint = found  # type: ignore[attr-defined]  # its own
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    try:
+        yield found
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

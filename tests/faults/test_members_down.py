@@ -1,0 +1,272 @@
+"""Who is down for ever, in every pattern and role: a marked answer or a clear error, on every front end.
+
+All over real HTTP. Nothing that was paid for is lost: what the others said can be read from the result or the error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from mcp import Client
+from typer.testing import CliRunner
+
+from flowdebate.cli.app import app
+from flowdebate.errors import FlowDebateError
+from flowdebate.mcp import create_server
+from flowdebate.patterns import PATTERNS
+from flowdebate.service.service import Service
+from flowdebate.ui.plan import make_plan
+from tests.faults.members import FAULTS, Endpoint, endpoint, word_of
+from tests.server.stage import staged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.server.stage import Stage
+
+SUBJECT = "Should rents be capped?"
+PANELS = ("council", "review", "consensus", "round_robin")
+MEMBERS = ("ann", "ben", "cleo", "dan")
+ROSTERS = {"council": "members", "review": "reviewers", "consensus": "agents"}
+QUORUMS = {"consensus": 1}
+ROLES: dict[str, tuple[str, ...]] = {
+    "debate": ("judge", "moderator", "synthesizer"),
+    "council": ("chair",),
+    "review": ("merger",),
+    "consensus": ("judge", "tie_break"),
+    "round_robin": ("referee", "synthesizer"),
+    "deliberation": ("moderator",),
+    "handoff": (),
+}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "debate": {"max_rounds": 1, "moderator": True, "synthesizer": True},
+    "consensus": {"max_rounds": 1, "judge": True, "tie_break": True, "archive": False},
+    "round_robin": {"max_rounds": 1, "referee": True},
+    "deliberation": {"max_rounds": 1},
+    "handoff": {"max_turns": 4},
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A pattern, and who is down in it."""
+
+    pattern: str
+    down: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.pattern}: {', '.join(self.down)}"
+
+    def plan(self, fault: str) -> dict[str, Any]:
+        """The options, as in a plan file, with a model of its own for each member and role."""
+
+        def model(name: str) -> str:
+            return f"openai/{fault if name in self.down else 'up'}-{name}"
+
+        roster = ROSTERS.get(self.pattern, "debaters")
+        members: list[dict[str, str]] = [{"name": name, "model": model(name)} for name in MEMBERS]
+        if self.pattern == "debate":
+            members = [{**each, "stance": f"side {each['name']}"} for each in members]
+        options = {**OPTIONS.get(self.pattern, {}), roster: members}
+        if ROLES[self.pattern]:
+            options["model"] = {role: model(role) for role in ROLES[self.pattern]}
+        if "j1" in self.down:
+            options["panel"] = [model(judge) for judge in JUDGES]
+            options["model"] = {"moderator": "openai/up-moderator", "synthesizer": "openai/up-synthesizer"}
+        return options
+
+
+JUDGES = ("j1", "j2", "j3")
+CASES = [
+    *(Case(pattern, MEMBERS[:number]) for pattern in ROLES for number in (1, 2, 4)),
+    *(Case(pattern, (role,)) for pattern, roles in ROLES.items() for role in roles),
+    *(Case(pattern, (*MEMBERS, *roles)) for pattern, roles in ROLES.items() if roles),
+    *(Case("debate", JUDGES[:number]) for number in (1, 2, 3)),
+]
+"""One, two and all members; each role; everybody; and judges of a panel."""
+QUICK = ("council: ann", "council: chair", "review: ann, ben", "round_robin: ann, ben, cleo, dan", "debate: judge")
+
+
+def case_of(case: Case, fault: str, *, quick: bool) -> Any:
+    """A case as a parameter, one that repeats a kind as a slow one."""
+    return pytest.param(case, fault, id=f"{case}, {fault}", marks=() if quick else pytest.mark.slow)
+
+
+FAULT_OF = {case: FAULTS[number % len(FAULTS)] for number, case in enumerate(CASES)}
+each_fault = pytest.mark.parametrize(
+    ("case", "fault"), [case_of(case, fault, quick=FAULT_OF[case] == fault) for case in CASES for fault in FAULTS]
+)
+each_case = pytest.mark.parametrize(
+    ("case", "fault"), [case_of(case, fault, quick=str(case) in QUICK) for case, fault in FAULT_OF.items()]
+)
+"""One fault for each case, so that every front end meets all of them."""
+
+
+@contextmanager
+def environment(found: Endpoint) -> Iterator[None]:
+    """The endpoint as that of OpenAI, until the end of the block."""
+    before = dict(os.environ)
+    os.environ.update(OPENAI_BASE_URL=found.url, OPENAI_API_KEY="none", FLOWDEBATE_MODEL="openai/up-default")
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Endpoint]:
+    """The endpoint, which the environment names."""
+    with endpoint() as found, environment(found):
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def _none_is_asked_yet(served: Endpoint) -> None:
+    served.clear()
+
+
+@pytest.fixture(scope="module")
+def server(served: Endpoint) -> Iterator[Stage]:
+    """A server over HTTP, whose runs may name these models."""
+    with staged(lambda: Service(store="memory:", allow_models=["openai/*"])) as stage:
+        yield stage
+
+
+def check_line(text: str | None, case: Case, served: Endpoint) -> None:
+    """The line names everybody who was asked in vain, and says why."""
+    assert text is not None
+    asked = {name.partition("-")[2] for name in served.failed}
+    for name in asked:
+        assert name in text, text
+
+
+def check_ending(case: Case, served: Endpoint, status: str, incomplete: str | None) -> None:
+    """A run that came to its end says that somebody is missing if, and only if, somebody is."""
+    if served.failed:
+        assert status in ("degraded", "no_verdict")
+        check_line(incomplete, case, served)
+    else:  # a role that had nothing to do
+        assert (status, incomplete) == ("complete", None)
+
+
+def is_expected_to_end(case: Case, fault: str) -> bool:
+    """Whether the pattern has enough members left, by the defaults."""
+    lost = sum(name in case.down for name in MEMBERS)
+    if case.pattern in PANELS:
+        return len(MEMBERS) - lost >= QUORUMS.get(case.pattern, 2)
+    if case.pattern == "debate" and "moderator" in case.down and fault == "malformed":
+        return lost == 0 and "synthesizer" not in case.down  # what no moderator can mean is the declared order
+    return lost == 0 and not {"moderator", "synthesizer"} & {*case.down}
+
+
+def check_paid(raw: Any, served: Endpoint) -> None:
+    """What models said in words is in the raw output."""
+    told = json.dumps(raw.to_wire())
+    for model in served.answered:
+        if model.partition("-")[2] in MEMBERS:
+            assert word_of(model) in told
+
+
+@each_fault
+def test_python(case: Case, fault: str, served: Endpoint) -> None:
+    """The result or the error has what the others said."""
+    plan = make_plan(PATTERNS[case.pattern], {}, file={PATTERNS[case.pattern].subject: SUBJECT, **case.plan(fault)})
+    if not is_expected_to_end(case, fault):
+        with pytest.raises(FlowDebateError, match=r"503|401|404|empty|no text|nothing") as caught:
+            plan.pattern().run_sync(SUBJECT, model=plan.models)
+        assert caught.value.run.status == "failed"
+        check_paid(caught.value.run.raw, served)
+        return
+    result = plan.pattern().run_sync(SUBJECT, model=plan.models)
+    check_paid(result.raw, served)
+    check_ending(case, served, result.status, result.raw.incomplete)
+    assert result.raw.status == result.status
+    text = result.output if isinstance(result.output, str) else getattr(result.output, "answer", None)
+    if served.failed and case.pattern in ("council", "round_robin", "debate") and text is not None:
+        assert text.splitlines()[0] == result.raw.incomplete
+    assert (result.raw.incomplete or "") in repr(result)
+
+
+@each_case
+def test_command_line(case: Case, fault: str, served: Endpoint, tmp_path: Path) -> None:
+    """The page, and the document: who is missing stands above the answer; else there is an error, and what was said."""
+    path = tmp_path / "plan.json"
+    plan = {"pattern": case.pattern, PATTERNS[case.pattern].subject: SUBJECT, **case.plan(fault)}
+    path.write_text(json.dumps(plan))
+    shown = CliRunner().invoke(app, ["run", str(path), "--no-store"], env={"COLUMNS": "500"})
+    quiet = CliRunner().invoke(app, ["run", str(path), "--no-store", "--quiet"], env={"COLUMNS": "500"})
+    saved = CliRunner().invoke(app, ["run", str(path), "--no-store", "--json"])
+    document = json.loads(saved.stdout)
+    assert {shown.exit_code, quiet.exit_code} == {saved.exit_code}
+    if not is_expected_to_end(case, fault):
+        assert (saved.exit_code, document["status"]) == (1, "failed")
+        assert "Error: " in shown.stderr
+        return
+    if not served.failed:
+        assert (saved.exit_code, document["status"]) == (0, "complete")
+        return
+    assert document["status"] in ("degraded", "no_verdict")
+    for page in (shown.stdout, quiet.stdout):
+        result = " ".join(page.split())
+        check_line(result[result.index("Incomplete: ") :], case, served)
+        if document["raw"].get("answer"):
+            assert "Answer: Incomplete: " in result or case.pattern == "consensus"
+        if document.get("output"):
+            assert re.search(r"(Output|Output Incomplete:.*|Incomplete: .*) word", result)
+
+
+@each_case
+def test_http(case: Case, fault: str, served: Endpoint, server: Stage) -> None:
+    """The document, the report and the page say who is missing."""
+    options = case.plan(fault)
+    run_id = server.begin(pattern=case.pattern, question=SUBJECT, options=options)
+    details = server.get(f"/runs/{run_id}?wait=30").json()
+    if not is_expected_to_end(case, fault):
+        assert details["status"] == "failed"
+        assert details["error"]
+        return
+    if not served.failed:
+        assert details["status"] == "complete"
+        return
+    assert details["status"] in ("degraded", "no_verdict")
+    assert details["document"]["raw"]["losses"]
+    check_line(details["document"]["incomplete"], case, served)
+    page = server.http.get(f"{server.pages}/runs/{run_id}").text
+    check_line(page[page.index("Incomplete: ") :].split("</p>")[0], case, served)
+    report = server.get(f"/runs/{run_id}/report.md").text
+    assert "Incomplete" in report
+
+
+@each_case
+def test_mcp(case: Case, fault: str, served: Endpoint) -> None:
+    """The result of the tool begins with who is missing."""
+    options = case.plan(fault)
+
+    async def report() -> Any:
+        async with (
+            Service(store="memory:", allow_models=["openai/*"]) as service,
+            Client(create_server(service)) as client,
+        ):
+            run = await service.begin(case.pattern, SUBJECT, options=options)
+            called = await client.call_tool("wait_for_run", {"run_id": run.run_id, "seconds": 30})
+            return called.structured_content
+
+    found = asyncio.run(report())
+    if not is_expected_to_end(case, fault):
+        assert found["status"] == "failed"
+        assert found["error"]
+        return
+    if not served.failed:
+        assert found["status"] == "complete"
+        return
+    assert found["status"] in ("degraded", "no_verdict")
+    check_line("\n".join(found["result"].splitlines()[:3]), case, served)
