@@ -270,3 +270,88 @@ def test_mcp(case: Case, fault: str, served: Endpoint) -> None:
         return
     assert found["status"] in ("degraded", "no_verdict")
     check_line("\n".join(found["result"].splitlines()[:3]), case, served)
+
+
+ONE_GONE = ["--member", "Ada=up-ada", "--member", "Ben=up-ben", "--member", "Cleo=404-cleo", "--member", "Dan=up-dan"]
+
+
+def test_a_council_without_an_endpoint_for_one_of_four(served: Endpoint) -> None:
+    """Models per seat at one address, and no default: the others answer, and say first who is missing."""
+    command = ["council", SUBJECT, *ONE_GONE, "--model", "chair=up-chair", "--base-url", served.url, "--no-store"]
+    saved = CliRunner().invoke(app, [*command, "--json"])
+    document = json.loads(saved.stdout)
+    assert (saved.exit_code, document["status"]) == (0, "degraded")
+    assert [opinion["agentName"] for opinion in document["raw"]["opinions"]] == ["Ada", "Ben", "Dan"]
+    first, _, rest = document["raw"]["answer"].partition("\n\n")
+    assert first.startswith("Incomplete: Cleo did not answer (ModelNotFound: the endpoint answered 404: No endpoints")
+    assert (first, rest) == (document["incomplete"], f"{word_of('up-chair')} is fine.")
+    assert {model.partition("-")[2] for model in served.answered} == {"ada", "ben", "dan"}
+
+
+def test_an_address_needs_a_model_for_every_seat_or_one_for_all(served: Endpoint) -> None:
+    """No seat is left to the default model, which is somewhere else: the error says which ones are without."""
+    given = ["--debater", "ann=Yes", "--debater", "ben=No", "--model", "ann=up-ann", "--model", "ben=up-ben"]
+    refused = CliRunner().invoke(app, ["debate", SUBJECT, *given, "--base-url", served.url, "--no-store"])
+    assert refused.exit_code == 2
+    assert "as the server at" in refused.stderr
+    assert "for judge, synthesizer" in " ".join(refused.stderr.split())
+    assert (served.answered, served.failed) == ([], set())
+
+
+def test_resume_asks_a_judge_that_failed_again(served: Endpoint, tmp_path: Path) -> None:
+    """And nobody else; the arguments are those of before."""
+    store = ["--store", str(tmp_path / "runs.sqlite3")]
+    given = ["--debater", "ann=Yes", "--debater", "ben=No", "--max-rounds", "1", "--base-url", served.url]
+    models = ["--model", "up-default", "--model", "judge=503-judge"]
+    lost = CliRunner().invoke(app, ["debate", SUBJECT, *given, *models, *store, "--json"])
+    assert lost.exit_code == 3
+    before = json.loads(lost.stdout)
+    assert (before["status"], before["raw"]["verdict"]) == ("no_verdict", None)
+    assert f"flowdebate resume {before['runId'][:8]}" in lost.stderr
+    said = list(served.answered)
+    still = CliRunner().invoke(app, ["resume", before["runId"], *store, "--json"])
+    assert (still.exit_code, served.answered) == (3, said)
+    other = ["--allow-changes", "--model", "judge=up-judge"]
+    resumed = CliRunner().invoke(app, ["resume", before["runId"], *store, *other, "--json"])
+    after = json.loads(resumed.stdout)
+    assert (resumed.exit_code, after["status"], after["raw"]["losses"]) == (0, "complete", [])
+    assert after["raw"]["transcript"] == before["raw"]["transcript"]
+    assert after["raw"]["verdict"]["verdict"] == f"{word_of('up-judge')} is fine."
+    assert served.answered == [*said, "up-default"]  # the synthesizer, which had nothing to write about
+
+
+def test_an_openai_client_reads_who_is_missing_first(served: Endpoint) -> None:
+    """Of the answer alone, and of all that is said; whole and streamed."""
+    members = [{"name": name, "model": f"openai/{'404' if name == 'cleo' else 'up'}-{name}"} for name in MEMBERS]
+
+    panel = PATTERNS["council"].load_factory()(name="panel", members=members)
+    with staged(lambda: Service({"panel": panel}, store="memory:"), openai=True) as stage:
+        for model, begins in (("debate/panel:answer", True), ("debate/panel", False)):
+            body = {"model": model, "messages": [{"role": "user", "content": SUBJECT}]}
+            answer = stage.http.post("/v1/chat/completions", json=body).json()
+            said = answer["choices"][0]["message"]["content"]
+            assert said.startswith("Incomplete: cleo did not answer") is begins
+            assert "Incomplete" in said.partition("## Answer")[0 if begins else 2]
+            assert answer["flowdebate"]["status"] == "degraded"
+            assert answer["flowdebate"]["incomplete"].startswith("Incomplete: cleo did not answer")
+
+
+def test_a_notebook_shows_who_is_missing() -> None:
+    """In its HTML, and in the Markdown for readers without."""
+    result = make_plan(PATTERNS["council"], {}, file={"question": SUBJECT, **Case("council", ("ann",)).plan("404")})
+    shown = result.pattern().run_sync(SUBJECT)
+    assert "Incomplete: ann did not answer" in (shown._repr_html_() or "")
+    assert "Incomplete" in (shown._repr_markdown_() or "")
+
+
+def test_a_default_model_reaches_only_those_without_their_own() -> None:
+    """`model=` of a run is for whoever names none; `override_model=` replaces all."""
+    plan = make_plan(PATTERNS["council"], {}, file={"question": SUBJECT, **Case("council", ()).plan("404")})
+    members = plan.pattern()
+    default = members.run_sync(SUBJECT, model="openai/up-default")
+    assert {name for names in default.models.values() for name in names} == {
+        *(f"openai/up-{name}" for name in MEMBERS),
+        "openai/up-chair",
+    }
+    override = members.run_sync(SUBJECT, override_model="openai/up-other")
+    assert {name for names in override.models.values() for name in names} == {"openai/up-other"}

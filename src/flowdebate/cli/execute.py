@@ -264,7 +264,7 @@ async def _end_of_handle(plan: Plan, handle: RunHandle[Any], place: Place | None
         document=document,
         error="" if failure is None else sentence_of(failure),
         code=0 if failure is None else exit_code_of(failure),
-        advice=_advice(document.status, document.run_id, limit=handle.limit, place=place) if again else "",
+        advice=_advice(_state_of(document), document.run_id, limit=handle.limit, place=place) if again else "",
     )
 
 
@@ -279,8 +279,13 @@ async def end_of_stored(place: Place, run_id: str) -> Ended:
         document=document,
         error=document.error or "it failed" if failed else "",
         code=ExitCode.FAILED if failed else 0,
-        advice=advice_on(stored, place),
+        advice=advice_on(stored, place) or _advice(_state_of(document), run_id, place=place),
     )
+
+
+def _state_of(document: Document) -> str:
+    """The status of a run, which is as good as without a verdict if nobody has written its output."""
+    return "no_verdict" if any(loss.instead == "no_output" for loss in document.raw.losses) else document.status
 
 
 def finish(  # noqa: C901 - one thing to write after the other

@@ -101,6 +101,7 @@ _NEXT = {
     "their place: answer_turn.",
     "left_behind": "Its process died. Call resume_run to go on: recorded calls are not repeated.",
     "interrupted": "Call resume_run to go on: recorded calls are not repeated.",
+    "no_verdict": "The run is over. If the judge failed, call resume_run to ask it again: nothing else is repeated.",
     "failed": "See `error`. Call resume_run to try again: recorded calls are not repeated.",
     "limit": "It reached a limit, and has what it had until then. The limits are those of the server.",
     "rejected": "Its workers cannot execute it as it is: see `error`. Call resume_run once there are others.",

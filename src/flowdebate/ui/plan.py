@@ -281,7 +281,8 @@ def _with_seats(plan: Plan) -> Plan:
         plan,
         dealt=found.choice if deals and plan.speakers else None,
         speakers=tuple(speakers),
-        models={**(plan.models or {}), **{intent: make(spec) for intent, spec in rest.items()}} or None,
+        models={**(plan.models or {}), **{intent: make(spec) for intent, spec in rest.items() if spec is not None}}
+        or None,
         seats={role: make(spec) for role, spec in found.roles.items()},
     )
 
