@@ -312,7 +312,7 @@ CASES: dict[str, Callable[[Path], Any]] = {
     "LostToThinking": lambda _: served(answering("", finish="length")),
     "Refused": lambda _: served(answering(None, refusal="I will not argue that.")),
     "ContentFiltered": lambda _: served(answering("", finish="content_filter")),
-    "SchemaViolation": lambda _: rent().run(
+    "SchemaViolation": lambda _: rent(failures=FailurePolicy(on_failure="fail")).run(
         QUESTION, model=said("Cap.", "Build.", {"reasoning": "It was answered.", "winner": "caps", "verdict": "Cap."})
     ),
     "ToolLoopExceeded": lambda _: generator(name="ann", tools=[look_up], max_tool_rounds=2).run(

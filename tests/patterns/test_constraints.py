@@ -197,6 +197,21 @@ def test_http_answers_422_with_it(server: Stage, pattern: str, constraint: Const
     assert server.get("/runs").json()["runs"] == []
 
 
+def test_mcp_refuses_a_quorum_of_more_than_all_members() -> None:
+    """With the sentence of every other front end, in the words of the tools, which call all members sides."""
+
+    async def refusal() -> Any:
+        async with (
+            Service(store="memory:", model=FunctionModel(debater)) as service,
+            Client(create_server(service)) as client,
+        ):
+            return await client.call_tool("start_council", {"question": SUBJECT, "quorum": 4})
+
+    answer = asyncio.run(refusal())
+    assert answer.is_error
+    assert "`quorum` cannot be more than the number of `sides`" in answer.content[0].text
+
+
 @EACH
 def test_mcp_has_no_tool_that_takes_such_options(pattern: str, constraint: Constraint[Any]) -> None:
     """A tool that takes all of them some day has to answer with the same sentence."""

@@ -204,21 +204,23 @@ async def in_time(
     stored: when it is resumed, the call is not repeated, and fails as it did. That of a role that `closes` the pattern
     changes nothing that was said: a resumed run asks it again.
     """
-    key, lost = _lost_key(ctx, block), None
-    if closes and ctx.run.journal is not None:
-        key, lost = await ctx.run.journal.unanswered(f"{ctx.path}{UNANSWERED}{place_of(block)}")
+    journal = ctx.run.journal
+    if journal is None:
+        return await _within(call, ctx, block=block, timeout=timeout)
+    if closes:
+        key, lost = await journal.unanswered(f"{ctx.path}{UNANSWERED}{place_of(block)}")
         if lost is not None:
             ctx.run.count_failed(ctx.path)
-    elif not closes:
-        lost = recorded_failure(ctx, block=block)
+    else:
+        key, lost = _lost_key(ctx, block), recorded_failure(ctx, block=block)
     if lost is not None:
         call.close()  # a coroutine that nobody awaits would warn
         raise lost
     try:
         return await _within(call, ctx, block=block, timeout=timeout)
     except Exception as error:
-        if losses(error) and ctx.run.journal is not None:
-            await ctx.run.journal.record_failure(key, error)
+        if losses(error):
+            await journal.record_failure(key, error)
         raise
 
 

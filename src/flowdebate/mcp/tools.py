@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from flowdebate.blocks.human.prompt import kind_of
 from flowdebate.blocks.human.terminal import value_typed
+from flowdebate.chassis.options import Quorum
 from flowdebate.errors import ConfigurationError, NotAwaited
 from flowdebate.mcp.progress import wait_with_progress
 from flowdebate.mcp.reports import HOW_TO_READ, RunList, RunReport, make_list, make_report
@@ -89,6 +90,10 @@ Efforts: TypeAlias = Annotated[
     Level | Annotated[dict[str, Level], Field(max_length=100)],
     Field(description="How much models think before they answer: of all, or an object like that of `model`."),
 ]
+Needed: TypeAlias = Annotated[
+    Quorum,
+    Field(description="Members whose answers are needed where a run goes on without the others. Default: 2."),
+]
 Archived: TypeAlias = Annotated[
     bool, Field(description="In a consensus: show what earlier debates found, and remember this one. Default: true.")
 ]
@@ -109,6 +114,7 @@ def make_options(
     confidence: Confidence | None = None,
     model: str | Mapping[str, str] | None = None,
     effort: str | Mapping[str, str] | None = None,
+    quorum: int | None = None,
 ) -> dict[str, Any] | None:
     """The options of a plan of the built-in `pattern`; None without any.
 
@@ -120,7 +126,8 @@ def make_options(
         raise ConfigurationError("start_debate", "pattern", pattern, allowed)
     kind = info.load_page().options
     options = {} if confidence is None else info.load_page().options_for(confidence)
-    options |= {name: each for name, each in (("model", model), ("effort", effort)) if each is not None}
+    given = {"model": model, "effort": effort, "quorum": quorum}
+    options |= {name: each for name, each in given.items() if each is not None}
     if sides:
         key = info.load_page().speaks_for
         names = [side.name or f"Side {ascii_uppercase[at]}" for at, side in enumerate(sides)]
@@ -153,6 +160,7 @@ def _signature_of(tool: StartTool, question: str | None) -> Signature:
         "confidence": (HowSure, "balanced"),
         "model": (Models | None, None),
         "effort": (Efforts | None, None),
+        "quorum": (Needed | None, None),
         "wait": (Seconds, 20),
     }
     parameters = [
@@ -191,6 +199,7 @@ class RunTools:
         confidence: HowSure | None = None,
         model: Models | None = None,
         effort: Efforts | None = None,
+        quorum: Needed | None = None,
         archive: Archived | None = None,
         wait: Seconds = 20,
     ) -> RunReport:
@@ -205,13 +214,14 @@ class RunTools:
         if pattern in self._patterns:
             given_here: dict[str, object] = {"sides": sides, "max_rounds": max_rounds, "sources": sources}
             given_here |= {"confidence": confidence, "model": model, "effort": effort, "archive": archive}
+            given_here |= {"quorum": quorum}
             for field, given in given_here.items():
                 if given is not None:
                     allowed = f"left out: {pattern} has its own"
                     raise ConfigurationError("start_debate", field, given, allowed)
             options = None
         else:
-            options = make_options(pattern, sides, max_rounds, confidence, model, effort)
+            options = make_options(pattern, sides, max_rounds, confidence, model, effort, quorum)
         self._check_sources("start_debate", sources)
         for name, value in (("archive", archive), ("sources", sources)):
             if value is not None:
@@ -230,10 +240,11 @@ class RunTools:
             confidence: Confidence,
             model: str | dict[str, str] | None = None,
             effort: str | dict[str, str] | None = None,
+            quorum: int | None = None,
             wait: float,
             **texts: str | None,
         ) -> RunReport:
-            options = make_options(pattern, None, None, confidence, model, effort) or {}
+            options = make_options(pattern, None, None, confidence, model, effort, quorum) or {}
             self._check_sources(tool.name, sources)
             options |= {name: value for name, value in {"sources": sources, **texts}.items() if value is not None}
             service = self._of(ctx)
