@@ -143,16 +143,17 @@ async def outcome(call: Awaitable[RunResult[Any]]) -> Any:
 @pytest.mark.parametrize(
     ("given", "variable", "own", "open_"),
     [
-        ("ollama/run", None, "ollama/run", "ollama/run"),
-        ({"chat": "ollama/run"}, None, "ollama/own", "ollama/run"),
-        (None, "ollama/env", "ollama/own", "ollama/env"),
+        ({"model": "ollama/run"}, None, "ollama/own", "ollama/run"),
+        ({"override_model": "ollama/run"}, None, "ollama/run", "ollama/run"),
+        ({"model": {"chat": "ollama/run"}}, None, "ollama/own", "ollama/run"),
+        ({}, "ollama/env", "ollama/own", "ollama/env"),
     ],
-    ids=["one for all", "by intent", "the environment's"],
+    ids=["a default", "an override", "by intent", "the environment's"],
 )
 async def test_a_resumed_run_has_the_models_that_it_was_started_with(
     given: Any, variable: str | None, own: str, open_: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A model for all replaces those that blocks name, the environment's does not, whatever it is now."""
+    """An override replaces those that blocks name, a default and the environment's do not, whatever that is now."""
     asked: list[list[str]] = []
 
     @handler(name="asks")
@@ -163,7 +164,7 @@ async def test_a_resumed_run_has_the_models_that_it_was_started_with(
     if variable is not None:
         monkeypatch.setenv("FLOWDEBATE_MODEL", variable)
     store = MemoryStore()
-    begun = await asks.run(None, model=given, store=store)
+    begun = await asks.run(None, store=store, **given)
     monkeypatch.setenv("FLOWDEBATE_MODEL", "ollama/other")
     await asks.resume(begun.run_id, store=store)
     assert asked == [[own, open_]] * 2

@@ -51,11 +51,12 @@ async def load_run(
     on_uncertain: OnUncertain = "retry",
     allow_changes: bool = False,
     retry_dead_letter: bool = False,
+    asks_again: bool = True,
     **common: Unpack[SessionOptions],
 ) -> tuple[Run, Any]:
     """Load the stored run and its input. This process then owns it; a complete one only once it needs another step.
 
-    A run whose judge, chair or synthesizer failed asks it again.
+    A run whose judge, chair or synthesizer failed asks it again, if it `asks_again`.
     Errors: RunNotFound, RunConflict, RunChanged, DeadLetter, ConfigurationError; the stored run is then unchanged.
     """
     where = f"{block}.resume()"
@@ -67,7 +68,7 @@ async def load_run(
         raise ConfigurationError(where, "on_uncertain", on_uncertain, "'retry' or 'raise'")
     stored = await opened.run(run_id)
     # Anybody may read a complete run at any time; one that still has an owner is refused by `take`.
-    unanswered = has_unanswered(await opened.steps(run_id))
+    unanswered = asks_again and has_unanswered(await opened.steps(run_id))
     owned = stored.owned or stored.status not in COMPLETE or unanswered
     if owned:
         stored = await _take(opened, run_id)
@@ -243,7 +244,8 @@ async def load_same(
     pause = _LONGEST_PAUSE / 20
     while True:
         try:
-            return (await load_run(run.run_id, block=now.block, outline=now.fingerprint["outline"], **options))[0]
+            outline = now.fingerprint["outline"]
+            return (await load_run(run.run_id, block=now.block, outline=outline, asks_again=False, **options))[0]
         except RunConflict:
             if not wait:
                 raise

@@ -346,8 +346,8 @@ class Judge(Block[Any, JudgedVerdict]):
         answered = {id(each.juror) for each in cast if each.error is None}
         asked = {id(each.juror) for each in cast}
         if failed and len(answered) < min(self.how.quorum or DEFAULT_QUORUM, len(asked)):
-            others = {id(each.juror): (each, error) for each, error in failed if each.juror is not failed[0][0].juror}
-            for each, error in others.values():  # the first one stands for the judge
+            jurors = {id(each.juror): (each, error) for each, error in failed} if len(self.how.panel) > 1 else {}
+            for each, error in jurors.values():
                 name = each.juror.voter or self.name
                 record_failure(error, ctx, block=self.name, role="judge", name=name, instead="skipped")
             raise failed[0][1]
