@@ -52,6 +52,7 @@ test: $(VENV)/.dev ## run the tests
 
 test-slow: $(VENV)/.dev ## run the slow tests, in which every kind has all its cases (PART=1/2)
 	@python3 scripts/postgres install >/dev/null || echo "The tests that need PostgreSQL are skipped"
+	@python3 scripts/nginx install >/dev/null || echo "The tests that need nginx are skipped"
 	$(BIN)/python -m pytest $(SUITE) -m "slow and not slow_model and not simulation" $(if $(PART),--part=$(PART))
 
 fuzz: $(VENV)/.dev ## run the tests in random order, each law with thousands of new examples (SEED=N, TESTS=tests/web)

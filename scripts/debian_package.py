@@ -44,7 +44,8 @@ def install_package(package: str, name: str, find: Callable[[], Path | None], *,
 
 def _add(package: str) -> str:
     """Install the package; what the last command complained about."""
-    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    # in runlevel 1 no service is started: tests start their own
+    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
     for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-qq", "--no-install-recommends", package]):
         done = subprocess.run([*command, "-y"], env=environment, capture_output=True, text=True, check=False)  # noqa: S603
     return done.stderr.strip()[-300:]

@@ -106,6 +106,14 @@ def serve(  # noqa: PLR0913 - the options of the command
     allow_host: Annotated[
         list[Text] | None, Option(metavar="NAME", help="Host name that this server answers to; repeat for each.")
     ] = None,
+    root_path: Annotated[
+        Text | None,
+        Option(
+            metavar="PATH",
+            help="Path under which a proxy serves this server, such as /debates. Default: X-Forwarded-Prefix of "
+            "requests to an --allow-host.",
+        ),
+    ] = None,
     allow_base_url: Annotated[
         list[Text] | None,
         Option(metavar="URL", help="Base URL that the options of runs may name; repeat for each. Default: none."),
@@ -148,6 +156,10 @@ def serve(  # noqa: PLR0913 - the options of the command
         check_library("flowdebate serve --ag-ui", "ag_ui", library="ag-ui-protocol", extra="ag-ui")
     port = _variable("FLOWDEBATE_PORT", int, _PORT) if port is None else port
     opt.check(0 <= port <= _HIGHEST_PORT, "--port", port, f"an int from 0 to {_HIGHEST_PORT}")
+    if root_path is not None:
+        from flowdebate.server.guard import is_prefix
+
+        opt.check(is_prefix(root_path.rstrip("/")), "--root-path", root_path, "a path such as /debates")
     address = host or _variable("FLOWDEBATE_HOST", str, _LOOPBACK[0])
     if address not in _LOOPBACK and token_file is None:
         # A token that is printed ends up in scrollback and logs: good enough for this machine, not for a network.
@@ -185,6 +197,7 @@ def serve(  # noqa: PLR0913 - the options of the command
             _make_service(app, store, given, allow_model, recover=not read_only),
             token=token,
             allow_hosts=(*own, *(allow_host or ())),
+            root_path=root_path or "",
             allow_base_urls=allow_base_url or (),
             allow_sources=allow_sources or (),
             read_only=read_only,

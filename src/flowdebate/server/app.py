@@ -21,7 +21,7 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.models.openai.endpoint import check_address
 from flowdebate.server import links, routes, views
 from flowdebate.server.front import API, Front
-from flowdebate.server.guard import LOOPBACK, Authenticate, Guard, GuardOptions, Links
+from flowdebate.server.guard import LOOPBACK, Authenticate, Guard, GuardOptions, Links, is_prefix
 from flowdebate.server.pages import forms as form_pages
 from flowdebate.server.pages import runs as pages
 from flowdebate.server.problems import FieldProblem, Problem, handle_problems
@@ -61,6 +61,7 @@ def create_app(  # noqa: PLR0913 - keyword-only
     openai: bool = False,
     ag_ui: bool = False,
     secret: str | None = None,
+    root_path: str = "",
     ping: float = 15.0,
     patience: float = 30.0,
     close_service: bool = True,
@@ -73,7 +74,9 @@ def create_app(  # noqa: PLR0913 - keyword-only
     below `allow_base_urls`, sources below a folder of `allow_sources`, and nothing else that is read or connected to;
     and models that the service allows: those of its `allow_models`, or else those that are set up. `openai` adds the
     OpenAI-compatible endpoint, whose API key is the token; `ag_ui` adds that of AG-UI (extra `ag-ui`). `secret` signs
-    links for humans; None makes one for each start, or takes that of the token. `ping` is the seconds between signs of
+    links for humans; None makes one for each start, or takes that of the token. `root_path` is the path under which a
+    proxy serves the application, such as "/debates"; without it the header X-Forwarded-Prefix counts where the host is
+    one of `allow_hosts`. `ping` is the seconds between signs of
     life on quiet streams.
 
     At the end of its lifespan it closes the service, in which calls in flight have `patience` seconds to end; unless
@@ -86,6 +89,9 @@ def create_app(  # noqa: PLR0913 - keyword-only
         token = secrets.token_urlsafe(32)
     if token and len(token) < _SHORTEST_TOKEN:
         raise ConfigurationError(_WHERE, "token", "a shorter one", f"text of at least {_SHORTEST_TOKEN} characters")
+    root = root_path.rstrip("/")
+    if root and not is_prefix(root):
+        raise ConfigurationError(_WHERE, "root_path", root_path, 'a path such as "/debates"')
     hosts = LOOPBACK | frozenset(map(str.lower, allow_hosts))
     front = Front(
         service=service,
@@ -108,6 +114,13 @@ def create_app(  # noqa: PLR0913 - keyword-only
             public=_PUBLIC,
             refusals=refusals,
             signed_out=front.signed_out,
+            root=root,
+            paths=frozenset(
+                str(getattr(route, "path", "/")).split("/")[1]
+                for router in (pages.router, form_pages.router, *others)
+                for route in router.routes
+            )
+            | {API.split("/")[1]},
         ),
         front=front,
         patience=patience if close_service else None,

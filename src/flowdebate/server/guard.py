@@ -71,6 +71,10 @@ class GuardOptions:
     """How refusals are said to clients of another protocol, by the beginnings of its paths."""
     signed_out: Callable[[], Awaitable[float]] | None = None
     """When somebody last signed all browsers out, in seconds since the epoch."""
+    root: str = ""
+    """Path under which a proxy serves the application, such as "/debates"; empty: that of X-Forwarded-Prefix."""
+    paths: frozenset[str] = frozenset()
+    """First parts of the application's own paths."""
     max_body: int = 1_000_000
     """Bytes of a request's body: fifty times the longest question, and nothing that fills the memory."""
 
@@ -85,6 +89,21 @@ def path_of(scope: Mapping[str, Any]) -> str:
     """The path of a request inside the application, which may be mounted in another one."""
     path: str = scope["path"]
     return path.removeprefix(scope.get("root_path", "").rstrip("/")) or "/"
+
+
+_PREFIX = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._-][A-Za-z0-9._~-]*){1,8}", re.ASCII)
+
+
+def is_prefix(root: str) -> bool:
+    """Whether `root` can be the path under which a proxy serves the application.
+
+    >>> is_prefix("/debates"), is_prefix("/a/b"), is_prefix("//evil.example"), is_prefix("/..")
+    (True, True, False, False)
+    """
+    return len(root) <= _LONGEST_PREFIX and _PREFIX.fullmatch(root) is not None
+
+
+_LONGEST_PREFIX = 200
 
 
 def browser_root(token: str) -> str:
@@ -128,6 +147,7 @@ class Guard:
             # the host first: the check of origins compares with it
             _check_host(request.headers, self.options.hosts)
             _check_origin(request)
+            self._enter_prefix(scope, request.headers)
             self._enter(scope)
             if (exchanged := self._exchange(request)) is not None:
                 await exchanged(scope, receive, send)
@@ -145,6 +165,26 @@ class Guard:
         await self.app(scope, receive, send)
 
     # Who asks
+
+    def _enter_prefix(self, scope: Scope, headers: Headers) -> None:
+        """Take the prefix of a proxy for the path under which the application is mounted; the proxy may remove it.
+
+        The header counts only for hosts that were allowed by name: whoever reaches this machine directly names none.
+        """
+        root = self.options.root
+        if not root and headers["host"].lower().partition(":")[0] in self.options.hosts - LOOPBACK:
+            root = headers.get("x-forwarded-prefix", "").rstrip("/")
+            if not is_prefix(root):
+                root = ""
+        if not root:
+            return
+        path: str = scope["path"]
+        is_whole = f"{path}/".startswith(f"{root}/") and root.split("/")[1] not in self.options.paths
+        if not is_whole:
+            scope["path"] = root + path
+            if scope.get("raw_path") is not None:
+                scope["raw_path"] = root.encode() + scope["raw_path"]
+        scope["root_path"] = root + scope.get("root_path", "")
 
     def _enter(self, scope: Scope) -> None:
         """Take the path of browsers for a part of the path under which the application is mounted."""
@@ -261,12 +301,18 @@ def _check_origin(request: Request) -> None:
     headers = request.headers
     origin = headers.get("origin")
     # a browser says "null" for a page in a sandbox or of a file, whose netloc is no host: it is refused as well
-    if origin is not None and urlsplit(origin.lower()).netloc != headers["host"].lower():
+    if origin is not None and not _is_same_origin(origin.lower(), headers):
         raise HTTPException(HTTPStatus.FORBIDDEN, "Pages of other origins may not use this server.")
     # a link in a mail or a chat opens the page of a run; a frame, an image or a script of another site does not
     follows = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
     if headers.get("sec-fetch-site") in ("cross-site", "same-site") and not (request.method == "GET" and follows):
         raise HTTPException(HTTPStatus.FORBIDDEN, "Pages of other origins may not use this server.")
+
+
+def _is_same_origin(origin: str, headers: Headers) -> bool:
+    """Whether a page of `origin` is one of this server; a proxy may leave the port out of Host, a browser does not."""
+    parts, host = urlsplit(origin), headers["host"].lower()
+    return parts.netloc == host or (parts.hostname == host and headers.get("sec-fetch-site") == "same-origin")
 
 
 def _check_type(request: Request) -> None:
