@@ -19,6 +19,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections import Counter
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
 
 from tests.cli.stage import COMMAND
 from tests.processes import started
@@ -63,6 +65,8 @@ MOST_OF_SERVER = 500
 """Megabytes that a server may take."""
 MOST_OF_CHILD = 400
 """Megabytes that a child may take."""
+_TAKEN_BY_MCP = 2_000_000
+"""Bytes of a document that the MCP server takes in a request, at least."""
 _PATIENCE = 200.0
 """Seconds in which every hostile document is answered: it waits for its turn, and then for its end."""
 
@@ -126,6 +130,19 @@ class Attack:
         if "Traceback" in text:
             self.problems.append(f"{door}, {name}: a traceback")
 
+    def run(self, call: Callable[..., None], *arguments: Any) -> threading.Thread:
+        """Make a call in a thread of its own; what it raises is a problem."""
+
+        def guarded() -> None:
+            try:
+                call(*arguments)
+            except Exception:  # noqa: BLE001 - it is what is looked for
+                self.problems.append(traceback.format_exc(limit=-3))
+
+        thread = threading.Thread(target=guarded, daemon=True)
+        thread.start()
+        return thread
+
     # The doors
 
     def by_http(self, http: httpx2.Client, documents: Sequence[tuple[str, bytes]]) -> None:
@@ -145,7 +162,13 @@ class Attack:
             async with http, Client(streamable_http_client(address, http_client=http)) as host:
                 for name, data in self.shuffled():
                     brief = {"question": "Should we ship?", "max_rounds": 1, "sources": {name: url(data)}, "wait": 0}
-                    answer = await host.call_tool("start_debate", brief)
+                    try:
+                        answer = await host.call_tool("start_debate", brief)
+                    except MCPError as error:  # of the transport: there is no answer to a request that it does not take
+                        self.answers["MCP: not taken"] += 1
+                        if len(data) < _TAKEN_BY_MCP:
+                            self.problems.append(f"MCP, {name}: {error}")
+                        continue
                     self.judge("MCP", name, str(answer.content), refused=bool(answer.is_error))
 
         asyncio.run(bring())
@@ -258,20 +281,15 @@ def attack(documents: list[tuple[str, bytes]], *, seed: int, clients: int) -> At
         mcp, mcp_address, mcp_token = stack.enter_context(server(folder, "mcp", "--http", "--port", "0"))
         clients_of = [stack.enter_context(client(address, token)) for _ in range(clients + 1)]
         order = found.shuffled()
-        attackers = [
-            *(
-                threading.Thread(target=found.by_http, args=(http, order[number::clients]))
-                for number, http in enumerate(clients_of[1:])
-            ),
-            threading.Thread(target=found.by_mcp, args=(mcp_address, mcp_token)),
-            threading.Thread(target=found.by_command, args=(folder,)),
-        ]
         others = [
-            threading.Thread(target=found.as_user, args=(clients_of[0], address + browser_root(token))),
-            threading.Thread(target=found.watch, args=({"the server": web.pid, "the MCP server": mcp.pid},)),
+            found.run(found.as_user, clients_of[0], address + browser_root(token)),
+            found.run(found.watch, {"the server": web.pid, "the MCP server": mcp.pid}),
         ]
-        for thread in [*attackers, *others]:
-            thread.start()
+        attackers = [
+            *(found.run(found.by_http, http, order[number::clients]) for number, http in enumerate(clients_of[1:])),
+            found.run(found.by_mcp, mcp_address, mcp_token),
+            found.run(found.by_command, folder),
+        ]
         for thread in attackers:
             thread.join()
         found.over.set()

@@ -389,20 +389,25 @@ def test_hidden_slides_are_left_out_and_slides_without_text_are_named(tmp_path: 
     second.element.set("show", "0")
     first.shapes.add_table(1, 2, 0, 0, 9, 9).table.cell(0, 1).text = "12"
     first.notes_slide.notes_text_frame.text = "Say it slowly."
+    offer = first.shapes.add_textbox(0, 0, 9, 9)
+    offer.text_frame.text = "Our lowest offer"
+    offer.element.nvSpPr.cNvPr.set("hidden", "1")
     made = io.BytesIO()
     show.save(made)
     source = read(tmp_path, "a.pptx", made.getvalue())
     assert all(text in source.text for text in ("# Costs", "|  | 12 |", "Say it slowly."))
     assert "Salaries" not in source.text
-    assert source.unread == "slide 2 hidden; slide 3 without text"
+    assert "lowest" not in source.text
+    assert source.unread == "slide 2 hidden; slide 3 without text; 1 hidden passage"
 
 
 def test_a_notebook_is_its_cells_and_their_texts(tmp_path: Path) -> None:
     """Not its pictures, of which a reader of base64 has nothing."""
     picture = {"output_type": "display_data", "data": {"image/png": "AAAA" * 9_000, "text/plain": ["<Figure>"]}}
+    table = {"output_type": "display_data", "data": {"text/html": "<table></table>"}}
     error = {"output_type": "error", "traceback": ["\x1b[31mValueError\x1b[0m: no"]}
     cells = [
-        {"cell_type": "code", "source": ["df.plot()"], "outputs": [picture, error]},
+        {"cell_type": "code", "source": ["df.plot()"], "outputs": [picture, table, error]},
         {"cell_type": "markdown", "source": "It is worse."},
     ]
     source = read(tmp_path, "a.ipynb", json.dumps({"cells": cells}).encode())
@@ -410,7 +415,7 @@ def test_a_notebook_is_its_cells_and_their_texts(tmp_path: Path) -> None:
         "a.ipynb, cell 1": "df.plot()\n\nOutput:\n<Figure>\n\nOutput:\nValueError: no",
         "a.ipynb, cell 2": "It is worse.",
     }
-    assert source.unread == "1 picture"
+    assert source.unread == "1 picture; 1 text/html output"
 
 
 def test_a_page_says_what_a_browser_does_not_show(tmp_path: Path) -> None:
@@ -435,8 +440,9 @@ def test_a_byte_order_mark_says_what_a_text_is(tmp_path: Path, encoding: str) ->
 @pytest.mark.parametrize(
     ("name", "data", "why"),
     [
-        ("a.doc", b"\xd0\xcf\x11\xe0\0", "is a DOC document, which is not read: save it as .docx"),
-        ("a.ods", b"PK\x03\x04\0", "is a ODS document, which is not read: save it as .xlsx"),
+        ("a.doc", b"\xd0\xcf\x11\xe0\0", "is of the kind .doc, which is not read: save it as .docx"),
+        ("a.ods", b"PK\x03\x04\0", "is of the kind .ods, which is not read: save it as .xlsx"),
+        ("letter", b"{\\rtf1 Dear all", "is of the kind .rtf, which is not read: save it as .docx"),
         ("report", b"PK\x03\x04\0", "is binary, an archive: unpack it; a document needs a name that ends in .docx"),
         ("a.log", b"one\n" * 300 + b"tw\0o\n", "line 301: has a NUL byte, which no text has"),
         ("a.txt", codecs.BOM_UTF16_LE + b"a", "line 1: is not UTF-16"),

@@ -49,6 +49,8 @@ class Text:
     """Its pages, slides or sheets, each with its name; "" is the name of a text without parts."""
     unread: list[str] = field(default_factory=list)
     """What was left out, in words that go behind the name of the document."""
+    hidden: int = 0
+    """Number of passages that a reader of the document does not see."""
     _room: int = MOST_OF_TEXT * _MEGABYTE
 
     def add(self, text: str, part: str = "") -> None:
@@ -218,7 +220,7 @@ def _read_docx(data: bytes, text: Text) -> None:
     hidden = formulas = 0
     styles = _hidden_styles(_xml(packed, "word/styles.xml")) if "word/styles.xml" in names else frozenset[str]()
     for name in names:
-        if re.fullmatch(r"word/(document|footnotes|endnotes)\.xml", name):
+        if re.fullmatch(r"word/(document|footnotes|endnotes)\d*\.xml", name):
             tree = _xml(packed, name)
             unseen, found = _drop_hidden(tree, styles), _flatten_formulas(tree)
             if unseen or found:
@@ -234,7 +236,7 @@ def _read_docx(data: bytes, text: Text) -> None:
     body = _markdown(_soup(mammoth.convert_to_html(io.BytesIO(data), convert_image=no_image).value), text)
     pieces = [*_margins(packed, "header"), body, *_margins(packed, "footer"), *_comments(packed)]
     text.add("\n\n".join(pieces))
-    text.leave_out("hidden passage", hidden)
+    text.hidden += hidden
     if formulas:
         text.unread.append(f"layout of {formulas:,} formula{'s' * (formulas > 1)}")
     text.leave_out("picture", _pictures(packed, "word"))
@@ -331,6 +333,7 @@ def _read_pptx(data: bytes, text: Text) -> None:
         if slide.element.get("show") == "0":
             hidden.append(number)
             continue
+        text.hidden += _drop_hidden_shapes(slide.element)
         title = slide.shapes.title
         lines = [line for shape in _in_order(slide.shapes) for line in _lines_of_shape(shape, title)]
         frame = slide.notes_slide.notes_text_frame if slide.has_notes_slide else None
@@ -347,6 +350,17 @@ def _read_pptx(data: bytes, text: Text) -> None:
     text.unread += ["comments"] if comments else []
     text.leave_out("picture", _pictures(packed, "ppt"))
     text.leave_out("diagram", sum(bool(re.match(r"ppt/diagrams/data\d*\.xml$", name)) for name in packed.namelist()))
+
+
+def _drop_hidden_shapes(slide: Element) -> int:
+    """Take the hidden shapes out of a slide, and count those with text."""
+    hidden = 0
+    for about in list(slide.iter("{*}cNvPr")):
+        shape = about.getparent().getparent()
+        if about.get("hidden") in ("1", "true") and shape.getparent() is not None:
+            hidden += any(words.strip() for words in shape.itertext())
+            shape.getparent().remove(shape)
+    return hidden
 
 
 def _in_order(shapes: Iterable[object]) -> list[object]:
@@ -539,7 +553,7 @@ def _markdown(soup: BeautifulSoup, text: Text) -> str:
     """The visible text of a page as Markdown."""
     from markdownify import ATX, MarkdownConverter
 
-    text.leave_out("hidden passage", _drop_unseen(soup))
+    text.hidden += _drop_unseen(soup)
     _fill_in(soup)
     for element in soup("img"):
         about = str(element.get("alt", "")).strip()
@@ -607,6 +621,7 @@ def _read_epub(data: bytes, text: Text) -> None:
             text.fits(sum(map(len, chapters)))
     text.add("\n\n".join(chapters))
     text.leave_out("missing chapter", missing)
+    text.leave_out("picture", sum(bool(re.search(r"\.(png|jpe?g|gif|svg|webp)$", name)) for name in names))
 
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
@@ -624,13 +639,15 @@ def _read_notebook(data: bytes, text: Text) -> None:
                 between = "\n" if "traceback" in output else ""
                 lines.append(f"Output:\n{_ESCAPES.sub('', _joined(shown, between))}")
             for kind in content:
-                if not kind.startswith("text/"):
+                if not shown or not kind.startswith("text/"):
                     outputs[kind] = outputs.get(kind, 0) + 1
         pictures = sum(len(each) for each in cell.get("attachments", {}).values())
-        outputs |= {"attached picture": outputs.get("attached picture", 0) + pictures} if pictures else {}
+        outputs["image/"] = outputs.get("image/", 0) + pictures
         text.add("\n\n".join(line for line in lines if line.strip()), f"cell {number}")
+    text.leave_out("picture", sum(number for kind, number in outputs.items() if kind.startswith("image/")))
     for kind, number in outputs.items():
-        text.leave_out("picture" if kind.startswith("image/") else kind.replace("application/", "output as "), number)
+        if not kind.startswith("image/"):
+            text.leave_out(f"{kind} output", number)
 
 
 def _joined(lines: str | list[str], between: str = "") -> str:
@@ -701,6 +718,7 @@ def read_document(data: bytes, kind: str) -> Text:
             raise _Unreadable("is encrypted: save it without its password") from None
         why = re.sub(r"\s+", " ", str(error))[:200] or type(error).__name__
         raise _Unreadable(f"is no {what} that can be read: {why}") from None
+    text.leave_out("hidden passage", text.hidden)
     if not any(content.strip() for _, content in text.parts):
         raise _Unreadable(_ONLY_TEXT if kind == ".pdf" else "has no text in it")
     return text

@@ -222,7 +222,7 @@ def _read_content(name: str, given: str, data: bytes) -> Source:
     if (image := image_type(data)) is not None:
         return Source.of_image(name, given, data, image)
     encoding = next((encoding for bom, encoding in _BOMS if data.startswith(bom)), "utf-8")
-    if encoding == "utf-8" and b"\0" in data:
+    if encoding == "utf-8" and (b"\0" in data or data.startswith(b"{\\rtf")):
         raise BadFile(given, _why_no_text(suffix, data))
     try:
         text = data.decode(encoding)
@@ -235,9 +235,11 @@ def _read_content(name: str, given: str, data: bytes) -> Source:
 
 
 def _why_no_text(suffix: str, data: bytes) -> str:
-    """Why a file with NUL bytes is no source, and what to do about it."""
+    """Why a file that is no text is no source, and what to do about it."""
+    if data.startswith(b"{\\rtf"):
+        suffix = ".rtf"
     if suffix in OTHERS:
-        return f"is a {suffix[1:].upper()} document, which is not read: save it as {OTHERS[suffix]}"
+        return f"is of the kind {suffix}, which is not read: save it as {OTHERS[suffix]}"
     if data.startswith(b"PK\x03\x04"):
         return "is binary, an archive: unpack it; a document needs a name that ends in .docx, .xlsx, .pptx or .epub"
     if data.count(b"\0") * 100 < len(data):  # a log that was cut, and no program
