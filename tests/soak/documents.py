@@ -67,6 +67,7 @@ MOST_OF_CHILD = 400
 """Megabytes that a child may take."""
 _TAKEN_BY_MCP = 2_000_000
 """Bytes of a document that the MCP server takes in a request, at least."""
+_JSON = {"content-type": "application/json"}
 _PATIENCE = 200.0
 """Seconds in which every hostile document is answered: it waits for its turn, and then for its end."""
 
@@ -104,6 +105,8 @@ class Attack:
     documents: list[tuple[str, bytes]]
     """The corpus."""
     random: Random
+    bodies: dict[str, bytes] = field(default_factory=dict)
+    """Requests with them, made before: the user beside them shares this process."""
     answers: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
     waits: dict[str, float] = field(default_factory=dict)
@@ -113,6 +116,11 @@ class Attack:
     children: set[int] = field(default_factory=set)
     """All children that were seen."""
     over: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        for name, data in self.documents:
+            body = {**BRIEF, "options": {"max_rounds": 1, "sources": {name: url(data)}}}
+            self.bodies[name] = json.dumps(body).encode()
 
     def shuffled(self) -> list[tuple[str, bytes]]:
         """The corpus in another order."""
@@ -128,7 +136,7 @@ class Attack:
         if refused and f"{name}: " not in text:
             self.problems.append(f"{door}, {name}: {text[:300]}")
         if "Traceback" in text:
-            self.problems.append(f"{door}, {name}: a traceback")
+            self.problems.append(f"{door}, {name}: a traceback: {text[-600:]}")
 
     def run(self, call: Callable[..., None], *arguments: Any) -> threading.Thread:
         """Make a call in a thread of its own; what it raises is a problem."""
@@ -145,11 +153,10 @@ class Attack:
 
     # The doors
 
-    def by_http(self, http: httpx2.Client, documents: Sequence[tuple[str, bytes]]) -> None:
+    def by_http(self, http: httpx2.Client, names: Sequence[str]) -> None:
         """Bring documents to the server."""
-        for name, data in documents:
-            body = {**BRIEF, "options": {"max_rounds": 1, "sources": {name: url(data)}}}
-            answer = http.post("/api/v1/runs", json=body, timeout=_PATIENCE)
+        for name in names:
+            answer = http.post("/api/v1/runs", content=self.bodies[name], headers=_JSON, timeout=_PATIENCE)
             if answer.status_code not in (201, 422):
                 self.problems.append(f"HTTP, {name}: {answer.status_code} {answer.text[:200]}")
             self.judge("HTTP", name, answer.text, refused=answer.status_code != 201)
@@ -280,7 +287,7 @@ def attack(documents: list[tuple[str, bytes]], *, seed: int, clients: int) -> At
         web, address, token = stack.enter_context(server(folder, "serve", "--port", "0"))
         mcp, mcp_address, mcp_token = stack.enter_context(server(folder, "mcp", "--http", "--port", "0"))
         clients_of = [stack.enter_context(client(address, token)) for _ in range(clients + 1)]
-        order = found.shuffled()
+        order = [name for name, _ in found.shuffled()]
         others = [
             found.run(found.as_user, clients_of[0], address + browser_root(token)),
             found.run(found.watch, {"the server": web.pid, "the MCP server": mcp.pid}),
