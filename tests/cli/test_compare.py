@@ -153,3 +153,19 @@ def test_bad_input_is_refused_before_any_call(judge: list[str], words: tuple[str
     assert refused.exit_code not in (0, None)
     assert said in " ".join(refused.output.split())
     assert judge == []
+
+
+def test_an_empty_cell_of_a_row_is_named(judge: list[str]) -> None:
+    """With what to do about it; a row of three texts compares the others."""
+    Path("rows.csv").write_text("question,ours,theirs\nQ1?,One.,Two.\nQ2?,One.,\n")
+    refused = run("rows.csv")
+    assert refused.exit_code == 2
+    assert "rows.csv: row 2: `theirs` is empty: fill in a text, or delete the row" in " ".join(refused.stderr.split())
+    assert judge == []
+
+
+def test_a_cell_may_be_as_long_as_an_answer(judge: list[str]) -> None:
+    """The limit of the csv module is below the length of a book's chapter."""
+    Path("rows.csv").write_text(f'question,ours,theirs\nQ1?,"{"word " * 40_000}",One.\n')
+    assert run("rows.csv").exit_code == 0
+    assert judge

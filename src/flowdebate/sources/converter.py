@@ -88,12 +88,12 @@ class _Child:
 
     @property
     def resident(self) -> int:
-        """Its memory in bytes; 0 where the system does not say."""
+        """Memory in bytes; 0 where the system does not say."""
         return resident_memory(self._process.pid)
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can still be asked."""
+        """Whether the process can still be asked."""
         return self._process.poll() is None
 
     def kill(self) -> None:
@@ -131,11 +131,14 @@ class Converter:
 
         BadFile, about its `path`, for one without text, and for one that takes too long or too much memory.
         """
-        with self._place(path, self._quick):
-            answer = self._answer(data, kind, gives_way=True)
-        if answer == "turn":
-            with self._place(path, self._slow):
-                answer = self._answer(data, kind, gives_way=False)
+        try:
+            with self._place(path, self._quick):
+                answer = self._answer(data, kind, gives_way=True)
+            if answer == "turn":
+                with self._place(path, self._slow):
+                    answer = self._answer(data, kind, gives_way=False)
+        except OSError as error:
+            raise BadFile(path, f"cannot be read: no process can be started to read it ({error.strerror})") from None
         if answer == "time":
             problem: str | None = f"takes more than {self.seconds:g} s to read: split it, or save it as text"
         elif not isinstance(answer, _Answer) or answer.is_full:
@@ -198,7 +201,7 @@ class Converter:
             child = _Child(self.memory, self.seconds)  # the other one may have ended before it was asked
 
     def _take(self) -> _Child:
-        """An idle child, or a new one."""
+        """Take an idle child, or start one."""
         while True:
             with self._lock:
                 child = self._idle.pop() if self._idle else None
@@ -238,7 +241,7 @@ class Converter:
 
 @lru_cache(maxsize=1)
 def shared_converter() -> Converter:
-    """The converter of this process."""
+    """Return the converter of this process."""
     return Converter()
 
 

@@ -115,7 +115,7 @@ _FEW_LINES, _MOST_PIECES = 3, 300
 
 
 def _reads_across(textpage: PdfTextPage, width: float) -> bool:
-    """Whether lines of a page go on in another column: its program wrote it line by line, across both."""
+    """Say whether the text of a page goes on in another column: its program wrote it line by line, across both."""
     pieces = [textpage.get_rect(index) for index in range(min(textpage.count_rects(), _MOST_PIECES))]
     broken = 0
     for (left, bottom, right, top), (next_left, next_bottom, next_right, _) in pairwise(pieces):
@@ -129,7 +129,7 @@ def _pages(numbers: Sequence[int]) -> str:
 
 
 def _annotations(pdf: PdfDocument, page: PdfPage) -> tuple[list[str], int]:
-    """The values of a page's form and the comments on it, a line each, and the number of fields that nobody sees."""
+    """Return the values of a page's form and the comments on it, a line each, and the number of hidden fields."""
     from pypdfium2 import raw
 
     lines: list[str] = []
@@ -155,7 +155,7 @@ def _annotations(pdf: PdfDocument, page: PdfPage) -> tuple[list[str], int]:
 
 
 def _utf16(call: Callable[..., int]) -> str:
-    """The text that a function of pdfium writes into a buffer, which it is given twice."""
+    """Return the text that a function of pdfium writes: called without a buffer, it says how long that is."""
     from ctypes import create_string_buffer, sizeof
 
     from pypdfium2 import raw
@@ -167,7 +167,7 @@ def _utf16(call: Callable[..., int]) -> str:
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """Numbers in ascending order, with a dash for those that follow each other.
+    """Write numbers in ascending order, with a dash for those that follow each other.
 
     >>> _ranges([2, 3, 4, 7])
     '2-4, 7'
@@ -180,7 +180,7 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 def _unpack(data: bytes) -> zipfile.ZipFile:
-    """The archive, whose entries are as large as it says, and not too large in all."""
+    """Open an archive. _Unreadable for one that is encrypted or too large, also where it states smaller sizes."""
     if data.startswith(_OLD_OFFICE):
         raise _Unreadable("is encrypted, or of a version before 2007: save it as it is today, without a password")
     packed = zipfile.ZipFile(io.BytesIO(data))
@@ -243,13 +243,13 @@ def _read_docx(data: bytes, text: Text) -> None:
 
 
 def _is_on(properties: Element, name: str) -> bool:
-    """Whether a switch is on among the properties of a run, or of a style."""
+    """Say whether a switch is on among the properties of a run, or of a style."""
     switch = properties.find(f"{_W}{name}")
     return switch is not None and switch.get(f"{_W}val", "1") not in ("0", "false", "off")
 
 
 def _hidden_styles(tree: Element) -> frozenset[str]:
-    """Names of the styles that hide what has them, also by the style on which they are based."""
+    """Find the styles that hide text, also by the style on which they are based, and return their names."""
     based: dict[str, str] = {}
     hidden: set[str] = set()
     for style in tree.iter(f"{_W}style"):
@@ -307,7 +307,7 @@ def _paragraphs(tree: Element) -> Iterator[str]:
 
 
 def _margins(packed: zipfile.ZipFile, kind: str) -> list[str]:
-    """What stands above, or below, all pages of a document; once, where several sections have it."""
+    """Return the headers, or the footers, of a document; once, where several sections have the same."""
     found: dict[str, None] = {}
     for name in sorted(packed.namelist()):
         if re.fullmatch(rf"word/{kind}\d*\.xml", name):
@@ -364,7 +364,7 @@ def _drop_hidden_shapes(slide: Element) -> int:
 
 
 def _in_order(shapes: Iterable[object]) -> list[object]:
-    """Shapes from top to bottom, and from left to right."""
+    """Sort shapes from top to bottom, and from left to right."""
     return sorted(shapes, key=lambda shape: (getattr(shape, "top", None) or 0, getattr(shape, "left", None) or 0))
 
 
@@ -393,7 +393,7 @@ def _lines_of_shape(shape: object, title: object) -> Iterator[str]:
 
 
 def _table(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Lines of a table, whose cells are on one line each."""
+    """Write the lines of a table in Markdown, each cell on one line."""
     for number, row in enumerate(rows):
         yield f"| {' | '.join(' '.join(cell.split()) for cell in row)} |"
         if number == 0:
@@ -417,7 +417,7 @@ class _Sheet:
     has_formulas: bool = False
 
     def hides(self, cell: ReadOnlyCell) -> bool:
-        """Whether a cell is in a hidden row or column."""
+        """Say whether a cell is in a hidden row or column."""
         return cell.row in self.rows or any(first <= cell.column <= last for first, last in self.columns)
 
 
@@ -464,7 +464,7 @@ def _read_xlsx(data: bytes, text: Text) -> None:
 def _read_row(
     cells: Sequence[ReadOnlyCell], written: Sequence[ReadOnlyCell], about: _Sheet, text: Text
 ) -> tuple[dict[int, str], int]:
-    """The cells of a row that are not blank, by their columns, and the number of hidden ones.
+    """Return the cells of a row that are not blank, by their columns, and the number of hidden ones.
 
     Where a program wrote a formula without its result, `written` has the formula.
     """
@@ -483,7 +483,7 @@ def _read_row(
 
 
 def _paths_of_sheets(packed: zipfile.ZipFile) -> dict[str, str]:
-    """Where in the archive each sheet is, by its title."""
+    """Return the path of each sheet in the archive, by its title."""
     links = _xml(packed, "xl/_rels/workbook.xml.rels")
     targets = {link.get("Id"): posixpath.normpath(posixpath.join("/xl", link.get("Target", ""))) for link in links}
     sheets = _xml(packed, "xl/workbook.xml").iter(f"{_S}sheet")
@@ -513,7 +513,7 @@ def _look_at_sheet(packed: zipfile.ZipFile, path: str) -> _Sheet:
 
 
 def _cell(cell: ReadOnlyCell) -> str:
-    """The value of a cell as a reader of the sheet sees it, as far as its format changes what it says."""
+    """Write the value of a cell as the sheet shows it: as a percentage, or with leading zeros."""
     value, form = cell.value, cell.number_format or "General"
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         if re.fullmatch(r"0(\.0+)?%", form):
@@ -550,7 +550,7 @@ def _soup(data: bytes | str) -> BeautifulSoup:
 
 
 def _markdown(soup: BeautifulSoup, text: Text) -> str:
-    """The visible text of a page as Markdown."""
+    """Write the visible text of a page as Markdown."""
     from markdownify import ATX, MarkdownConverter
 
     text.hidden += _drop_unseen(soup)
@@ -667,7 +667,7 @@ class Kind:
 
     @property
     def is_installed(self) -> bool:
-        """Whether its libraries are there."""
+        """Say whether its libraries are there."""
         return all(map(_is_there, self.libraries))
 
 
@@ -702,7 +702,7 @@ OTHERS = {
 
 
 def read_document(data: bytes, kind: str) -> Text:
-    """The text of a document of one of the `KINDS`. _Unreadable, with the reason, for one that has none."""
+    """Read a document of one of the `KINDS`. _Unreadable, with the reason, for one without a text."""
     text = Text()
     what = f"{kind[1:].upper()} document"
     try:
