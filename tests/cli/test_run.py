@@ -89,8 +89,8 @@ def test_a_failure_keeps_what_was_argued(tmp_path: Path) -> None:
     report = tmp_path / "report.md"
     wrong = {"reasoning": "r", "winner": "nobody \x1b[2J", "verdict": "v"}
     with Stage(verdict=wrong) as stage:
-        result = run(stage, *SIDES, "--max-rounds", "1", "--json", "--markdown", str(report))
-        plain = run(stage, *SIDES, "--max-rounds", "1")
+        result = run(stage, *SIDES, "--max-rounds", "1", "--on-failure", "fail", "--json", "--markdown", str(report))
+        plain = run(stage, *SIDES, "--max-rounds", "1", "--on-failure", "fail")
     assert result.exit_code == plain.exit_code == 1
     document = json.loads(result.stdout)
     assert document["status"] == "failed"

@@ -73,10 +73,10 @@ def test_no_foreign_text_acts_on_a_terminal(pattern: str, folder: Path, text: st
 
 
 HEADS = {
-    "deliberation": ["Topic", "Round 1 of 2", "X", "Moderator: ", "Decision"],
-    "handoff": ["Proposition", "Turns", "X", "The lot names: "],
-    "round_robin": ["Question", "Round 1 of 2", "X", "Referee", "Output"],
-    "consensus": ["Task", "Proposals", "X", "Round 1 of 2", "X", "Vote", "Outcome"],
+    "deliberation": ["Topic", "Round 1 of 2", "X", "Moderator: ", "Incomplete: ", "Decision"],
+    "handoff": ["Proposition", "Turns", "X", "The lot names: ", "Incomplete: "],
+    "round_robin": ["Question", "Round 1 of 2", "X", "Referee", "Incomplete: ", "Output"],
+    "consensus": ["Task", "Proposals", "X", "Round 1 of 2", "X", "Vote", "Incomplete: ", "Outcome"],
 }
 """How the lines at the left edge begin, in which X is a name that others chose."""
 
