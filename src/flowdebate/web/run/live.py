@@ -13,7 +13,7 @@ from flowdebate.patterns import PATTERNS
 from flowdebate.runs.events import BlockAnswered, HumanAsked, ModelCalled
 from flowdebate.ui.document import Document
 from flowdebate.ui.live import Live
-from flowdebate.ui.sections import Card, Entry, Fact, Group, Heading, Output, Remark, Section
+from flowdebate.ui.sections import INCOMPLETE, Card, Entry, Fact, Group, Heading, Output, Remark, Section
 from flowdebate.web.prose import GrowingProse
 from flowdebate.web.run.record import Board, Call, Sums, call_of, draw, models_of
 from flowdebate.web.run.sheet import Party, Round, Turn, parties_of
@@ -31,6 +31,8 @@ class _Result:
     card: Card | None
     outputs: tuple[Output, ...]
     names: dict[str, Party]
+    missing: Fact | None = None
+    """Who is missing in it."""
 
 
 class LivePage:
@@ -177,6 +179,8 @@ class LivePage:
                 party, call = self._names.get(section.name), self._last.get(section.name)
                 turn = Turn(number=self._said, entry=section, party=party, call=call)
                 self._put_part(f"turn-{self._said}", place, turn)
+            case Fact(label=label) if label == INCOMPLETE:
+                self._result = replace(self._result, missing=section)
             case Fact() | Group() | Remark():
                 self._put_part(f"{place}-{self._parts + 1}", place, section)
             case Card():
