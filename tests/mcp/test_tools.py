@@ -7,11 +7,15 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 from mcp import Client
 from mcp_types import ElicitResult
 
 from flowdebate import Limits
 from flowdebate.mcp import create_server
+from flowdebate.mcp.host_schema import REFUSED, for_hosts
 from flowdebate.models.base import ModelResponse, Usage
 from flowdebate.service.service import Service
 from flowdebate.store import SqliteStore, close_store
@@ -21,6 +25,7 @@ from tests.mcp.stage import StageModel, patterns
 from tests.runs.durable.patterns import answer_to
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from mcp_types import ElicitRequestFormParams
@@ -62,6 +67,9 @@ async def test_a_debate_is_started_waited_for_and_read(stage: Stage) -> None:
     assert [run["run_id"] for run in listed["runs"]] == [started["run_id"]]
     assert any(message == "pro speaks, round 1 of 1" for _, _, message in noted)
     assert noted[-1][:2] == (4, 4)
+    values = [value for value, _, _ in noted]
+    assert values == sorted(set(values)), "progress has to grow with each notification"
+    assert all(total is None or value <= total for value, total, _ in noted)
 
 
 @pytest.mark.parametrize(
@@ -266,3 +274,58 @@ async def test_a_budget_is_one_of_all_runs(tmp_path: Path) -> None:
         assert told(judged)["status"] == "limit"
         sentence = "the budget of all runs is reached: 5 of 5 calls used"
         assert sentence in refused(await client.call_tool("start_debate", asked))
+
+
+async def test_schemas_of_tools_have_no_keyword_that_hosts_refuse(stage: Stage) -> None:
+    """Those of Gemini know neither references nor patterns; OpenAI's want an object without alternatives on top."""
+
+    def keywords(part: Any) -> Iterator[str]:
+        for key, value in part.items() if isinstance(part, dict) else ():
+            yield key
+            if key == "properties":
+                for inner in value.values():
+                    yield from keywords(inner)
+            elif key not in ("default", "enum", "examples"):
+                yield from keywords(value)
+        for inner in part if isinstance(part, list) else ():
+            yield from keywords(inner)
+
+    async with stage.connect() as client:
+        tools = (await client.list_tools()).tools
+    for tool in tools:
+        assert REFUSED.isdisjoint(keywords(tool.input_schema)), tool.name
+        assert tool.input_schema["type"] == "object"
+        assert "anyOf" not in tool.input_schema
+    [compare] = [tool for tool in tools if tool.name == "compare"]
+    criteria = compare.input_schema["properties"]["criteria"]["anyOf"][0]
+    assert criteria["additionalProperties"] == {"type": "number", "minimum": 0, "maximum": 1000}
+
+
+numbers = st.fixed_dictionaries(
+    {"type": st.sampled_from(["integer", "number"])},
+    optional={"exclusiveMinimum": st.integers(-3, 3), "exclusiveMaximum": st.integers(-3, 3)},
+)
+schemas = st.recursive(
+    numbers | st.builds(lambda value: {"const": value}, st.integers(-3, 3)) | st.just({"$ref": "#/$defs/other"}),
+    lambda inner: (
+        st.builds(lambda several: {"oneOf": several}, st.lists(inner, min_size=1, max_size=2))
+        | st.builds(
+            lambda value, name: {"type": "object", "patternProperties": {name: value}, "additionalProperties": False},
+            inner,
+            st.sampled_from(["^a$", "b"]),
+        )
+        | st.builds(lambda value: {"type": "object", "properties": {"not": value}}, inner)
+    ),
+    max_leaves=4,
+)
+values = st.recursive(
+    st.integers(-4, 4), lambda inner: st.dictionaries(st.sampled_from(["a", "b", "not"]), inner, max_size=2)
+)
+
+
+@given(schemas, values)
+def test_hosts_are_shown_no_more_than_what_is_checked(schema: dict[str, Any], value: Any) -> None:
+    """What fits the original schema fits that for hosts."""
+    whole = {**schema, "$defs": {"other": {"type": "integer", "minimum": 0}}}
+    if Draft202012Validator(whole).is_valid(value):
+        assert Draft202012Validator(for_hosts(whole)).is_valid(value)

@@ -45,7 +45,7 @@ _LAST = 1.0
 async def _tell(service: Service, run: RunDetails, ctx: Context[Any, Any]) -> None:
     progress = Progress(_usual_calls(run.document))
     usage = None if run.document is None else run.document.usage
-    told = 0 if usage is None else usage.calls
+    told, last = 0 if usage is None else usage.calls, -1.0
     async with aclosing(service.follow(run.run_id)) as updates:
         async for update in updates:
             if update.kind == "reset":
@@ -53,7 +53,11 @@ async def _tell(service: Service, run: RunDetails, ctx: Context[Any, Any]) -> No
             # the stream begins with the run; what was told by an earlier call of the tool is passed over, since the
             # protocol wants progress that only increases
             elif update.kind == "event" and progress.follow(update.event) and progress.calls >= told:
-                await ctx.report_progress(progress.calls, progress.total, progress.message)
+                # who speaks next is news between two calls: a part of the way to the next one
+                value = float(progress.calls) if progress.calls > last else (last + progress.calls + 1) / 2
+                if value > last:
+                    await ctx.report_progress(value, progress.total_for(value), progress.message)
+                    last = value
 
 
 class Progress:
@@ -85,10 +89,9 @@ class Progress:
                 return False
         return True
 
-    @property
-    def total(self) -> int | None:
-        """The usual number of calls, unless there are more: a bar beyond its end would say nothing."""
-        return self.usual if self.usual is not None and self.calls <= self.usual else None
+    def total_for(self, value: float) -> int | None:
+        """The usual number of calls, unless `value` is beyond it: a bar beyond its end would say nothing."""
+        return self.usual if self.usual is not None and value <= self.usual else None
 
     @property
     def message(self) -> str:

@@ -24,6 +24,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from flowdebate.errors import FlowDebateError, RunNotFound
 from flowdebate.events import changes
+from flowdebate.mcp.host_schema import for_hosts
 from flowdebate.mcp.judging import NAME as JUDGE
 from flowdebate.mcp.judging import add_compare_tool, judge_texts
 from flowdebate.mcp.reports import HOW_TO_READ, render_said, sentence_of, split_said
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
-    from mcp_types import CallToolResult, InputRequiredResult
+    from mcp_types import CallToolResult, InputRequiredResult, Tool
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -165,7 +166,11 @@ def _server_card(url: str) -> dict[str, Any]:
 
 
 class _Server(MCPServer[Any]):
-    """The SDK's server, with this library's sentences for what a caller can mend."""
+    """The SDK's server, with this library's sentences for what a caller can mend, and schemas that every host takes."""
+
+    async def list_tools(self) -> list[Tool]:
+        tools = await super().list_tools()
+        return [tool.model_copy(update={"input_schema": for_hosts(tool.input_schema)}) for tool in tools]
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None

@@ -195,7 +195,7 @@ def _model_of_json_schema(given: Mapping[str, Any], where: str, field: str) -> t
 
 
 def _requirement(problem: jsonschema.ValidationError) -> str:
-    if problem.validator is None:
+    if not problem.validator:  # of a schema that is `false`, or of too much work
         return problem.message
     return f"must satisfy {problem.validator} {shown(problem.validator_value)}"
 

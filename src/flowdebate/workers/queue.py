@@ -464,7 +464,7 @@ def refuse_pickles() -> None:
     def refuse(_: str) -> NoReturn:
         raise StoreError("the queue", FOREIGN)
 
-    _serialization.DBOSDefaultSerializer.deserialize = refuse  # type: ignore[method-assign]
+    _serialization.DBOSDefaultSerializer.deserialize = refuse  # type: ignore[method-assign, assignment]
     harmless = base64.b64encode(pickle.dumps("")).decode()
     try:
         _serialization.deserialize_value(harmless, "py_pickle", json_serializer())

@@ -12,12 +12,13 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
-from flowdebate._text import redact
-from flowdebate.errors import OutputTruncated
+from flowdebate._text import error_text, hide_credentials, redact
+from flowdebate.errors import ConfigurationError, OutputTruncated
 from flowdebate.models.base import ModelRequest, ModelResponse, ModelSettings
 from flowdebate.models.call import check_real_calls_allowed, is_loopback, within
 from flowdebate.models.openai.endpoint import Endpoint, address_of
@@ -175,6 +176,7 @@ class Clients:
         return own.clients[endpoint].client
 
     def _connect(self, endpoint: Endpoint) -> Any:  # noqa: ANN401 - that of the library
+        _check_proxies()
         secure = endpoint.base_url.startswith("https")
         context = _trusted(*map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR"))) if secure else None
         if not self._needs_sdk(endpoint):
@@ -198,12 +200,39 @@ class Clients:
         return not is_loopback(endpoint.base_url) and not getproxies().keys().isdisjoint((scheme, "all"))
 
 
+_PROXIES = ("http", "https", "socks5", "socks5h")
+"""Schemes of proxies."""
+
+
+def _check_proxies() -> None:
+    """ConfigurationError for a proxy of the environment that no connection can use; its password is not shown."""
+    from urllib.request import getproxies
+
+    for kind, address in getproxies().items():
+        scheme, sign, _ = address.partition("://")
+        if kind in ("http", "https", "all") and sign and scheme.lower() not in _PROXIES:
+            name = next((name for name in os.environ if name.lower() == f"{kind}_proxy"), f"{kind}_proxy")
+            allowed = "the address of a proxy that begins with http://, https:// or socks5://"
+            raise ConfigurationError("environment", name, hide_credentials(address), allowed)
+
+
 @lru_cache(maxsize=8)
-def _trusted(*_: str | None) -> ssl.SSLContext:
-    """The certificates that are trusted, by what the environment says of them; to read them takes a while."""
+def _trusted(file: str | None, folder: str | None) -> ssl.SSLContext:
+    """The certificates that are trusted, by what the environment says of them; to read them takes a while.
+
+    ConfigurationError that names the variable whose certificates cannot be read.
+    """
     import httpcore2
 
-    return httpcore2.default_ssl_context()
+    if file and not os.access(file, os.R_OK):
+        raise ConfigurationError("environment", "SSL_CERT_FILE", file, "a file of certificates that can be read")
+    if folder and not Path(folder).is_dir():
+        raise ConfigurationError("environment", "SSL_CERT_DIR", folder, "a folder of certificates that can be read")
+    try:
+        return httpcore2.default_ssl_context()
+    except OSError as error:  # no certificates in it; the library does not say in which file
+        reason = f"a file of certificates in PEM format ({error_text(error)})"
+        raise ConfigurationError("environment", "SSL_CERT_FILE", file, reason) from None
 
 
 def _connect_openai(_: Endpoint, options: dict[str, Any]) -> AsyncOpenAI:

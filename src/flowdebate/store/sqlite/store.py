@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import sqlite3
@@ -304,7 +305,17 @@ class SqliteStore(Store):
         if error is self._writer.lost:
             what = str(error) if isinstance(error, FileNotFoundError) else f"was not put on the disk ({error})"
             return StoreLost(self.name, f"{what}, and takes nothing more from this store object")
+        is_refused = getattr(error, "errno", None) in (errno.EROFS, errno.EACCES)
+        if is_refused or (isinstance(error, sqlite3.OperationalError) and self._is_read_only()):
+            return StoreError(self.name, "is read-only: its file, its folder or its file system cannot be written to")
         return StoreError(self.name, f"cannot be used: {error}")
+
+    def _is_read_only(self) -> bool:
+        """Whether SQLite cannot write the file, or the log beside it."""
+        effective = os.access in os.supports_effective_ids
+        places = [os.path.realpath(place) for place in (self._path.parent, self._path)]
+        existing = [place for place in places if os.path.exists(place)]  # noqa: PTH110 - of a name that is too long, too
+        return any(not os.access(place, os.W_OK, effective_ids=effective) for place in existing)
 
     def _own(self) -> Owner:
         """Return this process's owner, creating it at first use."""

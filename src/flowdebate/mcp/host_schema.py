@@ -1,0 +1,53 @@
+"""Schemas of tools in the words that all hosts take: those of Gemini and OpenAI refuse some of JSON Schema's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flowdebate.models.output import inline_definitions
+
+REFUSED = frozenset({
+    "$schema", "$id", "$ref", "$defs", "definitions", "const", "patternProperties", "propertyNames", "exclusiveMinimum",
+    "exclusiveMaximum", "unevaluatedProperties", "unevaluatedItems", "dependentSchemas", "dependentRequired",
+    "prefixItems", "contains", "minContains", "maxContains", "not", "if", "then", "else", "oneOf", "allOf",
+})  # fmt: skip
+"""Keywords that no schema of a tool has."""
+
+
+def for_hosts(schema: dict[str, Any]) -> dict[str, Any]:
+    """Copy the schema of a tool's arguments without keywords that hosts refuse.
+
+    It may accept more than the original, by which arguments are still checked.
+
+    >>> for_hosts({"type": "object", "patternProperties": {"^[a-z]+$": {"type": "integer", "exclusiveMinimum": 0}}})
+    {'type': 'object', 'additionalProperties': {'type': 'integer', 'minimum': 1}}
+    """
+    plain: dict[str, Any] = _without_refused(inline_definitions(schema))
+    return plain
+
+
+def _without_refused(part: Any) -> Any:  # noqa: ANN401 - a part of a schema
+    if isinstance(part, list):
+        return [_without_refused(inner) for inner in part]
+    if not isinstance(part, dict):
+        return part
+    plain = {
+        key: {name: _without_refused(inner) for name, inner in value.items()}
+        if key == "properties"
+        else value
+        if key in ("default", "enum", "examples")
+        else _without_refused(value)
+        for key, value in part.items()
+        if key not in REFUSED
+    }
+    patterns = part.get("patternProperties")
+    if patterns and part.get("additionalProperties") in (None, False):
+        several = [_without_refused(inner) for inner in patterns.values()]
+        plain["additionalProperties"] = several[0] if len(several) == 1 else {"anyOf": several}
+    if "oneOf" in part:
+        plain["anyOf"] = _without_refused(part["oneOf"])
+    step = 1 if part.get("type") == "integer" else 0
+    for exclusive, bound, sign in (("exclusiveMinimum", "minimum", 1), ("exclusiveMaximum", "maximum", -1)):
+        if exclusive in part:
+            plain.setdefault(bound, part[exclusive] + sign * step)
+    return plain

@@ -1,0 +1,55 @@
+"""Variables of the environment that connections cannot use: one line that names the variable, and no password."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from flowdebate.errors import ConfigurationError
+from flowdebate.models import ModelRequest, OpenAIModel
+from flowdebate.models.call import ask
+from tests.cli.stage import COMMAND
+from tests.warm import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.anyio
+
+SECRET = "s3kret"  # noqa: S105 - of no account
+PROXIES = {"HTTPS_PROXY": f"htp://ann:{SECRET}@proxy:3128", "all_proxy": f"ftp://{SECRET}@proxy"}
+
+
+@pytest.mark.parametrize("name", [*PROXIES, "SSL_CERT_FILE", "SSL_CERT_DIR", "junk"])
+async def test_a_variable_that_cannot_be_used_is_named(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is sent."""
+    for other in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.delenv(other, raising=False)
+    (tmp_path / "junk.pem").write_text("no certificate")
+    value = PROXIES.get(name, str(tmp_path / ("junk.pem" if name == "junk" else "gone")))
+    variable = "SSL_CERT_FILE" if name == "junk" else name
+    monkeypatch.setenv(variable, value)
+    model = OpenAIModel("x", base_url="https://models.invalid/v1", api_key="key")
+    request = ModelRequest(messages=[{"role": "user", "content": "Why?"}], block="ann")
+    with pytest.raises(ConfigurationError, match=f"`{variable}`") as refused:
+        await ask(model, request)
+    assert SECRET not in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["HTTPS_PROXY", "SSL_CERT_FILE"])
+def test_the_command_says_so_in_one_line(name: str, tmp_path: Path) -> None:
+    """Without a traceback."""
+    value = PROXIES.get(name, str(tmp_path / "gone.pem"))
+    kept = {key: text for key, text in os.environ.items() if not key.lower().endswith("_proxy")}
+    options = ("--model", "x", "--base-url", "https://models.invalid/v1", "--no-store", "--max-rounds", "1")
+    env = {**kept, name: value, "OPENAI_API_KEY": "key"}
+    done = run(COMMAND, "debate", "Trams?", *options, env=env, cwd=tmp_path, check=False)
+    assert done.returncode not in (0, None)
+    assert name in done.stderr
+    assert "Traceback" not in done.stderr
+    assert SECRET not in done.stderr + done.stdout
