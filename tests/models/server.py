@@ -48,7 +48,7 @@ def tool_call(name: str, arguments: str, call_id: str = "call_a") -> dict[str, J
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-def chunk(content: str | None = None, *, finish: str | None = None, **delta: Json) -> dict[str, Json]:
+def chunk(content: Json = None, *, finish: str | None = None, **delta: Json) -> dict[str, Json]:
     """One event of a streamed completion."""
     delta = delta if content is None else {"content": content, **delta}
     choice = {"index": 0, "delta": delta, "finish_reason": finish}

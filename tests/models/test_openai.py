@@ -232,7 +232,10 @@ class Odd:
 
 
 ODD = [
-    Odd("an unknown reason for the end", completion(finish="eos")),
+    Odd("a reason for the end in other words", completion(finish="eos")),
+    Odd("an unknown reason for the end", completion(finish="sparkle")),
+    Odd("a reason that is a number", completion(finish=3)),
+    Odd("no reason for the end", completion(finish=None)),
     Odd("several choices", {**completion(), "choices": completion()["choices"] + completion("other")["choices"]}),
     Odd("text in parts", completion([{"type": "text", "text": "fi"}, {"type": "text", "text": "ne"}])),
     Odd("a lone surrogate", completion("a\ud800b"), "a\ufffdb"),
@@ -299,8 +302,6 @@ BAD = [
     Bad("blank content", completion(" \u200b\n"), EmptyResponse),
     Bad("a refusal", completion(None, refusal="I would rather not"), Refused, "I would rather not"),
     Bad("a content filter", completion("", finish="content_filter"), Refused, "content filter"),
-    Bad("no reason for the end", completion(finish=None), OutputTruncated),
-    Bad("a reason that is a number", completion(finish=3), OutputTruncated),
     Bad("an error while answering", completion(finish="error"), ProviderFailed),
     Bad("an error inside a 200", {"error": {"message": "slow down", "code": 429}}, RateLimited, "slow down"),
     Bad("an error without a code inside a 200", {"error": {"message": "oops"}}, ProviderFailed, "oops"),
@@ -319,7 +320,6 @@ async def test_an_answer_that_cannot_be_used_is_the_error_that_says_why(case: Ba
 
 BAD_STREAMS = [
     Bad("nothing but the end", [], MalformedResponse),
-    Bad("no reason for the end", [chunk("half")], OutputTruncated),
     Bad("a content filter", [chunk("ha"), chunk(finish="content_filter")], Refused),
     Bad("a refusal", [chunk(refusal="I will "), chunk(refusal="not"), chunk(finish="stop")], Refused, "I will not"),
     Bad("an error event", [chunk("ha"), {"error": {"message": "overloaded", "code": 503}}], ProviderFailed, "503"),

@@ -196,15 +196,6 @@ _BY_BUDGET = re.compile(r"claude-(3|(haiku|sonnet|opus)-4-5|(opus|sonnet)-4(-[01
 _LEAST_BUDGET = 1_024
 _REMEMBERED = 1_000  # calls of tools whose thoughts have to be sent back with their results
 
-_FINISHES = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "tool_use": "tool_calls",
-    "refusal": "content_filter",
-}
-
 
 class MessagesClient:
     """An `AsyncAnthropic` with the interface of openai's client, as far as `Chat` knows it."""
@@ -318,7 +309,7 @@ class MessagesClient:
         ]
         text: object = "".join(texts) if all(isinstance(each, str) for each in texts) else texts[0]
         answer = SimpleNamespace(content=text, tool_calls=calls, refusal=_refusal(message))
-        choice = SimpleNamespace(message=answer, finish_reason=_finish(getattr(message, "stop_reason", None)))
+        choice = SimpleNamespace(message=answer, finish_reason=getattr(message, "stop_reason", None))
         usage = _usage(getattr(message, "usage", None))
         return SimpleNamespace(
             choices=[choice], model=getattr(message, "model", None), id=getattr(message, "id", None), usage=usage
@@ -332,6 +323,8 @@ class _MessageStream:
         self._stream = stream
         self._client = client
         self.response: Any = stream.response
+        self.ended = False
+        """Whether the server has said that the message ends."""
 
     async def close(self) -> None:
         await self._stream.close()
@@ -352,6 +345,8 @@ class _MessageStream:
                 message = event.message
             elif kind == "content_block_start":
                 blocks[event.index] = event.content_block
+            elif kind == "message_stop":
+                self.ended = True
             elif kind == "error":
                 raise inner_error(getattr(event, "error", None) or {})
             delta, reason = SimpleNamespace(), None
@@ -362,7 +357,7 @@ class _MessageStream:
                 called = SimpleNamespace(index=event.index, id=event.content_block.id, function=function)
                 delta = SimpleNamespace(tool_calls=[called])
             elif kind == "message_delta":
-                reason = _finish(getattr(event.delta, "stop_reason", None))
+                reason = getattr(event.delta, "stop_reason", None)
                 delta.refusal = _refusal(event.delta)
                 self._client.remember(blocks.values())
             chunk = SimpleNamespace(choices=[SimpleNamespace(index=0, delta=delta, finish_reason=reason)])
@@ -389,10 +384,6 @@ def _delta(index: object, delta: Any, block: Any) -> SimpleNamespace:  # noqa: A
 
 def _kind(part: object) -> object:
     return getattr(part, "type", None)
-
-
-def _finish(reason: object) -> object:
-    return _FINISHES.get(reason, reason) if isinstance(reason, str) else reason
 
 
 def _refusal(message: object) -> str | None:

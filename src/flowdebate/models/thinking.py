@@ -276,12 +276,12 @@ def without_thinking(response: ModelResponse) -> ModelResponse:
         "template_tokens": separated.tokens,
     }
     flags = dict.fromkeys((*response.flags, *(flag for flag, is_so in odd.items() if is_so)))
-    usage = _with_reasoning(response.usage, separated.thought, len(text))
+    usage = count_reasoning(response.usage, separated.thought, len(text))
     return replace(response, text=separated.text, usage=usage, flags=tuple(flags))
 
 
-def _with_reasoning(usage: Usage, thought: int, length: int) -> Usage:
-    """Count `thought` of `length` characters as reasoning, where the provider does not."""
+def count_reasoning(usage: Usage, thought: int, length: int) -> Usage:
+    """Count `thought` of `length` characters as reasoning tokens, where the provider does not."""
     if not thought or usage.reasoning_tokens:
         return usage
     completion = usage.completion_tokens

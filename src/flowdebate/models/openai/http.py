@@ -123,6 +123,8 @@ class _Chunks:
     def __init__(self, response: aiohttp.ClientResponse, endpoint: Endpoint) -> None:
         self._response = response
         self._endpoint = endpoint
+        self.ended = False
+        """Whether the server has said that the stream ends."""
         self.response: Any = SimpleNamespace(headers=response.headers, aread=lambda: _read(response))
 
     async def close(self) -> None:
@@ -135,6 +137,7 @@ class _Chunks:
     async def __aiter__(self) -> AsyncIterator[Any]:
         async for data in _events(self._response):
             if data.startswith(b"[DONE]"):
+                self.ended = True
                 return
             chunk = json.loads(data, object_hook=_Fields)
             error = chunk.get("error") if isinstance(chunk, dict) else None

@@ -442,7 +442,7 @@ class Chat:
             raise LostToThinking(room=_room_of(parameters), thought=response.usage.reasoning_tokens)
 
     def _read(self, completion: object, request: ModelRequest, parameters: Parameters) -> ModelResponse:
-        response = self._reader.completion(completion)
+        response = self._reader(request, parameters).completion(completion)
         max_chars = request.settings.max_chars  # checked here as well, before the answer is validated
         if len(response.text) > max_chars or any(len(call.arguments) > max_chars for call in response.tool_calls):
             raise ResponseTooLarge(max_chars, "characters")
@@ -455,6 +455,7 @@ class Chat:
     ) -> ModelResponse:
         """Request a streamed answer; a server that sends it whole is read as such."""
         heard = False
+        ends: list[bool] = []
 
         def listen(piece: str) -> None:
             nonlocal heard
@@ -465,8 +466,12 @@ class Chat:
             attempt.usage = usage
 
         try:
-            return await self._reader.stream(
-                self._chunks(parameters), listen, on_usage=on_usage, max_chars=request.settings.max_chars
+            return await self._reader(request, parameters).stream(
+                self._chunks(parameters, ends),
+                listen,
+                on_usage=on_usage,
+                has_ended=lambda: any(ends),
+                max_chars=request.settings.max_chars,
             )
         except RequestRejected as error:
             error.certain = error.certain or heard  # what was heard cannot be taken back
@@ -479,8 +484,11 @@ class Chat:
             on_text(response.text)
         return response
 
-    async def _chunks(self, parameters: Parameters) -> AsyncIterator[Any]:
-        """Yield the chunks of a streamed answer; the connection is released however the iteration ends."""
+    async def _chunks(self, parameters: Parameters, ends: list[bool]) -> AsyncIterator[Any]:
+        """Yield the chunks of a streamed answer, and put into `ends` whether the server has said that it ends.
+
+        The connection is released however the iteration ends.
+        """
         stream: Any = None
         during = sys.exception()
         try:
@@ -488,6 +496,7 @@ class Chat:
             await _check_stream(stream)
             async for chunk in stream:
                 yield chunk
+            ends.append(_has_ended(stream))
         except _Whole:
             raise
         except Exception as error:  # noqa: BLE001 - see _send
@@ -511,10 +520,14 @@ class Chat:
     def _map(self, error: Exception, during: BaseException | None) -> FlowDebateError:
         return map_error(error, base_url=self.endpoint.base_url, secrets=self.endpoint.secrets, during=during)
 
-    @property
-    def _reader(self) -> Reader:
-        asked = self.dialect.model if self.dialect.echoes_name else None
-        return Reader(asked=asked, strict=self.dialect.strict_model, secrets=self.endpoint.secrets)
+    def _reader(self, request: ModelRequest, parameters: Parameters) -> Reader:
+        return Reader(
+            asked=self.dialect.model if self.dialect.echoes_name else None,
+            strict=self.dialect.strict_model,
+            secrets=self.endpoint.secrets,
+            room=_room_of(parameters),
+            blank=bool(request.choices),
+        )
 
 
 class _Whole(Exception):
@@ -541,6 +554,12 @@ async def _check_stream(stream: Any) -> None:  # noqa: ANN401 - openai's own
         raise MalformedResponse(
             "the response is a page, not a stream: is base_url an API? Most end in /v1", transient=False
         )
+
+
+def _has_ended(stream: Any) -> bool:  # noqa: ANN401 - openai's own
+    """Whether a stream that is read has said that it ends: openai's client keeps that to itself, its body knows."""
+    body = getattr(stream.response, "stream", None)
+    return bool(getattr(stream, "ended", False) or getattr(body, "ended", False))
 
 
 def _ignore(_: str) -> None:

@@ -1,8 +1,7 @@
 """Reader of chat completions, whole or streamed, as `ModelResponse`; structured answers in each of their modes.
 
-openai does not validate responses, so nothing here trusts a type. An answer needs a finish reason: `length` is passed
-on, `content_filter` is ContentFiltered, a missing one is OutputTruncated. Unknown reasons count as "stop", since
-servers have their own names for it ("eos", "end_turn").
+openai does not validate responses, so nothing here trusts a type. How an answer ended is read by
+`flowdebate.models.endings`; a stream that breaks off without a reason is OutputTruncated.
 """
 
 from __future__ import annotations
@@ -11,25 +10,25 @@ import contextlib
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from flowdebate._text import clean_text, is_blank, one_line, redact, shown
 from flowdebate.errors import (
     ContentFiltered,
+    EmptyResponse,
     MalformedResponse,
     OutputTruncated,
-    ProviderFailed,
     Refused,
     ResponseTooLarge,
     SchemaViolation,
 )
 from flowdebate.models.base import (
     MOST_LOGPROB,
-    FinishReason,
     Flag,
     Message,
     ModelRequest,
@@ -38,10 +37,11 @@ from flowdebate.models.base import (
     ToolSpec,
     Usage,
 )
+from flowdebate.models.endings import ending_of, read_finish
 from flowdebate.models.openai.error_mapping import inner_error
 from flowdebate.models.output import OutputSchema, drop_titles
 from flowdebate.models.reading import has_answer
-from flowdebate.models.thinking import without_thinking
+from flowdebate.models.thinking import count_reasoning, without_thinking
 
 _BLOCK = re.compile(r"```(?:json|xml)?\s*(.*?)```|<tool_call>(.*?)</tool_call>|<tools>(.*?)</tools>", re.DOTALL)
 
@@ -156,6 +156,10 @@ class Reader:
     strict: bool = False
     """Whether the answer of another model is MalformedResponse."""
     secrets: Sequence[str] = ()
+    room: int | None = None
+    """Limit of the answer's tokens in the request; None where it had none."""
+    blank: bool = False
+    """Whether an answer may have neither text nor calls of tools."""
 
     def completion(self, completion: Json) -> ModelResponse:
         """Read a whole chat completion."""
@@ -184,11 +188,13 @@ class Reader:
             )
             for call in _list(getattr(message, "tool_calls", None))
         ]
+        content = _read_content(getattr(message, "content", None))
+        _add_other_fields(content.elsewhere, message)
         return self._answer(
-            text=_text(getattr(message, "content", None)),
+            content=content,
             refusal=getattr(message, "refusal", None),
             calls=calls,
-            reason=getattr(choice, "finish_reason", None),
+            reason=_reason_of(choice),
             usage=usage_of(completion),
             whole=completion,
             several=len(choices) > 1,
@@ -200,12 +206,16 @@ class Reader:
         on_text: Callable[[str], None],
         *,
         on_usage: Callable[[Usage], None],
+        has_ended: Callable[[], bool],
         max_chars: int,
     ) -> ModelResponse:
         """Read a stream of chunks, passing each piece of text to `on_text`.
 
-        The usage is passed to `on_usage` once it is known, even if the answer is unusable.
-        ResponseTooLarge once there are more than `max_chars` characters.
+        The usage is passed to `on_usage` once it is known, even if the answer is unusable. After the last chunk,
+        `has_ended` tells whether the server has said that the stream ends here.
+
+        Errors: ResponseTooLarge once there are more than `max_chars` characters, OutputTruncated for a stream that
+        breaks off.
         """
         read = 0
         parts = _Parts()
@@ -223,8 +233,10 @@ class Reader:
             raise MalformedResponse(
                 "the response is not an event stream, as requested: is base_url an API? Most end in /v1"
             )
+        if ending_of(parts.reason) == "missing" and not (parts.ended or has_ended()):
+            raise OutputTruncated("the stream broke off without a finish reason, so the answer may be incomplete")
         return self._answer(
-            text="".join(parts.text),
+            content=parts.content(),
             refusal="".join(parts.refusal) or None,
             calls=parts.tool_calls(),
             reason=parts.reason,
@@ -236,7 +248,7 @@ class Reader:
     def _answer(
         self,
         *,
-        text: str,
+        content: _Content,
         refusal: object,
         calls: Sequence[ToolCall],
         reason: object,
@@ -246,12 +258,17 @@ class Reader:
     ) -> ModelResponse:
         if isinstance(refusal, str) and refusal.strip():
             raise Refused(_clean(refusal, self.secrets))
-        if reason == "content_filter":
-            raise ContentFiltered("the provider's content filter stopped the answer")
-        if reason == "error":
-            raise ProviderFailed("the endpoint failed while it was answering")
-        if not isinstance(reason, str) or not reason:
-            raise OutputTruncated("the answer ended without a finish reason, so it may be incomplete")
+        spent = self.room is not None and (usage.completion_tokens or 0) >= self.room
+        finish = read_finish(reason, calls=bool(calls), spent=spent)
+        text = content.text
+        if is_blank(text) and not calls:
+            if content.unknown:
+                raise MalformedResponse(f"the answer's content must be text, got {content.unknown}")
+            if not self.blank and finish.reason != "length":
+                self._raise_empty(content, reason if finish.flags else None)
+        # some fields have the same text under two names
+        beside = max((count for name, count in content.elsewhere.items() if _THOUGHT.search(name)), default=0)
+        thought = content.thought + beside
         cleaned = clean_text(text)
         by, key = (
             _clean(each, self.secrets)[:_LONGEST_NAME] if isinstance(each, str) else None
@@ -263,12 +280,10 @@ class Reader:
             "other_model": bool(by and self.asked)
             and str(by) not in str(self.asked)
             and str(self.asked) not in str(by),
-            "unknown_finish": reason not in _REASONS,
             "usage_unknown": usage.total_tokens is None,
         }
         if self.strict and odd["other_model"]:
             raise MalformedResponse(f"model {one_line(str(by))} answered instead of {self.asked!r}", transient=False)
-        finish: FinishReason = "length" if reason == "length" else "tool_calls" if calls else "stop"
         response = ModelResponse(
             text=redact(cleaned, self.secrets),
             tool_calls=tuple(
@@ -279,13 +294,25 @@ class Reader:
                 )
                 for index, call in enumerate(calls)
             ),
-            finish=finish,
-            usage=usage,
+            finish=finish.reason,
+            usage=count_reasoning(usage, thought, thought + len(text)),
             model=by,
             id=key or None,
-            flags=tuple(flag for flag, is_so in odd.items() if is_so),
+            flags=(*(flag for flag, is_so in odd.items() if is_so), *finish.flags),
         )
         return without_thinking(response)  # before JSON and calls of tools are looked for in the text
+
+    def _raise_empty(self, content: _Content, reason: object) -> None:
+        """Say where the text of an answer without content is, or why it ended; nothing where neither is known."""
+        if content.elsewhere:
+            field = max(content.elsewhere, key=lambda name: content.elsewhere[name])
+            raise EmptyResponse(
+                f"the answer has no content: its text is in the field {one_line(field[:_LONGEST_NAME])!r}, which is "
+                "not read as an answer. Turn the server's reasoning parser or the model's thinking off"
+            )
+        if reason is not None:
+            named = _clean(one_line(str(reason)[:_LONGEST_NAME]), self.secrets)
+            raise EmptyResponse(f"the answer has no text, and ended for the reason {named!r}")
 
 
 def logprobs_of(completion: Json, choices: Sequence[str]) -> dict[str, float] | None:
@@ -346,6 +373,11 @@ class _Parts:
     id: object = None
     several: bool = False
     """Whether pieces of more than one answer arrived; only the first is read."""
+    ended: bool = False
+    """Whether the usage of the whole answer has arrived, which is the last that a server sends."""
+    thought: int = 0
+    unknown: str = ""
+    elsewhere: Counter[str] = field(default_factory=Counter)
 
     def add(self, chunk: Json) -> str:
         """Add one chunk and return its text, cleaned."""
@@ -356,6 +388,7 @@ class _Parts:
             self.usage = usage_of(chunk)
         choices = _list(getattr(chunk, "choices", None))
         if not choices:  # the last chunk, with the usage, or a ping
+            self.ended = self.ended or (self.reason is not None and self.usage is not _UNKNOWN)
             return ""
         choice = choices[0]
         if len(choices) > 1 or getattr(choice, "index", None) not in (0, None):
@@ -363,7 +396,8 @@ class _Parts:
             choice = next((each for each in choices if getattr(each, "index", None) == 0), None)
             if choice is None:
                 return ""
-        self.reason = getattr(choice, "finish_reason", None) or self.reason
+        reason = _reason_of(choice)
+        self.reason = self.reason if ending_of(reason) == "missing" else reason
         delta = getattr(choice, "delta", None)
         refusal = getattr(delta, "refusal", None)
         if isinstance(refusal, str):
@@ -375,9 +409,15 @@ class _Parts:
             part.id = part.id or _str(getattr(call, "id", None), "a tool call's id")
             part.name = part.name or _str(getattr(function, "name", None), "a tool call's name")
             part.arguments.append(_str(getattr(function, "arguments", None), "a tool call's arguments"))
-        text = _text(getattr(delta, "content", None))
-        self.text.append(text)
-        return clean_text(text)
+        content = _read_content(getattr(delta, "content", None))
+        _add_other_fields(self.elsewhere, delta)
+        self.thought += content.thought
+        self.unknown = self.unknown or content.unknown
+        self.text.append(content.text)
+        return clean_text(content.text)
+
+    def content(self) -> _Content:
+        return _Content("".join(self.text), self.thought, self.unknown, self.elsewhere)
 
     def tool_calls(self) -> list[ToolCall]:
         return [
@@ -386,8 +426,6 @@ class _Parts:
         ]
 
 
-# Finish reasons of the protocol; servers have their own names for "stop".
-_REASONS = frozenset({"stop", "length", "tool_calls", "function_call"})
 _LONGEST_NAME = 200  # characters of a reported model name, which is written into every event
 
 
@@ -401,17 +439,79 @@ def _raise_error_inside(holder: Json, secrets: Sequence[str]) -> None:
         raise inner_error(error, secrets=secrets)
 
 
-def _text(content: object) -> str:
+class _Content(NamedTuple):
+    """Content of an answer, or of a piece of one."""
+
+    text: str
+    thought: int
+    """Characters of thinking beside the text."""
+    unknown: str
+    """Description of what is neither text nor thinking; empty where there is nothing else."""
+    elsewhere: Counter[str]
+    """Characters in other fields of the message, by their names."""
+
+
+_THOUGHT = re.compile(r"think|thought|reason|analysis|scratchpad", re.IGNORECASE)
+_TEXT = re.compile(r"(\A|_|\b)(text|markdown)\Z", re.IGNORECASE)
+
+
+def _read_content(content: object) -> _Content:
+    """Read content that is a text, or one or many parts: texts are joined, thinking is skipped and counted."""
     if content is None:
-        return ""
+        return _Content("", 0, "", Counter())
     if isinstance(content, str):
-        return content
-    if isinstance(content, list):
-        texts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"]
-        known = [text for text in texts if isinstance(text, str)]
-        if known and len(known) == len(texts):
-            return "".join(known)
-    raise MalformedResponse(f"the answer's content must be text, got {_kind(content)}")
+        return _Content(content, 0, "", Counter())
+    if not isinstance(content, (list, dict)):
+        return _Content("", 0, _kind(content), Counter())
+    texts: list[str] = []
+    thought, unknown = 0, ""
+    for part in content if isinstance(content, list) else [content]:
+        kind = part.get("type") if isinstance(part, dict) else None
+        name = kind if isinstance(kind, str) else ""
+        if isinstance(part, dict) and (_THOUGHT.search(name) or part.get("thought") is True):
+            thought += len(_text_in(part))
+        elif isinstance(part, (str, dict)) and (kind is None or _TEXT.search(name)) and (text := _text_in(part)):
+            texts.append(text)
+        elif not _TEXT.search(name):
+            unknown = unknown or (f"a part of type {one_line(name[:_LONGEST_NAME])!r}" if name else _kind(part))
+    return _Content("".join(texts), thought, unknown, Counter())
+
+
+def _text_in(part: object) -> str:
+    """Return the text of a part, which may be an object or a list itself."""
+    if isinstance(part, str):
+        return part
+    if isinstance(part, list):
+        return "".join(map(_text_in, part))
+    if not isinstance(part, dict):
+        return ""
+    names = ("text", "value", "content", "thinking", "reasoning", "summary", "thought")
+    return next((text for name in names if (text := _text_in(part.get(name)))), "")
+
+
+# Fields of a message that hold no text of the model, or are read for themselves.
+_OTHER_FIELDS = frozenset({"role", "content", "refusal", "type", "id", "name", "index", "status", "tool_calls"})
+
+
+def _add_other_fields(counts: Counter[str], message: object) -> None:
+    """Add the lengths of texts in other fields of a message, where some servers put what belongs into its content."""
+    fields = (
+        message if isinstance(message, dict) else {**vars(message), **(getattr(message, "model_extra", None) or {})}
+    )
+    for name, value in fields.items():
+        if isinstance(value, (str, list, dict)) and name not in _OTHER_FIELDS and not name.startswith("_"):
+            text = _text_in(value)
+            if not is_blank(text):
+                counts[name] += len(text)
+
+
+def _reason_of(choice: Json) -> object:
+    """Return the reason for which an answer ended: that of the protocol or, where that says nothing, another one."""
+    named = getattr(choice, "finish_reason", None)
+    if ending_of(named) in ("missing", "unknown"):
+        others = (getattr(choice, name, None) for name in ("native_finish_reason", "stop_reason", "done_reason"))
+        return next((other for other in others if ending_of(other) not in ("missing", "unknown")), named)
+    return named
 
 
 def _clean(text: str, secrets: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import AsyncIterator
 from functools import partial
@@ -88,15 +89,22 @@ async def _bound_body(response: httpx2.Response, *, names: bool) -> None:
     response.stream = _Bounded(response.stream, encoding, events=events, names=names)
 
 
+_DONE = re.compile(rb"^data: ?\[DONE\]", re.MULTILINE)
+
+
 class _Bounded(httpx2.AsyncByteStream):
     """The parts of a stream, bounded."""
 
     def __init__(self, stream: httpx2.AsyncByteStream, encoding: str | None, *, events: bool, names: bool) -> None:
         self._stream = stream
         self._options: Any = {"encoding": encoding, "events": events, "names": names}
+        self.ended = False
+        """Whether an event stream has said that it ends."""
 
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return bound_parts(aiter(self._stream), LONGEST_BODY, **self._options)
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for part in bound_parts(aiter(self._stream), LONGEST_BODY, **self._options):
+            self.ended = self.ended or _DONE.search(part) is not None
+            yield part
 
     async def aclose(self) -> None:
         await self._stream.aclose()

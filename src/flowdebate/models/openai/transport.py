@@ -7,6 +7,7 @@ read as the answer to the next call, so that one debater would get another's ans
 from __future__ import annotations
 
 import asyncio
+import re
 import zlib
 from collections.abc import AsyncIterator, Mapping
 from functools import partial
@@ -33,6 +34,11 @@ CONNECT_SECONDS = 30.0
 # Bytes of a response body, so that a body that never ends does not fill the memory.
 LONGEST_BODY = 16_000_000
 
+# Words instead of an event, which keep a connection open: `: OPENROUTER PROCESSING`, `[ping]`, `keep-alive`.
+_KEEP_ALIVE = re.compile(
+    rb"data:\s*(:.*|[\W_]*((\w+ )?processing|ping|pong|keep[\W_]?alive|heart[\W_]?beat|waiting|alive|no-?op)[\W_]*)",
+    re.IGNORECASE,
+)
 _LINES = 100  # of one event, which usually has one
 
 
@@ -40,8 +46,8 @@ async def event_lines(parts: AsyncIterator[bytes], *, names: bool = False) -> As
     """Cut `parts` of an event stream after whole lines; MalformedResponse for an event that does not end.
 
     openai copies the whole event for each further line or part of it, so that a server could keep a process busy. Lines
-    without data are left out: openai makes empty events of comments, ids and the like. With `names`, those of events
-    are not.
+    without data are left out: openai makes empty events of comments, ids and the like. So are comments that are sent
+    as data. With `names`, the names of events are kept.
     """
     rest: list[bytes] = []
     lines = 0
@@ -57,6 +63,8 @@ async def event_lines(parts: AsyncIterator[bytes], *, names: bool = False) -> As
             blank = not line.strip()
             named = names and line.startswith(b"event:")
             if not (blank or named or (line.startswith(b"data:") and line[5:].strip())):
+                continue
+            if not lines and _KEEP_ALIVE.fullmatch(line):
                 continue
             lines = 0 if blank else lines + 1
             if lines > _LINES:

@@ -1,0 +1,291 @@
+"""How answers end and what they are made of, in the words of many vendors, over real HTTP."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowdebate import AnthropicModel, OpenAIModel
+from flowdebate.errors import (
+    ContentFiltered,
+    EmptyResponse,
+    MalformedResponse,
+    ModelError,
+    OutputTruncated,
+    ProviderFailed,
+)
+from flowdebate.models.call import ask
+from flowdebate.models.endings import ending_of
+from tests.cases import slow_but_first
+from tests.faults.as_messages import MessagesExchange
+from tests.faults.fault import Verdict
+
+from .server import ChatServer, Exchange, chunk, completion, usage_chunk
+from .test_refusals import question, run, well
+
+if TYPE_CHECKING:
+    from flowdebate.models import Model, ModelResponse
+
+pytestmark = pytest.mark.anyio
+
+TEXT = "It was counted: commuting costs an hour a day."
+CLIENTS = ["aiohttp", "openai", "anthropic"]
+
+WORDS = {
+    "stop": (
+        "stop STOP end_turn stop_sequence eos eos_token COMPLETE endoftext end_of_text eosFound stopStringFound "
+        "REASON_STOP ALTERNATIVE_STATUS_FINAL FinishReason.STOP stop_token completed STOP_REASON_END_TURN"
+    ),
+    "length": (
+        "length MAX_TOKENS model_length max_output_tokens maxPredictedTokensReached contextLengthReached "
+        "REASON_MAX_LEN limit ERROR_LIMIT TIME_LIMIT model_context_window_exceeded maximum_tokens truncated "
+        "ALTERNATIVE_STATUS_TRUNCATED_FINAL FINISH_REASON_MAX_TOKENS max_new_tokens NOT_FINISHED timeout"
+    ),
+    "filtered": (
+        "content_filter SAFETY RECITATION BLOCKLIST PROHIBITED_CONTENT SPII IMAGE_SAFETY MODEL_ARMOR "
+        "guardrail_intervened content_filtered refusal sensitive blacklist ERROR_TOXIC moderation "
+        "ALTERNATIVE_STATUS_CONTENT_FILTER content_policy_violation flagged"
+    ),
+    "failed": "error abort CANCELLED USER_CANCEL network_error insufficient_system_resource modelUnloaded rate_limit",
+    "tool_calls": "tool_calls function_call tool_use TOOL_CALL toolCalls",
+    "missing": "null FINISH_REASON_UNSPECIFIED none",
+    "unknown": "OTHER LANGUAGE pause_turn sparkle malformed_function_call",
+}
+
+
+@pytest.mark.parametrize(("ending", "reason"), [(name, word) for name in WORDS for word in WORDS[name].split()])
+def test_a_reason_is_read_in_any_vendor_s_words(ending: str, reason: str) -> None:
+    """In any case, too."""
+    assert ending_of(reason) == ending
+    if reason == reason.lower():
+        assert ending_of(reason.upper()) == ending
+
+
+@given(st.one_of(st.none(), st.text(), st.integers(), st.dictionaries(st.text(), st.text())))
+def test_any_reason_has_a_meaning(reason: object) -> None:
+    """Whatever a server sends."""
+    assert ending_of(reason) in {*WORDS}
+
+
+def model_of(client: Any, server: ChatServer, **options: Any) -> Model:
+    """A model at `server`, called with one of the clients."""
+    options = {"base_url": server.base_url, "api_key": "k", "retry": None, **options}
+    if client == "anthropic":
+        return AnthropicModel("claude-haiku-5-5", **options)
+    return OpenAIModel("m", transport=client, **options)
+
+
+def server_of(client: str, answer: Any) -> ChatServer:
+    """A server that answers everything by `answer`."""
+    return ChatServer({}, otherwise=answer, exchange=MessagesExchange if client == "anthropic" else Exchange)
+
+
+async def answer_to(
+    client: str, *, whole: Any = None, stream: Any = None, structured: bool = False, room: int | None = None
+) -> ModelResponse:
+    """The answer of a server that sends a completion, or these events and then the end of the stream."""
+
+    async def answer(exchange: Exchange) -> None:
+        if exchange.body.get("stream"):
+            await exchange.events(stream)
+        else:
+            await exchange.json(whole)
+
+    async with server_of(client, answer) as server:
+        listen: Any = None if stream is None else [].append
+        output = Verdict if structured else None
+        return await ask(model_of(client, server), question(on_text=listen, output=output, max_tokens=room))
+
+
+def ending(reason: Any, text: str = TEXT, **more: Any) -> dict[str, Any]:
+    """The completion and the stream of a text that ends for `reason`."""
+    return {
+        "whole": completion(text, finish=reason, **more),
+        "stream": [chunk(text[:9]), chunk(text[9:]), chunk(finish=reason), usage_chunk()],
+    }
+
+
+@pytest.mark.parametrize("client", slow_but_first(CLIENTS))
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+async def test_answers_end_alike_over_all_clients(client: str, *, streamed: bool) -> None:
+    """A half text is marked, a filter and a failure raise, an unknown reason leaves the text with a flag."""
+
+    async def asked(reason: Any) -> ModelResponse:
+        sent = ending(reason)
+        return await answer_to(client, whole=sent["whole"], stream=sent["stream"] if streamed else None)
+
+    answers = {reason: await asked(reason) for reason in ("COMPLETE", "MAX_TOKENS", "sparkle", None)}
+    assert {answer.text for answer in answers.values()} == {TEXT}
+    assert [answer.finish for answer in answers.values()] == ["stop", "length", "stop", "stop"]
+    flagged = [reason for reason, answer in answers.items() if "unknown_finish" in answer.flags]
+    assert flagged == ["sparkle"]
+    with pytest.raises(ContentFiltered, match="PROHIBITED_CONTENT"):
+        await asked("PROHIBITED_CONTENT")
+    with pytest.raises(ProviderFailed, match="insufficient_system_resource"):
+        await asked("insufficient_system_resource")
+
+
+@pytest.mark.parametrize("client", slow_but_first(CLIENTS))
+async def test_an_answer_that_used_up_its_room_is_truncated_whatever_its_reason_says(client: str) -> None:
+    """Usage counts three tokens, and there was room for three; a whole JSON is not affected."""
+    for reason in ("sparkle", None):
+        answered = await answer_to(client, whole=ending(reason)["whole"], room=3)
+        assert answered.finish == "length"
+        assert (await answer_to(client, whole=ending(reason)["whole"], room=4)).finish == "stop"
+    with pytest.raises(OutputTruncated):
+        await answer_to(client, whole=completion('{"reasoning": "half', finish="maxTokens"), structured=True)
+
+
+@pytest.mark.parametrize("client", slow_but_first(CLIENTS))
+async def test_a_stream_that_breaks_off_without_a_reason_is_truncated(client: str) -> None:
+    """The same text would be an answer if the server had said that it ends."""
+
+    async def answer(exchange: Exchange) -> None:
+        await exchange.events([chunk("It was "), chunk("coun")], done=False)
+
+    async with server_of(client, answer) as server:
+        with pytest.raises(OutputTruncated, match="broke off"):
+            await ask(model_of(client, server), question(on_text=[].append))
+
+
+async def test_a_router_s_native_reason_counts_where_its_own_says_nothing() -> None:
+    """And a reason may be an object."""
+    body = ending("unknown")["whole"]
+    body["choices"][0]["native_finish_reason"] = "MAX_TOKENS"
+    assert (await answer_to("aiohttp", whole=body)).finish == "length"
+    body["choices"][0] |= {"native_finish_reason": "sparkle", "finish_reason": {"type": "length", "length": 40}}
+    assert (await answer_to("aiohttp", whole=body)).finish == "length"
+
+
+async def test_a_result_remarks_on_an_end_of_unknown_meaning() -> None:
+    """The debate goes on with the text."""
+
+    async def answer(exchange: Exchange) -> None:
+        if exchange.body.get("stream"):
+            await exchange.events(ending("sparkle")["stream"])
+        else:
+            await well(exchange)
+
+    async with ChatServer({}, otherwise=answer) as server:
+        result = await run(model_of("aiohttp", server))
+    assert [entry.text for entry in result.output.transcript] == [TEXT] * 2
+    assert result.remarks == ("m answered 2 calls with an end of unknown meaning, so what it wrote may be incomplete",)
+
+
+@pytest.mark.parametrize("reason", ["length", "MAX_TOKENS", "model_length", "contextLengthReached"])
+async def test_half_an_argument_is_marked_before_it_is_judged(reason: str) -> None:
+    """In the transcript, and for the judge."""
+
+    async def answer(exchange: Exchange) -> None:
+        if exchange.body.get("stream"):
+            await exchange.events(ending(reason)["stream"])
+        else:
+            await well(exchange)
+
+    async with ChatServer({}, otherwise=answer) as server:
+        result = await run(model_of("aiohttp", server))
+    assert [entry.flag for entry in result.output.transcript] == ["cut_off"] * 2
+    assert "cut off" in json.dumps(server.bodies[-1]["messages"])
+
+
+# Content in parts, and in other fields
+
+PARTS = {
+    "text and output_text": ([{"type": "text", "text": TEXT[:9]}, {"type": "output_text", "text": TEXT[9:]}], 0),
+    "thinking beside it": ([{"type": "thinking", "thinking": [{"text": "I doubt it."}]}, {"text": TEXT}], 11),
+    "reasoning beside it": ([{"type": "reasoning", "text": "I doubt it."}, {"type": "TEXT", "text": TEXT}], 11),
+    "a thought by its mark": ([{"text": "I doubt it.", "thought": True}, {"text": TEXT}], 11),
+    "unknown parts beside it": ([{"type": "citation", "url": "x"}, {"type": "text", "text": TEXT}], 0),
+    "strings": ([TEXT[:9], TEXT[9:]], 0),
+    "one part": ({"type": "text", "text": TEXT}, 0),
+    "a text in an object": ([{"type": "text", "text": {"value": TEXT, "annotations": []}}], 0),
+}
+
+
+@pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(("content", "thought"), PARTS.values(), ids=PARTS)
+async def test_parts_of_text_are_joined_and_thinking_is_counted(
+    content: Any, thought: int, transport: Any, *, streamed: bool
+) -> None:
+    """What else there is does not matter beside a text."""
+    pieces = content if isinstance(content, list) else [content]
+    stream = [chunk(content=[piece]) for piece in pieces] + [chunk(finish="stop"), usage_chunk()]
+    answered = await answer_to(transport, whole=completion(content), stream=stream if streamed else None)
+    assert answered.text == TEXT
+    assert bool(answered.usage.reasoning_tokens) == bool(thought)
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+async def test_content_without_any_part_that_is_known_is_refused(*, streamed: bool) -> None:
+    """The error names the part."""
+    stream = [chunk(content=[{"type": "hologram", "data": "x"}]), chunk(finish="stop")]
+    with pytest.raises(MalformedResponse, match="a part of type 'hologram'"):
+        await answer_to("aiohttp", whole=completion([{"type": "hologram"}]), stream=stream if streamed else None)
+
+
+@pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning", "thinking", "output"])
+async def test_an_answer_in_another_field_is_asked_for_once_more_at_most(
+    field: str, transport: Any, *, streamed: bool
+) -> None:
+    """a07: the error says in which field the text is."""
+
+    async def answer(exchange: Exchange) -> None:
+        if streamed:
+            await exchange.events([chunk(**{field: TEXT[:9]}), chunk(**{field: TEXT[9:]}), chunk(finish="stop")])
+        else:
+            await exchange.json(completion(None, **{field: TEXT}))
+
+    async with ChatServer({}, otherwise=answer) as server:
+        model = OpenAIModel("m", base_url=server.base_url, api_key="k", transport=transport)
+        with pytest.raises(EmptyResponse, match=f"'{field}'"):
+            await ask(model, question(on_text=[].append if streamed else None))
+        assert server.posts == 2
+
+
+async def test_what_is_thought_in_another_field_is_counted_and_no_part_of_the_answer() -> None:
+    """Where the server does not count it; half of these characters were thought."""
+    answered = await answer_to("aiohttp", whole=completion("x" * 30, reasoning="y" * 60, reasoning_content="y" * 60))
+    assert (answered.text, answered.usage.reasoning_tokens) == ("x" * 30, 2)
+
+
+@pytest.mark.parametrize("transport", ["aiohttp", "openai"])
+@pytest.mark.parametrize(
+    "comment", [": OPENROUTER PROCESSING", ":", ": keep-alive", "[ping]", "heartbeat", "PROCESSING", "<keepalive>"]
+)
+async def test_a_comment_as_data_is_no_event(comment: str, transport: Any) -> None:
+    """a30: one request, and the argument."""
+
+    async def answer(exchange: Exchange) -> None:
+        await exchange.begin_events()
+        await exchange.raw(f"data: {comment}\n\n".encode())
+        await exchange.event(chunk(TEXT))
+        await exchange.raw(f"data: {comment}\n\n".encode())
+        await exchange.event(chunk(finish="stop"))
+        await exchange.raw(b"data: [DONE]\n\n")
+        exchange.close = True
+
+    async with ChatServer({}, otherwise=answer) as server:
+        model = OpenAIModel("m", base_url=server.base_url, api_key="k", transport=transport)
+        assert (await ask(model, question(on_text=[].append))).text == TEXT
+        assert server.posts == 1
+
+
+async def test_an_error_in_plain_words_inside_a_stream_is_none_of_its_comments() -> None:
+    """The text before it is no answer."""
+
+    async def answer(exchange: Exchange) -> None:
+        await exchange.begin_events()
+        await exchange.event(chunk("It was "))
+        await exchange.raw(b"data: Internal Server Error\n\ndata: [DONE]\n\n")
+        exchange.close = True
+
+    async with ChatServer({}, otherwise=answer) as server:
+        with pytest.raises(ModelError):
+            await ask(model_of("aiohttp", server), question(on_text=[].append))
