@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
     from flowdebate.chassis.material import Material
     from flowdebate.chassis.roles import BlockOptions, RoleOptions
-    from flowdebate.chassis.roster import Debater, Persona
+    from flowdebate.chassis.roster import Debater, MemberLike
     from flowdebate.chassis.state import TurnOrder
     from flowdebate.chassis.turn import FailurePolicy
     from flowdebate.models.base import ModelSettings
@@ -88,7 +88,7 @@ class CommonOptions:
     """
 
     name: str
-    roster: Sequence[Debater | Persona | Mapping[str, Any]]
+    roster: Sequence[Debater | MemberLike]
     """Speakers: the pattern's `debaters`, `agents`, `members` or `reviewers`."""
     max_rounds: int
     roles: Mapping[str, RoleChoice] = field(default_factory=dict)

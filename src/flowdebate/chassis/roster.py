@@ -15,7 +15,7 @@ from functools import update_wrapper
 from inspect import Parameter, signature
 from itertools import product
 from types import NoneType
-from typing import Any, Generic, Literal, ParamSpec, TypeGuard, TypeVar, cast, overload
+from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeGuard, TypeVar, cast, overload
 
 from flowdebate._text import clean_text, is_blank
 from flowdebate._util.option_types import check_option
@@ -32,7 +32,7 @@ from flowdebate.chassis.state import Recovery
 from flowdebate.chassis.turn import FailurePolicy, StandIn
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.models.base import Model
-from flowdebate.models.resolve import check_model
+from flowdebate.models.resolve import ModelSpec, check_model
 from flowdebate.prompts import Template, as_seen
 from flowdebate.resources.resource import StateResource
 from flowdebate.runs.context import Context
@@ -83,6 +83,9 @@ class Persona:
     """`DebaterOptions` of its own, over the pattern's. For the default block only."""
 
 
+MemberLike: TypeAlias = Persona | Mapping[str, Any] | Model | str
+"""A member of a roster without positions: a `Persona`, a dict of its fields, or a model, which is its name as well."""
+
 MOST_MEMBERS = 100
 """Members of a roster: building a pattern takes the square of their number, before any limit counts."""
 _LONGEST = {"name": 200, "stance": 10_000, "role": 10_000}
@@ -94,7 +97,7 @@ MemberT = TypeVar("MemberT", bound=Debater | Persona)
 
 
 def check_roster(
-    members: Sequence[MemberT | Mapping[str, Any]],
+    members: Sequence[MemberT | MemberLike],
     *,
     where: str,
     kind: type[MemberT] = Debater,  # type: ignore[assignment]  # the default of a type variable
@@ -111,7 +114,8 @@ def check_roster(
         raise ConfigurationError(where, field, members, f"a list of {kind.__name__} or dicts")
     if len(members) > MOST_MEMBERS:
         raise ConfigurationError(where, field, f"{len(members):,} of them", f"at most {MOST_MEMBERS} {field}")
-    roster = tuple(_member(entry, kind, where, f"{field}[{index}]") for index, entry in enumerate(members))
+    entries = _name_after_models(members, where, field) if kind is Persona else members
+    roster = tuple(_member(entry, kind, where, f"{field}[{index}]") for index, entry in enumerate(entries))
     for (index, member), (name, longest) in product(enumerate(roster), _LONGEST.items()):
         if (characters := len(getattr(member, name, None) or "")) > longest:
             allowed = f"at most {longest:,} characters"
@@ -134,6 +138,29 @@ def check_roster(
         )
     _check_stances([member.stance for member in roster if hasattr(member, "stance")], where, field)
     return roster
+
+
+def listed_models(roster: Sequence[object]) -> list[ModelSpec]:
+    """Return the models of a roster that lists nothing but models; none for any other roster."""
+    listed: list[ModelSpec] = [entry for entry in roster if isinstance(entry, (str, Model))]
+    return listed if len(listed) == len(roster) else []
+
+
+def _name_after_models(members: Sequence[object], where: str, field: str) -> list[object]:
+    """`members` with the name of its model for each that has none; the second of one model is "… (2)"."""
+    entries: list[object] = []
+    count: dict[str, int] = {}
+    for index, entry in enumerate(members):
+        if isinstance(entry, (str, Model)):
+            check_model(entry, where=where, field=f"{field}[{index}]")
+            entry = {"model": entry}  # noqa: PLW2901 - the same member
+        model = entry.get("model") if isinstance(entry, Mapping) and entry.get("name") is None else None
+        if isinstance(entry, Mapping) and isinstance(model, (str, Model)):
+            name = model if isinstance(model, str) else model.name
+            count[name] = count.get(name, 0) + 1
+            entry = {**entry, "name": name if count[name] == 1 else f"{name} ({count[name]})"}  # noqa: PLW2901
+        entries.append(entry)
+    return entries
 
 
 _NOT_UNSEEN = ", and not by case or unseen characters alone"

@@ -121,6 +121,19 @@ def deal(seated: Mapping[str, ModelSpec | None], found: Sequence[str]) -> tuple[
     return dealt, found[0], neutral
 
 
+def with_first(choice: ModelChoice, listed: Sequence[ModelSpec]) -> ModelChoice:
+    """Return `choice` with the first of the `listed` models for all who have none, where no default model is set.
+
+    >>> with_first({"chair": "local"}, ["openai/gpt-5", "gemini/gemini-3-pro"])
+    {'default': 'openai/gpt-5', 'chair': 'local'}
+    """
+    if not listed or model_of_environment() is not None:
+        return choice
+    if choice is None:
+        return listed[0]
+    return {DEFAULT: listed[0], **choice} if isinstance(choice, Mapping) else choice
+
+
 def each_by_default(model: ModelChoice, *, where: str) -> ModelChoice:
     """The model of a pattern that is of several vendors where nobody names a model, which a warning says."""
     if model is not None or model_of_environment() is not None or not (found := found_models()):

@@ -46,6 +46,7 @@ from flowdebate.chassis.roster import (
     check_transcript,
     is_custom,
     is_own,
+    listed_models,
     make_default,
     merge_options,
     own_options,
@@ -53,7 +54,7 @@ from flowdebate.chassis.roster import (
     with_answer_schema,
 )
 from flowdebate.chassis.rounds import AnotherRound, RoundOfTurns, end_turns, input_validator, note_of_ends
-from flowdebate.chassis.seats import seat_models
+from flowdebate.chassis.seats import seat_models, with_first
 from flowdebate.chassis.state import (
     FLAGS,
     Contribution,
@@ -157,7 +158,7 @@ def check_options(spec: PatternSpec[OptionsT], options: OptionsT) -> Loop[Option
     check_transcript(options.transcript, spec.create_transcript, where=where)
     check_predicate(options.terminate_when, where=where)
     seats = seat_models(
-        options.model,
+        with_first(options.model, listed_models(options.roster)),
         {member.name: member.model for member in roster if own_options(member.block) is not None},
         [
             role.name

@@ -25,7 +25,7 @@ from flowdebate.cli.terminal.process import open_page, tell, write_json
 from flowdebate.errors import BadFile, ConfigurationError
 from flowdebate.store.open import default_store_path
 from flowdebate.ui.files import read_text, reason_of
-from flowdebate.ui.options import COMMAND, FilePath, Option, misuse, read_models
+from flowdebate.ui.options import COMMAND, FilePath, Option, misuse, read_by_seat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -339,7 +339,7 @@ def _make_service(
     )
     bounds = {kind: given[f"budget_{kind}"] for kind in ("calls", "tokens", "cost")}
     budget = None if set(bounds.values()) == {None} else Limits(**bounds, prices=prices)
-    model = read_models(given["model"]) if given["model"] else None
+    model = read_by_seat(given["model"], "--model", "MODEL") if given["model"] else None
     if isinstance(model, dict):
         allowed = "one MODEL, or each: the options of a run name those of its seats"
         raise ConfigurationError(COMMAND, "--model", given["model"], allowed)

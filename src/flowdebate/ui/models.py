@@ -122,7 +122,7 @@ def with_policies(plan: PlanT, *, recording: bool = True) -> PlanT:
         return plan
 
     def meant(intent: str) -> Model | str:
-        return (plan.models or {}).get(intent, f"intent/{intent}")
+        return (plan.models or {}).get(intent, plan.first or f"intent/{intent}")
 
     if policies.replay is not None:
         make = _replay(policies.replay, meant("chat"))
@@ -313,7 +313,7 @@ def seat_titles(plan: Plan, *, environment: str | None = None) -> dict[str, str]
 
 
 def _title(plan: Plan, resolver: ModelResolver, spec: ModelSpec) -> str:
-    name = resolver.resolve(spec).name
+    name = resolver.resolve(spec, (plan.first,)).name
     if name == "local":
         from flowdebate.models.local.gguf import local_model_title
 

@@ -20,6 +20,7 @@ from pydantic import (
     JsonValue,
     PrivateAttr,
     ValidationError,
+    model_validator,
 )
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
@@ -115,22 +116,39 @@ def or_off(given: str) -> float | str | bool:
 def read_models(given: object, flag: str = "--model", word: str = "MODEL") -> Any:  # noqa: ANN401 - or what a file says already
     """The `model` of a plan as the command line has it: [NAME|ROLE=]MODEL, once or repeated.
 
+    Several without a seat are a list.
+
     >>> read_models(["local"]), read_models(["openai/gpt-5", "judge=gemini/flash"])
     ('local', {'default': 'openai/gpt-5', 'judge': 'gemini/flash'})
+    >>> read_models(["openai/gpt-5", "gemini/flash", "chair=local"])
+    {'default': ['openai/gpt-5', 'gemini/flash'], 'chair': 'local'}
     """
     if not isinstance(given, (list, tuple)):
         return given
-    models: dict[str, str] = {}
+    models: dict[str, str | list[str]] = {}
     for each in given:
         before, sign, after = (part.strip() for part in each.partition("="))
         seat, model = (before, after) if sign else ("", before)
         if not model or (sign and not seat):
             raise ConfigurationError(COMMAND, flag, each, f"{word}, NAME={word} or ROLE={word}")
-        if (seat or DEFAULT) in models:
-            who = f"{seat} has" if seat else "those without one of their own have"
-            raise ConfigurationError(COMMAND, flag, each, f"given once for each: {who} {models[seat or DEFAULT]}")
-        models[seat or DEFAULT] = model
+        if not seat and DEFAULT in models:
+            before = models[DEFAULT]
+            models[DEFAULT] = [*(before if isinstance(before, list) else [before]), model]
+        elif seat in models:
+            raise ConfigurationError(COMMAND, flag, each, f"given once for each: {seat} has {models[seat]}")
+        else:
+            models[seat or DEFAULT] = model
     return models[DEFAULT] if [*models] == [DEFAULT] else models
+
+
+def read_by_seat(given: object, flag: str, word: str) -> Any:  # noqa: ANN401 - as `read_models`
+    """Read an option like `read_models`, where only one value may be without a seat."""
+    values = read_models(given, flag, word)
+    of_all = values.get(DEFAULT) if isinstance(values, dict) else values
+    if isinstance(of_all, list) and isinstance(given, (list, tuple)):
+        allowed = f"given once for each: those without one of their own have {of_all[0]}"
+        raise ConfigurationError(COMMAND, flag, of_all[1], allowed)
+    return values
 
 
 def read_efforts(given: object) -> object:
@@ -139,7 +157,7 @@ def read_efforts(given: object) -> object:
     >>> read_efforts(["low", "judge=high"])
     {'default': 'low', 'judge': 'high'}
     """
-    return read_models(given, "--effort", "LEVEL")
+    return read_by_seat(given, "--effort", "LEVEL")
 
 
 def join_models(before: object, after: object) -> object:
@@ -219,12 +237,24 @@ class RosterEntry(BaseModel):
 
 
 class PersonaEntry(RosterEntry):
-    """Somebody without an assigned position."""
+    """Somebody without an assigned position; the name of a model alone stands for `{"model": …}`."""
 
-    name: Text
+    name: Text | None = Field(default=None, description="Default: the name of its model.")
     role: Text | None = None
     system_prompt: Text | None = None
     model: ModelName | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_model(cls, value: object) -> object:
+        """A text is the name of a model."""
+        return {"model": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _check_name(self) -> Self:
+        if self.name is None and self.model is None:
+            raise PydanticCustomError("allowed", "{allowed}", {"allowed": "a table with name or model, or a model"})
+        return self
 
 
 _ABOUT = {"size", "sha256", "masked", "left_out", "unread", "excluded", "commits"}
@@ -501,12 +531,13 @@ class PlanOptions(BaseModel):
         for key, value in content.items():
             if key not in keys:
                 raise unknown_key(where, key, value, keys)
-        of_file = {key: value for key, value in content.items() if value is not None}
+        of_file = cls._list_members({key: value for key, value in content.items() if value is not None}, where)
         # an option that may be repeated is [] where the command line does not have it
         over = {key: value for key, value in given.items() if value is not None and value != []}
         over = {
             key: value if (read := option_of(cls, key).read) is None else read(value) for key, value in over.items()
         }
+        over = cls._list_members(over, COMMAND)
         for key in {"model", "effort"} & over.keys():
             over[key] = join_models(of_file.get(key), over[key])
         try:
@@ -516,6 +547,25 @@ class PlanOptions(BaseModel):
         options._file = where  # noqa: SLF001 - its own
         options._of_file = frozenset(of_file).difference(over)  # noqa: SLF001 - its own
         return options
+
+    @classmethod
+    def _list_members(cls, options: dict[str, Any], where: str) -> dict[str, Any]:
+        """`options` with a list of models as the roster, each member named after its model."""
+        models = options.get("model")
+        seats = models if isinstance(models, dict) else {DEFAULT: models}
+        if not isinstance(listed := seats.get(DEFAULT), list):
+            return options
+        entry, field = _entry_model(cls.model_fields[cls.ROSTER].annotation), cls.ROSTER
+        place = cls.flag_of("model") if where == COMMAND else "model"
+        if entry is None or not issubclass(entry, PersonaEntry):
+            allowed = f"one for all: name the {cls.SPEAKER} of each other model, as in NAME=MODEL"
+            raise ConfigurationError(where, place, listed, allowed)
+        if field in options:
+            allowed = f"one model where the {field} are named as well"
+            raise ConfigurationError(where, place, listed, allowed)
+        rest = {seat: model for seat, model in seats.items() if seat != DEFAULT}
+        others = {key: value for key, value in options.items() if key != "model"}
+        return {**others, field: listed, **({"model": rest} if rest else {})}
 
     @classmethod
     def _refused(cls, error: ValidationError, where: str, over: Mapping[str, Any]) -> ConfigurationError:
@@ -534,7 +584,7 @@ class PlanOptions(BaseModel):
         got = None if problem["type"] == "missing" else problem["input"]
         if name == "base_url" and isinstance(got, str):
             got = address_of(got)  # without its password
-        needed = tuple(key for key, each in fields.items() if each.is_required())
+        needed = tuple(key for key, each in fields.items() if each.is_required()) or tuple(fields)[:1]
         return ConfigurationError(where, field, got, sentence_of(problem, needed))
 
     @property

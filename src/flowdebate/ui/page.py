@@ -186,7 +186,7 @@ def roster(
         return check_roster(members, where=where, kind=kind, field=key, least=least)
     except ConfigurationError as error:
         if error.field == key:
-            names = [member["name"] for member in members]  # the members themselves may hold models
+            names = [member.get("name") for member in members]  # the members themselves may hold models
             allowed = "given at least twice" if len(members) < least else error.allowed
             raise ConfigurationError(where, field, names, allowed) from None
         raise

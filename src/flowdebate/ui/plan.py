@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Required
 from flowdebate._text import shown
 from flowdebate.chassis.registry import find_pattern, load_patterns
 from flowdebate.chassis.roles import CommonKeywords
-from flowdebate.chassis.seats import DEFAULT, Seats, seat_models
+from flowdebate.chassis.seats import DEFAULT, Seats, seat_models, with_first
 from flowdebate.errors import BadFile, ConfigurationError
 from flowdebate.models.openai.endpoint import address_of
 from flowdebate.models.prices import HOW, prices_known
@@ -58,6 +58,8 @@ class Plan:
     """By intent; None leaves it to the environment."""
     seats: Mapping[str, Model | str]
     """By role, for roles that have another one."""
+    first: Model | str | None = None
+    """Model of whoever has none, where the speakers were listed by their models and no default is set."""
     dealt: Any = None
     """The `model` of the options with names in the place of "each"; None where nothing was dealt."""
     apply: Callable[[Model | str], Model | str] = field(default_factory=lambda: lambda model: model)
@@ -115,7 +117,7 @@ class Plan:
         return {
             "name": self.name,
             "instructions": options.instructions,
-            "model": self.seats or None,
+            "model": with_first(self.seats or None, [] if self.first is None else [self.first]),
             "prompts": PromptOptions(profile=options.profile, length=options.length, history=history),
             "sources": sources,
             "failures": self.failures,
@@ -193,11 +195,13 @@ def make_plan(
     fallback = [made(spec, place, f"{field}[{index}]") for index, spec in enumerate(options.fallback or ())]
     if options.record is not None and options.replay is not None:
         raise ConfigurationError(*options.place("replay"), options.replay, "left out where answers are recorded")
+    speakers = page.speakers(options, made)
     plan = Plan(
         info=info,
         name=name or info.name,
         options=options,
-        speakers=page.speakers(options, made),
+        speakers=speakers,
+        first=speakers[0].model if _are_listed(options) else None,
         models=None,
         seats={},
         made=made,
@@ -236,6 +240,13 @@ def _at_address(plan: Plan) -> Plan:
         raise ConfigurationError(place, field, options.model, allowed)
     first = next((model for model in seats.values() if model is not None), None)  # of what is no seat: a summary
     return plan if first is None else replace(plan, models={"chat": first, "synthesize": first, **models})
+
+
+def _are_listed(options: PlanOptions) -> bool:
+    """Return whether the speakers are a list of models, of which the first is the default where there is no other."""
+    entries = getattr(options, options.ROSTER)
+    at_address = options.base_url is not None  # FLOWDEBATE_MODEL is somewhere else
+    return bool(entries) and all(each.name is None for each in entries) and (at_address or not model_of_environment())
 
 
 def _efforts(plan: Plan) -> Seats | None:

@@ -18,8 +18,9 @@ from flowdebate.chassis.material import Material
 from flowdebate.chassis.options import PromptOptions
 from flowdebate.chassis.output import publish, stamp_subject
 from flowdebate.chassis.roles import RoleOptions
-from flowdebate.chassis.roster import Persona, check_roster
+from flowdebate.chassis.roster import MemberLike, Persona, check_roster, listed_models
 from flowdebate.chassis.rounds import input_validator
+from flowdebate.chassis.seats import with_first
 from flowdebate.chassis.spec import Loop, PatternSpec, check_options
 from flowdebate.chassis.state import ProviderFailure
 from flowdebate.chassis.turn import AUDIT, FailurePolicy
@@ -92,7 +93,7 @@ CONSENSUS_FAILURES = FailurePolicy(on_failure="skip", quorum=1, turn_timeout=90.
 def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     *,
     name: str,
-    agents: Sequence[Persona | Mapping[str, Any]],
+    agents: Sequence[MemberLike],
     max_rounds: int = 3,
     topology: Topology | TopologyFunction | TopologyOptions = "all-to-all",
     convergence: float | ConvergenceOptions | None = DEFAULT_CONVERGENCE,
@@ -125,7 +126,7 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     All agents make a proposal at once. In each round critics criticise the proposals that `topology` assigns them, and
     the authors revise them. Then all agents vote. The output is a `ConsensusOutput`.
 
-    - `agents`: one or more; an agent's `block` replaces its default blocks and receives a `ProposalAsked`,
+    - `agents`: one or more `Persona`s, dicts, or models, as in `council()`; an agent's `block` replaces its default blocks and receives a `ProposalAsked`,
       `CritiqueAsked`, `RevisionAsked` or `VoteAsked`.
     - `format`: "delphi", or a `Format` of this pattern: estimates of agents who are called Expert 1, Expert 2, …
     - `topology`: who criticises whom, a function of `(names, round, random)` that returns the edges, or
@@ -184,6 +185,7 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
         from flowdebate.patterns.debate.formats import find_format, with_roles  # most have none
 
         if (chosen := find_format(format, where=where, pattern="consensus")) is not None:
+            model = with_first(model, listed_models(agents))
             roster = check_roster(agents, where=where, kind=Persona, field="agents", least=1)
             agents = with_roles(roster, chosen, where=where, field="agents")
             instructions = instructions or chosen.instructions

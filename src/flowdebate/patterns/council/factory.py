@@ -17,7 +17,7 @@ from flowdebate.chassis.material import Material
 from flowdebate.chassis.options import CommonOptions, PromptOptions, quorum_of
 from flowdebate.chassis.output import ending_of, mark_answer, publish, status_of
 from flowdebate.chassis.roles import NOT_KEPT, CommonKeywords, RoleOptions
-from flowdebate.chassis.roster import Persona, Role, own_options
+from flowdebate.chassis.roster import MemberLike, Persona, Role, own_options
 from flowdebate.chassis.rounds import check_quorum
 from flowdebate.chassis.seats import each_by_default
 from flowdebate.chassis.spec import Loop, PatternSpec, check_options
@@ -51,7 +51,7 @@ class CouncilKeywords(CommonKeywords, total=False):
     """The options of `council` that say nothing about the type of its output; their meaning is there."""
 
     name: Required[str]
-    members: Sequence[Persona | Mapping[str, Any]] | None
+    members: Sequence[MemberLike] | None
     chair: BlockLike | RoleOptions | None
     review: ReviewScope
     max_concurrency: int | None
@@ -80,7 +80,7 @@ def council(
 def council(  # noqa: PLR0913 - the pattern's options, each with its default
     *,
     name: str,
-    members: Sequence[Persona | Mapping[str, Any]] | None = None,
+    members: Sequence[MemberLike] | None = None,
     chair: BlockLike | RoleOptions | None = None,
     review: ReviewScope = "others",
     max_concurrency: int | None = None,
@@ -106,10 +106,12 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
     Kendall's W). The chair sees all of it, under letters as well, and writes the answer. That takes 2N + 1 calls for N
     members. The form is that of the llm-council project; order and self-preference are controlled here.
 
-    - `members`: at least two `Persona`s, or dicts with `name` and optionally `role`, `system_prompt`, `model`, `block`.
-      None: Ada, Ben and Cleo; without a `model` and FLOWDEBATE_MODEL each is of another vendor, as with `model="each"`,
-      as far as there are some, and a `FlowDebateWarning` names them. A member's `block` forms its opinion from a
-      `CouncilInput` and its review from a `ReviewAsked`.
+    - `members`: at least two `Persona`s, dicts with `name` and optionally `role`, `system_prompt`, `model`, `block`, or
+      models. `["openai/gpt-5", "anthropic/claude-sonnet-4-5"]` makes two members with these models and these names; the
+      chair is then the default model (of the pattern, the run or FLOWDEBATE_MODEL), or the first of the list if none is
+      set. None: Ada, Ben and Cleo; without a `model` and FLOWDEBATE_MODEL each is of another vendor, as with
+      `model="each"`, as far as there are some, and a `FlowDebateWarning` names them. A member's `block` forms its
+      opinion from a `CouncilInput` and its review from a `ReviewAsked`.
     - `chair`: None is the default, which `SynthesizerOptions` configure; else a block or a function of `(input, ctx)`
       or `(input)` with a `ChairAsked`.
     - `review`: "others"; "all" lets members rank their own answer too, which measures self-preference; "none" leaves

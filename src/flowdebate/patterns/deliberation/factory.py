@@ -14,7 +14,7 @@ from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.chassis.options import CommonOptions, PromptOptions, quorum_of
 from flowdebate.chassis.output import build_output, ending_of
 from flowdebate.chassis.roles import NOT_KEPT, ModeratorOptions
-from flowdebate.chassis.roster import Persona, Role, is_own
+from flowdebate.chassis.roster import MemberLike, Role, is_own
 from flowdebate.chassis.spec import Loop, PatternSpec, check_options
 from flowdebate.chassis.state import entries_of, state_of
 from flowdebate.chassis.turn import FailurePolicy, record_turn
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 def deliberation(  # noqa: PLR0913 - the pattern's options, each with its default
     *,
     name: str,
-    debaters: Sequence[Persona | Mapping[str, Any]],
+    debaters: Sequence[MemberLike],
     max_rounds: int = 3,
     moderator: BlockLike | ModeratorOptions | bool | None = None,
     report: ReportForm = "structured",
@@ -72,7 +72,8 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
     `DeliberationOutput` with everything said and the decision; if the topic is settled without one, the summary is the
     decision.
 
-    - `debaters`: at least two `Persona`s, or dicts with `name`, `role`, `system_prompt` (and `block`, `model`).
+    - `debaters`: at least two `Persona`s, dicts with `name`, `role`, `system_prompt` (and `block`, `model`), or models,
+      as in `council()`.
     - `moderator`, a debater's `block`: a block or a function of `(input, ctx)` or `(input)`; None is the default block.
       `moderator=False` runs without one, so nothing settles the topic. Your own moderator returns a `ModeratorReport`,
       a dict, or text for `parse_report`.

@@ -23,7 +23,7 @@ from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.chassis.options import PromptOptions
 from flowdebate.chassis.output import build_output, ending_of
 from flowdebate.chassis.roles import CONCRETE, EMPTY, NOT_KEPT, BlockOptions, Identity, RolePrompt, generator_options
-from flowdebate.chassis.roster import Persona, Role, bindable
+from flowdebate.chassis.roster import MemberLike, Role, bindable
 from flowdebate.chassis.spec import Loop, PatternSpec, check_options
 from flowdebate.chassis.state import entries_of, question_of, recent_entries, round_of, state_of
 from flowdebate.chassis.turn import FailurePolicy, guarded
@@ -391,7 +391,7 @@ def create_speaker(  # noqa: PLR0913 - what a speaker is made of, each with its 
 def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     *,
     name: str,
-    debaters: Sequence[Persona | Mapping[str, Any]],
+    debaters: Sequence[MemberLike],
     first: str | None = None,
     transition: TransitionForm = "structured",
     max_turns: int = 10,
@@ -416,8 +416,8 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     `terminate_when(ctx)` returns true after one. The output is a `HandoffOutput`: the turns, each with the next speaker
     and who chose it.
 
-    - `debaters`: at least two `Persona`s, or dicts with `name`, `role`, `system_prompt` (and `block`, `model`). A name
-      may be an enum member; its value is used. `{proposition}` in a system prompt is replaced.
+    - `debaters`: at least two `Persona`s, dicts with `name`, `role`, `system_prompt` (and `block`, `model`), or models,
+      as in `council()`. A name may be an enum member; its value is used. `{proposition}` in a system prompt is replaced.
     - `first`: the first speaker; None takes the first debater declared.
     - `transition`: how the default speakers hand over: "structured" in JSON, `{response, next_agent_name}`; "tool" by
       calling `handoff(response, next_agent_name)`; "text" by ending the answer in "Transition to NAME".

@@ -14,7 +14,7 @@ from flowdebate.chassis.anonymity.aliases import Anonymity, named_models
 from flowdebate.chassis.options import PromptOptions, quorum_of
 from flowdebate.chassis.output import ending_of
 from flowdebate.chassis.roles import NOT_KEPT, RoleOptions
-from flowdebate.chassis.roster import Persona, Role, is_own, merge_options, own_options
+from flowdebate.chassis.roster import MemberLike, Persona, Role, is_own, merge_options, own_options
 from flowdebate.chassis.seats import DEFAULT, each_by_default
 from flowdebate.chassis.spec import Loop, PatternSpec, check_options
 from flowdebate.chassis.state import state_of
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 def review(  # noqa: PLR0913 - the pattern's options, each with its default
     *,
     name: str,
-    reviewers: Sequence[Persona | Mapping[str, Any]] | None = None,
+    reviewers: Sequence[MemberLike] | None = None,
     focus: str | Mapping[str, str] | None = None,
     gate: str | None = None,
     merger: BlockLike | RoleOptions | bool | None = None,
@@ -81,9 +81,9 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
     neither. Who raised a finding that is refuted may answer once. A rule decides: see `ReviewRawOutput.findings`. That
     takes N calls for N reviewers, 2 for merging, 2N for examining, and up to N for answers.
 
-    - `reviewers`: `Persona`s, or dicts with `name` and optionally `role`, `system_prompt`, `model`, `block`. None: Ada,
-      Ben and Cleo, of the vendors that are set up, as in `council()`. One alone confirms nothing. A reviewer's `block`
-      returns `Findings` for a `ReviewInput`, and what a `FindingsAsked` asks for; a person is asked once.
+    - `reviewers`: `Persona`s, dicts with `name` and optionally `role`, `system_prompt`, `model`, `block`, or models, as
+      in `council()`. None: Ada, Ben and Cleo, of the vendors that are set up. One alone confirms nothing. A reviewer's
+      `block` returns `Findings` for a `ReviewInput`, and what a `FindingsAsked` asks for; a person is asked once.
     - `focus`: what to look for above all; a text for all, or by reviewer (`"default"` for those without their own).
     - `gate`: a rule on the findings, such as "no confirmed blocker"; the output says whether it holds. None: advice.
     - `merger`: None is the default, which `SynthesizerOptions` configure; False leaves it out, so that only findings of

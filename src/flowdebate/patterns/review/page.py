@@ -13,7 +13,7 @@ from flowdebate._util.option_types import Flag, Text, allowed
 from flowdebate.errors import ConfigurationError
 from flowdebate.ui.document import Document, Speaker
 from flowdebate.ui.live import OwnSections, Together
-from flowdebate.ui.options import PersonaEntry, PlanOptions, PlanValues, option, read_models, roster_option
+from flowdebate.ui.options import PersonaEntry, PlanOptions, PlanValues, option, read_by_seat, roster_option
 from flowdebate.ui.page import Confidence, PatternPage, StartTool
 from flowdebate.ui.sections import Card, Entry, Fact, Group, Heading, Remark, Section, Tone, failures
 
@@ -55,7 +55,7 @@ class ReviewPlanOptions(PlanOptions):
         panel="Sides",
         metavar="[NAME=]TEXT",
         repeated=True,
-        read=partial(read_models, flag="--focus", word="TEXT"),
+        read=partial(read_by_seat, flag="--focus", word="TEXT"),
     )
     gate: Text | None = option(
         'Rule on the findings, such as "no confirmed blocker" or "no confirmed major or worse": exit code 4 if it does '

@@ -12,7 +12,7 @@ from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.chassis.options import NEEDS_SYNTHESIZER, CommonOptions, PromptOptions, quorum_of
 from flowdebate.chassis.output import build_output, ending_of, with_synthesizer
 from flowdebate.chassis.roles import NOT_KEPT, PatternKeywords, RefereeOptions, SynthesizerOptions
-from flowdebate.chassis.roster import Persona, Role, is_own
+from flowdebate.chassis.roster import MemberLike, Role, is_own
 from flowdebate.chassis.spec import MANY_ROUNDS, Loop, PatternSpec, check_options
 from flowdebate.chassis.state import TurnOrder, entries_of, state_of
 from flowdebate.chassis.turn import SKIP, FailurePolicy, record_turn
@@ -49,7 +49,7 @@ class RoundRobinKeywords(PatternKeywords, total=False):
     """The options of `round_robin` that say nothing about the type of its output; their meaning is there."""
 
     name: Required[str]
-    debaters: Required[Sequence[Persona | Mapping[str, Any]]]
+    debaters: Required[Sequence[MemberLike]]
     referee: BlockLike | RefereeOptions | bool | None
     transcript: RoundRobinTranscript | None
     turn_order: TurnOrder
@@ -98,7 +98,7 @@ def round_robin(
 def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
     *,
     name: str,
-    debaters: Sequence[Persona | Mapping[str, Any]],
+    debaters: Sequence[MemberLike],
     max_rounds: int = 2,
     referee: BlockLike | RefereeOptions | bool | None = None,
     synthesizer: BlockLike | SynthesizerOptions | bool | None = None,
@@ -127,7 +127,8 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
     output. It is the loop of `debate()` without a moderator, with roles instead of stances and a deliverable instead of
     a verdict.
 
-    - `debaters`: at least two `Persona`s, or dicts with `name`, `role`, `system_prompt` (and `block`, `model`).
+    - `debaters`: at least two `Persona`s, dicts with `name`, `role`, `system_prompt` (and `block`, `model`), or models,
+      as in `council()`.
     - `referee`: audits after each round how well the debaters argued: True or `RefereeOptions` for the default one, a
       block or a function of `(input, ctx)` or `(input)` that returns a `RefereeReport` or a dict; None or False for
       none. Later rounds and the synthesizer see its report. It decides neither who speaks nor when the rounds end;
