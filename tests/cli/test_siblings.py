@@ -259,7 +259,7 @@ def test_misuse_is_one_line_with_the_option(arguments: list[str], message: str) 
 
 BAD = [
     ("deliberation", 'question = "x"', "`question` must be one of the keys "),
-    ("deliberation", 'debaters = [{role = "x"}]', "`debaters[0].name` must be text that is not blank, got None"),
+    ("deliberation", 'debaters = [{role = "x"}]', "`debaters[0]` must be a table with name or model, or a model, got"),
     (
         "deliberation",
         'debaters = [{name = "x", stance = "y"}]',

@@ -329,3 +329,18 @@ def test_hosts_are_shown_no_more_than_what_is_checked(schema: dict[str, Any], va
     whole = {**schema, "$defs": {"other": {"type": "integer", "minimum": 0}}}
     if Draft202012Validator(whole).is_valid(value):
         assert Draft202012Validator(for_hosts(whole)).is_valid(value)
+
+
+@pytest.mark.anyio
+async def test_unknown_arguments_are_rejected_by_name_for_every_tool(here: Stage) -> None:
+    """With what may be meant; the schema of each tool says so to hosts that look at it."""
+    async with here.connect() as client:
+        for tool in (await client.list_tools()).tools:
+            assert tool.input_schema["additionalProperties"] is False
+            no = refused(await client.call_tool(tool.name, {"question": "Q?", "run_id": "x", "colour": "red"}))
+            assert no.startswith(f"{tool.name}: unknown argument")
+            assert "`colour`" in no
+            assert no.endswith(f" It takes {', '.join(tool.input_schema['properties'])}.")
+        no = refused(await client.call_tool("start_council", {"question": "Q?", "modles": [], "Wait": 5}))
+    meant = "Did you mean `wait`? Did you mean `models`?"
+    assert no.startswith(f"start_council: unknown arguments `Wait`, `modles`. {meant} It takes question, ")

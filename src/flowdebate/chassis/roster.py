@@ -146,21 +146,20 @@ def listed_models(roster: Sequence[object]) -> list[ModelSpec]:
     return listed if len(listed) == len(roster) else []
 
 
-def _name_after_models(members: Sequence[object], where: str, field: str) -> list[object]:
-    """`members` with the name of its model for each that has none; the second of one model is "… (2)"."""
-    entries: list[object] = []
+def _name_after_models(members: Sequence[object], where: str, field: str) -> Iterator[object]:
+    """Yield `members`, with the name of its model for each that has none; the second of one model is "… (2)"."""
     count: dict[str, int] = {}
-    for index, entry in enumerate(members):
-        if isinstance(entry, (str, Model)):
-            check_model(entry, where=where, field=f"{field}[{index}]")
-            entry = {"model": entry}  # noqa: PLW2901 - the same member
+    for index, member in enumerate(members):
+        if isinstance(member, (str, Model)):
+            check_model(member, where=where, field=f"{field}[{index}]")
+        entry = {"model": member} if isinstance(member, (str, Model)) else member
         model = entry.get("model") if isinstance(entry, Mapping) and entry.get("name") is None else None
         if isinstance(entry, Mapping) and isinstance(model, (str, Model)):
             name = model if isinstance(model, str) else model.name
             count[name] = count.get(name, 0) + 1
-            entry = {**entry, "name": name if count[name] == 1 else f"{name} ({count[name]})"}  # noqa: PLW2901
-        entries.append(entry)
-    return entries
+            yield {**entry, "name": name if count[name] == 1 else f"{name} ({count[name]})"}
+        else:
+            yield entry
 
 
 _NOT_UNSEEN = ", and not by case or unseen characters alone"

@@ -17,6 +17,7 @@ from urllib.parse import quote
 from pydantic import BaseModel, Field, ValidationError
 
 from flowdebate._text import counted, problems_of
+from flowdebate._util.validation import nearest
 from flowdebate.chassis.roles import render_flag
 from flowdebate.errors import ConfigurationError, FlowDebateError, StoreError
 from flowdebate.prompts import quoted, tag_name, tag_text
@@ -274,6 +275,18 @@ def sentence_of(error: BaseException) -> str | None:
             return _line(str(error))
         case _:
             return None
+
+
+def unknown_arguments(names: Sequence[str], known: Iterable[str]) -> str:
+    """Say that a tool has no such arguments, which ones may be meant, and which it has.
+
+    >>> unknown_arguments(["modles"], ["question", "models"])
+    'unknown argument `modles`. Did you mean `models`? It takes question, models.'
+    """
+    arguments = [*known]
+    hints = "".join(f" Did you mean `{close}`?" for name in names if (close := nearest(name, arguments)))
+    listed = ", ".join(f"`{name}`" for name in names)
+    return _line(f"unknown argument{'s'[: len(names) - 1]} {listed}.{hints} It takes {', '.join(arguments)}.")
 
 
 def _line(text: str) -> str:

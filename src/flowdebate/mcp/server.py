@@ -27,7 +27,7 @@ from flowdebate.events import changes
 from flowdebate.mcp.host_schema import for_hosts
 from flowdebate.mcp.judging import NAME as JUDGE
 from flowdebate.mcp.judging import add_compare_tool, judge_texts
-from flowdebate.mcp.reports import HOW_TO_READ, render_said, sentence_of, split_said
+from flowdebate.mcp.reports import HOW_TO_READ, render_said, sentence_of, split_said, unknown_arguments
 from flowdebate.mcp.tools import ServiceOf, add_prompts, add_run_tools, add_turn_tools, start_tools
 from flowdebate.service.lifetime import bind_socket, keep_warm
 from flowdebate.sources.files import allowed_folders
@@ -166,15 +166,23 @@ def _server_card(url: str) -> dict[str, Any]:
 
 
 class _Server(MCPServer[Any]):
-    """The SDK's server, with this library's sentences for what a caller can mend, and schemas that every host takes."""
+    """The SDK's server, with this library's sentences for what a caller can mend, and schemas that every host takes.
+
+    The SDK ignores unknown arguments; here they are errors, or a misspelt option would start another run than meant.
+    """
 
     async def list_tools(self) -> list[Tool]:
+        """List the tools, with schemas that allow no other arguments."""
         tools = await super().list_tools()
-        return [tool.model_copy(update={"input_schema": for_hosts(tool.input_schema)}) for tool in tools]
+        schemas = [{**for_hosts(tool.input_schema), "additionalProperties": False} for tool in tools]
+        return [tool.model_copy(update={"input_schema": schema}) for tool, schema in zip(tools, schemas, strict=True)]
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
     ) -> CallToolResult | InputRequiredResult:
+        schema = next((tool.input_schema for tool in await super().list_tools() if tool.name == name), {})
+        if (properties := schema.get("properties")) is not None and (unknown := set(arguments).difference(properties)):
+            raise ToolError(f"{name}: {unknown_arguments(sorted(unknown), properties)}")
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as error:

@@ -3,7 +3,8 @@
 The SDK evaluates annotations when a tool is registered, so this module does without postponed ones.
 """
 
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from inspect import Parameter, Signature, cleandoc
 from pathlib import Path
 from string import ascii_uppercase
@@ -85,6 +86,15 @@ Models: TypeAlias = Annotated[
         "the model of another vendor."
     ),
 ]
+Listed: TypeAlias = Annotated[
+    list[Annotated[str, Field(min_length=1, max_length=200)]],
+    Field(
+        min_length=1,
+        max_length=10,
+        description="A member for each of these models, named after it. The other roles have `model`, the server's "
+        "default model, or without any the first of the list. Not in a debate, which has sides.",
+    ),
+]
 Level: TypeAlias = Literal["low", "medium", "high"]
 Efforts: TypeAlias = Annotated[
     Level | Annotated[dict[str, Level], Field(max_length=100)],
@@ -115,6 +125,7 @@ def make_options(
     model: str | Mapping[str, str] | None = None,
     effort: str | Mapping[str, str] | None = None,
     quorum: int | None = None,
+    models: Sequence[str] | None = None,
 ) -> dict[str, Any] | None:
     """The options of a plan of the built-in `pattern`; None without any.
 
@@ -128,6 +139,11 @@ def make_options(
     options = {} if confidence is None else info.load_page().options_for(confidence)
     given = {"model": model, "effort": effort, "quorum": quorum}
     options |= {name: each for name, each in given.items() if each is not None}
+    if models is not None:
+        if sides or not kind.lists_models():
+            allowed = f"left out {'beside `sides`' if sides else f'in a {info.name}'}: use `model`, by name"
+            raise ConfigurationError("start_debate", "models", [*models], allowed)
+        options[kind.ROSTER] = [*models]
     if sides:
         key = info.load_page().speaks_for
         names = [side.name or f"Side {ascii_uppercase[at]}" for at, side in enumerate(sides)]
@@ -145,6 +161,20 @@ def make_options(
     return options or None
 
 
+@contextmanager
+def _naming_models(pattern: str, models: Sequence[str] | None) -> Iterator[None]:
+    """Inside, an error about the roster is one about `models`, if these were given."""
+    try:
+        yield
+    except ConfigurationError as error:
+        info = find_pattern(pattern)
+        roster = "" if info is None else info.load_page().options.ROSTER
+        if models is None or not error.field.startswith(roster):
+            raise
+        field = f"models{error.field.removeprefix(roster).removesuffix('.model')}"
+        raise ConfigurationError(error.where, field, error.got, error.allowed, hint=error.hint) from None
+
+
 def start_tools() -> dict[str, StartTool]:
     """Return the tools of patterns that have one beside `start_debate`, by the pattern's name."""
     tools = {name: info.load_page().start_tool for name, info in PATTERNS.items()}
@@ -158,6 +188,7 @@ def _signature_of(tool: StartTool, question: str | None) -> Signature:
         "sources": (Sources | None, None) if question is None else (Sources, Parameter.empty),
         **{name: (Annotated[str | None, about], None) for name, about in tool.texts.items()},
         "confidence": (HowSure, "balanced"),
+        "models": (Listed | None, None),
         "model": (Models | None, None),
         "effort": (Efforts | None, None),
         "quorum": (Needed | None, None),
@@ -197,6 +228,7 @@ class RunTools:
         sources: Sources | None = None,
         pattern: Annotated[str, Field(max_length=200)] = DEFAULT,
         confidence: HowSure | None = None,
+        models: Listed | None = None,
         model: Models | None = None,
         effort: Efforts | None = None,
         quorum: Needed | None = None,
@@ -213,20 +245,21 @@ class RunTools:
         service = self._of(ctx)
         if pattern in self._patterns:
             given_here: dict[str, object] = {"sides": sides, "max_rounds": max_rounds, "sources": sources}
-            given_here |= {"confidence": confidence, "model": model, "effort": effort, "archive": archive}
-            given_here |= {"quorum": quorum}
+            given_here |= {"confidence": confidence, "models": models, "model": model}
+            given_here |= {"effort": effort, "quorum": quorum, "archive": archive}
             for field, given in given_here.items():
                 if given is not None:
                     allowed = f"left out: {pattern} has its own"
                     raise ConfigurationError("start_debate", field, given, allowed)
             options = None
         else:
-            options = make_options(pattern, sides, max_rounds, confidence, model, effort, quorum)
+            options = make_options(pattern, sides, max_rounds, confidence, model, effort, quorum, models)
         self._check_sources("start_debate", sources)
         for name, value in (("archive", archive), ("sources", sources)):
             if value is not None:
                 options = {**(options or {}), name: value}
-        run = await service.begin(pattern, question, options=options)
+        with _naming_models(pattern, models):
+            run = await service.begin(pattern, question, options=options)
         return make_report(await wait_with_progress(service, run.run_id, wait, ctx))
 
     def start_tool_of(self, pattern: str, tool: StartTool) -> Callable[..., Coroutine[Any, Any, RunReport]]:
@@ -238,17 +271,19 @@ class RunTools:
             *,
             sources: dict[str, str] | list[str] | None = None,
             confidence: Confidence,
+            models: list[str] | None = None,
             model: str | dict[str, str] | None = None,
             effort: str | dict[str, str] | None = None,
             quorum: int | None = None,
             wait: float,
             **texts: str | None,
         ) -> RunReport:
-            options = make_options(pattern, None, None, confidence, model, effort, quorum) or {}
+            options = make_options(pattern, None, None, confidence, model, effort, quorum, models) or {}
             self._check_sources(tool.name, sources)
             options |= {name: value for name, value in {"sources": sources, **texts}.items() if value is not None}
             service = self._of(ctx)
-            run = await service.begin(pattern, question, options=options)
+            with _naming_models(pattern, models):
+                run = await service.begin(pattern, question, options=options)
             return make_report(await wait_with_progress(service, run.run_id, wait, ctx))
 
         start.__name__, start.__doc__ = tool.name, tool.description

@@ -549,15 +549,20 @@ class PlanOptions(BaseModel):
         return options
 
     @classmethod
+    def lists_models(cls) -> bool:
+        """Return whether a list of models can be the roster: nobody on it has to be given a position."""
+        entry = _entry_model(cls.model_fields[cls.ROSTER].annotation)
+        return entry is not None and issubclass(entry, PersonaEntry)
+
+    @classmethod
     def _list_members(cls, options: dict[str, Any], where: str) -> dict[str, Any]:
         """`options` with a list of models as the roster, each member named after its model."""
         models = options.get("model")
         seats = models if isinstance(models, dict) else {DEFAULT: models}
         if not isinstance(listed := seats.get(DEFAULT), list):
             return options
-        entry, field = _entry_model(cls.model_fields[cls.ROSTER].annotation), cls.ROSTER
-        place = cls.flag_of("model") if where == COMMAND else "model"
-        if entry is None or not issubclass(entry, PersonaEntry):
+        field, place = cls.ROSTER, cls.flag_of("model") if where == COMMAND else "model"
+        if not cls.lists_models():
             allowed = f"one for all: name the {cls.SPEAKER} of each other model, as in NAME=MODEL"
             raise ConfigurationError(where, place, listed, allowed)
         if field in options:

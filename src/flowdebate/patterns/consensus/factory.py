@@ -126,8 +126,8 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     All agents make a proposal at once. In each round critics criticise the proposals that `topology` assigns them, and
     the authors revise them. Then all agents vote. The output is a `ConsensusOutput`.
 
-    - `agents`: one or more `Persona`s, dicts, or models, as in `council()`; an agent's `block` replaces its default blocks and receives a `ProposalAsked`,
-      `CritiqueAsked`, `RevisionAsked` or `VoteAsked`.
+    - `agents`: one or more `Persona`s, dicts, or models, as in `council()`; an agent's `block` replaces its default
+      blocks and receives a `ProposalAsked`, `CritiqueAsked`, `RevisionAsked` or `VoteAsked`.
     - `format`: "delphi", or a `Format` of this pattern: estimates of agents who are called Expert 1, Expert 2, …
     - `topology`: who criticises whom, a function of `(names, round, random)` that returns the edges, or
       `TopologyOptions` with the hub of a star or the sparsity of a graph.

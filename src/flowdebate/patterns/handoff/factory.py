@@ -417,7 +417,8 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     and who chose it.
 
     - `debaters`: at least two `Persona`s, dicts with `name`, `role`, `system_prompt` (and `block`, `model`), or models,
-      as in `council()`. A name may be an enum member; its value is used. `{proposition}` in a system prompt is replaced.
+      as in `council()`. A name may be an enum member, whose value is used. `{proposition}` in a system prompt is
+      replaced.
     - `first`: the first speaker; None takes the first debater declared.
     - `transition`: how the default speakers hand over: "structured" in JSON, `{response, next_agent_name}`; "tool" by
       calling `handoff(response, next_agent_name)`; "text" by ending the answer in "Transition to NAME".

@@ -122,8 +122,8 @@ class _Request(BaseModel):
     stream_options: StreamOptions | None = None
     user: str | None = Field(None, max_length=200)
     metadata: dict[str, str] | None = Field(None, max_length=16)
-    models: str | dict[str, str] | None = None
-    """The `model` of the pattern's options: for all, or by name and role."""
+    models: str | list[str] | dict[str, str] | None = None
+    """The `model` of the pattern's options: for all, by name and role, or a list with one for each member."""
 
     @model_validator(mode="before")
     @classmethod

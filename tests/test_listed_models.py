@@ -1,0 +1,219 @@
+"""Members by a list of models, on every front end: who is asked, what members are called, and who is the chair."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from mcp import Client
+from openai import OpenAI
+from typer.testing import CliRunner
+
+from flowdebate import consensus, council, deliberation, handoff, review, round_robin
+from flowdebate.cli.app import app
+from flowdebate.errors import ConfigurationError
+from flowdebate.mcp import create_server
+from flowdebate.patterns import PATTERNS
+from flowdebate.service import Service
+from flowdebate.testing import FunctionModel
+from flowdebate.ui.models import models_line
+from flowdebate.ui.plan import make_plan
+from tests.mcp.conftest import refused, told
+from tests.server.stage import TOKEN, staged
+
+from .vendors import vendors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from .vendors import Asked, Vendor, VendorName
+
+    Found = dict[VendorName, Vendor]
+
+QUESTION = "Should rents be capped?"
+LISTED = ["openai/gpt-5-mini", "anthropic/claude-haiku-5-5"]
+CHAIR = "gemini/gemini-3-pro"
+WITH_FIRST = {LISTED[0]: [LISTED[0]], LISTED[1]: [LISTED[1]], "chair": [LISTED[0]]}
+WITH_CHAIR = {**WITH_FIRST, "chair": [CHAIR]}
+
+
+@pytest.fixture
+def found() -> Iterator[Found]:
+    """Four vendors whose models rank answers."""
+    with vendors() as running:
+        for vendor in running.values():
+            vendor.say = rank
+        yield running
+
+
+def rank(asked: Asked) -> Any:
+    """Answer as a member of a council: in text, or with the others' letters in order."""
+    if asked.schema is None:
+        return "Homes first."
+    if "ranking" not in str(asked.schema):
+        return None
+    return {"ranking": [{"answer": each, "reason": "Sound."} for each in "ABC" if f"[Answer {each}]" in asked.prompt]}
+
+
+def models_of(document: dict[str, Any]) -> dict[str, list[str]]:
+    """The models of a run by seat, whose members are called like them."""
+    assert [member["name"] for member in document["members"]] == LISTED
+    return {seat: [*models] for seat, models in document["models"].items()}
+
+
+# Each front end
+
+
+@pytest.mark.usefixtures("found")
+@pytest.mark.parametrize(("options", "expected"), [({}, WITH_FIRST), ({"model": {"chair": CHAIR}}, WITH_CHAIR)])
+def test_a_list_of_models_is_a_council_from_python(options: dict[str, Any], expected: dict[str, Any]) -> None:
+    """Members are named after their models; the first of the list is the chair where no other model is set."""
+    result = council(name="rent", members=LISTED, **options).run_sync(QUESTION)
+    assert {seat: [*models] for seat, models in result.models.items()} == expected
+    assert [opinion.agent_name for opinion in result.output.opinions] == LISTED
+
+
+@pytest.mark.usefixtures("found")
+def test_models_of_a_council_are_a_list_on_the_command_line_and_in_a_plan_file(tmp_path: Path) -> None:
+    """`--model` may be repeated without a name; a file lists them as members, or as `model`."""
+
+    def hold(*args: str) -> dict[str, list[str]]:
+        held = CliRunner().invoke(app, ["council", QUESTION, "--no-store", "--json", *args])
+        assert held.exit_code == 0, held.stderr
+        return models_of(json.loads(held.stdout))
+
+    flags = [text for model in LISTED for text in ("--model", model)]
+    assert hold(*flags) == WITH_FIRST
+    assert hold(*flags, "--model", f"chair={CHAIR}") == WITH_CHAIR
+    assert hold(*flags, "--attempts", "2") == WITH_FIRST
+    plan = tmp_path / "council.toml"
+    for key in ("members", "model"):
+        plan.write_text(f"{key} = {json.dumps(LISTED)}")
+        assert hold("--file", str(plan)) == WITH_FIRST
+    plan.write_text(f'members = [{{name = "Ada"}}, {{name = "Ben"}}]\nmodel = "{CHAIR}"')
+    assert hold("--file", str(plan), *flags) == WITH_CHAIR  # flags go over a file, whose default stays
+
+
+@pytest.mark.usefixtures("found")
+def test_the_command_says_who_is_the_chair(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In its first line, before anybody is asked: FLOWDEBATE_MODEL is a default model that is set."""
+    plan = make_plan(PATTERNS["council"], {"question": QUESTION, "model": LISTED})
+    assert models_line(plan) == f"Models: {LISTED[0]} ({LISTED[0]}, chair); {LISTED[1]} ({LISTED[1]})"
+    monkeypatch.setenv("FLOWDEBATE_MODEL", CHAIR)
+    plan = make_plan(PATTERNS["council"], {"question": QUESTION, "model": LISTED})
+    assert models_line(plan).endswith(f"{CHAIR} (chair)")
+    assert council(name="rent", members=LISTED).run_sync(QUESTION).models["chair"] == (CHAIR,)
+
+
+@pytest.mark.usefixtures("found")
+@pytest.mark.parametrize("key", ["members", "model"])
+@pytest.mark.parametrize("own", [None, CHAIR])
+def test_a_list_of_models_is_a_council_over_http(key: str, own: str | None) -> None:
+    """The server's own model is a default that is set; a web form sends members without names."""
+    listed: list[Any] = [*LISTED[:1], {"model": LISTED[1]}] if key == "members" else LISTED
+    with staged(lambda: Service(store="memory:", model=own, allow_models=[*LISTED, CHAIR])) as stage:
+        body = {"pattern": "council", "question": QUESTION, "options": {key: listed}}
+        run_id = stage.post("/runs", body).json()["runId"]
+        run = stage.get(f"/runs/{run_id}?wait=30").json()
+    assert models_of(run["document"]) == (WITH_FIRST if own is None else WITH_CHAIR)
+
+
+@pytest.mark.usefixtures("found")
+def test_a_list_of_models_is_a_council_for_an_openai_client() -> None:
+    """Its `model` is the pattern, so these are its `models`."""
+    with staged(lambda: Service(store="memory:", allow_models=LISTED), openai=True) as stage:
+        client = OpenAI(base_url=f"{stage.url}/v1", api_key=TOKEN, max_retries=0)
+        messages: Any = [{"role": "user", "content": QUESTION}]
+        client.chat.completions.create(model="flowdebate/council", messages=messages, extra_body={"models": LISTED})
+        [run] = stage.get("/runs").json()["runs"]
+    assert run["models"] == WITH_FIRST
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("tool", ["start_council", "start_debate"])
+async def test_a_list_of_models_is_a_council_over_mcp(found: Found, tool: str) -> None:
+    """With the chair's own model, or the first; what the server does not allow is refused at its place."""
+    begin: dict[str, Any] = {"question": QUESTION, "wait": 50, "models": LISTED}
+    begin |= {"pattern": "council"} if tool == "start_debate" else {"confidence": "high"}
+    service = Service(store="memory:", allow_models=[*LISTED, CHAIR])
+    async with service, Client(create_server(service)) as client:
+        no = refused(await client.call_tool(tool, {**begin, "models": [LISTED[0], "xai/grok-4.3"]}))
+        assert "`models[1]` must be one that this server allows" in no
+        assert not any(vendor.asked for vendor in found.values())
+        for model, expected in ((None, WITH_FIRST), ({"chair": CHAIR}, WITH_CHAIR)):
+            held = told(await client.call_tool(tool, {**begin, "model": model}))
+            run = await service.run(held["run_id"])
+            assert run.document is not None
+            assert models_of(run.document.to_data()) == expected
+
+
+@pytest.mark.anyio
+async def test_a_debate_over_mcp_takes_no_list_of_models() -> None:
+    """It has sides, each with a position; a council of one model is too small."""
+    service = Service(store="memory:", allow_models=LISTED)
+    async with service, Client(create_server(service)) as client:
+        no = refused(await client.call_tool("start_debate", {"question": QUESTION, "models": LISTED}))
+        assert "`models` must be left out in a debate: use `model`, by name" in no
+        no = refused(await client.call_tool("start_council", {"question": QUESTION, "models": LISTED[:1]}))
+        assert "`models` must be given at least twice" in no
+
+
+# Each pattern without sides
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda roster: council(name="x", members=roster),
+        lambda roster: review(name="x", reviewers=roster),
+        lambda roster: consensus(name="x", agents=roster),
+        lambda roster: consensus(name="x", agents=roster, format="delphi"),
+        lambda roster: round_robin(name="x", debaters=roster),
+        lambda roster: deliberation(name="x", debaters=roster),
+        lambda roster: handoff(name="x", debaters=roster),
+    ],
+    ids=["council", "review", "consensus", "delphi", "round_robin", "deliberation", "handoff"],
+)
+def test_every_pattern_without_sides_takes_models(build: Callable[[Any], Any], request: pytest.FixtureRequest) -> None:
+    """Members have the names of their models, and a name that is no model's is refused at its place."""
+    outline = str(build(["openai/a", "anthropic/b", "anthropic/b"]).outline())
+    if "delphi" not in request.node.name:  # there nobody has a name
+        assert "openai/a" in outline
+        assert "anthropic/b (2)" in outline
+    with pytest.raises(ConfigurationError, match=r"\[1\]` must be .*got 'opnai/b'.* Did you mean 'openai/b'"):
+        build(["openai/a", "opnai/b"])
+
+
+@pytest.mark.parametrize("pattern", [name for name in PATTERNS if name != "debate"])
+def test_every_plan_without_sides_takes_models(pattern: str) -> None:
+    """The roles of all patterns have the first model, in the form of a plan that is stored as well."""
+    info = PATTERNS[pattern]
+    given = {info.subject: info.load_page().example, "model": LISTED}
+    plan = make_plan(info, given)
+    assert [speaker.name for speaker in plan.speakers] == LISTED
+    assert plan.keywords["model"] == LISTED[0]
+    again = make_plan(info, {}, file=plan.options.stored())
+    assert again.speakers == plan.speakers
+
+
+def test_a_debate_takes_one_model_or_names_whose_each_is() -> None:
+    """On the command line as in a file; and nobody is named twice."""
+    with pytest.raises(ConfigurationError, match="`--model` must be one for all: name the debater of each other model"):
+        make_plan(PATTERNS["debate"], {"question": QUESTION, "model": LISTED})
+    named = {"question": QUESTION, "model": LISTED, "members": ["Ada=openai/a", "Ben=openai/b"]}
+    with pytest.raises(ConfigurationError, match="`--model` must be one model where the members are named as well"):
+        make_plan(PATTERNS["council"], named)
+    with pytest.raises(ConfigurationError, match=r"members\[0\]` must be a table with name or model, or a model"):
+        make_plan(PATTERNS["council"], {"question": QUESTION}, file={"members": [{"role": "economist"}]})
+
+
+def test_a_model_object_stands_beside_named_members() -> None:
+    """In a mixed list no model becomes the default of the others."""
+    model = FunctionModel(lambda request: "Wait.", name="gemini/c")
+    ship = council(name="ship", members=[model, {"name": "Ben"}, {"model": model}], review="none")
+    own = FunctionModel(lambda request: {"answer": "Wait."} if request.block == "ship-chair" else "Wait.", name="own")
+    result = ship.run_sync("Ship?", model={"chat": own, "synthesize": own})
+    assert result.models["chair"] == ("own",)
+    assert [opinion.agent_name for opinion in result.output.opinions] == ["gemini/c", "Ben", "gemini/c (2)"]
