@@ -107,6 +107,17 @@ def test_the_command_says_who_is_the_chair(monkeypatch: pytest.MonkeyPatch) -> N
     assert council(name="rent", members=LISTED).run_sync(QUESTION).models["chair"] == (CHAIR,)
 
 
+def test_listed_models_are_names_at_one_address(found: Found, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FLOWDEBATE_MODEL is somewhere else, so that the chair is the first of the list."""
+    monkeypatch.setenv("FLOWDEBATE_MODEL", CHAIR)
+    found["ollama"].models = ("gemma3", "qwen3")
+    address = ["--base-url", found["ollama"].base_url, "--model", "gemma3", "--model", "qwen3"]
+    held = CliRunner().invoke(app, ["council", QUESTION, "--no-store", "--json", *address])
+    assert held.exit_code == 0, held.stderr
+    assert json.loads(held.stdout)["models"] == {"gemma3": ["gemma3"], "qwen3": ["qwen3"], "chair": ["gemma3"]}
+    assert not found["gemini"].asked
+
+
 @pytest.mark.usefixtures("found")
 @pytest.mark.parametrize("key", ["members", "model"])
 @pytest.mark.parametrize("own", [None, CHAIR])

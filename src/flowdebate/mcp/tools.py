@@ -272,18 +272,15 @@ class RunTools:
             sources: dict[str, str] | list[str] | None = None,
             confidence: Confidence,
             models: list[str] | None = None,
-            model: str | dict[str, str] | None = None,
-            effort: str | dict[str, str] | None = None,
-            quorum: int | None = None,
             wait: float,
-            **texts: str | None,
+            **options: str | int | dict[str, str] | None,
         ) -> RunReport:
-            options = make_options(pattern, None, None, confidence, model, effort, quorum, models) or {}
+            plan = make_options(pattern, None, None, confidence, models=models) or {}
             self._check_sources(tool.name, sources)
-            options |= {name: value for name, value in {"sources": sources, **texts}.items() if value is not None}
+            plan |= {name: value for name, value in {"sources": sources, **options}.items() if value is not None}
             service = self._of(ctx)
             with _naming_models(pattern, models):
-                run = await service.begin(pattern, question, options=options)
+                run = await service.begin(pattern, question, options=plan)
             return make_report(await wait_with_progress(service, run.run_id, wait, ctx))
 
         start.__name__, start.__doc__ = tool.name, tool.description

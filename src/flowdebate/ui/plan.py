@@ -226,10 +226,9 @@ def _at_address(plan: Plan) -> Plan:
     if options.base_url is None or set(plan.models or ()) == {"chat", "synthesize"}:
         return plan
     models = plan.models or {}
-    seats = {each.name: each.model or models.get("chat") for each in plan.speakers} or {
-        f"{options.SPEAKER}s": models.get("chat")
-    }
-    seats |= {role: plan.seats.get(role, models.get("synthesize")) for role in options.roles}
+    chat, synthesize = (models.get(intent, plan.first) for intent in ("chat", "synthesize"))
+    seats = {each.name: each.model or chat for each in plan.speakers} or {f"{options.SPEAKER}s": chat}
+    seats |= {role: plan.seats.get(role, synthesize) for role in options.roles}
     if getattr(options, "panel", None):
         del seats["judge"]
     left = [seat for seat, model in seats.items() if model is None and seat not in people]
