@@ -224,9 +224,14 @@ def _escape(match: re.Match[str]) -> str:
 
 def _escape_word(tag: str) -> str:
     """`tag` such that brackets around it make no control token: a file may be called INST."""
+    return f"⟦U+{ord(tag[0]):04X}⟧{tag[1:]}" if f"[{tag}]" in _control_tokens() else tag
+
+
+@cache
+def _control_tokens() -> frozenset[str]:
     from flowdebate._util.control_tokens import CONTROL_TOKENS
 
-    return f"⟦U+{ord(tag[0]):04X}⟧{tag[1:]}" if f"[{tag}]" in CONTROL_TOKENS else tag
+    return frozenset(CONTROL_TOKENS)
 
 
 # Opening brackets and quotes with their closing ones.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections import Counter
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from flowdebate import FlowDebateError, Limits, review
+from flowdebate import FlowDebateError, FlowDebateWarning, Limits, review
 from flowdebate._text import is_blank
 from flowdebate.errors import OutputError
 from flowdebate.patterns.review import FindingsAsked, ReviewRawOutput
@@ -452,3 +453,35 @@ def test_thousands_of_findings_are_decided_in_seconds() -> None:
     decided = decide(joined, verdicts, [], dict.fromkeys(names, "a model"))
     assert time.process_time() - before < 10.0  # 0.6 s where nothing else runs; before the index it was minutes
     assert {finding.state for finding in decided} == {"confirmed"}
+
+
+@pytest.mark.slow
+@pytest.mark.anyio
+async def test_thousands_of_findings_do_not_hold_the_event_loop() -> None:
+    """Nobody waits for more than a second of CPU while 40 reviewers' findings are compared, shown and decided."""
+    names = [f"reviewer-{number}" for number in range(40)]
+
+    def answer(request: ModelRequest) -> dict[str, Any]:
+        fields = (request.output_schema or {}).get("properties", {})
+        if "findings" not in fields:
+            return {name: [] for name in ("pairs", "verdicts", "answers") if name in fields}
+        block = request.block
+        titles = [f"{block} {line}" for line in range(1, 2_000, 40)]
+        return {"findings": [{"title": title, "claim": "-", "severity": "nit", "file": "a.py"} for title in titles]}
+
+    with pytest.warns(FlowDebateWarning, match="40 reviewers"):
+        panel = review(name="panel", reviewers=[{"name": name} for name in names], sources={"a.py": "x = 1\n" * 2_000})
+    gaps: list[float] = []
+
+    async def tick() -> None:
+        while True:
+            before = time.thread_time()
+            await asyncio.sleep(0)
+            gaps.append(time.thread_time() - before)
+
+    async with asyncio.TaskGroup() as group:
+        ticking = group.create_task(tick())
+        result = await panel.run(QUESTION, model=FunctionModel(answer), store=False)
+        ticking.cancel()
+    assert len(result.raw.findings) == 2_000
+    assert max(gaps) < 1.0

@@ -49,6 +49,8 @@ Hide: TypeAlias = "Callable[[str, Context], str | None]"
 """Replaces the names in a text by aliases."""
 GOALS = {"find": "Read the material", "examine": "Examine findings of others", "defend": "Answer for own findings"}
 """What a reviewer does in each phase, by its name; in order."""
+_AT_ONCE = 100
+"""Findings that a reviewer's prompt takes in before others are served."""
 _MANY = 200
 """Findings that are compared in a moment: these make at most 20,000 pairs."""
 
@@ -79,7 +81,7 @@ class ReviewerTurn(Block[Any, None]):
 
     async def act(self, _: object, ctx: Context, /) -> None:
         state, name, failures = state_of(ctx, ReviewState), self._agent_name, self._loop.failures
-        shown = self._shown(state, ctx)
+        shown = await self._shown(state, ctx)
         if self._phase != "find" and not shown:
             return
         sources = () if self._loop.material is None else self._loop.material.of_run(ctx)
@@ -132,7 +134,7 @@ class ReviewerTurn(Block[Any, None]):
         if finished is not None:
             ctx.emit(finished)
 
-    def _shown(self, state: ReviewState, ctx: Context) -> list[tuple[Finding, str]]:
+    async def _shown(self, state: ReviewState, ctx: Context) -> list[tuple[Finding, str]]:
         """The findings that the reviewer is asked about, each as text without names."""
         name, defends = self._agent_name, self._phase == "defend"
         if self._phase == "find" or name not in state.found:
@@ -141,7 +143,9 @@ class ReviewerTurn(Block[Any, None]):
             verdict for verdicts in state.verdicts.values() for verdict in verdicts if verdict.verdict == "refute"
         )
         shown = []
-        for finding in state.findings or ():
+        for number, finding in enumerate(state.findings or (), start=1):
+            if number % _AT_ONCE == 0:  # others are served meanwhile
+                await asyncio.sleep(0)
             against = [verdict.reason for verdict in said[finding.id]] if defends else []
             if (name in finding.raisers) == defends and bool(against) == defends:
                 reasons = sorted(self._hide(each, ctx) or "" for each in against)
