@@ -276,7 +276,7 @@ def test_the_roles_of_options_are_those_of_the_pattern(name: str) -> None:
             r"`model` must be given for one of skeptic, ben, judge, synthesizer, debater, default, .*'skeptic'\?",
         ),
         ({"moderator": "local"}, "must be given for one of skeptic, ben, judge"),  # which it has not
-        ({"judge": "gpt-5"}, r"model\['judge'\]` must be .*Did you mean 'openai/gpt-5'"),
+        ({"judge": "openai:gpt-5"}, r"model\['judge'\]` must be .*Did you mean 'openai/gpt-5'"),
         ({"judge": "each"}, "only a pattern has seats"),
     ],
 )
@@ -377,7 +377,7 @@ def test_a_seat_for_which_no_model_is_set_up_is_found_before_anybody_is_asked(
     with pytest.raises(ModelUnavailable, match="no model is set up") as failed:
         held.run_sync(QUESTION)
     assert failed.value.block == "rent-judge"
-    for wrong, sentence in (("gpt-5", "Did you mean 'openai/gpt-5'"), ("each", "only a pattern has seats")):
+    for wrong, sentence in (("openai:gpt-5", "Did you mean 'openai/gpt-5'"), ("each", "only a pattern has seats")):
         monkeypatch.setenv("FLOWDEBATE_MODEL", wrong)
         with pytest.raises(ConfigurationError, match=f"environment: `FLOWDEBATE_MODEL` must be .*{sentence}"):
             held.run_sync(QUESTION)

@@ -30,7 +30,7 @@ MISUSE = {
     "debate Q --store x --no-store": "--store and --no-store exclude each other.",
     "debate Q --record a --replay b": "Leave --replay out where answers are recorded",
     "debate Q --base-url http://x/v1": "--model must be the model's name as the server at http://x/v1 has it",
-    "debate Q --model gpt-5-mini": None,
+    "debate Q --model openai:gpt-5-mini": None,
     "debate Q --output-schema none.json": "none.json: cannot be read: No such file or directory",
     "debate Q --file none.toml": "none.toml: cannot be read: No such file or directory",
     "run none.toml": "There is no plan file 'none.toml'. To debate a question: flowdebate debate \"…\"",
@@ -95,9 +95,7 @@ def test_typing_errors_are_answered_with_what_was_meant(line: str) -> None:
     assert all(part in result.stderr for part in TYPER[line])
 
 
-@pytest.mark.parametrize(
-    "meant", ["openai:gpt-5-mini", "gpt-5-mini", "openai / gpt-5-mini", "OpenAI/gpt-5-mini", "opnai/gpt-5-mini"]
-)
+@pytest.mark.parametrize("meant", ["openai:gpt-5-mini", "openai / gpt-5-mini", "OpenAI/gpt-5-mini", "opnai/gpt-5-mini"])
 @pytest.mark.parametrize("option", ["--model", "--fallback", "--panel"])
 def test_a_model_s_mistyped_name_is_answered_with_the_right_one(option: str, meant: str) -> None:
     """Before anything is asked."""

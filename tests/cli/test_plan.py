@@ -240,7 +240,7 @@ def test_misuse_is_one_line_and_exit_code_2(arguments: list[str], message: str) 
     [
         (["--modell", "x"], "", "--model"),
         (["--model", "openai:gpt-5-mini"], "", "Did you mean 'openai/gpt-5-mini'?"),
-        (["--fallback", "gpt-5-mini"], "", "Did you mean 'openai/gpt-5-mini'?"),
+        (["--fallback", "openai:gpt-5-mini"], "", "Did you mean 'openai/gpt-5-mini'?"),
         ([], 'modle = "local"', "Did you mean `model`?"),
         (["--model", "judgde=local", "--debater", "a=x", "--debater", "b=y"], "", "Did you mean 'judge'?"),
         ([], 'model = "opnai/gpt-5"', "Did you mean 'openai/gpt-5'?"),

@@ -22,7 +22,7 @@ from flowdebate.errors import AuthenticationFailed, ConfigurationError, ModelUna
 from flowdebate.models import AnthropicModel, LocalModel, ModelRequest, ModelResponse, OpenAIModel, resolve_model
 from flowdebate.models.openai.endpoint import NO_KEY
 from flowdebate.models.providers import PROVIDERS, address_variable
-from flowdebate.models.resolve import ModelResolver, Override, check_model, environment_choice
+from flowdebate.models.resolve import ModelResolver, Override, check_model, environment_choice, full_name
 from flowdebate.patterns import PATTERNS
 from flowdebate.testing import forbid_real_models
 from flowdebate.ui.plan import make_plan
@@ -406,7 +406,9 @@ def test_one_resolver_gives_one_object_for_one_name() -> None:
     assert ModelResolver("ollama/a").resolve("ollama/a") is not resolver.resolve("ollama/a")
 
 
-@pytest.mark.parametrize("name", ["", " ", "gpt-5", "nobody/gpt", "openai/", "openai/ ", "intent/think", "LOCAL", "/x"])
+@pytest.mark.parametrize(
+    "name", ["", " ", "gemma3", "nobody/gpt", "openai/", "openai/ ", "intent/think", "LOCAL", "/x"]
+)
 def test_a_name_that_means_nothing_is_refused_and_the_allowed_ones_are_told(name: str) -> None:
     """When it is resolved, and when a factory checks it."""
     for attempt in (lambda: resolve_model(name), lambda: check_model(name, where="debate 'x'")):
@@ -424,8 +426,6 @@ def test_a_name_that_means_nothing_is_refused_and_the_allowed_ones_are_told(name
         ("OpenAI/gpt-5", "openai/gpt-5"),
         ("ollama:gemma3:1b", "ollama/gemma3:1b"),
         ("openai / gpt-5", "openai/gpt-5"),
-        ("gpt-5-mini", "openai/gpt-5-mini"),
-        ("claude-sonnet-4-5", "anthropic/claude-sonnet-4-5"),
         ("LOCAL", "local"),
         ("local/qwen", "local"),
         ("nobody/gpt", None),
@@ -438,6 +438,40 @@ def test_a_mistyped_name_is_answered_with_the_one_that_is_meant(name: str, meant
     with pytest.raises(ConfigurationError) as caught:
         check_model(name, where="debate 'x'")
     assert str(caught.value).partition("Did you mean ")[2] == ("" if meant is None else f"{meant!r}?")
+
+
+@pytest.mark.parametrize(
+    ("name", "full"),
+    [
+        ("gpt-5-mini", "openai/gpt-5-mini"),
+        ("o4-mini", "openai/o4-mini"),
+        ("claude-sonnet-4-5", "anthropic/claude-sonnet-4-5"),
+        ("gemini-3-pro", "gemini/gemini-3-pro"),
+        ("grok-4", "xai/grok-4"),
+        ("openai/gpt-5-mini", "openai/gpt-5-mini"),
+        ("gpt-oss-120b", "gpt-oss-120b"),  # which many providers serve
+        ("local", "local"),
+        ("each", "each"),
+    ],
+)
+def test_a_name_that_tells_its_provider_needs_none(name: str, full: str) -> None:
+    """As the model's owner calls it."""
+    assert full_name(name) == full
+    if "/" in full and full != name:
+        assert resolve_model(name).name == full
+
+
+@pytest.mark.parametrize(
+    ("name", "full"),
+    [("qwen3:14b", "ollama/qwen3:14b"), ("gemma3", "ollama/gemma3:latest"), ("phi4", "ollama/phi4:mini")],
+)
+def test_a_model_of_a_running_ollama_server_needs_no_provider(name: str, full: str, servers: Servers) -> None:
+    """By its tag, the latest one, or the only one; of several the forms are told."""
+    servers.answers = {"ollama": listing("qwen3:14b", "qwen3:8b", "gemma3:latest", "gemma3:1b", "phi4:mini")}
+    assert full_name(name) == full
+    with pytest.raises(ConfigurationError, match="one of ollama/qwen3:14b, ollama/qwen3:8b"):
+        full_name("qwen3")
+    assert full_name("llama9") == "llama9"
 
 
 @pytest.mark.parametrize("value", [5, b"local", OpenAIModel, {"chat": 5}, {"debate": MINE}, {5: MINE}])

@@ -1,6 +1,7 @@
 """Model names, and their meaning in a run.
 
     "openai/gpt-5-mini"    a provider of `PROVIDERS`, and a model of it as the provider writes it
+    "gpt-5-mini"           a model whose name tells its provider, or one of an Ollama server on this machine
     "local"                the embedded model
     "cli/claude"           an installed agent CLI, and a model of it behind a slash
     "intent/chat"          the run's model for debaters
@@ -15,6 +16,7 @@ whose key is set, a server that answers on this machine, the local model where i
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import threading
@@ -26,6 +28,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any, TypeAlias, cast
+from urllib.parse import urlsplit
 
 from flowdebate.errors import ConfigurationError, FlowDebateWarning, ModelUnavailable, RealModelForbidden
 from flowdebate.models.base import Model, ModelRequest, ModelResponse
@@ -217,12 +220,13 @@ def no_model() -> ModelUnavailable:
 
 
 def vendor_of(model: ModelSpec) -> str:
-    """Return who a model is from: the provider in its name.
+    """Return who a model is from: the provider in its name, or that its name tells.
 
-    >>> vendor_of("openrouter/openai/gpt-oss-120b")
-    'openrouter'
+    >>> vendor_of("openrouter/openai/gpt-oss-120b"), vendor_of("gpt-5-mini")
+    ('openrouter', 'openai')
     """
-    return (model if isinstance(model, str) else model.name).partition("/")[0]
+    name = model if isinstance(model, str) else model.name
+    return name.partition("/")[0] if "/" in name else _family_of(name) or name
 
 
 def found_models() -> list[str]:
@@ -293,31 +297,43 @@ def running_servers() -> Mapping[str, str | None]:
     return found
 
 
+class _Server:
+    """A connection to a server on this machine, which answers at once or not at all."""
+
+    def __init__(self, base_url: str) -> None:
+        from http.client import HTTPConnection
+
+        parts = urlsplit(base_url)
+        self._path = parts.path
+        self._connection = HTTPConnection(str(parts.hostname), parts.port, timeout=_PATIENCE)
+
+    def ask(self, method: str, path: str, body: str | None = None) -> Any:  # noqa: ANN401 - JSON of a server
+        self._connection.request(method, path, body)
+        with self._connection.getresponse() as answer:
+            return json.loads(answer.read(_LONGEST_LIST))
+
+    def models(self) -> list[str]:
+        """The names of its models that can be shown."""
+        names = [str(entry["id"]) for entry in self.ask("GET", f"{self._path}/models")["data"] or ()]
+        return [name for name in names if name.isprintable()]
+
+    def close(self) -> None:
+        self._connection.close()
+
+
 def _first_model(name: str, base_url: str) -> str | None:
     """Ask the server `name` for its first model that chats; None where it has none."""
-    from http.client import HTTPConnection
-    from json import dumps, loads
-    from urllib.parse import urlsplit
+    with closing(_Server(base_url)) as server:
 
-    parts = urlsplit(base_url)
-    server = HTTPConnection(str(parts.hostname), parts.port, timeout=_PATIENCE)
+        def chats(model: str) -> bool:
+            """Ask Ollama whether `model` completes texts; True where the server does not say."""
+            try:
+                abilities = server.ask("POST", "/api/show", json.dumps({"model": model}))["capabilities"]
+            except (ValueError, TypeError, KeyError, RecursionError):
+                return True
+            return not isinstance(abilities, list) or "completion" in abilities
 
-    def ask(method: str, path: str, body: str | None = None) -> Any:  # noqa: ANN401 - JSON of a server
-        server.request(method, path, body)
-        with server.getresponse() as answer:
-            return loads(answer.read(_LONGEST_LIST))
-
-    def chats(model: str) -> bool:
-        """Ask Ollama whether `model` completes texts; True where the server does not say."""
-        try:
-            abilities = ask("POST", "/api/show", dumps({"model": model}))["capabilities"]
-        except (ValueError, TypeError, KeyError, RecursionError):
-            return True
-        return not isinstance(abilities, list) or "completion" in abilities
-
-    with closing(server):
-        models = [str(entry["id"]) for entry in ask("GET", f"{parts.path}/models")["data"] or ()]
-        named = [model for model in models if model.isprintable() and not _NO_CHAT.search(model)]
+        named = [model for model in server.models() if not _NO_CHAT.search(model)]
         if name != "ollama":
             return next(iter(named), None)
         return next((model for model in named[:_MOST_ASKED] if chats(model)), None)
@@ -328,6 +344,7 @@ def _is_local(provider: Provider) -> bool:
 
 
 def _named(spec: str, field: str, where: str = "model") -> Model:
+    spec = full_name(spec, where, field)
     if spec == "local":
         from flowdebate.models.local.model import LocalModel
 
@@ -405,26 +422,70 @@ def _recommend_sdk() -> None:
     warnings.warn(message, FlowDebateWarning, stacklevel=2)
 
 
-# Providers of models that are often named without one, by the beginning of the name.
+# Providers of models that are often named without one, by the beginning of the name. Open models are not among them:
+# many providers serve them.
 _FAMILIES = {
-    "gpt": "openai", "claude": "anthropic", "gemini": "gemini", "grok": "xai", "mistral": "mistral",
-    "deepseek": "deepseek",
+    "gpt-oss": None, "gpt": "openai", "chatgpt": "openai", "o1": "openai", "o3": "openai", "o4": "openai",
+    "claude": "anthropic", "gemini": "gemini", "grok": "xai", "mistral-": "mistral", "magistral": "mistral",
+    "ministral": "mistral", "codestral": "mistral", "deepseek-": "deepseek",
 }  # fmt: skip
 
 
+def full_name(spec: str, where: str = "model", field: str = "model") -> str:
+    """Return the name of a model with its provider; a name that has one already, or tells none, as it is.
+
+    Raises ConfigurationError where several models of an Ollama server on this machine are called so.
+
+    >>> full_name("claude-sonnet-4-5")
+    'anthropic/claude-sonnet-4-5'
+    """
+    name = spec.strip()
+    if not name or "/" in name or name in ("local", EACH):
+        return spec
+    if provider := _family_of(name):
+        return f"{provider}/{name}"
+    if _guess_name(name) is not None:  # a mistyped provider
+        return spec
+    served = _served_by_ollama(name)
+    if len(served) > 1:
+        raise ConfigurationError(where, field, spec, f"one of {', '.join(f'ollama/{tag}' for tag in served)}")
+    return f"ollama/{served[0]}" if served else spec
+
+
+def _family_of(name: str) -> str | None:
+    """The provider that a model's name tells; None for no provider, or several."""
+    if ":" in name:  # a tag, as Ollama has them
+        return None
+    beginning = next((start for start in _FAMILIES if name.lower().startswith(start)), "")
+    return _FAMILIES.get(beginning)
+
+
+def _served_by_ollama(name: str) -> list[str]:
+    """The models of an Ollama server on this machine that are called so, with any tag; the one of that name alone."""
+    from http.client import HTTPException
+
+    address = PROVIDERS["ollama"].address("ollama")
+    try:
+        check_real_calls_allowed("ollama", base_url=address)
+        with closing(_Server(str(address))) as server:
+            listed = server.models()
+    except (RealModelForbidden, OSError, HTTPException, ValueError, TypeError, KeyError, RecursionError):
+        return []
+    exact = [model for model in listed if model in (name, f"{name}:latest")]
+    return exact[:1] or [model for model in listed if model.partition(":")[0] == name]
+
+
 def _guess_name(spec: str) -> str | None:
-    """The valid name that is close to `spec`, whose sign or provider is mistyped or missing; None without a guess."""
+    """The valid name that is close to `spec`, whose sign or provider is mistyped; None without a guess."""
     import difflib
 
     provider, *name = re.split(r"\s*[/:]\s*", spec.strip(), maxsplit=1)
     if provider.lower() == "local":
         return "local"
-    if name:
-        close = difflib.get_close_matches(provider.lower(), PROVIDERS, n=1)
-        return f"{close[0]}/{name[0]}" if close and name[0] else None
-    return next(
-        (f"{maker}/{provider}" for start, maker in _FAMILIES.items() if provider.lower().startswith(start)), None
-    )
+    if not name:
+        return None
+    close = difflib.get_close_matches(provider.lower(), PROVIDERS, n=1)
+    return f"{close[0]}/{name[0]}" if close and name[0] else None
 
 
 def _as_model(value: object, field: str, where: str = "model") -> Model:

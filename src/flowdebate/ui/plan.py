@@ -14,12 +14,12 @@ from flowdebate.chassis.seats import DEFAULT, Seats, seat_models, with_first
 from flowdebate.errors import BadFile, ConfigurationError
 from flowdebate.models.openai.endpoint import address_of
 from flowdebate.models.prices import HOW, prices_known
-from flowdebate.models.resolve import EACH, model_of_environment
+from flowdebate.models.resolve import EACH, full_name, model_of_environment
 from flowdebate.sources.source import Source, matches_glob
 from flowdebate.store.base import PLAN_FORMAT
 from flowdebate.ui.files import MEGABYTES, parse_json, read_plan_file, read_text
 from flowdebate.ui.models import AllowedModels, Models, Policies, prices_of
-from flowdebate.ui.options import OutputOptions, PlanFile, PlanOptions, SourceEntry, join_models, misuse
+from flowdebate.ui.options import OutputOptions, PlanFile, PlanOptions, RosterEntry, SourceEntry, join_models, misuse
 
 if TYPE_CHECKING:
     from flowdebate.blocks.human.human import Ask
@@ -166,6 +166,8 @@ def make_plan(
 
     page = info.load_page()
     options: PlanOptions = page.options.read(given, file=file, where=where)
+    if options.base_url is None:
+        options = _with_full_names(options)
     if page.question_about_sources and getattr(options, info.subject) is None and (options.sources or options.diff):
         options = options.replaced(**{info.subject: page.question_about_sources})
     if getattr(options, info.subject) is None:
@@ -295,6 +297,28 @@ def _with_seats(plan: Plan) -> Plan:
         or None,
         seats={role: make(spec) for role, spec in found.roles.items()},
     )
+
+
+def _with_full_names(options: PlanOptions) -> PlanOptions:
+    """The options with the provider of each model, which the stored plan has too."""
+
+    def named(value: Any, place: tuple[str, str]) -> Any:  # noqa: ANN401 - a value of any option
+        match value:
+            case str():
+                return full_name(value, *place)
+            case list():
+                return [named(entry, place) for entry in value]
+            case dict():
+                return {key: named(entry, place) for key, entry in value.items()}
+            case RosterEntry() if isinstance(model := getattr(value, "model", None), str):
+                return value.model_copy(update={"model": full_name(model, *place)})
+            case _:
+                return value
+
+    values = {name: getattr(options, name) for name in type(options).model_fields if "model" in options.reaches(name)}
+    full = {name: named(value, options.place(name)) for name, value in values.items() if value is not None}
+    changed = {name: value for name, value in full.items() if value != values[name]}
+    return options.replaced(**changed) if changed else options
 
 
 def _read_sources(options: PlanOptions) -> PlanOptions:
