@@ -133,7 +133,7 @@ class Attack:
     def judge(self, door: str, name: str, text: str, *, refused: bool) -> None:
         """Count an answer; a refusal has to be a sentence about the file."""
         self.answers[f"{door}: {'refused' if refused else 'read'}"] += 1
-        if refused and f"{name}: " not in text:
+        if refused and name not in text:
             self.problems.append(f"{door}, {name}: {text[:300]}")
         if "Traceback" in text:
             self.problems.append(f"{door}, {name}: a traceback: {text[-600:]}")
@@ -222,7 +222,7 @@ class Attack:
 
     def watch(self, servers: dict[str, int]) -> None:
         """Look at the memory of all processes."""
-        while not self.over.wait(0.05):
+        while not self.over.wait(0.25):
             for name, pid in servers.items():
                 self.memory[name] = max(self.memory.get(name, 0), field_of(pid, "VmHWM") // 1_000)
             for child in descendants(os.getpid()) - set(servers.values()):
