@@ -39,7 +39,11 @@ class EndingServer(uvicorn.Server):
         """Stop as uvicorn does, in bounded time."""
         if self._deadline is not None:
             self._end_after(self._patience + _TO_END, signal.SIGTERM)
-        await super().shutdown(sockets)
+        try:
+            await super().shutdown(sockets)
+        finally:
+            if self._deadline is not None:  # an application around the server may go on
+                self._deadline.cancel()
 
     def _end_after(self, seconds: float, number: int) -> None:
         if self._deadline is not None:
