@@ -343,12 +343,22 @@ class OutputTruncated(BadAnswer):
 
 
 class LostToThinking(OutputTruncated):
-    """The model thought until its room was used up, and had none left for the answer; `room` is None for its own."""
+    """The model thought, and wrote no answer: its room was used up, or it `stopped` by itself.
 
-    def __init__(self, *, room: int | None = None, thought: int | None = None, **asker: Unpack[_Asker]) -> None:
+    `room` is None for the server's own limit.
+    """
+
+    def __init__(
+        self, *, room: int | None = None, thought: int | None = None, stopped: bool = False, **asker: Unpack[_Asker]
+    ) -> None:
         self.room = room
         self.thought = thought
+        self.stopped = stopped
         used = "" if not thought else f" ({thought:,} tokens)"
+        if stopped:
+            advice = "check the server's chat template and reasoning parser, or lower effort"
+            super().__init__(f"the model stopped after its thinking{used}, and wrote no answer: {advice}", **asker)
+            return
         most = "set max_tokens, which is left to the endpoint now" if room is None else f"raise max_tokens ({room:,})"
         super().__init__(
             f"the model thought until its room was used up{used}, and wrote no answer: {most}, or lower effort", **asker

@@ -242,6 +242,7 @@ facts = {
     "limit": st.integers(0, 10**9),
     "room": st.none() | st.integers(0, 10**6),
     "thought": st.none() | st.integers(0, 10**6),
+    "stopped": st.booleans(),
     "unit": texts,
     "reason": texts,
     "problems": st.lists(st.tuples(texts, texts), max_size=2).map(tuple),

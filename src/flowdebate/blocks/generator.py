@@ -206,11 +206,7 @@ class Generator(Block[Any, OutT]):
             response = await self.request(messages, form, ctx, path=path)
             if not response.tool_calls:
                 return response, None
-            calls: list[Any] = [
-                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-                for call in response.tool_calls
-            ]
-            messages = [*messages, {"role": "assistant", "content": response.text or None, "tool_calls": calls}]
+            messages = [*messages, response.message()]
             for number, call in enumerate(response.tool_calls, start=1):
                 if call.name == self.answer_tool:
                     return response, call

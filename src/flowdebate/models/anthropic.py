@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -21,9 +20,9 @@ from flowdebate.models.base import Message, ModelRequest, ModelResponse, ModelSe
 from flowdebate.models.call import Retry
 from flowdebate.models.openai.clients import Clients, PooledModel, Transport
 from flowdebate.models.openai.endpoint import Endpoint, address_of, check_address, check_headers, clean_key
-from flowdebate.models.openai.error_mapping import inner_error
+from flowdebate.models.openai.error_mapping import find_unsendable, inner_error
 from flowdebate.models.openai.model import Chat, Dialect, key_variable
-from flowdebate.models.openai.optional import LIMIT, STREAM, SYSTEM, TEMPERATURE, TOOLS, Parameters, Part
+from flowdebate.models.openai.optional import HISTORY, LIMIT, STREAM, SYSTEM, TEMPERATURE, TOOLS, Parameters, Part
 from flowdebate.models.providers import PROVIDERS, StructuredMode
 from flowdebate.prompts import split_entries
 
@@ -171,6 +170,7 @@ _PARTS = (
     STREAM,
     Part("cache_control", re.compile("cache", re.IGNORECASE), _unmark),
     Part("adaptive thinking", re.compile("adaptive|thinking|effort|output_config", re.IGNORECASE), _by_budget),
+    HISTORY,
     SYSTEM,
     TEMPERATURE,
     LIMIT,
@@ -194,7 +194,6 @@ _THINKING = {"low": 2_048, "medium": 8_192, "high": 24_576}  # tokens that an ef
 # Models from before efforts, which are given a number of tokens to think in, and think nothing without one.
 _BY_BUDGET = re.compile(r"claude-(3|(haiku|sonnet|opus)-4-5|(opus|sonnet)-4(-[01])?(-\d{8})?$)")
 _LEAST_BUDGET = 1_024
-_REMEMBERED = 1_000  # calls of tools whose thoughts have to be sent back with their results
 
 
 class MessagesClient:
@@ -202,8 +201,6 @@ class MessagesClient:
 
     def __init__(self, client: AsyncAnthropic) -> None:
         self._client = client
-        self._thoughts: OrderedDict[str, list[Json]] = OrderedDict()
-        """What was thought before a tool was called, by the call's id: the API wants it back with the result."""
         self.chat: Any = SimpleNamespace(completions=self)
 
     async def close(self) -> None:
@@ -213,9 +210,14 @@ class MessagesClient:
         """Send a request, which is that of a chat completion with `marks`, and return its completion or stream."""
         sent = self._request(parameters)
         create: Any = self._client.messages.create
-        if stream:
-            return _MessageStream(await create(**sent, stream=True), self)
-        return self.completion(await create(**sent))
+        try:
+            answered = await create(**sent, stream=stream)
+        except Exception as error:
+            unsendable = find_unsendable(error, create, sent)
+            if unsendable is not None:
+                raise unsendable from error
+            raise
+        return _MessageStream(answered, self) if stream else self.completion(answered)
 
     def _request(self, given: Json) -> Json:
         extra = dict(given.get("extra_body", ()))
@@ -267,9 +269,9 @@ class MessagesClient:
             if role == "tool":
                 answer = {"type": "tool_result", "tool_use_id": message["tool_call_id"]}
                 blocks = [{**answer, "content": str(content)} if content else answer]
-            for call in message.get("tool_calls") or ():
-                blocks = [*self._thoughts.get(call["id"], ()), *blocks] if call["id"] in self._thoughts else blocks
-                blocks.append(_tool_use(call))
+            # the API wants what was thought before a tool was called in front of the call
+            blocks = [*map(_without_index, message.get(_THOUGHTS) or ()), *blocks]
+            blocks += map(_tool_use, message.get("tool_calls") or ())
             role = "assistant" if role == "assistant" else "user"
             if turns and turns[-1]["role"] == role:
                 turns[-1]["content"] += blocks
@@ -286,21 +288,11 @@ class MessagesClient:
                 turns[-1]["content"].append({"type": "text", "text": rest})
         return system, turns
 
-    def remember(self, content: Iterable[Any]) -> None:
-        """Keep what was thought before a call of a tool."""
-        called = next((block for block in content if _kind(block) == "tool_use"), None)
-        thoughts = [block for block in content if _kind(block) in ("thinking", "redacted_thinking")]
-        if thoughts and called is not None:
-            self._thoughts[str(called.id)] = [block.to_dict(mode="json", warnings=False) for block in thoughts]
-            while len(self._thoughts) > _REMEMBERED:
-                self._thoughts.popitem(last=False)
-
     def completion(self, message: object) -> object:
         """Translate an answer to a chat completion; what is none is passed on, and read as openai's would be."""
         content = getattr(message, "content", None)
         if not isinstance(content, list):
             return message if isinstance(message, str) else SimpleNamespace(error=getattr(message, "error", None))
-        self.remember(content)
         texts = [block.text for block in content if _kind(block) == "text"]
         calls = [
             SimpleNamespace(id=block.id, function=SimpleNamespace(name=block.name, arguments=json.dumps(block.input)))
@@ -309,6 +301,7 @@ class MessagesClient:
         ]
         text: object = "".join(texts) if all(isinstance(each, str) for each in texts) else texts[0]
         answer = SimpleNamespace(content=text, tool_calls=calls, refusal=_refusal(message))
+        setattr(answer, _THOUGHTS, [_as_json(block) for block in content if _kind(block) in _THINKING_BLOCKS])
         choice = SimpleNamespace(message=answer, finish_reason=getattr(message, "stop_reason", None))
         usage = _usage(getattr(message, "usage", None))
         return SimpleNamespace(
@@ -338,28 +331,22 @@ class _MessageStream:
 
     async def __aiter__(self) -> AsyncIterator[Any]:
         message: Any = None
-        blocks: dict[object, Any] = {}
         async for event in self._stream:
             kind = _kind(event)
             if kind == "message_start":
                 message = event.message
-            elif kind == "content_block_start":
-                blocks[event.index] = event.content_block
             elif kind == "message_stop":
                 self.ended = True
             elif kind == "error":
                 raise inner_error(getattr(event, "error", None) or {})
             delta, reason = SimpleNamespace(), None
             if kind == "content_block_delta":
-                delta = _delta(event.index, event.delta, blocks.get(event.index))
-            elif kind == "content_block_start" and _kind(event.content_block) == "tool_use":
-                function = SimpleNamespace(name=event.content_block.name)
-                called = SimpleNamespace(index=event.index, id=event.content_block.id, function=function)
-                delta = SimpleNamespace(tool_calls=[called])
+                delta = _delta(event.index, event.delta)
+            elif kind == "content_block_start":
+                delta = _begin(event.index, event.content_block)
             elif kind == "message_delta":
                 reason = getattr(event.delta, "stop_reason", None)
                 delta.refusal = _refusal(event.delta)
-                self._client.remember(blocks.values())
             chunk = SimpleNamespace(choices=[SimpleNamespace(index=0, delta=delta, finish_reason=reason)])
             chunk.model, chunk.id = getattr(message, "model", None), getattr(message, "id", None)
             if kind == "message_delta":  # its counts are those of the whole message, as far as it has them
@@ -367,8 +354,18 @@ class _MessageStream:
             yield chunk
 
 
-def _delta(index: object, delta: Any, block: Any) -> SimpleNamespace:  # noqa: ANN401 - anthropic's own
-    """A piece of a block as that of a message; pieces of thoughts are added to their block."""
+def _begin(index: object, block: Any) -> SimpleNamespace:  # noqa: ANN401 - anthropic's own
+    """Translate the beginning of a block."""
+    if _kind(block) == "tool_use":
+        function = SimpleNamespace(name=block.name)
+        return SimpleNamespace(tool_calls=[SimpleNamespace(index=index, id=block.id, function=function)])
+    if _kind(block) in _THINKING_BLOCKS:
+        return SimpleNamespace(**{_THOUGHTS: [{**_as_json(block), "index": index}]})
+    return SimpleNamespace()
+
+
+def _delta(index: object, delta: Any) -> SimpleNamespace:  # noqa: ANN401 - anthropic's own
+    """Translate a piece of a block."""
     match _kind(delta):
         case "text_delta":
             return SimpleNamespace(content=delta.text)
@@ -376,10 +373,24 @@ def _delta(index: object, delta: Any, block: Any) -> SimpleNamespace:  # noqa: A
             function = SimpleNamespace(arguments=delta.partial_json)
             return SimpleNamespace(tool_calls=[SimpleNamespace(index=index, function=function)])
         case "thinking_delta":
-            block.thinking += delta.thinking
+            return SimpleNamespace(**{_THOUGHTS: [{"index": index, "thinking": delta.thinking}]})
         case "signature_delta":
-            block.signature = delta.signature
+            return SimpleNamespace(**{_THOUGHTS: [{"index": index, "signature": delta.signature}]})
     return SimpleNamespace()
+
+
+# Field of an assistant's message, and blocks of the API, in which thinking is sent back.
+_THOUGHTS = "thinking_blocks"
+_THINKING_BLOCKS = ("thinking", "redacted_thinking")
+
+
+def _as_json(block: Any) -> Json:  # noqa: ANN401 - anthropic's own
+    fields: Json = block.to_dict(mode="json", warnings=False)
+    return fields
+
+
+def _without_index(block: Mapping[str, Any]) -> Json:
+    return {name: value for name, value in block.items() if name != "index"}
 
 
 def _kind(part: object) -> object:

@@ -287,6 +287,7 @@ Flag = Literal[
     "more_choices",
     "other_model",
     "other_request",
+    "prompt_cut",
     "template_tokens",
     "thought_aloud",
     "thought_unannounced",
@@ -298,9 +299,10 @@ Flag = Literal[
     "without_tools",
 ]
 """Oddities of a usable answer: invalid characters were replaced, the first of several answers was taken, another model
-answered, it was recorded for an earlier form of the request, tokens of a chat template were removed from its end,
-thinking was removed from its text, that thinking had no opening tag, the finish reason is unknown, the server reported
-no tokens, the server refused an effort, a limit, a temperature or tools, and answered without."""
+answered, it was recorded for an earlier form of the request, the server counted far fewer tokens than it was sent,
+tokens of a chat template were removed from its end, thinking was removed from its text, that thinking had no opening
+tag, the finish reason is unknown, the server reported no tokens, the server refused an effort, a limit, a temperature
+or tools, and answered without."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -354,6 +356,11 @@ class ToolCall:
     id: str
     name: str
     arguments: str
+
+    def to_openai(self) -> dict[str, Any]:
+        """Convert to the format of the chat completions API, which wants arguments."""
+        function = {"name": self.name, "arguments": self.arguments.strip() or "{}"}
+        return {"id": self.id, "type": "function", "function": function}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -416,6 +423,9 @@ class ModelResponse:
     data: object = None
     """Structured answer: an instance validated by `output`, plain data, or None if `text` holds the JSON."""
     tool_calls: Sequence[ToolCall] = ()
+    history: Message | None = None
+    """The message as it came, where it has more than its tool calls, such as signed thinking that the server wants back
+    with their results."""
     finish: FinishReason = "stop"
     usage: Usage = field(default_factory=Usage.unknown)
     model: str | None = None
@@ -432,6 +442,17 @@ class ModelResponse:
     """Repairs of a structured answer, in words such as "code fence"; empty for one that needed none."""
     validated: OutputSchema | None = field(default=None, repr=False, compare=False)
     """Schema that has validated `data` already; models do not set it."""
+
+    def message(self) -> Message:
+        """Write the assistant's message for a request that continues with the results of its tool calls."""
+        came = self.history or {}
+        calls = {call["id"]: call for call in came.get("tool_calls", ())}
+        return {
+            "role": "assistant",
+            "content": self.text or None,
+            **came,
+            "tool_calls": [calls.get(call.id) or call.to_openai() for call in self.tool_calls],
+        }
 
 
 @runtime_checkable

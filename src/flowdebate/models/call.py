@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
+import warnings
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from random import Random
 from types import coroutine
 from typing import Any, NamedTuple, TypeVar, get_args
@@ -25,6 +26,7 @@ from flowdebate._util.validation import check_count
 from flowdebate.errors import (
     ConfigurationError,
     EmptyResponse,
+    FlowDebateWarning,
     LostToThinking,
     MalformedResponse,
     ModelError,
@@ -45,6 +47,8 @@ from flowdebate.models.base import (
     ModelResponse,
     ToolCall,
     Usage,
+    estimate_tokens,
+    without_images,
 )
 from flowdebate.models.reading import find_object, repair_answer
 from flowdebate.models.thinking import AnswerStream, remember_thinking, without_thinking
@@ -152,7 +156,7 @@ def _amend(request: ModelRequest, error: ModelError, *, lower: bool) -> ModelReq
         messages = [*request.messages, *rejected, reason]
         return replace(request, messages=messages, skipped_modes=request.skipped_modes + lower)
     cut_off = isinstance(error, OutputTruncated) and (request.output is not None or isinstance(error, LostToThinking))
-    if cut_off:
+    if cut_off and not getattr(error, "stopped", False):
         attempts = request.attempts
         room = attempts.room or request.settings.max_tokens or _room_used(attempts)
         return replace(request, settings=replace(request.settings, max_tokens=2 * room))
@@ -354,6 +358,10 @@ def _check_answer(response: ModelResponse, request: ModelRequest) -> ModelRespon
     flags: list[Flag] = [] if text is response.text or text == response.text else ["cleaned"]
     if "<" in text or response.flags:
         response, text = _take_out_thinking(response, text, request)
+    if response.usage.prompt_tokens is not None and _is_cut(request, response.usage):
+        flags.append("prompt_cut")
+        made = request.attempts.made
+        _warn_of_cut(request.attempts.server, made[-1].model if made else response.model)
     repairs = list(response.repaired)
     calls = response.tool_calls
     data = response.data
@@ -375,6 +383,30 @@ def _check_answer(response: ModelResponse, request: ModelRequest) -> ModelRespon
     return replace(response, text=text, data=data, flags=odd, repaired=repaired, validated=validated)
 
 
+def _is_cut(request: ModelRequest, usage: Usage) -> bool:
+    """Tell whether a server has counted far fewer tokens than it was sent, cached ones included."""
+    if not isinstance(usage.prompt_tokens, int):  # an application's own model, which counts in its own way
+        return False
+    counted = usage.prompt_tokens + (usage.cached_tokens or 0)  # some servers leave out what they have cached
+    sent = estimate_tokens(sum(len(str(without_images(message.get("content")) or "")) for message in request.messages))
+    return sent > _LONG_PROMPT and counted < sent / 2
+
+
+_LONG_PROMPT = 1_500  # tokens; below, an estimate is too rough
+
+
+@lru_cache(maxsize=1_000)
+def _warn_of_cut(server: str | None, model: str | None) -> None:
+    """Warn once of each model at each address."""
+    del server  # it tells one model from another
+    warnings.warn(
+        f"model {model!r} counted far fewer tokens than it was sent: the server probably cut the prompt. Raise its "
+        "context length, such as num_ctx of Ollama",
+        FlowDebateWarning,
+        stacklevel=2,
+    )
+
+
 def _take_out_thinking(response: ModelResponse, text: str, request: ModelRequest) -> tuple[ModelResponse, str]:
     """Take the thinking out of an answer, count it with its attempt, and remember how it was written.
 
@@ -394,7 +426,7 @@ def _take_out_thinking(response: ModelResponse, text: str, request: ModelRequest
         if "thought_unannounced" in response.flags:
             remember_thinking(attempts.server, attempt.model, unannounced=True)
     if is_blank(text) and response.data is None and not response.tool_calls:
-        raise LostToThinking(room=request.settings.max_tokens, thought=thought)
+        raise LostToThinking(room=request.settings.max_tokens, thought=thought, stopped=response.finish != "length")
     return response, text
 
 

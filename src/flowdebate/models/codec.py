@@ -96,6 +96,7 @@ class Answer(Recorded):
     repaired: tuple[str, ...] = ()
     logprobs: dict[str, float] | None = None
     tool_calls: tuple[tuple[str, str, str], ...] = ()
+    history: dict[str, JsonValue] | None = None
     data: JsonValue = None
 
     def response(self, output: OutputSchema | None) -> ModelResponse:
@@ -106,6 +107,7 @@ class Answer(Recorded):
             # read as JSON: from Python values a strict schema takes no list for a tuple, and no text for a date
             data=None if schema is None else schema.validate(json_text(self.data)),
             tool_calls=tuple(ToolCall(id=i, name=name, arguments=args) for i, name, args in self.tool_calls),
+            history=self.history,
             finish=self.finish,
             usage=usage_of(self.usage),
             model=self.model,
@@ -190,6 +192,8 @@ def call_row(
         recorded["logprobs"] = response.logprobs
     if response.tool_calls:
         recorded["tool_calls"] = [(call.id, call.name, call.arguments) for call in response.tool_calls]
+        if response.history is not None:
+            recorded["history"] = response.history
     elif output is not None:
         recorded["data"] = output.dump(response.data)
     return recorded

@@ -115,6 +115,7 @@ class Failure(Recorded):
     rounds: int | None = None
     room: int | None = None
     thought: int | None = None
+    stopped: bool | None = None
 
     @model_validator(mode="after")
     def _is_known(self) -> Self:

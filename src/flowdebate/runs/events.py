@@ -167,6 +167,7 @@ def models_by_seat(events: Iterable[object]) -> dict[str, tuple[str, ...]]:
 # What flags of answers mean for whoever reads the result.
 _REMARKS: Mapping[Flag, str] = MappingProxyType(
     {
+        "prompt_cut": "after the server probably cut the prompt: it counted far fewer tokens than it was sent",
         "unknown_finish": "with an end of unknown meaning, so what it wrote may be incomplete",
         "without_effort": "without the effort that was set, which it refuses",
         "without_max_tokens": "without the limit of tokens that was set, which it refuses",

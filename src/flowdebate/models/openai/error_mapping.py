@@ -7,6 +7,7 @@ exception of a library leaves this package.
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import re
@@ -160,6 +161,25 @@ def map_error(
     if not any(secret in told for secret in secrets if secret):
         mapped.__cause__ = error
     return mapped
+
+
+def find_unsendable(
+    error: Exception, create: Callable[..., object], parameters: Mapping[str, Any]
+) -> RequestRejected | None:
+    """Return the error of a request that `create` cannot send, and that no server has seen; None for any other."""
+    if not isinstance(error, (TypeError, ValueError, RecursionError)):
+        return None
+    problem = ""
+    try:
+        problem = "flowdebate does not fit the installed SDK ({}): please report it, with the versions of both"
+        inspect.signature(create).bind(**parameters)
+        problem = "a parameter of the request is no JSON ({}): check ModelSettings.extra"
+        json.dumps(parameters, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as reason:
+        rejected = RequestRejected(f"the request was not sent: {problem.format(one_line(_safe_str(reason)))}")
+        rejected.certain = True
+        return rejected
+    return None
 
 
 def inner_error(error: object, *, secrets: Sequence[str] = (), base_url: str = "") -> ModelError:

@@ -27,7 +27,7 @@ from flowdebate.models.base import Attempt, Effort, ModelRequest, ModelResponse,
 from flowdebate.models.call import Retry
 from flowdebate.models.openai.clients import Clients, PooledModel, Transport, load
 from flowdebate.models.openai.endpoint import NO_KEY, Endpoint, address_of, check_address, check_headers, clean_key
-from flowdebate.models.openai.error_mapping import map_error
+from flowdebate.models.openai.error_mapping import find_unsendable, map_error
 from flowdebate.models.openai.optional import (
     PARTS,
     Form,
@@ -420,6 +420,7 @@ class Chat:
         listen = request.on_text
         if "stream" in parameters:
             response = await self._streamed(parameters, request, listen or _ignore, attempt)
+            attempt.usage = response.usage
             self._check_room(response, parameters)
             return None, response
         during = sys.exception()
@@ -428,8 +429,9 @@ class Chat:
             attempt.usage = usage_of(completion)  # an unusable answer is billed, too
             response = self._read(completion, request, parameters)
         except Exception as error:  # noqa: BLE001 - all exceptions of libraries are mapped here
-            failure = self._map(error, during)
+            failure = self._map(error, during, parameters)
         else:
+            attempt.usage = response.usage  # with the thinking that the server does not count
             if listen is not None and response.text:  # the server does not stream
                 listen(response.text)
             return completion, response
@@ -439,7 +441,8 @@ class Chat:
         """LostToThinking for an answer that is nothing but thought."""
         is_thought = response.finish == "length" or "thought_aloud" in response.flags
         if is_thought and is_blank(response.text) and not response.tool_calls:
-            raise LostToThinking(room=_room_of(parameters), thought=response.usage.reasoning_tokens)
+            thought, stopped = response.usage.reasoning_tokens, response.finish != "length"
+            raise LostToThinking(room=_room_of(parameters), thought=thought, stopped=stopped)
 
     def _read(self, completion: object, request: ModelRequest, parameters: Parameters) -> ModelResponse:
         response = self._reader(request, parameters).completion(completion)
@@ -500,7 +503,7 @@ class Chat:
         except _Whole:
             raise
         except Exception as error:  # noqa: BLE001 - see _send
-            failure = self._map(error, during)
+            failure = self._map(error, during, parameters)
         else:
             return
         finally:
@@ -517,8 +520,11 @@ class Chat:
         effort = self.dialect.effort
         return self.dialect.parts if effort is None else (*self.dialect.parts, effort_part(effort))
 
-    def _map(self, error: Exception, during: BaseException | None) -> FlowDebateError:
-        return map_error(error, base_url=self.endpoint.base_url, secrets=self.endpoint.secrets, during=during)
+    def _map(self, error: Exception, during: BaseException | None, parameters: Parameters) -> FlowDebateError:
+        unsendable = find_unsendable(error, self.client.chat.completions.create, parameters)
+        return unsendable or map_error(
+            error, base_url=self.endpoint.base_url, secrets=self.endpoint.secrets, during=during
+        )
 
     def _reader(self, request: ModelRequest, parameters: Parameters) -> Reader:
         return Reader(

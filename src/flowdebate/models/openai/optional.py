@@ -25,7 +25,7 @@ from flowdebate.errors import (
     Refused,
     RequestRejected,
 )
-from flowdebate.models.base import Flag, ModelRequest
+from flowdebate.models.base import Flag, Message, ModelRequest
 from flowdebate.models.providers import StructuredMode
 
 _LOGGER = logging.getLogger("flowdebate.models")
@@ -122,6 +122,24 @@ def _join_roles(parameters: Parameters) -> Parameters:
     return parameters if len(joined) == len(parameters["messages"]) else {**parameters, "messages": joined}
 
 
+_PLAIN_FIELDS = ("role", "content", "tool_calls")
+_PLAIN_CALL = ("id", "type", "function")
+
+
+def _leave_out_history(parameters: Parameters) -> Parameters:
+    """Leave what another server added out of the messages that call tools."""
+    messages = list(map(_without_additions, parameters["messages"]))
+    return parameters if messages == parameters["messages"] else {**parameters, "messages": messages}
+
+
+def _without_additions(message: Message) -> Message:
+    if not message.get("tool_calls"):
+        return message
+    plain = {name: value for name, value in message.items() if name in _PLAIN_FIELDS}
+    calls = [{name: call[name] for name in _PLAIN_CALL if name in call} for call in message["tool_calls"]]
+    return {**plain, "tool_calls": calls}
+
+
 @lru_cache
 def effort_part(name: str) -> Part:
     """Make the part that says how much to think, in the field `name`, which may be one inside of another."""
@@ -141,6 +159,12 @@ def effort_part(name: str) -> Part:
 
 STREAM = Part("stream", _hint(r"stream|\bsse\b"), _leave_out("stream", "stream_options"))
 WHOLE = Part("whole answer", _hint(r"stream"), _ask_for_stream, only_hinted=True)
+HISTORY = Part(
+    "additions to the history",
+    _hint(r"reasoning|thought|thinking|signature|extra|unknown|unrecogni[sz]ed|additional"),
+    _leave_out_history,
+    vague=True,
+)
 SYSTEM = Part("system message", _hint(r"system|\broles?\b|template|jinja|instruction"), _join_system, vague=True)
 TEMPERATURE = Part(
     "temperature", _hint(r"temperature|sampling|top_?p"), _leave_out("temperature"), "without_temperature"
@@ -160,6 +184,7 @@ PARTS: tuple[Part, ...] = (
     WHOLE,
     Part("prompt_cache_key", _hint(r"cache"), _leave_out("prompt_cache_key")),
     Part("name of the limit", _hint(r"max_?(completion_?|output_?|new_?)?tokens"), _rename_limit),
+    HISTORY,
     Part("neighbours of one role", _hint(r"\broles?\b|alternat|consecutive|template|jinja"), _join_roles, vague=True),
     SYSTEM,
     TEMPERATURE,

@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -39,6 +39,7 @@ from flowdebate.models.base import (
 )
 from flowdebate.models.endings import ending_of, read_finish
 from flowdebate.models.openai.error_mapping import inner_error
+from flowdebate.models.openai.history import fields_of, history_of, merge
 from flowdebate.models.output import OutputSchema, drop_titles
 from flowdebate.models.reading import has_answer
 from flowdebate.models.thinking import count_reasoning, without_thinking
@@ -189,11 +190,13 @@ class Reader:
             for call in _list(getattr(message, "tool_calls", None))
         ]
         content = _read_content(getattr(message, "content", None))
-        _add_other_fields(content.elsewhere, message)
+        fields = fields_of(message)
+        _add_other_fields(content.elsewhere, fields)
         return self._answer(
             content=content,
-            refusal=getattr(message, "refusal", None),
+            refusal=getattr(message, "refusal", None) or content.refusal,
             calls=calls,
+            fields=fields,
             reason=_reason_of(choice),
             usage=usage_of(completion),
             whole=completion,
@@ -235,10 +238,12 @@ class Reader:
             )
         if ending_of(parts.reason) == "missing" and not (parts.ended or has_ended()):
             raise OutputTruncated("the stream broke off without a finish reason, so the answer may be incomplete")
+        content, calls = parts.content(), parts.tool_calls()
         return self._answer(
-            content=parts.content(),
-            refusal="".join(parts.refusal) or None,
-            calls=parts.tool_calls(),
+            content=content,
+            refusal="".join(parts.refusal) or content.refusal,
+            calls=calls,
+            fields=parts.fields() if calls else {},
             reason=parts.reason,
             usage=parts.usage,
             whole=parts,
@@ -251,6 +256,7 @@ class Reader:
         content: _Content,
         refusal: object,
         calls: Sequence[ToolCall],
+        fields: Mapping[str, Json],
         reason: object,
         usage: Usage,
         whole: Json,
@@ -284,16 +290,18 @@ class Reader:
         }
         if self.strict and odd["other_model"]:
             raise MalformedResponse(f"model {one_line(str(by))} answered instead of {self.asked!r}", transient=False)
+        tool_calls = tuple(
+            ToolCall(
+                id=_clean(call.id, self.secrets) or f"call_{index}",  # some servers send none, and want it back
+                name=_clean(call.name, self.secrets),
+                arguments=_clean(call.arguments, self.secrets).strip() or "{}",
+            )
+            for index, call in enumerate(calls)
+        )
         response = ModelResponse(
             text=redact(cleaned, self.secrets),
-            tool_calls=tuple(
-                ToolCall(
-                    id=_clean(call.id, self.secrets) or f"call_{index}",  # some servers send none, and want it back
-                    name=_clean(call.name, self.secrets),
-                    arguments=_clean(call.arguments, self.secrets),
-                )
-                for index, call in enumerate(calls)
-            ),
+            tool_calls=tool_calls,
+            history=history_of(fields, tool_calls, self.secrets) if tool_calls else None,
             finish=finish.reason,
             usage=count_reasoning(usage, thought, thought + len(text)),
             model=by,
@@ -378,6 +386,8 @@ class _Parts:
     thought: int = 0
     unknown: str = ""
     elsewhere: Counter[str] = field(default_factory=Counter)
+    deltas: list[Mapping[str, Json]] = field(default_factory=list)
+    """Pieces of the message that have more than text."""
 
     def add(self, chunk: Json) -> str:
         """Add one chunk and return its text, cleaned."""
@@ -410,7 +420,12 @@ class _Parts:
             part.name = part.name or _str(getattr(function, "name", None), "a tool call's name")
             part.arguments.append(_str(getattr(function, "arguments", None), "a tool call's arguments"))
         content = _read_content(getattr(delta, "content", None))
-        _add_other_fields(self.elsewhere, delta)
+        fields = fields_of(delta)
+        if fields.keys() - _OF_TEXT:
+            _add_other_fields(self.elsewhere, fields)
+            self.deltas.append(fields)
+        if content.refusal:
+            self.refusal.append(content.refusal)
         self.thought += content.thought
         self.unknown = self.unknown or content.unknown
         self.text.append(content.text)
@@ -418,6 +433,13 @@ class _Parts:
 
     def content(self) -> _Content:
         return _Content("".join(self.text), self.thought, self.unknown, self.elsewhere)
+
+    def fields(self) -> dict[str, Json]:
+        """Put the fields of the message together."""
+        merged: dict[str, Json] = {}
+        for delta in self.deltas:
+            merge(merged, delta)
+        return {**merged, "content": "".join(self.text)}
 
     def tool_calls(self) -> list[ToolCall]:
         return [
@@ -449,6 +471,7 @@ class _Content(NamedTuple):
     """Description of what is neither text nor thinking; empty where there is nothing else."""
     elsewhere: Counter[str]
     """Characters in other fields of the message, by their names."""
+    refusal: str = ""
 
 
 _THOUGHT = re.compile(r"think|thought|reason|analysis|scratchpad", re.IGNORECASE)
@@ -464,17 +487,19 @@ def _read_content(content: object) -> _Content:
     if not isinstance(content, (list, dict)):
         return _Content("", 0, _kind(content), Counter())
     texts: list[str] = []
-    thought, unknown = 0, ""
+    thought, unknown, refusal = 0, "", ""
     for part in content if isinstance(content, list) else [content]:
         kind = part.get("type") if isinstance(part, dict) else None
         name = kind if isinstance(kind, str) else ""
         if isinstance(part, dict) and (_THOUGHT.search(name) or part.get("thought") is True):
             thought += len(_text_in(part))
+        elif isinstance(part, dict) and isinstance(part.get("refusal"), str):
+            refusal += part["refusal"]
         elif isinstance(part, (str, dict)) and (kind is None or _TEXT.search(name)) and (text := _text_in(part)):
             texts.append(text)
         elif not _TEXT.search(name):
             unknown = unknown or (f"a part of type {one_line(name[:_LONGEST_NAME])!r}" if name else _kind(part))
-    return _Content("".join(texts), thought, unknown, Counter())
+    return _Content("".join(texts), thought, unknown, Counter(), "" if any(texts) else refusal)
 
 
 def _text_in(part: object) -> str:
@@ -490,14 +515,12 @@ def _text_in(part: object) -> str:
 
 
 # Fields of a message that hold no text of the model, or are read for themselves.
+_OF_TEXT = frozenset({"role", "content", "refusal", "function_call"})
 _OTHER_FIELDS = frozenset({"role", "content", "refusal", "type", "id", "name", "index", "status", "tool_calls"})
 
 
-def _add_other_fields(counts: Counter[str], message: object) -> None:
+def _add_other_fields(counts: Counter[str], fields: Mapping[str, Json]) -> None:
     """Add the lengths of texts in other fields of a message, where some servers put what belongs into its content."""
-    fields = (
-        message if isinstance(message, dict) else {**vars(message), **(getattr(message, "model_extra", None) or {})}
-    )
     for name, value in fields.items():
         if isinstance(value, (str, list, dict)) and name not in _OTHER_FIELDS and not name.startswith("_"):
             text = _text_in(value)

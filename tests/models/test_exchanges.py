@@ -1,0 +1,342 @@
+"""What is sent to servers, what goes back to them, and what they count; over real HTTP, by each client."""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate import AnthropicModel, Debater, OpenAIModel, debate
+from flowdebate.blocks.generator import generator
+from flowdebate.errors import (
+    FlowDebateWarning,
+    LostToThinking,
+    Refused,
+    RequestRejected,
+)
+from flowdebate.models import ModelRequest, ModelSettings, OutputSchema
+from flowdebate.models.base import ToolSpec
+from flowdebate.models.call import ask
+from flowdebate.models.codec import call_row, json_text, read_call
+from flowdebate.models.openai.error_mapping import find_unsendable
+from tests.faults.as_messages import MessagesExchange
+from tests.patterns.debates import QUESTION, VERDICT
+
+from .server import ChatServer, Exchange, chunk, completion, tool_call, usage_chunk
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from flowdebate.models import Model, ModelResponse
+
+pytestmark = pytest.mark.anyio
+
+CLIENTS = [
+    "aiohttp",
+    pytest.param("openai", marks=pytest.mark.skipif(find_spec("openai") is None, reason="openai is not installed")),
+    pytest.param(
+        "anthropic", marks=pytest.mark.skipif(find_spec("anthropic") is None, reason="anthropic is not installed")
+    ),
+]
+OPENAI = CLIENTS[:2]
+
+
+def model_of(client: str, server: ChatServer, **options: Any) -> Model:
+    """A model behind one of the clients."""
+    options = {"base_url": server.base_url, "api_key": "secret-key-1", "retry": None, **options}
+    return AnthropicModel("m", **options) if client == "anthropic" else OpenAIModel("m", transport=client, **options)  # type: ignore[arg-type]
+
+
+def serving(client: str, handler: Callable[[Exchange], Awaitable[None]]) -> ChatServer:
+    """A server that speaks the client's API."""
+    return ChatServer({}, otherwise=handler, exchange=MessagesExchange if client == "anthropic" else Exchange)
+
+
+def question(*, output: Any = None, on_text: Any = None, prompt: str = "Cap rents?", **settings: Any) -> ModelRequest:
+    """A request of a debater."""
+    return ModelRequest(
+        messages=[{"role": "system", "content": "You debate."}, {"role": "user", "content": prompt}],
+        block="b",
+        output=None if output is None else OutputSchema.of(output),
+        on_text=on_text,
+        settings=ModelSettings(**settings),
+    )
+
+
+async def answer_of(client: str, value: Any, *, stream: bool = False, **options: Any) -> ModelResponse:
+    """The answer that a model makes of a completion, sent whole or as a stream of its parts."""
+
+    async def serve(exchange: Exchange) -> None:
+        if not stream:
+            await exchange.json(value)
+            return
+        choice = value["choices"][0]
+        message = {name: part for name, part in choice["message"].items() if name != "role"}
+        calls = [{**call, "index": index} for index, call in enumerate(message.pop("tool_calls", ()))]
+        delta = {**message, "tool_calls": calls} if calls else message
+        await exchange.events([chunk(**delta), chunk(finish=choice["finish_reason"]), usage_chunk()])
+
+    async with serving(client, serve) as server:
+        return await ask(model_of(client, server), question(on_text=(lambda _: None) if stream else None, **options))
+
+
+# What is sent, and the SDKs
+
+
+async def good(exchange: Exchange) -> None:
+    """Answer whatever was asked."""
+    written = json.dumps(exchange.body)
+    if exchange.body.get("stream"):
+        await exchange.events([chunk("Rents rise."), chunk(finish="stop"), usage_chunk()])
+    else:
+        await exchange.json(completion(json.dumps(VERDICT) if "winner" in written else "Rents rise."))
+
+
+TOOL = ToolSpec(name="look_up", description="Look up.", parameters={"type": "object", "properties": {}})
+
+
+@pytest.mark.filterwarnings("ignore:The model:DeprecationWarning")
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("mode", ["json_schema", "tools", "md_json"])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_all_that_is_sent_fits_the_installed_sdk(client: str, mode: str, stream: bool) -> None:  # noqa: FBT001
+    """Each parameter that the library can send is one that the client takes, and arrives."""
+    settings: dict[str, Any] = {"temperature": 0.3, "max_tokens": 500, "effort": "low", "extra": {"seed": 7}}
+    async with serving(client, good) as server:
+        model = model_of(client, server, structured=mode)
+        text = question(on_text=(lambda _: None) if stream else None, **settings)
+        text.tools = [TOOL]
+        assert (await ask(model, text)).text == "Rents rise."
+        structured = question(output=dict[str, str | None], prompt="winner", **settings)
+        structured.tools = [TOOL]
+        assert (await ask(model, structured)).data == VERDICT
+    for body in server.bodies:
+        assert (body["temperature"], body["seed"]) == (0.3, 7)
+        assert "tools" in body
+        assert body["max_tokens"] == 500
+        assert "low" in json.dumps([body.get("reasoning_effort"), body.get("output_config")])
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_a_request_that_cannot_be_sent_is_no_fault_of_the_server(client: str) -> None:
+    """It is said at once, and nobody is asked."""
+    async with serving(client, good) as server:
+        model = model_of(client, server)
+        request = question(extra={"stop": object()})
+        with pytest.raises(RequestRejected, match="was not sent: a parameter of the request is no JSON"):
+            await ask(model, request)
+    assert server.posts == 0
+    assert len(request.attempts.made) == 1
+
+
+@pytest.mark.skipif(find_spec("anthropic") is None, reason="anthropic is not installed")
+def test_an_argument_that_the_sdk_does_not_know_is_named() -> None:
+    """The next drift of an SDK is reported as such, and not as an answer that cannot be read."""
+    from anthropic import AsyncAnthropic
+
+    create = AsyncAnthropic(api_key="k").messages.create
+    sent = {"model": "m", "messages": [], "max_tokens": 1}
+    rejected = find_unsendable(TypeError("create() got an unexpected keyword"), create, {**sent, "tempo": 1})
+    assert rejected is not None
+    assert "does not fit the installed SDK" in str(rejected)
+    assert "'tempo'" in str(rejected)
+    assert find_unsendable(TypeError("an answer of another type"), create, sent) is None
+    assert find_unsendable(OSError("gone"), create, {**sent, "tempo": 1}) is None
+
+
+# The history of tools
+
+
+def look_up(q: str = "rent") -> str:
+    """Look a fact up."""
+    return f"{q}: 12 %"
+
+
+CALLED: dict[str, Any] = {
+    "reasoning_content": "Let me look it up.",
+    "reasoning_details": [{"type": "reasoning.encrypted", "data": "ZW5j", "index": 0}],
+    "tool_calls": [
+        {**tool_call("look_up", '{"q": "rent"}'), "extra_content": {"google": {"thought_signature": "c2ln"}}},
+        tool_call("look_up", "", "call_b"),
+    ],
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("client", OPENAI)
+async def test_a_tool_s_history_goes_back_as_it_came(client: str, stream: bool) -> None:  # noqa: FBT001 - a case
+    """Reasoning, signatures and fields that nobody knows; empty arguments are an empty object."""
+
+    async def serve(exchange: Exchange) -> None:
+        if len(exchange.body["messages"]) > 1:
+            await exchange.json(completion("Rents rise."))
+        elif not exchange.body.get("stream"):
+            await exchange.json(completion(None, finish="tool_calls", **CALLED))
+        else:
+            first, second = ({**call, "index": index} for index, call in enumerate(CALLED["tool_calls"]))
+            await exchange.events([
+                chunk(reasoning_content="Let me "),
+                chunk(reasoning_content="look it up."),
+                chunk(reasoning_details=CALLED["reasoning_details"]),
+                chunk(tool_calls=[{**first, "function": {"name": "look_up", "arguments": '{"q": '}}]),
+                chunk(tool_calls=[{"index": 0, "function": {"arguments": '"rent"}'}}]),
+                chunk(tool_calls=[second]),
+                chunk(finish="tool_calls"),
+            ])  # fmt: skip
+
+    async with ChatServer({}, otherwise=serve) as server:
+        block = generator(name="ann", user="How much?", tools=[look_up])
+        handle = block.start("x", model=model_of(client, server))
+        if stream:
+            async for _ in handle:
+                pass
+        assert (await handle).output == "Rents rise."
+    first, second = server.bodies[:2]
+    assert bool(first.get("stream")) == stream
+    message = second["messages"][1]
+    assert {name: message[name] for name in CALLED if name != "tool_calls"} == {
+        name: value for name, value in CALLED.items() if name != "tool_calls"
+    }
+    assert message["role"] == "assistant"
+    assert message["tool_calls"][0] == CALLED["tool_calls"][0]
+    assert message["tool_calls"][1]["function"] == {"name": "look_up", "arguments": "{}"}
+    assert [each["content"] for each in second["messages"][2:]] == ["rent: 12 %"] * 2
+
+
+@pytest.mark.parametrize("client", OPENAI)
+async def test_a_plain_call_has_no_history_and_a_stored_one_keeps_it(client: str) -> None:
+    """A run that is resumed sends the same message; keys that a server repeats are taken out of it."""
+    plain = completion("", finish="tool_calls", tool_calls=[tool_call("look_up", "{}")], annotations=[], audio=None)
+    request = question()
+    request.tools = [ToolSpec(name="look_up", description="Look up.", parameters={"type": "object"})]
+    secret = {**CALLED, "reasoning_content": "My key is secret-key-1."}
+
+    async def serve(exchange: Exchange) -> None:
+        await exchange.json(plain if server.posts == 1 else completion(None, finish="tool_calls", **secret))
+
+    async with ChatServer({}, otherwise=serve) as server:
+        model = model_of(client, server)
+        assert (await ask(model, request)).history is None
+        request.attempts = type(request.attempts)()
+        answered = await ask(model, request)
+    assert answered.history is not None
+    assert "secret-key-1" not in json.dumps(answered.history)
+    row = call_row(answered, (), seconds=0.0, output=None)
+    stored, *_ = read_call(json_text(row), None)
+    assert stored.message() == answered.message()
+    assert stored.message()["reasoning_details"] == CALLED["reasoning_details"]
+
+
+async def test_a_server_that_refuses_another_s_additions_gets_a_plain_history() -> None:
+    """As a fallback does, that takes over in the middle of a tool's exchange."""
+
+    async def serve(exchange: Exchange) -> None:
+        if "reasoning_content" in json.dumps(exchange.body):
+            await exchange.json({"error": {"message": "Extra inputs are not permitted"}}, status=422)
+        else:
+            await exchange.json(completion("Rents rise."))
+
+    async with ChatServer({}, otherwise=serve) as server:
+        request = question()
+        request.messages = [
+            *request.messages,
+            {"role": "assistant", "content": None, **CALLED},
+            {"role": "tool", "tool_call_id": "call_a", "content": "12 %"},
+            {"role": "tool", "tool_call_id": "call_b", "content": "12 %"},
+        ]
+        assert (await ask(model_of("aiohttp", server), request)).text == "Rents rise."
+    assert server.bodies[-1]["messages"][2]["tool_calls"][0].keys() == {"id", "type", "function"}
+
+
+# Prompts that are cut
+
+LONG = "It was counted: commuting costs an hour a day. " * 1_000
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("client", OPENAI)
+async def test_a_prompt_that_was_cut_is_seen(client: str, stream: bool) -> None:  # noqa: FBT001 - a case
+    """Far fewer tokens were counted than sent: a flag of the call, and one warning."""
+    few = {**completion("Rents rise."), "usage": {"prompt_tokens": 2_050, "completion_tokens": 20}}
+
+    async def serve(exchange: Exchange) -> None:
+        if exchange.body.get("stream"):
+            await exchange.events(
+                [chunk("Rents rise."), chunk(finish="stop"), {**usage_chunk(), "usage": few["usage"]}]
+            )
+        else:
+            await exchange.json(few)
+
+    async with ChatServer({}, otherwise=serve) as server:
+        listen = (lambda _: None) if stream else None
+        with pytest.warns(FlowDebateWarning, match="far fewer tokens"):
+            answered = await ask(model_of(client, server), question(prompt=LONG, on_text=listen))
+        assert answered.flags[-1] == "prompt_cut"
+        # another warning would be an error
+        answered = await ask(model_of(client, server), question(prompt=LONG, on_text=listen))
+        assert answered.flags[-1] == "prompt_cut"
+        assert "prompt_cut" not in (await ask(model_of(client, server), question(on_text=listen))).flags
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        {"prompt_tokens": 10_100, "completion_tokens": 3},
+        {"prompt_tokens": 6_200, "completion_tokens": 3},
+        {"prompt_tokens": 40, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 10_000}},
+        {"completion_tokens": 3},
+    ],
+    ids=["as many", "a tokenizer of long words", "cached, and counted apart", "unknown"],
+)
+async def test_a_whole_prompt_is_not_said_to_be_cut(usage: Any) -> None:
+    """Estimates are rough, and caches count in their own ways."""
+    answered = await answer_of("aiohttp", {**completion(), "usage": usage}, prompt=LONG)
+    assert "prompt_cut" not in answered.flags
+
+
+async def test_the_result_says_that_a_prompt_was_cut() -> None:
+    """In its remarks, by model."""
+
+    async def serve(exchange: Exchange) -> None:
+        verdict = "winner" in json.dumps(exchange.body.get("response_format", ""))
+        body = completion(json.dumps(VERDICT) if verdict else LONG[:30_000])
+        await exchange.json({**body, "usage": {"prompt_tokens": 2_050, "completion_tokens": 20}})
+
+    async with ChatServer({}, otherwise=serve) as server:
+        sides = [Debater("anna", "for"), Debater("ben", "against")]
+        block = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False)
+        with pytest.warns(FlowDebateWarning, match="far fewer tokens"):
+            result = await block.run(QUESTION, model=model_of("aiohttp", server))
+    assert result.remarks == ("m answered 2 calls after the server probably cut the prompt: it counted far fewer tokens than it was sent",)  # fmt: skip  # noqa: E501
+
+
+# Thinking beside the answer
+
+
+@pytest.mark.parametrize("client", OPENAI)
+async def test_thinking_in_a_field_of_its_own_is_counted(client: str) -> None:
+    """As reasoning tokens, where the server does not count them; in the usage of the attempt as well."""
+    thought = "I doubt it. " * 100
+    for stream in (False, True):
+        answered = await answer_of(client, completion("Rents rise.", reasoning_content=thought), stream=stream)
+        assert (answered.text, answered.usage.reasoning_tokens, answered.usage.completion_tokens) == (
+            "Rents rise.", 3, 3,
+        )  # fmt: skip
+    with pytest.raises(LostToThinking, match="raise max_tokens"):
+        await answer_of(client, completion(None, reasoning_content=thought, finish="length"), max_tokens=50)
+
+
+async def test_an_answer_that_stops_inside_of_its_thinking_says_so() -> None:
+    """It had room enough; more would not help."""
+    with pytest.raises(LostToThinking, match="stopped after its thinking") as caught:
+        await answer_of("aiohttp", completion("<think>I doubt it."))
+    assert caught.value.stopped
+
+
+@pytest.mark.parametrize("client", OPENAI)
+async def test_a_refusal_in_a_part_is_a_refusal(client: str) -> None:
+    """With the model's words."""
+    with pytest.raises(Refused, match="I would rather not"):
+        await answer_of(client, completion([{"type": "refusal", "refusal": "I would rather not."}]))
