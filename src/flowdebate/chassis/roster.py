@@ -32,7 +32,7 @@ from flowdebate.chassis.state import Recovery
 from flowdebate.chassis.turn import FailurePolicy, StandIn
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.models.base import Model
-from flowdebate.models.resolve import ModelSpec, check_model
+from flowdebate.models.resolve import ModelSpec, check_model, full_name
 from flowdebate.prompts import Template, as_seen
 from flowdebate.resources.resource import StateResource
 from flowdebate.runs.context import Context
@@ -149,7 +149,8 @@ def listed_models(roster: Sequence[object]) -> list[ModelSpec]:
 def _name_after_models(members: Sequence[object], where: str, field: str) -> Iterator[object]:
     """Yield `members`, with the name of its model for each that has none; the second of one model is "… (2)"."""
     count: dict[str, int] = {}
-    for index, member in enumerate(members):
+    for index, value in enumerate(members):
+        member = full_name(value, where, f"{field}[{index}]") if isinstance(value, str) else value
         if isinstance(member, (str, Model)):
             check_model(member, where=where, field=f"{field}[{index}]")
         entry = {"model": member} if isinstance(member, (str, Model)) else member

@@ -1,7 +1,7 @@
 """Model names, and their meaning in a run.
 
     "openai/gpt-5-mini"    a provider of `PROVIDERS`, and a model of it as the provider writes it
-    "gpt-5-mini"           a model whose name tells its provider, or one of an Ollama server on this machine
+    "gpt-5-mini"           a model whose maker is told by its name, or one that a server on this machine lists
     "local"                the embedded model
     "cli/claude"           an installed agent CLI, and a model of it behind a slash
     "intent/chat"          the run's model for debaters
@@ -16,7 +16,7 @@ whose key is set, a server that answers on this machine, the local model where i
 
 from __future__ import annotations
 
-import json
+import itertools
 import os
 import re
 import threading
@@ -28,7 +28,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any, TypeAlias, cast
-from urllib.parse import urlsplit
 
 from flowdebate.errors import ConfigurationError, FlowDebateWarning, ModelUnavailable, RealModelForbidden
 from flowdebate.models.base import Model, ModelRequest, ModelResponse
@@ -138,7 +137,8 @@ class ModelResolver:
             raise ConfigurationError("run", "model", spec, "a real model: an intent cannot refer to an intent")
         known = self._known.get(spec)
         if known is None:
-            known = self._known[spec] = _named(spec, "model")
+            name = full_name(spec)
+            known = self._known[spec] = self._known.get(name) or self._known.setdefault(name, _named(name, "model"))
         return known
 
 
@@ -174,7 +174,7 @@ def check_model(choice: ModelChoice, *, where: str, field: str = "model") -> Non
     elif choice.startswith(_CLI):
         _check_program(choice, field, where)  # whether it is installed, the environment says
     else:
-        _named(choice, field, where)
+        _named(full_name(choice, where, field), field, where)
 
 
 def model_of_environment() -> str | None:
@@ -194,7 +194,7 @@ def _found_models() -> Iterator[tuple[str, str]]:
     named = model_of_environment()
     if named:
         check_model(named, where="environment", field=_VARIABLE)
-        yield named, f"{_VARIABLE} names it"
+        yield full_name(named, "environment", _VARIABLE), f"{_VARIABLE} names it"
     for name, provider in PROVIDERS.items():
         variables = [provider.key_env, "OPENAI_BASE_URL"] if provider.base_url is None else [provider.key_env]
         found = next((each for each in variables if each and os.environ.get(each)), None)
@@ -225,8 +225,7 @@ def vendor_of(model: ModelSpec) -> str:
     >>> vendor_of("openrouter/openai/gpt-oss-120b"), vendor_of("gpt-5-mini")
     ('openrouter', 'openai')
     """
-    name = model if isinstance(model, str) else model.name
-    return name.partition("/")[0] if "/" in name else _family_of(name) or name
+    return with_maker(model if isinstance(model, str) else model.name).partition("/")[0]
 
 
 def found_models() -> list[str]:
@@ -259,7 +258,18 @@ _NO_CHAT = re.compile(
     r"embed|rerank|whisper|tts|minilm|paraphrase|sentence[-_]|(^|/)(bge|gte|e5|clip|flux)[-_]", re.IGNORECASE
 )
 _MOST_ASKED = 5  # models of a server whose abilities are asked for
-_seen: tuple[float, Mapping[str, str | None]] = (float("-inf"), {})
+
+
+@dataclass(frozen=True, slots=True)
+class _Server:
+    """What a server on this machine has."""
+
+    models: tuple[str, ...]
+    first: str | None
+    """The first one that chats; None for none."""
+
+
+_seen: tuple[float, Mapping[str, _Server]] = (float("-inf"), {})
 
 
 def running_servers() -> Mapping[str, str | None]:
@@ -267,18 +277,23 @@ def running_servers() -> Mapping[str, str | None]:
 
     Within `forbid_real_models` they are not asked.
     """
+    return {name: server.first for name, server in _servers().items()}
+
+
+def _servers() -> Mapping[str, _Server]:
+    """Ask the servers at the usual addresses of this machine for their models."""
     global _seen  # noqa: PLW0603 - what is there is there for the whole process
     servers = {name: provider.address(name) for name, provider in PROVIDERS.items() if _is_local(provider)}
     since, found = _seen
     if time.monotonic() - since < _FRESH:
         return found
-    listed: dict[str, str | None] = {}
+    listed: dict[str, _Server] = {}
 
     def look(name: str, base_url: str) -> None:
         from http.client import HTTPException
 
         with suppress(OSError, HTTPException, ValueError, TypeError, KeyError, RecursionError):
-            listed[name] = _first_model(name, base_url)
+            listed[name] = _ask_server(name, base_url)
 
     looking = []
     for name, address in servers.items():
@@ -292,51 +307,40 @@ def running_servers() -> Mapping[str, str | None]:
     for thread in looking:
         thread.join(max(0.0, ends - time.monotonic()))
     found = {name: listed[name] for name in PROVIDERS if name in listed}
-    if any(found.values()):
+    if any(server.models for server in found.values()):
         _seen = time.monotonic(), found
     return found
 
 
-class _Server:
-    """A connection to a server on this machine, which answers at once or not at all."""
+def _ask_server(name: str, base_url: str) -> _Server:
+    """Ask the server `name` for its models, and Ollama for the first one that chats."""
+    from http.client import HTTPConnection
+    from json import dumps, loads
+    from urllib.parse import urlsplit
 
-    def __init__(self, base_url: str) -> None:
-        from http.client import HTTPConnection
+    parts = urlsplit(base_url)
+    server = HTTPConnection(str(parts.hostname), parts.port, timeout=_PATIENCE)
 
-        parts = urlsplit(base_url)
-        self._path = parts.path
-        self._connection = HTTPConnection(str(parts.hostname), parts.port, timeout=_PATIENCE)
+    def ask(method: str, path: str, body: str | None = None) -> Any:  # noqa: ANN401 - JSON of a server
+        server.request(method, path, body)
+        with server.getresponse() as answer:
+            return loads(answer.read(_LONGEST_LIST))
 
-    def ask(self, method: str, path: str, body: str | None = None) -> Any:  # noqa: ANN401 - JSON of a server
-        self._connection.request(method, path, body)
-        with self._connection.getresponse() as answer:
-            return json.loads(answer.read(_LONGEST_LIST))
+    def chats(model: str) -> bool:
+        """Ask Ollama whether `model` completes texts; True where the server does not say."""
+        try:
+            abilities = ask("POST", "/api/show", dumps({"model": model}))["capabilities"]
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return True
+        return not isinstance(abilities, list) or "completion" in abilities
 
-    def models(self) -> list[str]:
-        """The names of its models that can be shown."""
-        names = [str(entry["id"]) for entry in self.ask("GET", f"{self._path}/models")["data"] or ()]
-        return [name for name in names if name.isprintable()]
-
-    def close(self) -> None:
-        self._connection.close()
-
-
-def _first_model(name: str, base_url: str) -> str | None:
-    """Ask the server `name` for its first model that chats; None where it has none."""
-    with closing(_Server(base_url)) as server:
-
-        def chats(model: str) -> bool:
-            """Ask Ollama whether `model` completes texts; True where the server does not say."""
-            try:
-                abilities = server.ask("POST", "/api/show", json.dumps({"model": model}))["capabilities"]
-            except (ValueError, TypeError, KeyError, RecursionError):
-                return True
-            return not isinstance(abilities, list) or "completion" in abilities
-
-        named = [model for model in server.models() if not _NO_CHAT.search(model)]
-        if name != "ollama":
-            return next(iter(named), None)
-        return next((model for model in named[:_MOST_ASKED] if chats(model)), None)
+    with closing(server):
+        entries = ask("GET", f"{parts.path}/models")["data"] or ()
+        models = tuple(model for entry in entries if (model := str(entry["id"])).isprintable())
+        named = [model for model in models if not _NO_CHAT.search(model)]
+        if name == "ollama":
+            named = list(itertools.islice(filter(chats, named[:_MOST_ASKED]), 1))
+        return _Server(models, next(iter(named), None))
 
 
 def _is_local(provider: Provider) -> bool:
@@ -344,7 +348,6 @@ def _is_local(provider: Provider) -> bool:
 
 
 def _named(spec: str, field: str, where: str = "model") -> Model:
-    spec = full_name(spec, where, field)
     if spec == "local":
         from flowdebate.models.local.model import LocalModel
 
@@ -360,12 +363,7 @@ def _named(spec: str, field: str, where: str = "model") -> Model:
         allowed = "a model: only a pattern has seats to deal the models to"
         raise ConfigurationError(where, field, spec, allowed, hint='Write debate(model="each"), or --model each')
     if not slash or not name.strip() or provider is None:
-        allowed = (
-            '"local", "intent/chat", "intent/synthesize", "cli/program" or "provider/model" with one of '
-            f"{', '.join(PROVIDERS)}"
-        )
-        meant = _guess_name(spec)
-        raise ConfigurationError(where, field, spec, allowed, hint=f"Did you mean {meant!r}?" if meant else "")
+        raise ConfigurationError(where, field, spec, _ALLOWED, hint=_hint(spec))
     if provider_name == "anthropic" and find_spec("anthropic") is not None:
         from flowdebate.models.anthropic import AnthropicModel
 
@@ -422,70 +420,123 @@ def _recommend_sdk() -> None:
     warnings.warn(message, FlowDebateWarning, stacklevel=2)
 
 
-# Providers of models that are often named without one, by the beginning of the name. Open models are not among them:
-# many providers serve them.
-_FAMILIES = {
-    "gpt-oss": None, "gpt": "openai", "chatgpt": "openai", "o1": "openai", "o3": "openai", "o4": "openai",
-    "claude": "anthropic", "gemini": "gemini", "grok": "xai", "mistral-": "mistral", "magistral": "mistral",
-    "ministral": "mistral", "codestral": "mistral", "deepseek-": "deepseek",
+# Names without a provider
+
+
+_ALLOWED = (
+    f'"local", "intent/chat", "intent/synthesize", "cli/program" or "provider/model" with one of {", ".join(PROVIDERS)}'
+)
+# Makers by the names of models that nobody else serves: no server has to be asked whether it has them.
+_MAKERS: Mapping[str, re.Pattern[str]] = {
+    "openai": re.compile(r"(ft:)?(gpt-\d|chatgpt-).*|o\d+(-.+)?|codex-.+", re.IGNORECASE),
+    "anthropic": re.compile(r"claude-.+", re.IGNORECASE),
+    "gemini": re.compile(r"gemini-.+", re.IGNORECASE),
+    "xai": re.compile(r"grok-.+", re.IGNORECASE),
+    "mistral": re.compile(
+        r"(open-)?(mistral|ministral|mixtral|magistral|codestral|devstral|pixtral)(-.+)?-(latest|\d{4})", re.IGNORECASE
+    ),
+    "deepseek": re.compile(r"deepseek-(chat|reasoner|flash)", re.IGNORECASE),
+}
+# Makers by the names of models whose weights are public, so that a server on this machine may have them as well.
+_PUBLISHERS: Mapping[str, re.Pattern[str]] = {
+    "mistral": re.compile(
+        r"(open-)?(mistral|ministral|mixtral|magistral|codestral|devstral|pixtral)(-[^:]+)?", re.IGNORECASE
+    ),
+    "deepseek": re.compile(r"deepseek-[^:]+", re.IGNORECASE),
+}
+_WORDS: Mapping[str, str] = {
+    "gpt": "openai", "chatgpt": "openai", "claude": "anthropic", "sonnet": "anthropic", "opus": "anthropic",
+    "haiku": "anthropic", "gemini": "gemini", "grok": "xai", "mistral": "mistral", "deepseek": "deepseek",
 }  # fmt: skip
+"""Makers by the words that mistyped names begin with."""
+_HOSTS = ("cerebras", "fireworks", "groq", "openrouter", "together")
+"""Providers of models by many makers."""
+_TAG = re.compile(r"[^/:\s]+:([\d.]+[bmk]|latest|[^:]*q\d)[^/:\s]*", re.IGNORECASE)
+"""A name with its tag, as Ollama has it."""
+_LISTED = re.compile(r"\w[\w./:-]*\w")
+"""A name that a server may list."""
+
+
+def with_maker(name: str) -> str:
+    """Return `name` with its maker in front where the name alone tells it; anything else as it is.
+
+    >>> with_maker("gpt-5-mini"), with_maker("claude-sonnet-4-5"), with_maker("gpt-oss-120b")
+    ('openai/gpt-5-mini', 'anthropic/claude-sonnet-4-5', 'gpt-oss-120b')
+    """
+    maker = next((maker for maker, names in _MAKERS.items() if names.fullmatch(name)), None)
+    return name if maker is None else f"{maker}/{name if name.startswith('ft:') else name.lower()}"
 
 
 def full_name(spec: str, where: str = "model", field: str = "model") -> str:
     """Return the name of a model with its provider; a name that has one already, or tells none, as it is.
 
-    Raises ConfigurationError where several models of an Ollama server on this machine are called so.
+    Servers on this machine are asked only for names that no maker owns. ConfigurationError for a name of several models.
 
-    >>> full_name("claude-sonnet-4-5")
-    'anthropic/claude-sonnet-4-5'
+    >>> full_name("claude-sonnet-4-5"), full_name("local")
+    ('anthropic/claude-sonnet-4-5', 'local')
     """
-    name = spec.strip()
-    if not name or "/" in name or name in ("local", EACH):
+    name = with_maker(spec)
+    provider, slash, _ = name.partition("/")
+    if name in ("local", EACH) or f"{provider}/" in (_PREFIX, _CLI) or (slash and provider in PROVIDERS):
+        return name
+    mistyped = re.search("[/:]", spec) and not _TAG.fullmatch(spec) and _guess_provider(spec, 0.75)
+    if mistyped or not _LISTED.fullmatch(spec):
         return spec
-    if provider := _family_of(name):
-        return f"{provider}/{name}"
-    if _guess_name(name) is not None:  # a mistyped provider
-        return spec
-    served = _served_by_ollama(name)
-    if len(served) > 1:
-        raise ConfigurationError(where, field, spec, f"one of {', '.join(f'ollama/{tag}' for tag in served)}")
-    return f"ollama/{served[0]}" if served else spec
+    forms = [f"{server}/{model}" for server, found in _servers().items() for model in _named_so(spec, found.models)]
+    maker = next((maker for maker, names in _PUBLISHERS.items() if names.fullmatch(spec)), None)
+    if maker is not None and (not forms or _has_key(maker)):
+        forms.insert(0, f"{maker}/{spec}")
+    if len(forms) > 1:
+        allowed = f"one of {', '.join(forms)}: several models are called so"
+        raise ConfigurationError(where, field, spec, allowed)
+    return forms[0] if forms else spec
 
 
-def _family_of(name: str) -> str | None:
-    """The provider that a model's name tells; None for no provider, or several."""
-    if ":" in name:  # a tag, as Ollama has them
-        return None
-    beginning = next((start for start in _FAMILIES if name.lower().startswith(start)), "")
-    return _FAMILIES.get(beginning)
+def _named_so(name: str, models: Sequence[str]) -> list[str]:
+    """The model that is called `name` among those of a server; else all that differ from it by a tag alone."""
+    exact = [model for model in models if model in (name, f"{name}:latest")]
+    return exact[:1] or [model for model in models if model.partition(":")[0] == name]
 
 
-def _served_by_ollama(name: str) -> list[str]:
-    """The models of an Ollama server on this machine that are called so, with any tag; the one of that name alone."""
-    from http.client import HTTPException
-
-    address = PROVIDERS["ollama"].address("ollama")
-    try:
-        check_real_calls_allowed("ollama", base_url=address)
-        with closing(_Server(str(address))) as server:
-            listed = server.models()
-    except (RealModelForbidden, OSError, HTTPException, ValueError, TypeError, KeyError, RecursionError):
-        return []
-    exact = [model for model in listed if model in (name, f"{name}:latest")]
-    return exact[:1] or [model for model in listed if model.partition(":")[0] == name]
+def _has_key(provider: str) -> bool:
+    return bool(os.environ.get(PROVIDERS[provider].key_env or ""))
 
 
-def _guess_name(spec: str) -> str | None:
-    """The valid name that is close to `spec`, whose sign or provider is mistyped; None without a guess."""
+def _guess_provider(spec: str, cutoff: float = 0.6) -> str | None:
+    """The provider that `spec` begins with, however it is written; None without a guess."""
     import difflib
 
-    provider, *name = re.split(r"\s*[/:]\s*", spec.strip(), maxsplit=1)
-    if provider.lower() == "local":
-        return "local"
-    if not name:
-        return None
-    close = difflib.get_close_matches(provider.lower(), PROVIDERS, n=1)
-    return f"{close[0]}/{name[0]}" if close and name[0] else None
+    provider = re.split(r"\s*[/:]\s*", spec.strip(), maxsplit=1)[0].lower()
+    return next(iter(difflib.get_close_matches(provider, PROVIDERS, n=1, cutoff=cutoff)), None)
+
+
+def _hint(spec: str) -> str:
+    """Say what may be meant by `spec`, whose sign or provider is mistyped or missing; "" without a guess."""
+    start, *name = re.split(r"\s*[/:]\s*", spec.strip(), maxsplit=1)
+    maker = next((maker for word, maker in _WORDS.items() if start.lower().startswith(word)), None)
+    if start.lower() == "local":
+        meant = "local"
+    elif _TAG.fullmatch(spec):
+        meant = f"ollama/{spec}"
+    elif name and name[0] and (provider := _guess_provider(spec)):
+        meant = f"{provider}/{name[0]}"
+    elif maker is not None and not name and not start.lower().startswith("gpt-oss"):
+        meant = f"{maker}/{start if re.search('[0-9]', start) else PROVIDERS[maker].default}"
+    elif not name and _LISTED.fullmatch(spec):
+        hosts = [host for host in _HOSTS if _has_key(host)] or [*_HOSTS, "ollama"]
+        forms = [_form_at(host, spec) for host in hosts]
+        if len(forms) > 1:
+            return f"Several providers may have it: write {', '.join(forms[:-1])} or {forms[-1]}"
+        [meant] = forms
+    else:
+        return ""
+    return f"Did you mean {meant!r}?"
+
+
+def _form_at(host: str, name: str) -> str:
+    """The name of a model at a provider of many makers' models."""
+    default = PROVIDERS[host].default or ""
+    return f"{host}/{default if default.rpartition('/')[2] == name else name}"
 
 
 def _as_model(value: object, field: str, where: str = "model") -> Model:

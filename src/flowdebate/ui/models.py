@@ -14,7 +14,7 @@ from flowdebate.errors import ConfigurationError, FlowDebateError
 from flowdebate.models.base import IMAGE_TOKENS, Model, Usage, estimate_tokens
 from flowdebate.models.openai.endpoint import address_of
 from flowdebate.models.providers import PROVIDERS
-from flowdebate.models.resolve import EACH, ModelResolver, ModelSpec, found_models, vendor_of
+from flowdebate.models.resolve import EACH, ModelResolver, ModelSpec, found_models, full_name, vendor_of, with_maker
 from flowdebate.runs.limits import Price, Prices
 from flowdebate.sources.source import omissions
 from flowdebate.ui.options import PRICE, PlanOptions
@@ -40,7 +40,7 @@ class AllowedModels:
     def names(self) -> list[str]:
         """The names, or the patterns of them."""
         own = [self.own] if self.own not in (None, EACH) else []
-        return list(dict.fromkeys([*own, *(self.patterns or found_models())]))
+        return list(dict.fromkeys(map(with_maker, [*own, *(self.patterns or found_models())])))
 
     def found(self) -> list[str]:
         """Those that "each" deals: of each vendor that is set up its default, or the first one that is listed."""
@@ -56,10 +56,12 @@ class AllowedModels:
         """ConfigurationError for options that name another one, or where one of the `others` that are asked is none."""
         if options.base_url is not None and not self.patterns:
             return  # they are names at that server
-        allowed = self.names
+        at_address = options.base_url is not None  # where no name has a provider
+        allowed = [*self.patterns] if at_address else self.names
         for name, models in {**options.reached("model"), "": others}.items():
             for model in models:
-                if model != EACH and not _matches(model, allowed):
+                spelled = model if at_address else full_name(model, "options", name or "model")
+                if model != EACH and not _matches(spelled, allowed):
                     listed = ", ".join(allowed) or "none, since none is set up"
                     place = name or "model"
                     for at, seat in enumerate(getattr(options, name) or () if name == options.ROSTER else ()):
@@ -382,8 +384,9 @@ def prices_of(given: Sequence[str]) -> Prices | None:
     table = {each["model"]: Price(prompt=float(each["prompt"]), completion=float(each["completion"])) for each in found}
     if not table:
         return None
-    table = {"local": _FREE, **table}  # unless it was given a price of its own
     rest = table.pop(None, None)
+    table |= {full: price for name, price in table.items() if (full := with_maker(str(name))) not in table}
+    table = {"local": _FREE, **table}  # unless it was given a price of its own
     if rest is None:
         return table
 
