@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -551,3 +552,57 @@ async def test_a_key_goes_to_no_other_address(
             again = await service.fork(run.run_id, options={"model": fork, "seed": 5} if fork else {"seed": 5})
             await service.wait(again.run_id, 30)
     keys_kept()
+
+
+# Names without a provider
+
+BARE = {"default": "gpt-5-mini", "con": "claude-haiku-5-5", "judge": "gemini-3-pro", "synthesizer": "gemma3"}
+
+
+def test_bare_names_find_their_vendors_from_python(found: Found) -> None:
+    """Names tell three of them; the fourth is listed by a server on this machine."""
+    sides = [Debater("pro", "cap rents"), Debater("con", "free rents")]
+    result = debate(name="rent", debaters=sides, max_rounds=1, model=BARE).run_sync(QUESTION)
+    assert asked_of(found) == ASKED
+    assert result.models == {seat: (model,) for seat, model in ANSWERED.items()}
+
+
+def test_bare_names_find_their_vendors_from_the_command_line(found: Found) -> None:
+    """Fallback models and prices as well."""
+    flags = [text for seat, model in BARE.items() for text in ("--model", f"{seat}={model}".removeprefix("default="))]
+    prices = ["--price", "1/1", "--price", "gpt-5-mini=1000/1000", "--max-cost", "1000", "--fallback", "gpt-4o"]
+    held = CliRunner().invoke(app, ["debate", QUESTION, "--max-rounds", "1", "--no-store", "--json", *prices, *flags])
+    assert held.exit_code == 0, held.stderr
+    assert asked_of(found) == ASKED
+    assert json.loads(held.stdout)["cost"] > 0.1  # that of the first side, whose model is named like its price
+
+
+def test_bare_names_find_their_vendors_over_http(found: Found) -> None:
+    """Whether the server allows them with their providers or without; others it refuses."""
+    allowed = ["gpt-5-mini", "anthropic/*", "gemini/gemini-3-pro", "ollama/gemma3"]
+    with staged(lambda: Service(store="memory:", allow_models=allowed)) as stage:
+        body = {"pattern": "debate", "question": QUESTION, "options": {"max_rounds": 1, "model": BARE}}
+        run_id = stage.post("/runs", body).json()["runId"]
+        run = stage.get(f"/runs/{run_id}?wait=30").json()
+        other = stage.post("/runs", {**body, "options": {"model": "gpt-4o"}})
+    assert asked_of(found) == ASKED
+    assert run["models"] == {seat: [model] for seat, model in ANSWERED.items()}
+    assert (other.status_code, "one that this server allows" in other.text) == (422, True)
+
+
+@pytest.mark.anyio
+async def test_bare_names_find_their_vendors_over_mcp(found: Found) -> None:
+    """In a mapping, and in a list, whose members are called by the full names."""
+    for vendor in found.values():
+        vendor.say = rank
+    service = Service(store="memory:", allow_models=["openai/*", "claude-haiku-5-5", "gemini/*"])
+    async with service, Client(create_server(service)) as client:
+        begin = {
+            "question": QUESTION,
+            "models": ["gpt-5-mini", "claude-haiku-5-5"],
+            "model": {"chair": "gemini-flash-latest"},
+        }
+        held = told(await client.call_tool("start_council", {**begin, "wait": 50}))
+        run = await service.run(held["run_id"])
+    names = ["openai/gpt-5-mini", "anthropic/claude-haiku-5-5"]
+    assert run.models == {name: [name] for name in names} | {"chair": ["gemini/gemini-flash-latest"]}

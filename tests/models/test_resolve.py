@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -18,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flowdebate import Debater, debate
 from flowdebate.errors import AuthenticationFailed, ConfigurationError, ModelUnavailable
 from flowdebate.models import AnthropicModel, LocalModel, ModelRequest, ModelResponse, OpenAIModel, resolve_model
 from flowdebate.models.openai.endpoint import NO_KEY
@@ -472,6 +474,63 @@ def test_a_model_of_a_running_ollama_server_needs_no_provider(name: str, full: s
     with pytest.raises(ConfigurationError, match="one of ollama/qwen3:14b, ollama/qwen3:8b"):
         full_name("qwen3")
     assert full_name("llama9") == "llama9"
+
+
+def test_a_name_that_its_maker_alone_serves_asks_no_server(servers: Servers) -> None:
+    """The usual names cost no connection, whether their keys are set or not."""
+    servers.answers = {"ollama": listing("gpt-5-mini")}
+    names = ["gpt-5-mini", "Claude-Sonnet-4-5", "mistral-large-latest", "deepseek-chat", "ft:gpt-4o:Org::x"]
+    assert [full_name(name).partition("/")[0] for name in names] == [
+        "openai", "anthropic", "mistral", "deepseek", "openai",
+    ]  # fmt: skip
+    assert full_name("ft:gpt-4o:Org::x") == "openai/ft:gpt-4o:Org::x"
+    assert servers.asked == []
+
+
+@pytest.mark.parametrize("name", ["mistral-small", "deepseek-r1"])
+def test_a_model_with_public_weights_may_be_here_or_at_its_maker(name: str, servers: Servers) -> None:
+    """Where only one of both is set up it is meant; with both, the error names both; with none, the maker's."""
+    maker = name.partition("-")[0]
+    with environment():
+        assert full_name(name) == f"{maker}/{name}"
+    servers.answers = {"ollama": listing(f"{name}:latest"), "vllm": listing("qwen/qwen3-8b")}
+    with environment():
+        assert full_name(name) == f"ollama/{name}:latest"
+        assert full_name("qwen/qwen3-8b") == "vllm/qwen/qwen3-8b"
+    with (
+        environment(**{f"{maker.upper()}_API_KEY": "k"}),
+        pytest.raises(ConfigurationError, match=f"one of {maker}/{name}, ollama/{name}:latest: several"),
+    ):
+        debate(name="rent", debaters=[Debater("pro", "cap"), Debater("con", "free")], model=name)
+
+
+@pytest.mark.parametrize(
+    ("name", "keys", "meant"),
+    [
+        ("gpt-oss-120b", ["GROQ_API_KEY", "OPENROUTER_API_KEY"], "groq/openai/gpt-oss-120b or openrouter/openai/gpt-"),
+        ("gpt-oss-120b", ["CEREBRAS_API_KEY"], "Did you mean 'cerebras/gpt-oss-120b'?"),
+        ("llama-3.3-70b", [], "together/llama-3.3-70b or ollama/llama-3.3-70b"),
+        ("qwen3:14b", [], "Did you mean 'ollama/qwen3:14b'?"),
+        ("mistral:7b", ["MISTRAL_API_KEY"], "Did you mean 'ollama/mistral:7b'?"),
+        ("sonnet", [], "Did you mean 'anthropic/claude-haiku-5-5'?"),
+        ("gpt5", [], "Did you mean 'openai/gpt5'?"),
+    ],
+)
+def test_a_name_of_several_providers_is_answered_with_the_forms(
+    name: str, keys: list[str], meant: str, servers: Servers
+) -> None:
+    """Those whose keys are set, or all."""
+    servers.answers = {}
+    with environment(**dict.fromkeys(keys, "k")), pytest.raises(ConfigurationError, match=re.escape(meant)):
+        check_model(name, where="debate 'x'")
+
+
+def test_a_bare_name_without_the_key_says_which_is_missing() -> None:
+    """As its full name does."""
+    with environment(), pytest.raises(AuthenticationFailed, match=r"set OPENAI_API_KEY, .*model 'openai/gpt-5-mini'"):
+        debate(name="rent", debaters=[Debater("pro", "cap"), Debater("con", "free")], model="gpt-5-mini").run_sync(
+            "Cap?"
+        )
 
 
 @pytest.mark.parametrize("value", [5, b"local", OpenAIModel, {"chat": 5}, {"debate": MINE}, {5: MINE}])

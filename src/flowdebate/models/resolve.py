@@ -470,7 +470,8 @@ def with_maker(name: str) -> str:
 def full_name(spec: str, where: str = "model", field: str = "model") -> str:
     """Return the name of a model with its provider; a name that has one already, or tells none, as it is.
 
-    Servers on this machine are asked only for names that no maker owns. ConfigurationError for a name of several models.
+    Servers on this machine are asked only for names that no maker owns. Raises ConfigurationError for a name of several
+    models.
 
     >>> full_name("claude-sonnet-4-5"), full_name("local")
     ('anthropic/claude-sonnet-4-5', 'local')

@@ -315,7 +315,8 @@ def _with_full_names(options: PlanOptions) -> PlanOptions:
             case _:
                 return value
 
-    values = {name: getattr(options, name) for name in type(options).model_fields if "model" in options.reaches(name)}
+    names = [name for name in type(options).model_fields if name == options.ROSTER or "model" in options.reaches(name)]
+    values = {name: getattr(options, name) for name in names}
     full = {name: named(value, options.place(name)) for name, value in values.items() if value is not None}
     changed = {name: value for name, value in full.items() if value != values[name]}
     return options.replaced(**changed) if changed else options
