@@ -19,7 +19,7 @@ from pydantic_core import to_json
 from flowdebate._text import add_note, clean_text, error_text, problems_of
 from flowdebate.blocks.base import Block, Outline
 from flowdebate.errors import ConfigurationError, SchemaViolation
-from flowdebate.models.base import Model, ToolSpec
+from flowdebate.models.base import Model, ToolSpec, arguments_text
 from flowdebate.models.output import inline_definitions
 
 if TYPE_CHECKING:
@@ -309,8 +309,7 @@ class Tool:
         return await self._called(values, ctx)
 
     def _checked(self, arguments: str) -> dict[str, Any]:
-        # a call without arguments may come with empty text, which is no JSON
-        checked = self.arguments.model_validate_json(clean_text(arguments) or "{}")
+        checked = self.arguments.model_validate_json(arguments_text(clean_text(arguments)))
         return {field.alias or name: getattr(checked, name) for name, field in self.arguments.model_fields.items()}
 
     async def _called(self, values: dict[str, Any], ctx: Context) -> object:

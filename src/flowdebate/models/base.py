@@ -349,6 +349,11 @@ class ToolSpec:
         return {"type": "function", "function": about}
 
 
+def arguments_text(arguments: str) -> str:
+    """Return the JSON of a tool call's arguments: where there are none, models write nothing, or null."""
+    return "{}" if arguments.strip() in ("", "null") else arguments
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
     """Tool call requested by a model; `arguments` are the model's JSON, not yet validated."""
@@ -359,7 +364,7 @@ class ToolCall:
 
     def to_openai(self) -> dict[str, Any]:
         """Convert to the format of the chat completions API, which wants arguments."""
-        function = {"name": self.name, "arguments": self.arguments.strip() or "{}"}
+        function = {"name": self.name, "arguments": arguments_text(self.arguments)}
         return {"id": self.id, "type": "function", "function": function}
 
 

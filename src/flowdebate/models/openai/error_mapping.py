@@ -178,6 +178,7 @@ def find_unsendable(
     except (TypeError, ValueError, RecursionError) as reason:
         rejected = RequestRejected(f"the request was not sent: {problem.format(one_line(_safe_str(reason)))}")
         rejected.certain = True
+        rejected.providers_fault = False  # no fallback and no policy hides a mistake of this process
         return rejected
     return None
 

@@ -36,6 +36,7 @@ from flowdebate.models.base import (
     ToolCall,
     ToolSpec,
     Usage,
+    arguments_text,
 )
 from flowdebate.models.endings import ending_of, read_finish
 from flowdebate.models.openai.error_mapping import inner_error
@@ -294,7 +295,7 @@ class Reader:
             ToolCall(
                 id=_clean(call.id, self.secrets) or f"call_{index}",  # some servers send none, and want it back
                 name=_clean(call.name, self.secrets),
-                arguments=_clean(call.arguments, self.secrets).strip() or "{}",
+                arguments=arguments_text(_clean(call.arguments, self.secrets)),
             )
             for index, call in enumerate(calls)
         )
