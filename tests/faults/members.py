@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 FAULTS = ("503", "401", "404", "malformed")
 """What a model whose name begins with one of these does with every request."""
+THOUGHT = "Nobody may read what I think of it."
+_THINKS = {"aloud": f"<think>{THOUGHT}</think>\n\n", "unannounced": f"{THOUGHT}\n</think>\n"}
+"""What models whose names begin so stream in front of their answers."""
 _WORDS = {"503": "overloaded", "401": "Incorrect API key provided", "404": "No endpoints found"}
 
 
@@ -84,11 +87,13 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self.endpoint.answered.append(model)
             text = f"{word_of(model)} is what I say."
+        text = _THINKS.get(fault, "") + text
         usage = {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12}
         about = {"id": "c", "created": 1, "model": model}
         if body.get("stream"):
+            pieces = [text[at : at + 9] for at in range(0, len(text), 9)] if fault in _THINKS else [text]
             chunks: list[dict[str, Any]] = [
-                {"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": None}]},
+                *({"choices": [{"index": 0, "delta": {"content": piece}, "finish_reason": None}]} for piece in pieces),
                 {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
                 {"choices": [], "usage": usage},
             ]

@@ -336,7 +336,7 @@ def _check_sources(value: object) -> object:
     return value
 
 
-Globs = Annotated[list[PlainText], allowed("a list of globs")]
+Globs = Annotated[list[PlainText], NOTHING, allowed("a list of globs")]
 Sources = Annotated[
     list[FilePath] | dict[str, Text | SkipJsonSchema[SourceEntry]],
     allowed(

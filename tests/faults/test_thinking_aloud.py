@@ -1,0 +1,124 @@
+"""What front ends show of debaters that stream their thinking in front of their answers, over real HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from mcp import Client
+from typer.testing import CliRunner
+
+from flowdebate import Debater, debate
+from flowdebate.cli.app import app
+from flowdebate.mcp import create_server
+from flowdebate.service.service import Service
+from tests.faults.members import THOUGHT, Endpoint, endpoint, word_of
+from tests.server.stage import staged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+QUESTION = "Should rents be capped?"
+SIDES = ("--debater", "Ann=cap rents", "--debater", "Ben=free rents")
+
+
+@pytest.fixture(params=["aloud", "unannounced"])
+def thinker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Endpoint, str]]:
+    """An endpoint, and the name of a debater's model that thinks in one of two ways."""
+    with endpoint() as served:
+        for name, value in (("OPENAI_BASE_URL", served.url), ("OPENAI_API_KEY", "none")):
+            monkeypatch.setenv(name, value)
+        yield served, f"{request.param}-{os.urandom(4).hex()}"  # what was learned of another model does not count
+
+
+def in_order(frames: list[Any]) -> list[tuple[str, str]]:
+    """What a watcher is shown of each path, as it comes: deltas, and where they are withdrawn."""
+    shown: list[tuple[str, str]] = []
+    for frame in frames:
+        if frame.event == "text_delta":
+            if shown and shown[-1][0] == frame.data["path"]:
+                shown[-1] = (frame.data["path"], shown[-1][1] + frame.data["text"])
+            else:
+                shown.append((frame.data["path"], frame.data["text"]))
+        elif frame.event == "text_withdrawn":
+            shown.append(("withdrawn", frame.data["path"]))
+    return shown
+
+
+def test_watchers_over_http_read_no_thought_that_was_announced(thinker: tuple[Endpoint, str]) -> None:
+    """One that nobody could foresee is withdrawn, and the next turn is held back; the page has none of them."""
+    _, name = thinker
+    model = {"debater": f"openai/{name}", "default": "openai/up-default"}
+    pattern = debate(
+        name="rent", debaters=[Debater("Ann", "cap rents"), Debater("Ben", "free rents")], max_rounds=1, model=model
+    )
+    with staged(lambda: Service({"rent": pattern}, store="memory:")) as stage:
+        run_id = stage.post("/runs", {"pattern": "rent", "question": QUESTION}).json()["runId"]
+        frames = stage.frames(f"/runs/{run_id}/events")
+        details = stage.get(f"/runs/{run_id}?wait=30").json()
+        page = stage.http.get(f"{stage.pages}/runs/{run_id}").text
+    shown = in_order(frames)
+    withdrawn = [text for path, text in shown if path == "withdrawn"]
+    seen = [text for path, text in shown if path != "withdrawn" and THOUGHT[:20] in text]
+    assert len(seen) == len(withdrawn) <= (1 if name.startswith("unannounced") else 0)  # who comes later sees neither
+    assert details["status"] == "complete"
+    assert [entry["text"] for entry in details["document"]["raw"]["transcript"]] == [
+        f"{word_of(name)} is what I say."
+    ] * 2
+    assert THOUGHT not in json.dumps(details)
+    assert THOUGHT not in page
+
+
+def test_the_terminal_shows_the_arguments_alone(thinker: tuple[Endpoint, str]) -> None:
+    """A first thought that nobody could foresee is said not to count."""
+    _, name = thinker
+    models = ("--model", f"debater=openai/{name}", "--model", "openai/up-default", "--max-rounds", "1", "--no-store")
+    shown = CliRunner().invoke(app, ["debate", QUESTION, *SIDES, *models], env={"COLUMNS": "300"})
+    assert shown.exit_code == 0, shown.output
+    taken_back = shown.stdout.count("(that does not count: the model was only thinking)")
+    assert shown.stdout.count(THOUGHT) == taken_back == (1 if name.startswith("unannounced") else 0)
+    assert shown.stdout.count(f"{word_of(name)} is what I say.") == 2
+
+
+def test_hosts_over_mcp_read_the_arguments_alone(thinker: tuple[Endpoint, str]) -> None:
+    """In the result, and in what was said so far."""
+    _, name = thinker
+
+    async def report() -> Any:
+        async with (
+            Service(store="memory:", allow_models=["openai/*"]) as service,
+            Client(create_server(service)) as client,
+        ):
+            sides = [{"name": "Ann", "stance": "cap rents"}, {"name": "Ben", "stance": "free rents"}]
+            model = {"debater": f"openai/{name}", "default": "openai/up-default"}
+            given = {"question": QUESTION, "sides": sides, "max_rounds": 1, "model": model, "wait": 30}
+            return (await client.call_tool("start_debate", given)).structured_content
+
+    told = asyncio.run(report())
+    assert told["status"] == "complete"
+    assert told["said"].count(f"{word_of(name)} is what I say.") == 2
+    assert THOUGHT not in json.dumps(told)
+
+
+def test_clients_of_the_openai_endpoint_read_the_arguments_alone(thinker: tuple[Endpoint, str]) -> None:
+    """Whole and streamed; a first thought that nobody could foresee is said not to count."""
+    _, name = thinker
+    model = {"debater": f"openai/{name}", "default": "openai/up-default"}
+    pattern = debate(
+        name="rent", debaters=[Debater("Ann", "cap rents"), Debater("Ben", "free rents")], max_rounds=1, model=model
+    )
+    with staged(lambda: Service({"rent": pattern}, store="memory:"), openai=True) as stage:
+        body: dict[str, Any] = {"model": "debate/rent", "messages": [{"role": "user", "content": QUESTION}]}
+        with stage.http.stream("POST", "/v1/chat/completions", json={**body, "stream": True}) as response:
+            lines = [line.removeprefix("data: ") for line in response.iter_lines() if line.startswith("data: {")]
+        whole = stage.http.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]["content"]
+    deltas = [choice["delta"].get("content") or "" for line in lines for choice in json.loads(line)["choices"]]
+    streamed = "".join(deltas)
+    taken_back = streamed.count("that does not count: the model was only thinking")
+    assert streamed.count(THOUGHT) == taken_back == (1 if name.startswith("unannounced") else 0)
+    assert THOUGHT not in whole
+    for text in (streamed, whole):
+        assert text.count(f"{word_of(name)} is what I say.") == 2
