@@ -13,7 +13,7 @@ import pytest
 from flowdebate.service import Service
 from flowdebate.testing import FunctionModel
 from tests.browser.visit import Visit
-from tests.server.stage import TOKEN, Gate, debater, staged
+from tests.server.stage import TOKEN, Gate, debater, proposer, staged
 from tests.sources.test_images import png
 from tests.vendors import vendors
 
@@ -37,19 +37,75 @@ def stage() -> Iterator[Stage]:
         yield stage
 
 
-def test_two_clicks_hold_a_debate(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """From the list to the form, which comes filled, and from there to the run."""
+def test_three_clicks_hold_the_example(stage: Stage, visit: Callable[[str], Visit]) -> None:
+    """From the list to the form, which the example fills on request, and from there to the run."""
     page = visit(stage.url).open("/")
     page.get_by_role("link", name="New debate").click()
+    page.get_by_role("link", name="Use this example").click()
     page.get_by_role("button", name="Begin the debate").click()
     page.get_by_text("What the judge saw").wait_for()
     assert page.locator("h1").inner_text() == "Is it better to work from home or in an office?"
 
 
+def sides_of(page: Page) -> list[tuple[str, str]]:
+    """The sides that a form shows in grey."""
+    names = page.locator(".seats [data-name=name] input")
+    stances = page.locator(".seats [data-name=stance] textarea")
+    return [
+        (names.nth(at).get_attribute("placeholder") or "", stances.nth(at).get_attribute("placeholder") or "")
+        for at in range(names.count())
+    ]
+
+
+@pytest.mark.parametrize(
+    ("question", "sides"),
+    [
+        (
+            "Should we use Postgres or MySQL?",
+            [("Postgres", "We should use Postgres"), ("MySQL", "We should use MySQL")],
+        ),
+        ("Should we ship?", [("pro", "We should ship"), ("con", "We should not ship")]),
+    ],
+)
+def test_the_sides_of_a_debate_follow_its_question(
+    stage: Stage, visit: Callable[[str], Visit], question: str, sides: list[tuple[str, str]]
+) -> None:
+    """What the form shows in grey is debated; one side that is typed over leaves the other."""
+    page = visit(stage.url).open("/new")
+    page.get_by_label("Question").fill(question)
+    page.get_by_text("These are the sides of your question.").wait_for()
+    assert sides_of(page) == sides
+    page.locator(".seats [data-name=stance] textarea").last.fill("Neither")
+    page.locator("[data-as=toml]").get_by_text("Neither").wait_for()
+    page.get_by_role("button", name="Begin the debate").click()
+    page.get_by_text("What the judge saw").wait_for()
+    run_id = page.url.rpartition("/")[2].partition("?")[0]
+    debaters = stage.get(f"/runs/{run_id}?wait=30").json()["document"]["debaters"]
+    assert [(each["name"], each["stance"]) for each in debaters] == [sides[0], (sides[1][0], "Neither")]
+
+
+def test_sides_that_the_question_does_not_name_are_proposed(visit: Callable[[str], Visit]) -> None:
+    """On request, to be read and changed, or by the run that begins."""
+    with staged(lambda: Service(store="memory:", model=FunctionModel(proposer))) as stage:
+        page = visit(stage.url).open("/new")
+        page.get_by_label("Question").fill("Which database?")
+        page.get_by_role("button", name="Propose sides (1 call)").click()
+        page.locator("[data-as=toml]").get_by_text("SQLite will do").wait_for()
+        assert page.locator(".seats > li").count() == 3
+        assert page.locator(".seats textarea").first.evaluate("field => field === document.activeElement")
+        page = visit(stage.url).open("/new")
+        page.get_by_label("Question").fill("Which database?")
+        page.get_by_text("The model proposes them when you begin").wait_for()
+        page.get_by_role("button", name="Begin the debate").click()
+        page.get_by_text("What the judge saw").wait_for()
+        assert page.get_by_text("MySQL is simpler").count()
+
+
 def test_the_text_beside_a_form_follows_it(stage: Stage, visit: Callable[[str], Visit]) -> None:
     """Every kind of field; what is left alone is left out."""
-    page = visit(stage.url).open("/new")
+    page = visit(stage.url).open("/new?example=true")
     page.get_by_label("Question").fill('Why "so"?')
+    page.locator("details").evaluate_all("folds => folds.forEach(fold => { fold.open = true; })")
     page.get_by_label("Max rounds").fill("3")
     page.get_by_label("Turn order").select_option("Shuffled")
     page.get_by_role("checkbox", name="Moderator").last.check()
@@ -57,7 +113,6 @@ def test_the_text_beside_a_form_follows_it(stage: Stage, visit: Callable[[str], 
     page.keyboard.type("Zoe")
     page.locator(".seats textarea").nth(-2).fill("Neither")
     page.get_by_role("checkbox", name="A person").last.check()
-    page.locator("details").evaluate_all("folds => folds.forEach(fold => { fold.open = true; })")
     page.get_by_label("Length").fill("40")
     page.get_by_label("Fallback").fill("a/b\n c/d ")
     page.get_by_label("Sources").fill('{"x": "One."}')
@@ -86,14 +141,14 @@ def test_the_text_beside_a_form_follows_it(stage: Stage, visit: Callable[[str], 
 
 @pytest.mark.parametrize(
     ("label", "typed", "problem"),
-    [("Max rounds", "many", "an int >= 1"), ("Schedule", "often", "single"), ("Stance", "", "text that is not blank")],
+    [("Max rounds", "many", "an int >= 1"), ("Schedule", "often", "single"), ("Name", "Ann", "text that is not blank")],
 )
 def test_a_problem_is_said_at_its_field(
     stage: Stage, visit: Callable[[str], Visit], label: str, typed: str, problem: str
 ) -> None:
     """And only there; it has the focus, and what was typed is still there."""
     page = visit(stage.url).open("/new")
-    page.get_by_label("Question").fill("Should we?")
+    page.get_by_label("Question").fill("Which one?")  # its words do not say what Ann stands for
     page.locator("details").evaluate_all("folds => folds.forEach(fold => { fold.open = true; })")
     field = page.get_by_label(label).first
     field.fill(typed)
@@ -102,14 +157,29 @@ def test_a_problem_is_said_at_its_field(
     alert = page.get_by_role("alert").filter(has_text="Nothing was started.")
     alert.wait_for()
     assert problem in page.locator(".field.bad > .problem").inner_text()
-    assert field.evaluate("field => field === document.activeElement && field.ariaInvalid === 'true'")
+    focused = page.locator("[aria-invalid]")
+    assert focused.evaluate("field => field === document.activeElement && field.ariaInvalid === 'true'")
     assert field.input_value() == typed
-    assert page.get_by_label("Question").input_value() == "Should we?"
+    assert page.get_by_label("Question").input_value() == "Which one?"
+
+
+def test_a_side_that_a_person_plays_needs_a_name(stage: Stage, visit: Callable[[str], Visit]) -> None:
+    """Its question's, or one of its own; without any nothing is started."""
+    page = visit(stage.url).open("/new")
+    page.get_by_label("Question").fill("Which one?")
+    page.get_by_role("checkbox", name="A person").first.check()
+    page.get_by_role("button", name="Begin the debate").click()
+    page.get_by_text("Name the side that a person plays.").wait_for()
+    page.get_by_label("Question").fill("Should we ship?")
+    page.get_by_role("button", name="Begin the debate").click()
+    page.get_by_role("link", name="Answer", exact=True).wait_for()
+    run_id = page.url.rpartition("/")[2].partition("?")[0]
+    assert [each["block"] for each in stage.get(f"/runs/{run_id}").json()["pending"]] == ["debate-debater-pro"]
 
 
 def test_a_model_that_is_none_is_said_at_its_seat(stage: Stage, visit: Callable[[str], Visit]) -> None:
     """Once, where it was typed, and with what is allowed."""
-    page = visit(stage.url).open("/new")
+    page = visit(stage.url).open("/new?question=Should+we+ship%3F")
     seat = page.locator(".seats > li").nth(1).locator("[data-name=model] input").first
     seat.fill("no-such-model")
     page.get_by_role("button", name="Begin the debate").click()
@@ -117,16 +187,6 @@ def test_a_model_that_is_none_is_said_at_its_seat(stage: Stage, visit: Callable[
     said.wait_for()
     assert said.count() == 1
     assert seat.get_attribute("aria-errormessage") == said.get_attribute("id")
-
-
-def test_sides_that_the_question_does_not_name_are_asked_for(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """A plain question may leave them out."""
-    page = visit(stage.url).open("/new?question=What+now%3F")
-    page.get_by_role("button", name="Begin the debate").click()
-    page.locator("fieldset.bad > .problem").get_by_text("the question names no sides").wait_for()
-    page.get_by_label("Question").fill("Should we ship?")
-    page.get_by_role("button", name="Begin the debate").click()
-    page.get_by_text("What the judge saw").wait_for()
 
 
 def test_two_people_argue_and_judge_next_to_models(stage: Stage, chromium: Browser) -> None:
@@ -182,6 +242,9 @@ def test_a_run_is_started_answered_and_stopped_by_keyboard(visit: Callable[[str]
         tab_to(page, "New debate")
         page.keyboard.press("Enter")
         page.locator("#new").wait_for()
+        tab_to(page, "Use this example")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/new?*example=true")
         tab_to(page, "A person")
         page.keyboard.press("Space")
         tab_to(page, "Begin the debate")
@@ -250,10 +313,10 @@ def test_a_file_that_cannot_be_read_is_said_at_the_sources(
 ) -> None:
     """In the words of the command line; nothing is started."""
     (tmp_path / "app.bin").write_bytes(b"\0\1\2")
-    page = visit(stage.url).open("/new")
+    page = visit(stage.url).open("/new?example=true")
     page.locator("details").evaluate_all("folds => folds.forEach(fold => { fold.open = true; })")
     page.get_by_label("Add files").set_input_files([tmp_path / "app.bin"])
     page.get_by_role("button", name="Begin the debate").click()
     said = page.locator("#problems")
     said.get_by_text("app.bin: is binary: only texts, documents and images").wait_for()
-    assert page.url.endswith("/new")
+    assert page.url.endswith("/new?example=true")

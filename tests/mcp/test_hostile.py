@@ -42,7 +42,6 @@ async def refusing(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
         ("start_debate", {"question": QUESTION, "max_rounds": 99}, "`max_rounds`: Input should be less than or equal"),
         ("start_debate", {"question": QUESTION, "wait": 51}, "`wait`: Input should be less than or equal to 50"),
         ("start_debate", {"question": QUESTION, "pattern": "zzz"}, "`pattern` must be one of"),
-        ("start_debate", {"question": "Which one?"}, "`sides` must be given: the question names no sides"),
         ("start_debate", {"question": QUESTION, "pattern": "city", "max_rounds": 2}, "`max_rounds` must be left out"),
         ("start_debate", {"question": QUESTION, "sides": [{"stance": "a"}]}, "`sides`: List should have at least 2"),
         ("start_debate", {"question": QUESTION, "sides": "[]"}, "`sides`: List should have at least 2"),

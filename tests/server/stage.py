@@ -47,6 +47,14 @@ def debater(request: ModelRequest) -> str | dict[str, Any]:
     return f"{request.block} is sure.\nSo it is."
 
 
+def proposer(request: ModelRequest) -> str | dict[str, Any]:
+    """Answers of a debate whose question does not say what its sides are."""
+    if request.block == "sides":
+        positions = ("Postgres is enough", "MySQL is simpler", "SQLite will do")
+        return {"sides": [{"name": each.split()[0], "position": each} for each in positions]}
+    return debater(request)
+
+
 class Gate:
     """A model that answers as `answer` does, each time that it is let through."""
 

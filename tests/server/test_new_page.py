@@ -55,30 +55,34 @@ def test_a_form_has_every_option_of_its_pattern(shared: Stage, pattern: str) -> 
 
 @pytest.mark.parametrize("pattern", list(PATTERNS))
 def test_a_form_comes_filled_so_that_it_begins(pattern: str) -> None:
-    """Unchanged, it is a run that comes to an end."""
+    """Filled with its example, it is a run that comes to an end."""
     with staged(lambda: Service(store="memory:", model=ExampleModel(Example()))) as stage:
-        sent = json.loads(shlex.split(written(stage.http.get(f"/new?pattern={pattern}").text)["curl"])[-1])
+        sent = json.loads(shlex.split(written(stage.http.get(f"/new?pattern={pattern}&example=true").text)["curl"])[-1])
         begun = stage.post("/runs", sent)
         assert begun.status_code == 201, begun.text
         assert stage.get(f"/runs/{begun.json()['runId']}?wait=30").json()["status"] == "complete"
 
 
-def test_the_first_page_is_a_debate_about_a_sample(shared: Stage) -> None:
-    """Two clicks: from the list to the form, and from there to the run."""
-    assert 'href="/new"' in shared.http.get("/").text
-    page = shared.http.get("/new").text
-    assert "A sample: put your own here." in page
-    assert "Begin the debate" in page
+@pytest.mark.parametrize("pattern", list(PATTERNS))
+def test_an_example_is_sent_only_on_request(shared: Stage, pattern: str) -> None:
+    """Until then its texts are placeholders, which are never sent with another question."""
+    page = shared.http.get(f"/new?pattern={pattern}").text
+    sample = PATTERNS[pattern].load_page().sample
     plan = tomllib.loads(written(page)["toml"])
-    assert plan["pattern"] == "debate"
-    assert [len(plan["debaters"]), plan["question"][-1:]] == [2, "?"]
+    assert plan[PATTERNS[pattern].subject] == ""
+    assert not set(plan) & (set(sample) - {PATTERNS[pattern].subject})
+    assert f'placeholder="{sample[PATTERNS[pattern].subject]}"' in unescape(page)
+    assert f"?pattern={pattern}&amp;example=true" in page
+    filled = tomllib.loads(written(shared.http.get(f"/new?pattern={pattern}&example=true").text)["toml"])
+    assert {key: filled[key] for key in sample} == dict(sample)
 
 
 def test_a_question_is_taken_to_another_pattern(shared: Stage) -> None:
-    """The sides of the sample are not: they are about something else."""
+    """The sides of the example are not: they are about something else."""
     page = shared.http.get("/new?pattern=debate&question=Should+we+%3Cship%3E%3F").text
     assert "Should we &lt;ship&gt;?</textarea>" in page
-    assert "A sample" not in page
+    assert "Working from home" not in page
+    assert "example=true" not in page
     assert tomllib.loads(written(page)["toml"]) == {"pattern": "debate", "question": "Should we <ship>?"}
     assert shared.http.get("/new?pattern=nothing").status_code == 404
 

@@ -18,7 +18,7 @@ from flowdebate import Limits, debate, generator, human
 from flowdebate.chassis.roster import Debater
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
-from tests.server.stage import HTTP_TIMEOUT, TOKEN, Gate, Stage, staged
+from tests.server.stage import HTTP_TIMEOUT, TOKEN, Gate, Stage, proposer, staged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -401,10 +401,16 @@ def test_sampling_parameters_are_ignored_and_the_answer_says_so(client: openai.O
     assert "x-flowdebate-ignored" not in plain.headers
 
 
-def test_a_question_without_sides_is_refused(client: openai.OpenAI) -> None:
-    """A debate needs positions; the message says which questions have some."""
-    with pytest.raises(openai.BadRequestError, match="whose words say what the sides are"):
-        ask(client, "flowdebate/debate", messages=[{"role": "user", "content": "Which database should we use?"}])
+@pytest.mark.parametrize("question", ["Which database should we use?", "Sollten wir das Tempolimit einführen?"])
+def test_a_model_proposes_the_sides_of_a_natural_question(question: str) -> None:
+    """Its words need not say what they are, and it may be in any language."""
+    with (
+        staged(lambda: Service(store="memory:", model=FunctionModel(proposer)), openai=True) as stage,
+        client_of(stage) as client,
+    ):
+        answer = ask(client, "flowdebate/debate", messages=[{"role": "user", "content": question}])
+        assert answer.choices[0].finish_reason == "stop"
+        assert "Postgres is enough" in answer.choices[0].message.content
 
 
 # Errors

@@ -52,6 +52,7 @@ def test_every_endpoint_is_described(shared: Stage) -> None:
     }
     assert described == {
         ("POST", "/runs"),
+        ("POST", "/sides"),
         ("GET", "/runs"),
         ("GET", "/runs/{run_id}"),
         ("DELETE", "/runs/{run_id}"),

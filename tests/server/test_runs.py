@@ -6,9 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from flowdebate.models.base import ModelRequest
+from flowdebate.runs.limits import Limits
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
-from tests.server.stage import BRIEF, QUESTION, Gate, Stage, debater, staged
+from tests.server.stage import BRIEF, QUESTION, Gate, Stage, debater, proposer, staged
 
 
 def test_a_run_is_started_and_read(stage: Stage) -> None:
@@ -27,6 +28,41 @@ def test_of_equal_requests_at_once_one_begins_the_run(stage: Stage) -> None:
         answers = list(pool.map(lambda _: stage.post("/runs", {**BRIEF, "runId": "ship"}), range(40)))
     assert sorted(answer.status_code for answer in answers) == [200] * 39 + [201]
     assert {answer.json()["createdAt"] for answer in answers} == {answers[0].json()["createdAt"]}
+
+
+WHICH = {"pattern": "debate", "question": "Which database?", "options": {"max_rounds": 1}}
+
+
+def test_a_model_proposes_the_sides_that_a_question_does_not_name() -> None:
+    """One call, before the run begins; the same request again finds the run, and pays for no others."""
+    asked: list[str] = []
+
+    def answer(request: ModelRequest) -> Any:
+        asked.append(request.block)
+        return proposer(request)
+
+    with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as stage:
+        run_id = stage.finished(**WHICH, runId="which")
+        sides = [each["stance"] for each in stage.get(f"/runs/{run_id}").json()["document"]["debaters"]]
+        assert sides == ["Postgres is enough", "MySQL is simpler", "SQLite will do"]
+        assert stage.post("/runs", {**WHICH, "runId": "which"}).status_code == 200
+        assert asked.count("sides") == 1
+        shown = stage.post("/sides", WHICH).json()["sides"]
+        assert [each["stance"] for each in shown] == sides
+        assert [each["stance"] for each in stage.post("/sides", BRIEF).json()["sides"]] == [
+            "We should ship",
+            "We should not ship",
+        ]
+        assert asked.count("sides") == 2
+
+
+def test_proposed_sides_count_towards_the_budget() -> None:
+    """And nothing is asked once it is used up."""
+    make = lambda: Service(store="memory:", model=FunctionModel(proposer), budget=Limits(calls=1))  # noqa: E731 - as `staged` takes it
+    with staged(make) as stage:
+        assert stage.post("/sides", WHICH).status_code == 200
+        assert stage.post("/sides", WHICH).status_code == 429
+        assert stage.post("/runs", WHICH).status_code == 429
 
 
 def test_a_request_with_an_id_begins_one_run(stage: Stage) -> None:

@@ -14,7 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import Debater, Limits, debate, human
-from flowdebate.errors import ConfigurationError, NotAwaited, RunChanged, RunConflict, RunNotFound, TooManyRuns
+from flowdebate.errors import (
+    ConfigurationError,
+    NotAwaited,
+    RunChanged,
+    RunConflict,
+    RunNotFound,
+    SchemaViolation,
+    TooManyRuns,
+)
 from flowdebate.models.base import ModelResponse
 from flowdebate.patterns import PATTERNS as REGISTERED
 from flowdebate.runs.events import BlockAnswered, CallStarted, ModelCalled, RunFinished, TextDelta
@@ -643,7 +651,7 @@ async def test_nobody_waits_for_a_run_whose_process_is_gone() -> None:
         ("debate", 5, {}, "question"),
         ("debate", "Should we ship?", {"roundz": 1}, "options"),
         ("debate", "Should we ship?", {"max_rounds": 0}, "max_rounds"),
-        ("debate", "Which database?", {}, "debaters"),
+        ("debate", "Which database?", {"humans": ["pro"]}, "name them"),
     ],
 )
 async def test_requests_that_cannot_be_are_refused_before_anything_is_stored(
@@ -653,6 +661,14 @@ async def test_requests_that_cannot_be_are_refused_before_anything_is_stored(
     async with Service({"it": rent()}, store="memory:", model=answering()) as service:
         with pytest.raises(ConfigurationError, match=words):
             await service.begin(pattern, question, options=options)
+        assert (await service.runs()).runs == ()
+
+
+async def test_a_failed_proposal_of_sides_begins_no_run() -> None:
+    """The error is that of the model, and nothing is stored."""
+    async with Service(store="memory:", model=FunctionModel(lambda _: {"sides": []})) as service:
+        with pytest.raises(SchemaViolation, match="sides"):
+            await service.begin("debate", "Which database?")
         assert (await service.runs()).runs == ()
 
 

@@ -20,12 +20,12 @@ from starlette.responses import Response
 
 from flowdebate import __version__
 from flowdebate.blocks.base import outline
-from flowdebate.errors import RunNotFound
+from flowdebate.errors import ConfigurationError, RunNotFound
 from flowdebate.evaluation.readers import Votes
 from flowdebate.models.local.gguf import local_model_state
 from flowdebate.models.providers import PROVIDERS
 from flowdebate.models.resolve import environment_choice
-from flowdebate.patterns import PATTERNS, PatternInfo
+from flowdebate.patterns import PATTERNS, PatternInfo, find_pattern
 from flowdebate.runs.queue_state import QueueState
 from flowdebate.server.front import API, Front, FrontOf, ServiceOf, check_writable, data, limits_of, stored_run
 from flowdebate.server.guard import shared_root_of
@@ -44,6 +44,8 @@ from flowdebate.server.requests import (
 )
 from flowdebate.service.state import BudgetState, Changed, RunDetails, RunPage, RunState
 from flowdebate.store.archive import ArchivedDebate
+from flowdebate.ui.document import Side, Speaker, speakers_of
+from flowdebate.ui.models import Models
 from flowdebate.ui.options import option_of
 from flowdebate.web.written import as_curl, as_python, as_toml
 
@@ -54,6 +56,16 @@ _LONGEST_WAIT = 60
 router: APIRouter = APIRouter(tags=["runs"])
 changes: APIRouter = APIRouter(tags=["runs"], dependencies=[Depends(check_writable)])
 """Endpoints that a server which only shows runs refuses."""
+
+
+class _Shown(BaseModel):
+    model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=to_camel, validate_by_name=True)
+
+
+class ProposedSides(_Shown):
+    """The sides of a question."""
+
+    sides: list[Side] = Field(description="As `debaters` of a request to begin a run has them.")
 
 
 @changes.post(
@@ -81,6 +93,20 @@ async def begin(body: BeginBody, front: FrontOf, service: ServiceOf, request: Re
             check=front.check_options,
         )
     return _begun(state, request, HTTPStatus.OK if again else HTTPStatus.CREATED)
+
+
+@changes.post("/sides", responses=responses(422, 429))
+async def propose_sides(body: BeginBody, front: FrontOf, service: ServiceOf) -> ProposedSides:
+    """Propose the sides of a debate: those that its options or question name, or else one call of a model."""
+    sides = await service.propose_sides(
+        body.pattern,
+        body.question,
+        options=body.options,
+        labels=body.labels,
+        limits=limits_of(body.limits),
+        check=front.check_options,
+    )
+    return ProposedSides(sides=[each for each in speakers_of(sides) if isinstance(each, Side)])
 
 
 @router.get("/runs", response_model=RunPage, responses=responses())
@@ -247,10 +273,6 @@ def _begun(state: RunState, request: Request, status: HTTPStatus) -> Response:
 catalog: APIRouter = APIRouter(tags=["server"])
 
 
-class _Shown(BaseModel):
-    model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=to_camel, validate_by_name=True)
-
-
 class PatternDescription(_Shown):
     """A pattern that runs can be started with."""
 
@@ -286,6 +308,10 @@ class WrittenRequest(_Shown):
     toml: str | None = Field(description="As a plan file; null for a pattern that the application registered.")
     python: str = Field(description="As a program.")
     curl: str = Field(description="As a line for the shell.")
+    speakers: list[Side | Speaker] = Field(
+        description="Who speaks where the request names nobody: from its question or its format, or the default ones. "
+        "Empty where a model proposes the sides."
+    )
 
 
 class Health(BaseModel):
@@ -348,7 +374,22 @@ def written(body: Mapping[str, Any], request: Request) -> WrittenRequest:
     """A request to begin a run, in all its forms."""
     # a line for the shell is seen by whoever lists the processes, so without the path of this browser
     url = str(request.url.replace(path=f"{shared_root_of(request)}{API}/runs", query=""))
-    return WrittenRequest(toml=as_toml(body), python=as_python(body), curl=as_curl(body, url))
+    return WrittenRequest(
+        toml=as_toml(body), python=as_python(body), curl=as_curl(body, url), speakers=_unnamed_speakers(body)
+    )
+
+
+def _unnamed_speakers(body: Mapping[str, Any]) -> list[Any]:
+    """Return who speaks in a run whose options name nobody; nobody where a model has to propose them."""
+    info = find_pattern(body["pattern"])
+    if info is None or not isinstance(body.get("question"), str):
+        return []
+    page = info.load_page()
+    options = {key: value for key, value in (body.get("options") or {}).items() if key == "format"}
+    with suppress(ConfigurationError):  # a format that is still being typed
+        read = page.options.read({}, file={**options, info.subject: body["question"]})
+        return speakers_of(page.speakers(read, Models(None)))
+    return []
 
 
 @catalog.get("/models", responses=responses())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import wraps
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
@@ -78,6 +78,17 @@ class OwnedService:
         await self._check_free(run_id)
         begun = await self._service.begin(pattern, question, labels=self._labels(labels), run_id=run_id, **options)
         return self._check_begun(begun)
+
+    async def propose_sides(
+        self,
+        pattern: str,
+        question: object,
+        *,
+        labels: Mapping[str, str] | None = None,
+        **options: Any,  # noqa: ANN401 - those of the service
+    ) -> Sequence[Any]:
+        """Return the speakers that a run of this owner would have."""
+        return await self._service.propose_sides(pattern, question, labels=self._labels(labels), **options)
 
     async def fork(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ from flowdebate.service.runs import archive_of
 from flowdebate.sources.files import is_file
 from flowdebate.store.base import Store, StoredRun
 from flowdebate.ui.models import AllowedModels, Policies, with_policies
-from flowdebate.ui.plan import Plan, make_plan, pattern_of_run, plan_of, plan_of_fork, stored_plan
+from flowdebate.ui.plan import Plan, make_plan, pattern_of_run, plan_of, plan_of_fork, stored_plan, with_sides
 
 CheckOptions: TypeAlias = "Callable[[Any], None]"
 """Called with the options of a plan; raises ConfigurationError for those that the caller may not use."""
@@ -46,6 +46,11 @@ class Recipe:
     """Whether workers execute it."""
     plan: Plan | None = None
     """The plan that it is built from; None for a registered pattern."""
+
+    @property
+    def proposes(self) -> bool:
+        """Whether its block proposes the speakers of its plan, which has none yet."""
+        return self.plan is not None and not self.plan.speakers
 
 
 async def make_recipe(make: Callable[[], Recipe], options: Mapping[str, Any]) -> Recipe:
@@ -143,9 +148,29 @@ class Recipes:
             raise ConfigurationError(_BEGIN, info.subject, question, "text")
         plan = self._make_plan(info, question, options, seed=seed, check=check)
         if not plan.speakers:
-            hint = "Name the sides in `debaters`, each with a name and a stance"
-            raise ConfigurationError(_OPTIONS, "debaters", None, "given: the question names no sides", hint=hint)
+            return self._of_proposer(plan, limits)
         return self._of_plan(plan, limits, labels or {})
+
+    def with_sides(
+        self, recipe: Recipe, sides: Sequence[Any], limits: Limits | None, labels: Mapping[str, str] | None
+    ) -> Recipe:
+        """The recipe of a run with proposed `sides`; ConfigurationError for sides that do not fit its plan."""
+        assert recipe.plan is not None  # noqa: S101 - only a plan has sides that are to be proposed
+        return self._of_plan(with_sides(recipe.plan, sides), limits, labels or {})
+
+    def _of_proposer(self, plan: Plan, limits: Limits | None) -> Recipe:
+        """The recipe of the call that proposes the speakers of a plan without any."""
+        page = plan.info.load_page()
+        asked = self._on_own_model(plan)
+        return Recipe(
+            name=plan.info.name,
+            block=page.create_proposer(plan.options.instructions),
+            value=plan.subject,
+            model=with_policies(asked, recording=False).models,
+            limits=self._bounded(plan.limits if limits is None else limits),
+            seed=plan.seed,
+            plan=plan,
+        )
 
     def _make_plan(
         self,
@@ -294,11 +319,7 @@ class Recipes:
         if wanted and labels is not None:
             plan = replace(plan, archive=archive_of(self._store, labels))
         stored = {**stored_plan(plan), **self._recover}  # as it was given: the service's model is no part of it
-        if plan.models is None and self._model not in (None, EACH):
-            model = self._model
-            by_intent = model if isinstance(model, Mapping) else {"chat": model, "synthesize": model}
-            plan = replace(plan, models=by_intent)
-        plan = with_policies(plan, recording=recording)
+        plan = with_policies(self._on_own_model(plan), recording=recording)
         bounds = self._bounded(plan.limits if limits is None else limits)
         return Recipe(
             name=plan.info.name,
@@ -310,6 +331,13 @@ class Recipes:
             stored=stored,
             plan=plan,
         )
+
+    def _on_own_model(self, plan: Plan) -> Plan:
+        """`plan` with the model of the service where it names none."""
+        if plan.models is not None or self._model in (None, EACH):
+            return plan
+        model = self._model
+        return replace(plan, models=model if isinstance(model, Mapping) else {"chat": model, "synthesize": model})
 
     def _bounded(self, limits: Limits | None) -> Limits | None:
         if limits is None or self._limits is None:

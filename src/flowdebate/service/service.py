@@ -40,6 +40,7 @@ from flowdebate.store.base import COMPLETE, GIVEN_UP, RunHeader, StepRow, Store,
 from flowdebate.store.draining import Draining
 from flowdebate.store.open import StoreChoice, close_store, default_store_path, open_store
 from flowdebate.ui.models import AllowedModels
+from flowdebate.ui.plan import plan_of
 from flowdebate.ui.statuses import RESUMABLE
 from flowdebate.ui.steps import CallDetails, Fork, check_edits
 
@@ -225,6 +226,9 @@ class Service(Readership):
         )
         recipe = await make_recipe(new, options)
         await self._check_budget(labels, run_id)
+        if recipe.proposes:
+            sides = await self._stored_sides(run_id) or await self._propose(recipe, labels)
+            recipe = self._recipes.with_sides(recipe, sides, limits, labels)
         if recipe.queued and self.workers is not None:
             given: dict[str, Any] = {"seed": recipe.seed, "labels": labels, "limits": recipe.limits}
             given |= {"run_id": run_id, "priority": priority}
@@ -258,6 +262,55 @@ class Service(Readership):
             if known is None:
                 raise
             return known
+
+    async def propose_sides(
+        self,
+        pattern: str,
+        question: object,
+        *,
+        options: Mapping[str, Any] | None = None,
+        labels: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
+        check: CheckOptions | None = None,
+    ) -> Sequence[Any]:
+        """Return the speakers that a run would have: those that its options or question name, else proposed ones.
+
+        A proposal is one call of the model of its debaters, which counts towards budgets. `begin` proposes by itself;
+        this is for a front end that shows sides before they are debated. It raises what `begin` raises.
+        """
+        new = partial(
+            self._recipes.new, pattern, question, options or {}, seed=None, labels=labels, limits=limits, check=check
+        )
+        recipe = await make_recipe(new, options or {})
+        if recipe.plan is None or recipe.plan.speakers:
+            return () if recipe.plan is None else recipe.plan.speakers
+        await self._check_budget(labels)
+        return await self._propose(recipe, labels)
+
+    async def _propose(self, recipe: Recipe, labels: Mapping[str, str] | None) -> Sequence[Any]:
+        """Ask a model for the speakers of a plan."""
+        self._active.check_queue()  # a full server refuses before it pays
+        run = make_run(
+            recipe.block,
+            recipe.value,
+            model=recipe.model,
+            seed=recipe.seed,
+            limits=recipe.limits,
+            store=False,
+            observe=self._observe,
+        )
+        run.accounts = self._accounts.of(labels or {})
+        sides: Sequence[Any] = (await start_block(recipe.block, recipe.value, run)).output
+        return sides
+
+    async def _stored_sides(self, run_id: str | None) -> Sequence[Any]:
+        """Return the sides that the run `run_id` has already: a repeated request must not pay for others."""
+        if run_id is None:
+            return ()
+        with suppress(RunNotFound):
+            plan = plan_of(await self.store.run(run_id), {}, to_ask=False)
+            return plan.speakers
+        return ()
 
     async def _queue_new(self, header: RunHeader, recipe: Recipe) -> RunState:
         """Store a run that begins once it is its turn."""

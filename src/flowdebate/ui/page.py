@@ -100,7 +100,7 @@ class PatternPage(ABC):
         return roster(options, made, kind=Persona, default=self.default_speakers, least=self.least)
 
     def speakers_in(self, subject: str) -> list[dict[str, str]] | None:  # noqa: ARG002 - of most patterns, nobody
-        """The speakers whom the subject names, as options; None where it would have to name them and does not."""
+        """The speakers whom the subject names, as options; None where a model has to propose them."""
         return []
 
     def create_proposer(self, instructions: str | None = None) -> Block[Any, Sequence[Any]]:

@@ -64,6 +64,8 @@ class Field:
     """Whether its number is a whole one."""
     value: object = None
     """What it is filled with."""
+    placeholder: str = ""
+    """Grey text while it is empty, which is never sent."""
     flag: str = ""
     """What the command line calls it, and errors of it."""
     models: bool = False
@@ -85,7 +87,8 @@ class Form:
     """The key of what it is about."""
     question: str
     """What it is filled with."""
-    sample: bool = False
+    example: str = ""
+    """A sample of what it is about, which fills the form only on request."""
     roster: str = ""
     """The key of who speaks."""
     speakers: tuple[tuple[Field, ...], ...] = ()
@@ -109,9 +112,16 @@ class Form:
 
 
 def form_of(
-    info: PatternInfo, *, question: str | None = None, may_be_given: Callable[[type[PlanOptions], str], bool]
+    info: PatternInfo,
+    *,
+    question: str = "",
+    example: bool = False,
+    may_be_given: Callable[[type[PlanOptions], str], bool],
 ) -> Form:
-    """The form of a built-in pattern, from the class of its options; `question` in the place of its sample."""
+    """The form of a built-in pattern, from the class of its options; filled with its sample if `example`.
+
+    Otherwise the sample is a placeholder: sides of one question must not be debated about another one.
+    """
     page = info.load_page()
     options: type[PlanOptions] = page.options
     schema = options.model_json_schema(by_alias=True)
@@ -138,17 +148,16 @@ def form_of(
             help_text = made.help if levels else _IN_FORM
             made = replace(made, kind="group", parts=_seats_of(options, levels), help=help_text, choices=())
         folded[option.panel or "Other"].append(made)
-    sample = page.sample.get(info.subject)
-    filled = sample is not None and question in (None, sample)
-    blank, entries = _speakers(info, schema, filled=filled)
+    sample = str(page.sample.get(info.subject, ""))
+    blank, entries = _speakers(info, schema, filled=example, shown=not question)
     people = tuple(options.PEOPLE) if "humans" in options.model_fields else None
-    front = folded.pop(_FRONT)
-    front.sort(key=lambda each: each.name != options.LENGTH)
+    front = [each for each in folded[_FRONT] if each.name == options.LENGTH]
+    folded[_FRONT] = [each for each in folded[_FRONT] if each not in front]
     return Form(
         pattern=info.name,
         subject=info.subject,
-        question=sample if filled else question or "",
-        sample=filled,
+        question=sample if example else question,
+        example="" if example or question else sample,
         roster=options.ROSTER if blank else "",
         speakers=entries,
         blank=blank,
@@ -171,18 +180,27 @@ def _seats_of(options: type[PlanOptions], levels: Sequence[str]) -> tuple[Field,
 
 
 def _speakers(
-    info: PatternInfo, schema: Mapping[str, Any], *, filled: bool
+    info: PatternInfo, schema: Mapping[str, Any], *, filled: bool, shown: bool
 ) -> tuple[tuple[Field, ...], tuple[tuple[Field, ...], ...]]:
-    """The fields of a speaker, and those of each one that the form comes with."""
+    """The fields of a speaker, and those of each one that the form comes with.
+
+    Those of the sample are `filled` in, or `shown` as placeholders.
+    """
     page = info.load_page()
     options = page.options
     entry = _alternatives(schema["properties"][options.ROSTER], schema)
     items = entry[0].get("items", {}) if entry else {}
     blank = tuple(replace(each, **_ONE_LINE.get(each.name, {})) for each in _parts(items, schema))
-    sample = page.sample.get(options.ROSTER) if filled else None
-    given = sample or page.default_speakers or [{}] * page.least
-    known = tuple(tuple(replace(each, value=speaker.get(each.name)) for each in blank) for speaker in given)
-    return blank, known if blank else ()
+    sample = page.sample.get(options.ROSTER)
+    if sample and not filled:
+        known = [
+            tuple(replace(part, placeholder=str(speaker.get(part.name, "")) if shown else "") for part in blank)
+            for speaker in sample
+        ]
+    else:
+        speakers = sample or page.default_speakers or [{}] * page.least
+        known = [tuple(replace(part, value=speaker.get(part.name)) for part in blank) for speaker in speakers]
+    return blank, tuple(known) if blank else ()
 
 
 def answer_fields(schema: Mapping[str, Any] | None) -> tuple[Field, ...]:

@@ -27,15 +27,17 @@ from flowdebate.ui.plan import make_plan
 from flowdebate.ui.statuses import OVER
 from flowdebate.web.forms import Asked, Form, answer_fields, form_of, role_in_words, said_since
 
-_Question = Annotated[str | None, Query(max_length=20_000)]
+_Question = Annotated[str, Query(max_length=20_000)]
 _NONE = "There is no such pattern."
 
 router: APIRouter = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
 
 @router.get("/new")
-async def new(request: Request, front: FrontOf, pattern: str | None = None, question: _Question = None) -> Response:
-    """The form of a new run: of the first pattern, or of `pattern`; about its sample, or about `question`."""
+async def new(
+    request: Request, front: FrontOf, pattern: str | None = None, question: _Question = "", *, example: bool = False
+) -> Response:
+    """The form of a new run: of the first pattern, or of `pattern`; about `question`, or filled with its example."""
     front.check_writable()
     own = front.service.patterns
     built_in = [info for info in PATTERNS.values() if info.name not in own] if front.service.plans else []
@@ -47,9 +49,9 @@ async def new(request: Request, front: FrontOf, pattern: str | None = None, ques
     if chosen not in choices:
         raise HTTPException(404, _NONE)
     if chosen in own:
-        form = Form(pattern=chosen, subject="question", question=question or "")
+        form = Form(pattern=chosen, subject="question", question=question)
     else:
-        form = form_of(PATTERNS[chosen], question=question, may_be_given=front.may_be_given)
+        form = form_of(PATTERNS[chosen], question=question, example=example, may_be_given=front.may_be_given)
     return page(
         "new",
         request,

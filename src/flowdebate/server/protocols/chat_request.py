@@ -250,8 +250,8 @@ def read_chat(
     """Options and question of a run on the last message of a chat, that of `role`, with the chat before it.
 
     Where a built-in pattern takes its speakers from the subject, they are those of the message alone, unless the
-    client's `options` name them. ConfigurationError for a message without any, for one that is no question of a user,
-    and for too long a chat.
+    client's `options` name them. ConfigurationError for a message that is no question of a user, and for too long a
+    chat.
     """
     question = chat[-1][1] if chat else ""
     if role != "user" or not question.strip():
@@ -263,11 +263,7 @@ def read_chat(
         raise ConfigurationError(where, "messages", f"{len(whole):,} characters", allowed)
     if info is None or (page := info.load_page()).options.ROSTER in options:
         return {}, whole
-    found = page.speakers_in(question)
-    if found is None:
-        allowed = 'a question whose words say what the sides are, such as "Should we …?" or "… or …?"'
-        hint = "A council answers any question, and an application can register a debate with sides of its own"
-        raise ConfigurationError(where, "messages", question, allowed, hint=hint)
+    found = page.speakers_in(question)  # of the message alone: without them a model reads the whole chat
     return {page.options.ROSTER: found} if found else {}, whole
 
 

@@ -30,9 +30,9 @@ export function read(scope, whole = false) {
   return found;
 }
 
-/** The entries of a list that say something. @param {Element} list */
+/** The entries of a list that are sent: those that say something, or whose placeholders count. @param {Element} list */
 function filled(list) {
-  return [...list.children].filter((entry) => Object.keys(read(entry)).length);
+  return [...list.children].filter((entry) => entry.hasAttribute("data-implied") || Object.keys(read(entry)).length);
 }
 
 /**

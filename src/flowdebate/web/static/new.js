@@ -2,16 +2,38 @@
 /** The form of a new run: it begins the run, and shows the request as text while it is typed. */
 
 import { enable, jsonOf, keepDraft, read, refuse, settle, tell } from "./form.js";
-import { ask, root } from "./page.js";
+import { ask, Refusal, root } from "./page.js";
 
 const form = /** @type {HTMLFormElement} */ (document.querySelector("#new"));
 const list = form.querySelector("[data-list]");
 const subject = /** @type {HTMLTextAreaElement} */ (form.querySelector("#question"));
 
+/** @typedef {{ name: string, stance?: string }} Speaker */
+/** @type {Speaker[]} Sides that the question names, shown as placeholders. */
+let implied = [];
+
+/** The entries of those who speak. */
+const seats = () => /** @type {HTMLElement[]} */ ([...(list?.children ?? [])]);
+
+/** The field `name` of a seat. @param {Element} seat @param {string} name */
+const input = (seat, name) => /** @type {HTMLInputElement | null} */ (seat.querySelector(`[data-name=${name}] :is(input, textarea)`));
+
+/** Who speaks, as typed; a side that is left blank beside others is what its placeholders say. */
+function speakers() {
+  const entries = seats().map((seat) => ({ typed: read(seat), human: Boolean(seat.querySelector("[data-human]:checked")) }));
+  if (!entries.some(({ typed, human }) => human || Object.keys(typed).length)) return [];
+  return entries.map(({ typed }, at) => ({ ...implied[at], ...typed })).filter((entry) => Object.keys(entry).length);
+}
+
 /** The request to begin the run. */
 function request() {
   const { [form.dataset.subject ?? ""]: question = "", ...options } = read(form);
   const humans = people();
+  if (list?.dataset.list) {
+    const entries = speakers();
+    delete options[list.dataset.list];
+    if (entries.length) options[list.dataset.list] = entries;
+  }
   if (humans.length) options.humans = humans;
   if (form.querySelector("[data-kind]:not([data-required])")) return { pattern: form.dataset.pattern, question, options };
   const data = jsonOf(question);
@@ -43,7 +65,12 @@ async function urlOf(file) {
 /** The names of those whom people play. */
 function people() {
   const chosen = /** @type {HTMLInputElement[]} */ ([...form.querySelectorAll("[data-human]:checked")]);
-  return chosen.map((each) => each.dataset.human || each.closest("li")?.querySelector("input")?.value || "").filter(Boolean);
+  return chosen.map((each) => each.dataset.human || nameIn(each.closest("li"))).filter(Boolean);
+}
+
+/** The name in a seat, or the one that its question gives it. @param {HTMLElement | null} seat */
+function nameIn(seat) {
+  return (seat && (input(seat, "name")?.value || implied[seats().indexOf(seat)]?.name)) || "";
 }
 
 form.addEventListener("submit", async (event) => {
@@ -53,6 +80,9 @@ form.addEventListener("submit", async (event) => {
   if (!subject.value.trim()) return refuse(form, form.dataset.subject ?? "", "Write this first.", "Nothing was started.");
   button.disabled = true;
   try {
+    await refresh(); // the grey sides must be those of the question as it is now
+    if (seats().some((seat) => seat.querySelector("[data-human]:checked") && !nameIn(seat)))
+      throw new Refusal("", [{ field: list?.dataset.list ?? "", problem: "Name the side that a person plays." }]);
     const run = await ask("POST", "/runs", await withFiles(request(), false));
     sent();
     location.assign(`${root}/runs/${encodeURIComponent(run.runId)}`);
@@ -64,38 +94,97 @@ form.addEventListener("submit", async (event) => {
 
 let typed = 0;
 
-/** Show the request as text once nothing is typed for a moment. */
+/** Show the request as text, and the sides of its question, unless more is typed meanwhile. */
+async function refresh() {
+  const mine = ++typed;
+  const written = await ask("POST", "/plans", await withFiles(request(), true)).catch(() => null);
+  if (mine !== typed || written === null) return;
+  const before = JSON.stringify(implied);
+  show(written.speakers);
+  if (JSON.stringify(implied) !== before) return refresh();
+  for (const each of document.querySelectorAll("[data-as]")) each.textContent = written[/** @type {HTMLElement} */ (each).dataset.as ?? ""];
+}
+
+/** Refresh once nothing is typed for a moment. */
 function write() {
   const mine = ++typed;
-  setTimeout(async () => {
-    if (mine !== typed) return;
-    const written = await ask("POST", "/plans", await withFiles(request(), true)).catch(() => null);
-    if (mine !== typed || written === null) return;
-    for (const each of document.querySelectorAll("[data-as]")) each.textContent = written[/** @type {HTMLElement} */ (each).dataset.as ?? ""];
-  }, 200);
+  setTimeout(() => mine === typed && refresh(), 200);
+}
+
+/** Show the sides of the question where none are typed, or that a model proposes them. @param {Speaker[]} speakers */
+function show(speakers) {
+  const example = /** @type {HTMLElement | null} */ (form.querySelector("[data-example]"));
+  if (example) example.hidden = Boolean(subject.value.trim());
+  const told = form.querySelector("[data-sides]");
+  const propose = /** @type {HTMLButtonElement | null} */ (form.querySelector("[data-do=propose]"));
+  if (!told || !propose || !list) return;
+  const asked = Boolean(subject.value.trim());
+  implied = asked ? speakers.map(({ name, stance }) => ({ name, stance })) : [];
+  const blank = seats().every((seat) => !Object.keys(read(seat)).length && !seat.querySelector("[data-human]:checked"));
+  while (seats().length < implied.length) addSpeaker().dataset.added = "";
+  while (blank && seats().length > implied.length && "added" in (seats().at(-1)?.dataset ?? {})) seats().at(-1)?.remove();
+  if (asked) {
+    for (const [at, seat] of seats().entries()) {
+      seat.toggleAttribute("data-implied", !blank && at < implied.length);
+      for (const name of /** @type {const} */ (["name", "stance"])) {
+        const field = input(seat, name);
+        if (field) field.placeholder = implied[at]?.[name] ?? "";
+      }
+    }
+  }
+  propose.hidden = !asked || !blank || implied.length > 0;
+  told.textContent = !blank
+    ? "Write each side as a whole claim: that works better than “for” or “against”."
+    : !asked
+      ? "Leave them empty to debate the sides of your question."
+      : implied.length
+        ? "These are the sides of your question. Type over them to change them."
+        : "Your question does not say what the sides are. The model proposes them when you begin, which takes one call more.";
+  number();
+}
+
+/** Let a model propose the sides, to be read and changed before they are debated. @param {HTMLButtonElement} button */
+async function propose(button) {
+  settle(form);
+  button.disabled = true;
+  try {
+    const { sides } = await ask("POST", "/sides", await withFiles(request(), false));
+    while (seats().length < sides.length) addSpeaker();
+    for (const [at, side] of sides.entries()) {
+      for (const name of ["name", "stance"]) {
+        const field = input(/** @type {HTMLElement} */ (seats()[at]), name);
+        if (field) field.value = side[name];
+      }
+    }
+    number();
+    form.dispatchEvent(new Event("input", { bubbles: true }));
+    input(/** @type {HTMLElement} */ (seats()[0]), "stance")?.focus();
+  } catch (problem) {
+    tell(form, problem, "No sides were proposed.");
+  }
+  button.disabled = false;
 }
 
 function addSpeaker() {
-  const template = /** @type {HTMLTemplateElement | null} */ (form.querySelector("#speaker"));
-  if (template) list?.append(template.content.cloneNode(true));
+  const template = /** @type {HTMLTemplateElement} */ (form.querySelector("#speaker"));
+  list?.append(template.content.cloneNode(true));
+  return /** @type {HTMLElement} */ (list?.lastElementChild);
 }
 
 /** Number the speakers as they stand. */
 function number() {
-  const entries = /** @type {HTMLElement[]} */ ([...(list?.children ?? [])]);
-  for (const [at, entry] of entries.entries()) {
+  for (const [at, entry] of seats().entries()) {
     entry.dataset.side = String((at % 5) + 1);
     const shown = entry.querySelector("[data-number]");
     if (shown) shown.textContent = String(at + 1);
   }
-  write();
 }
 
 form.addEventListener("input", (event) => {
-  const input = /** @type {HTMLInputElement} */ (event.target);
-  if (input.dataset.human === "") {
-    const model = input.closest(".field")?.querySelector("input");
-    if (model) model.disabled = input.checked;
+  const changed = /** @type {HTMLElement} */ (event.target);
+  if (changed instanceof HTMLInputElement && changed.dataset.human === "") {
+    const model = changed.closest(".field")?.querySelector("input");
+    if (model) model.disabled = changed.checked;
   }
   write();
 });
@@ -103,6 +192,7 @@ form.addEventListener("input", (event) => {
 form.addEventListener("click", (event) => {
   const button = /** @type {HTMLElement} */ (event.target).closest("button[data-do]");
   if (!(button instanceof HTMLButtonElement)) return;
+  if (button.dataset.do === "propose") return void propose(button);
   if (button.dataset.do === "add") {
     addSpeaker();
     list?.lastElementChild?.querySelector("input")?.focus();
@@ -113,6 +203,7 @@ form.addEventListener("click", (event) => {
     (next?.querySelector("input") ?? form.querySelector("[data-do=add]"))?.focus();
   }
   number();
+  write();
 });
 
 for (const link of /** @type {NodeListOf<HTMLAnchorElement>} */ (document.querySelectorAll("a[data-pattern]"))) {
