@@ -22,8 +22,9 @@ from flowdebate.errors import (
     Refused,
     SchemaViolation,
 )
-from flowdebate.models import ModelRequest, ModelResponse, ModelSettings, OutputSchema, ToolCall, Usage
+from flowdebate.models import ModelRequest, ModelResponse, ModelSettings, OutputSchema, Retry, Retrying, ToolCall, Usage
 from flowdebate.models.call import ask, in_queue, within
+from flowdebate.testing import ScriptedModel
 
 pytestmark = pytest.mark.anyio
 
@@ -360,3 +361,18 @@ async def test_data_without_end_is_malformed() -> None:
     data["winner"] = data
     with pytest.raises(MalformedResponse, match="nested too deeply"):
         await ask(Returning(ModelResponse(data=data)), question(output=Verdict))
+
+
+@pytest.mark.parametrize("text", ['{"winner": "for", "winner": "against"}', '{"winner": "for", "winner": "for"}'])
+async def test_a_field_that_comes_twice_is_asked_for_again_whoever_answers(text: str) -> None:
+    """Nobody knows which value is meant; a model of an application is no exception."""
+
+    class Answer(BaseModel):
+        """What is asked for."""
+
+        winner: str
+
+    model = ScriptedModel(text, '{"winner": "for"}')
+    answered = await ask(Retrying(model, Retry(first_wait=0)), question(output=OutputSchema.of(Answer)))
+    assert answered.data == Answer(winner="for")
+    assert "twice" in model.calls[-1].prompt

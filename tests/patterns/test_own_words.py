@@ -159,13 +159,31 @@ async def test_an_answer_that_is_cut_on_purpose_is_not_cut_off() -> None:
     assert (result.status, result.output.transcript[0].text) == ("complete", "Rents rise.")
 
 
-async def test_labels_of_a_handoff_stay() -> None:
-    """Its speakers hand over by a marker or in JSON, as the pattern asks them to."""
-    block = handoff(name="x", debaters=PEOPLE, max_turns=1)
-    result = await block.run(
-        "Cap rents", model=ScriptedModel({"response": "Ada: Rents rise.", "next_agent_name": "Ben"})
-    )
-    assert result.output.entries[0].text == "Ada: Rents rise."
+@pytest.mark.parametrize(
+    ("transition", "answer"),
+    [
+        ("structured", {"response": DIALOGUE, "next_agent_name": "Ben"}),
+        ("text", f"{DIALOGUE}\n\nTransition to Ben"),
+    ],
+)
+async def test_speakers_of_a_handoff_speak_for_themselves(transition: Any, answer: Any) -> None:
+    """Whichever way they hand over; the whole answer is kept."""
+    block = handoff(name="x", debaters=PEOPLE, max_turns=1, transition=transition)
+    result = await block.run("Cap rents", model=ScriptedModel(answer))
+    (entry,) = result.output.entries
+    assert (entry.text, result.status) == ("Rents rise.", "complete")
+    assert [(cut.name, cut.other, cut.answer) for cut in result.raw.cut_answers] == [("Ada", "Ben", DIALOGUE)]
+
+
+@pytest.mark.parametrize("words", ["Begin each answer with your name.", "Write **Ada:** in front of it."])
+async def test_a_label_that_the_instructions_of_a_handoff_ask_for_stays(words: str) -> None:
+    """In the instructions of all, or of one; another's turn is cut all the same."""
+    answer = {"response": DIALOGUE, "next_agent_name": "Ben"}
+    told = [Persona("Ada", system_prompt=words), Persona("Ben")]
+    for people, options in ((told, {}), (PEOPLE, {"instructions": words})):
+        block = handoff(name="x", debaters=people, max_turns=1, **options)
+        result = await block.run("Cap rents", model=ScriptedModel(answer))
+        assert result.output.entries[0].text == "**Ada:** Rents rise."
 
 
 @pytest.mark.parametrize(

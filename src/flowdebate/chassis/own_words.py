@@ -59,7 +59,11 @@ class OwnWords:
         if "[" not in text and ":" not in text:  # no label of anybody
             return text
         system = str(messages[0]["content"]) if messages and messages[0]["role"] == "system" else ""
-        said, other = self.separate(text, instructions=system.partition(INSTRUCTIONS)[2])
+        return self.keep(text, ctx, instructions=system.partition(INSTRUCTIONS)[2])
+
+    def keep(self, text: str, ctx: Context, *, instructions: str = "") -> str:
+        """Return the own words in `text` as `read` does, for a speaker with these `instructions`."""
+        said, other = self.separate(text, instructions=instructions)
         if other is None:
             return said
         if ctx.scope.sequencer is not None:  # a block that is used without its pattern has no state

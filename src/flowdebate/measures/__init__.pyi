@@ -16,7 +16,6 @@ from .statements import Flip as Flip
 from .statements import FlipKind as FlipKind
 from .statements import Position as Position
 from .statements import flips as flips
-from .statements import match_choice as match_choice
 from .statements import same_answer as same_answer
 from .topologies import Edge as Edge
 from .topologies import Topology as Topology

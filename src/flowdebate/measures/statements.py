@@ -24,11 +24,6 @@ _MARKDOWN = set("`~^|")  # symbols at the edge of a word that do not belong to i
 _SAME = str.maketrans("\u2212\u2010\u2011\u2019\u02bc\u2018", "---'''")  # variants of minus, hyphen and apostrophe
 _NUMBER = re.compile(r"-?\d+(?:[.,]\d+)*")
 _NEGATIONS = {"against", "cannot", "neither", "never", "no", "nobody", "none", "nor", "not", "nothing", "without"}
-_LONGEST = 200  # characters; longer texts name nobody
-# Words that models write around a name that they choose.
-_LABELS = {"a", "agent", "an", "answer", "by", "candidate", "choice", "choose", "for", "from", "i", "is", "my"} | {
-    *("of", "option", "proposal", "support", "the", "to", "vote"),
-}
 
 # Flips
 _SENTENCE = 8  # words that an answer needs to be a paraphrase of another; a shorter one must have the same words
@@ -108,40 +103,6 @@ def numbers_of(words: Sequence[str]) -> set[str]:
     ['3', '4.5']
     """
     return {number for word in words for number in _NUMBER.findall(word)}
-
-
-def match_choice(text: str, choices: Sequence[str]) -> str | None:
-    """The one of `choices` that `text` names; None if it names none, or more than one.
-
-    Case, quotes, Markdown, invisible characters, blanks and hyphens do not matter, nor do the words around a name in "I
-    vote for the proposal of Ann". An exact match comes first.
-
-    >>> match_choice(" **Agent-1** ", ["agent 1", "agent 2"])
-    'agent 1'
-    >>> match_choice("Ann or Bob", ["Ann", "Bob"]) is None
-    True
-    """
-    if text in choices:
-        return text
-    if len(text) > _LONGEST:
-        return None
-    written = {choice: answer_words(choice) for choice in choices}
-    named = [choice for choice, words in written.items() if words and words == answer_words(text)]
-    said, left_out = answer_words(text), 0
-    while not named and left_out < len(said):  # from all of its words to fewer, leaving out labels at the edges
-        names = {""}
-        for start in range(left_out + 1):
-            end = len(said) - left_out + start
-            if _LABELS.issuperset(said[:start]) and _LABELS.issuperset(said[end:]):
-                names |= {_join(said[start:end]), _join(said[start:end]).removesuffix("'s")}
-        named = [choice for choice, words in written.items() if _join(words) in names - {""}]
-        left_out += 1
-    return named[0] if len(named) == 1 else None
-
-
-def _join(words: Sequence[str]) -> str:
-    """`words` as one, without hyphens, underscores and dots."""
-    return re.sub("[-_.]", "", "".join(words))
 
 
 def _trim_edges(piece: str) -> str:

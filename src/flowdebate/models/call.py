@@ -50,7 +50,8 @@ from flowdebate.models.base import (
     estimate_tokens,
     without_images,
 )
-from flowdebate.models.reading import find_object, repair_answer
+from flowdebate.models.output import OutputSchema
+from flowdebate.models.reading import find_object, repair_answer, repeats_key
 from flowdebate.models.thinking import AnswerStream, remember_thinking, without_thinking
 
 
@@ -454,7 +455,7 @@ def _data_of(response: ModelResponse, text: str, request: ModelRequest, repairs:
     except RecursionError:
         raise MalformedResponse("the answer is nested too deeply") from None
     try:
-        return request.output.validate(given)
+        return _read_strictly(given, request.output)
     except SchemaViolation as violation:
         if response.finish == "length":
             raise OutputTruncated(
@@ -464,6 +465,13 @@ def _data_of(response: ModelResponse, text: str, request: ModelRequest, repairs:
     # the mode "md_json" asks for a code block
     repairs.extend(repair for repair in reading.repairs if (repair, response.asked_as) != ("code fence", "md_json"))
     return reading.data
+
+
+def _read_strictly(given: object, output: OutputSchema) -> object:
+    """Validate an answer as it is; one with a field twice does not fit, since nobody knows which value is meant."""
+    if isinstance(given, str) and repeats_key(given):
+        raise SchemaViolation((("", "the answer has a field twice"),), answer=given)
+    return output.validate(given)
 
 
 def _check_calls(calls: Sequence[ToolCall], max_chars: int) -> None:

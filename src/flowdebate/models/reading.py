@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from pydantic.alias_generators import to_camel
 
 from flowdebate.errors import SchemaViolation
+from flowdebate.measures.statements import answer_words
 from flowdebate.models.output import OutputSchema
 from flowdebate.prompts import as_seen, unescaped
 
@@ -162,10 +163,29 @@ def _gaps(text: str, spans: Sequence[tuple[int, int, object]]) -> Iterator[str]:
     yield text[end:]
 
 
+def repeats_key(text: str) -> bool:
+    """Return whether `text` is valid JSON in which an object has a key twice: nobody knows which value is meant.
+
+    >>> repeats_key('{"winner": "for", "winner": "against"}'), repeats_key('{"winner": "for"}')
+    (True, False)
+    """
+    try:
+        _strict.decode(text.strip())
+    except ValueError as error:
+        return isinstance(error, _Repeated)
+    except RecursionError:
+        return False
+    return False
+
+
+class _Repeated(ValueError):
+    """An object has a key twice."""
+
+
 def _once_each(pairs: list[tuple[str, object]]) -> dict[str, object]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        raise ValueError(pairs)
+        raise _Repeated(pairs)
     return fields
 
 
@@ -301,6 +321,45 @@ def find_choice(text: str, choices: Sequence[str], synonyms: Mapping[str, str] =
             if matches:
                 return matches.pop() if len(matches) == 1 else None
     return None
+
+
+def find_name(text: str, names: Sequence[str]) -> str | None:
+    """Find the one of `names` that `text` is a form of, or puts into words that say nothing else; None for any other.
+
+    Blanks, hyphens, underscores and dots in a name do not matter.
+
+    >>> find_name("I vote for the proposal of **Agent-1**.", ["agent 1", "agent 2"])
+    'agent 1'
+    >>> find_name("Ann or Bob", ["Ann", "Bob"]) is None
+    True
+    """
+    choice = find_choice(text, names) or find_choice(unescaped(text), names)
+    if choice is not None or len(text) > _LONGEST_SENTENCE:
+        return choice
+    written = {name: _joined(answer_words(name)) for name in names}
+    words = answer_words(unescaped(text))
+    for left_out in range(len(words)):  # from all of its words to fewer, without those at the edges that say nothing
+        forms: set[str] = set()
+        for start in range(left_out + 1):
+            end = len(words) - left_out + start
+            if _ABOUT_NAMES.issuperset((*words[:start], *words[end:])):
+                form = _joined(words[start:end])
+                forms |= {form, form.removesuffix("'s")}
+        found = [name for name, form in written.items() if form and form in forms]
+        if found:
+            return found[0] if len(found) == 1 else None
+    return None
+
+
+def _joined(words: Iterable[str]) -> str:
+    return re.sub("[-_.]", "", "".join(words))
+
+
+_LONGEST_SENTENCE = 200  # characters; longer texts name nobody
+# Words that models write around a name that they choose.
+_ABOUT_NAMES = frozenset(
+    "a agent an answer by candidate choice choose for from i is my of option proposal support the to vote".split()  # noqa: SIM905
+)
 
 
 def is_none(text: str) -> bool:

@@ -14,7 +14,7 @@ from flowdebate import VotingOptions
 from flowdebate._text import clean_text
 from flowdebate.errors import ConnectionLost, RosterError
 from flowdebate.measures import vote_weight
-from flowdebate.patterns.consensus.agents import create_tie_judge, find_agent
+from flowdebate.patterns.consensus.agents import create_tie_judge, find_name
 from flowdebate.prompts import tag_name
 from flowdebate.resources.archive import Archive, LoggedRatings, Rating
 from flowdebate.testing import ATTACKS
@@ -209,9 +209,9 @@ def test_whatever_is_voted_is_counted(written: list[str], own: bool) -> None:  #
     else:
         output = vote(written)
     kept = [clean_text(text) for text in written]
-    assert [ballot.choice for ballot in output.ballots] == [find_agent(text, THREE) or text for text in kept]
+    assert [ballot.choice for ballot in output.ballots] == [find_name(text, THREE) or text for text in kept]
     assert output.tally is not None
-    named = [text for text in kept if find_agent(text, THREE) is not None]
+    named = [text for text in kept if find_name(text, THREE) is not None]
     assert (output.tally.valid, output.tally.spoiled, output.tally.failed) == (len(named), 3 - len(named), 0)
     output.model_dump_json()
 
@@ -220,8 +220,8 @@ def test_whatever_is_voted_is_counted(written: list[str], own: bool) -> None:  #
 def test_a_name_as_prompts_write_it_names_its_agent(name: str, other: str) -> None:
     """A model is asked to copy a name from between the brackets, where commas and brackets are escaped."""
     assume(name != other and tag_name(name) != other)
-    assert find_agent(tag_name(name), [name, other]) == name
-    assert find_agent(name, [other, name]) == name
+    assert find_name(tag_name(name), [name, other]) == name
+    assert find_name(name, [other, name]) == name
 
 
 def test_a_voter_may_write_the_name_as_it_was_shown() -> None:
@@ -234,7 +234,7 @@ def test_a_voter_may_write_the_name_as_it_was_shown() -> None:
 
 def test_an_essay_is_no_choice() -> None:
     """However much of it are words that stand around names: it is not searched for them."""
-    assert find_agent("the proposal of " * 20_000 + "ann", THREE) is None
+    assert find_name("the proposal of " * 20_000 + "ann", THREE) is None
 
 
 def test_a_vote_for_an_agent_without_a_proposal_is_spoiled() -> None:

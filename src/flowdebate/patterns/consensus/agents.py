@@ -17,9 +17,9 @@ from flowdebate.chassis.sentences import whole_sentences
 from flowdebate.chassis.state import Recovery, accepted, state_of
 from flowdebate.chassis.turn import TurnTask, ask, is_provider_failure, record_failure, take_turn
 from flowdebate.errors import CircuitOpen
-from flowdebate.measures import match_choice
 from flowdebate.models.base import CircuitChanged, Model, ModelResponse
-from flowdebate.prompts import Length, unescaped
+from flowdebate.models.reading import find_name
+from flowdebate.prompts import Length
 
 from .prompts import AGENTS, ConsensusTemplate, render_agent_system
 from .questions import AgentQuestion, ChoiceAsked, CritiqueAsked, Question, render_turn
@@ -162,7 +162,7 @@ def create_vote_form(choices: tuple[str, ...]) -> type[VoteAnswer]:
 
     def as_known(choice: object) -> object:
         # models add words and marks to a name: "the proposal of **Ann**"
-        return find_agent(choice, choices) or choice if isinstance(choice, str) else choice
+        return find_name(choice, choices) or choice if isinstance(choice, str) else choice
 
     known = Annotated[str, BeforeValidator(as_known), Field(json_schema_extra={"enum": list(choices)})]
     return create_model(
@@ -172,11 +172,6 @@ def create_vote_form(choices: tuple[str, ...]) -> type[VoteAnswer]:
         choice=(known, Field(description="The author of the best proposal")),
         confidence=(Share, ...),
     )
-
-
-def find_agent(text: str, names: Sequence[str]) -> str | None:
-    """The one of `names` that a voter's `text` names, as `match_choice` has it, or as prompts write it."""
-    return match_choice(text if text in names else unescaped(text), names)
 
 
 # Calls of a phase

@@ -17,6 +17,7 @@ from flowdebate.chassis.turn import MISSING, record_failure, start_clock, text_s
 from flowdebate.errors import NoProposals, OutputError, OutputTruncated
 from flowdebate.measures import Ballot, Convergence, Jaccard, Strength, Tally, convergence, strength, tally
 from flowdebate.measures.topologies import Edge, edges
+from flowdebate.models.reading import find_name
 
 from .agents import (
     JUDGE,
@@ -26,7 +27,6 @@ from .agents import (
     RevisionForm,
     breakers_of,
     create_vote_form,
-    find_agent,
 )
 from .events import AgentMessage, ConsensusDecided, CritiqueMade, PollVoteCast, VoteCast, enter
 from .questions import CritiqueAsked, ProposalAsked, RevisionAsked, RoundsAsked, TieAsked, VoteAsked
@@ -374,7 +374,7 @@ class Voting(Phase[VoteAsked, Ballot]):
     def read(self, answer: object, block: str, asked: VoteAsked, ctx: Context) -> Ballot:  # noqa: ARG002
         said = as_model({"choice": answer} if isinstance(answer, str) else answer, VoteAnswer, block=block)
         words = clean_data({"reasoning": said.reasoning, "choice": said.choice})
-        known = find_agent(words["choice"], [proposal.agent for proposal in asked.proposals])
+        known = find_name(words["choice"], [proposal.agent for proposal in asked.proposals])
         return Ballot(
             voter=asked.agent,
             choice=words["choice"] if known is None else known,
@@ -490,7 +490,7 @@ async def _break_tie(judge: Block[Any, Any], counted: Tally, loop: Loop[Consensu
     choice = answer.get("choice") if isinstance(answer, dict) else getattr(answer, "choice", answer)
 
     def read() -> str | None:
-        return find_agent(choice, counted.tied) if isinstance(choice, str) else None
+        return find_name(choice, counted.tied) if isinstance(choice, str) else None
 
     chosen = await accepted(read, ctx, returns=str | None, own=is_own(loop.choice(TIE_BREAK)))
     if chosen is None:

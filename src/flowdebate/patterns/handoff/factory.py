@@ -13,7 +13,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
-from flowdebate._text import is_blank, one_line
+from flowdebate._text import Trimmed, is_blank, one_line
 from flowdebate._util.option_types import check_option
 from flowdebate._util.validation import suggesting
 from flowdebate.blocks.base import Block, Outline
@@ -22,6 +22,7 @@ from flowdebate.blocks.router import router
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.chassis.options import PromptOptions
 from flowdebate.chassis.output import build_output, ending_of
+from flowdebate.chassis.own_words import OwnWords
 from flowdebate.chassis.roles import CONCRETE, EMPTY, NOT_KEPT, BlockOptions, Identity, RolePrompt, generator_options
 from flowdebate.chassis.roster import MemberLike, Role, bindable
 from flowdebate.chassis.spec import Loop, PatternSpec, check_options
@@ -268,14 +269,14 @@ class Speaker(Block[Any, HandoffDecision]):
         self,
         inner: Generator[HandoffAnswer],
         *,
-        agent_name: str,
+        words: OwnWords,
         roster_names: tuple[str, ...],
         transition: TransitionForm,
         history: bool,
     ) -> None:
         super().__init__(inner.name, resources=inner.resources, hidden=inner.hidden)
         self._inner = inner
-        self._agent_name = agent_name
+        self._words = words
         self.roster_names = roster_names
         self._transition = transition
         self._history = history
@@ -310,7 +311,12 @@ class Speaker(Block[Any, HandoffDecision]):
             if violation.block != self.name or (self._transition == "structured" and is_blank(answer.response)):
                 raise
             unread = f"{one_line(violation.message)}; "
-        said = check_decision(answer, agent_name=self._agent_name, names=self.roster_names, chosen_by=by, speaker=self)
+        words = self._words.keep(answer.response, ctx)
+        if words is not answer.response:
+            # one that is cut on purpose ends where it should
+            cut_off = answer.cut_off and not isinstance(words, Trimmed)
+            answer = answer.model_copy(update={"response": str(words), "cut_off": cut_off})
+        said = check_decision(answer, agent_name=self._words.name, names=self.roster_names, chosen_by=by, speaker=self)
         return said if said.problem is None else replace(said, problem=f"{unread}{said.problem}")
 
     def outline(self) -> Outline:
@@ -378,9 +384,15 @@ def create_speaker(  # noqa: PLR0913 - what a speaker is made of, each with its 
         **form,
         **filled_in,
     ).with_form(prompt.room)
+    asked = options.get("instructions")
+    words = OwnWords(
+        name=agent_name,
+        others=dict.fromkeys(others),
+        system_prompt="\n".join(text for text in (system_prompt, asked) if isinstance(text, str)),
+    )
     return Speaker(
         inner,
-        agent_name=agent_name,
+        words=words,
         roster_names=names,
         transition=transition,
         history=visibility.history,
