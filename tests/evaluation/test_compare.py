@@ -11,8 +11,8 @@ import pytest
 from statsmodels.stats.inter_rater import fleiss_kappa as reference_kappa
 from statsmodels.stats.proportion import proportion_confint
 
-from flowdebate import JudgeOptions
-from flowdebate.errors import ConfigurationError
+from flowdebate import JudgeOptions, Limits
+from flowdebate.errors import ConfigurationError, FlowDebateError
 from flowdebate.evaluation import compare, compare_all, tabulate
 from flowdebate.models.resolve import resolve_model
 from flowdebate.store import SqliteStore
@@ -67,6 +67,12 @@ async def test_each_text_is_read_first_once_by_each_judge_and_nobody_reads_names
     assert len(set(asked)) == 6
     assert not any(name in prompt for prompt in asked for name in ("gpt-9", "llama-9"))
     assert all("  | the answer" in prompt for prompt in asked)
+
+
+async def test_a_comparison_that_a_limit_cuts_short_says_that_it_has_no_verdict() -> None:
+    """It names the run."""
+    with pytest.raises(FlowDebateError, match=r"run \w+ ended without a verdict"):
+        await compare("Which?", TEXTS, judges=[SimJudge(quality=good)], limits=Limits(calls=1), store=False)
 
 
 async def test_a_rubric_is_scored_by_criterion_and_weighted() -> None:

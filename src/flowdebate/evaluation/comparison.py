@@ -224,10 +224,11 @@ class Comparison(InNotebooks, WireModel):
         return {side.name: side.share for side in self.sides}
 
 
-def read_comparison(raw: DebateRawOutput, *, run_id: str) -> Comparison:
-    """The comparison that a run of the block came to."""
-    judging = None if raw.verdict is None else raw.verdict.judging
-    if raw.verdict is None or judging is None:
+def read_comparison(raw: DebateRawOutput | None, *, run_id: str) -> Comparison:
+    """Read the comparison that a run of the block came to; FlowDebateError where a limit, say, has cut it short."""
+    verdict = None if raw is None else raw.verdict
+    judging = None if verdict is None else verdict.judging
+    if raw is None or verdict is None or judging is None:
         raise FlowDebateError(f"run {run_id} ended without a verdict")
     names = {entry.stance: entry.agent_name for entry in raw.transcript}
     ballots = [_rename(ballot, names) for ballot in judging.ballots]
@@ -253,13 +254,13 @@ def read_comparison(raw: DebateRawOutput, *, run_id: str) -> Comparison:
         )  # fmt: skip
     return Comparison(
         question=raw.question,
-        winner=None if raw.verdict.winner is None else names[raw.verdict.winner],
+        winner=None if verdict.winner is None else names[verdict.winner],
         sides=sides,
         judges=judges,
         kappa=kappa,
         alpha=alpha,
-        verdict=_name(raw.verdict.verdict, names),
-        reasoning=_name(raw.verdict.reasoning, names),
+        verdict=_name(verdict.verdict, names),
+        reasoning=_name(verdict.reasoning, names),
         ballots=ballots,
         run_id=run_id,
     )
