@@ -20,6 +20,7 @@ from flowdebate.server.guard import SESSION, _cookie_value, browser_root
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
 from tests.server.stage import BRIEF, SECURITY, TOKEN, Gate, Stage, debater, staged
+from tests.vendors import vendors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -456,6 +457,35 @@ def test_a_request_cannot_name_a_server_of_this_machine(server: Stage, model: st
             assert error["allowed"].startswith("one that this server allows")
     body = {"pattern": "council", "question": "Why?", "options": {"model": {"chair": model}}}
     assert server.post("/runs", body).json()["errors"][0]["field"] == "model"
+
+
+FORWARDING = ("x-forwarded-for", "x-forwarded-proto", "forwarded", "via", "x-real-ip", "cf-connecting-ip")
+
+
+def test_on_a_server_of_ones_own_every_model_of_a_provider_that_is_set_up_may_be_named() -> None:
+    """A request that was forwarded may name only the defaults, and is told which flag allows more."""
+    with vendors() as found, staged(lambda: Service(store="memory:"), own_machine=True) as stage:
+        body = {**BRIEF, "options": {"max_rounds": 1, "model": "openai/gpt-4o"}}
+        begun = stage.post("/runs", body)
+        assert begun.status_code == 201, begun.text
+        assert stage.get(f"/runs/{begun.json()['runId']}?wait=30").json()["status"] == "complete"
+        assert {each.model for each in found["openai"].asked} == {"gpt-4o"}
+        assert "openai/*" in stage.get("/models").json()["allowed"]
+        for name in FORWARDING:
+            refused = stage.post("/runs", body, headers={name: "203.0.113.9"})
+            assert refused.status_code == 422
+            assert '--allow-model "openai/*"' in refused.json()["errors"][0]["problem"]
+            assert "openai/*" not in stage.get("/models", headers={name: "203.0.113.9"}).json()["allowed"]
+        for model, remedy in (("xai/grok-4.3", "Set XAI_API_KEY"), ("some-model", "provider/model")):
+            refused = stage.post("/runs", {**BRIEF, "options": {"model": model}})
+            assert remedy in refused.json()["errors"][0]["problem"], refused.text
+
+
+def test_a_server_for_others_says_which_flag_allows_a_model() -> None:
+    """With the models that it allows."""
+    with vendors(), staged(lambda: Service(store="memory:")) as stage:
+        refused = stage.post("/runs", {**BRIEF, "options": {"model": "openai/gpt-4o"}})
+        assert '--allow-model "openai/*"' in refused.json()["errors"][0]["problem"]
 
 
 def test_models_may_be_allowed(monkeypatch: pytest.MonkeyPatch) -> None:

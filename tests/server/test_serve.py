@@ -221,6 +221,24 @@ def test_a_token_that_cannot_be_kept_is_good_for_one_start(tmp_path: Path) -> No
     assert "" not in tokens
 
 
+@pytest.mark.parametrize(
+    ("arguments", "is_own"),
+    [
+        ((), True),
+        (("--allow-model", "openai/gpt-5"), False),
+        pytest.param(("--allow-host", "debates.example"), False, marks=pytest.mark.slow),
+        pytest.param(("--root-path", "/debates"), False, marks=pytest.mark.slow),
+    ],
+)
+def test_a_server_of_ones_own_allows_all_models_of_its_providers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], *, is_own: bool
+) -> None:
+    """Nobody else reaches it; with an option that lets others in, only the models that are set up."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
+    with serving(tmp_path, *arguments) as (_, url, token), client(url, token) as http:
+        assert ("openai/*" in http.get("/api/v1/models").json()["allowed"]) == is_own
+
+
 def refused(folder: Path, *arguments: str) -> tuple[int, str]:
     """The exit code and the messages of a command that does not serve."""
     with Warm(COMMAND, "serve", *arguments, stderr=subprocess.PIPE, cwd=folder, env=environment(folder)) as process:

@@ -200,6 +200,7 @@ def serve(  # noqa: PLR0913 - the options of the command
             root_path=root_path or "",
             allow_base_urls=allow_base_url or (),
             allow_sources=allow_sources or (),
+            own_machine=address in _LOOPBACK and not (app or allow_host or root_path),
             read_only=read_only,
             openai=openai,
             ag_ui=ag_ui,

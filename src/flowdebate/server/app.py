@@ -57,6 +57,7 @@ def create_app(  # noqa: PLR0913 - keyword-only
     allow_hosts: Iterable[str] = (),
     allow_base_urls: Iterable[str] = (),
     allow_sources: Iterable[str | Path] = (),
+    own_machine: bool = False,
     read_only: bool = False,
     openai: bool = False,
     ag_ui: bool = False,
@@ -72,7 +73,8 @@ def create_app(  # noqa: PLR0913 - keyword-only
     application checks requests), or is that of the user whom `authenticate(request)` names, who sees only runs of
     their own. It answers to the names of this machine and to `allow_hosts`. Options of a run may name base URLs at or
     below `allow_base_urls`, sources below a folder of `allow_sources`, and nothing else that is read or connected to;
-    and models that the service allows: those of its `allow_models`, or else those that are set up. `openai` adds the
+    and models that the service allows: those of its `allow_models`, or else those that are set up; with `own_machine`,
+    for a server that only its user reaches, all models of the providers that are set up. `openai` adds the
     OpenAI-compatible endpoint, whose API key is the token; `ag_ui` adds that of AG-UI (extra `ag-ui`). `secret` signs
     links for humans; None makes one for each start, or takes that of the token. `root_path` is the path under which a
     proxy serves the application, such as "/debates"; without it the header X-Forwarded-Prefix counts where the host is
@@ -102,7 +104,7 @@ def create_app(  # noqa: PLR0913 - keyword-only
         base_urls=tuple(allow_base_urls),
         sources=allowed_folders(allow_sources, where=_WHERE),
     )
-    service.restrict_models()
+    service.restrict_models(providers=own_machine)
     for url in front.base_urls:
         check_address(_WHERE, "allow_base_urls", url)
     others, refusals = _other_protocols(openai=openai, ag_ui=ag_ui)

@@ -22,6 +22,7 @@ from starlette.responses import RedirectResponse, Response
 
 from flowdebate.errors import StoreError
 from flowdebate.server.problems import refusal as refused
+from flowdebate.ui.models import FORWARDED
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -91,6 +92,10 @@ def path_of(scope: Mapping[str, Any]) -> str:
     return path.removeprefix(scope.get("root_path", "").rstrip("/")) or "/"
 
 
+_FORWARDS = re.compile(
+    r"x-forwarded-.+|forwarded|via|x-real-ip|(x|cf|true|fly)-(client|connecting|cluster-client)-ip|cf-ray"
+)
+"""Headers that proxies and tunnels add."""
 _PREFIX = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._-][A-Za-z0-9._~-]*){1,8}", re.ASCII)
 
 
@@ -143,6 +148,7 @@ class Guard:
             return
         send = _add_headers(send)
         request = Request(scope)
+        FORWARDED.set(any(map(_FORWARDS.fullmatch, request.headers)))
         try:
             # the host first: the check of origins compares with it
             _check_host(request.headers, self.options.hosts)

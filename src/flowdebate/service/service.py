@@ -179,10 +179,13 @@ class Service(Readership):
         """The name of the model for debaters that name none; None where the environment decides."""
         return self._recipes.model_name
 
-    def restrict_models(self) -> AllowedModels:
-        """Allow only models that are set up, unless `allow_models` says which; for front ends that serve others."""
+    def restrict_models(self, *, providers: bool = False) -> AllowedModels:
+        """Allow only models that are set up, unless `allow_models` says which; for front ends that serve others.
+
+        With `providers`, requests that no proxy has forwarded may name every model of a provider that is set up.
+        """
         if self._recipes.allowed is None:
-            self._recipes.allowed = AllowedModels(own=self.model_name)
+            self._recipes.allowed = AllowedModels(own=self.model_name, providers=providers)
         return self._recipes.allowed
 
     @property

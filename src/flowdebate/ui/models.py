@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 PlanT = TypeVar("PlanT", bound="Plan")
 
 
+FORWARDED: ContextVar[bool] = ContextVar("forwarded", default=False)
+"""Whether a proxy or a tunnel has sent the request that is being answered: then somebody else may be asking."""
+
+
 @dataclass(frozen=True)
 class AllowedModels:
     """The models that those whom a service serves may name."""
@@ -35,12 +39,31 @@ class AllowedModels:
     """Of their names, such as "openai/*"; none for those that are set up."""
     own: str | None = None
     """The service's own model."""
+    providers: bool = False
+    """Whether requests may name every model of a provider that is set up, unless they are forwarded."""
 
     @property
     def names(self) -> list[str]:
         """The names, or the patterns of them."""
         own = [self.own] if self.own not in (None, EACH) else []
-        return list(dict.fromkeys(map(with_maker, [*own, *(self.patterns or found_models())])))
+        found = () if self.patterns else found_models()
+        every = [f"{name}/*" for name in dict.fromkeys(map(vendor_of, found)) if name in PROVIDERS]
+        allowed = [*own, *(self.patterns or found), *(every if self._is_own else ())]
+        return list(dict.fromkeys(map(with_maker, allowed)))
+
+    @property
+    def _is_own(self) -> bool:
+        """Whether who asks is who pays: on a server of one's own, without a proxy."""
+        return self.providers and not FORWARDED.get()
+
+    def _hint(self, model: str) -> str:
+        """Say how a model that is refused could be allowed."""
+        provider = PROVIDERS.get(vendor_of(model))
+        if provider is None:
+            return "Name it as provider/model"
+        if self._is_own and provider.key_env is not None:
+            return f"Set {provider.key_env} and start the server again to use its models"
+        return f'Start the server with --allow-model "{vendor_of(model)}/*" to allow it'
 
     def found(self) -> list[str]:
         """Those that "each" deals: of each vendor that is set up its default, or the first one that is listed."""
@@ -66,7 +89,8 @@ class AllowedModels:
                     place = name or "model"
                     for at, seat in enumerate(getattr(options, name) or () if name == options.ROSTER else ()):
                         place = f"{name}[{at}].model" if seat.model == model else place
-                    raise ConfigurationError("options", place, model, f"one that this server allows: {listed}")
+                    allows = f"one that this server allows: {listed}"
+                    raise ConfigurationError("options", place, model, allows, hint=self._hint(spelled))
 
 
 def _matches(model: str, names: Sequence[str]) -> bool:
