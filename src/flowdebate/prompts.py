@@ -253,6 +253,8 @@ def as_seen(name: str) -> str:
 def name_among(written: str, names: Iterable[str]) -> str | None:
     """The one of `names` that is `written`, in any case, escaped as in prompts or in quotes; None for no match.
 
+    At last blanks, hyphens and underscores do not matter, where they tell no two names apart.
+
     >>> name_among('"OPPONENT".', ["Proponent", "Opponent"])
     'Opponent'
     """
@@ -263,7 +265,13 @@ def name_among(written: str, names: Iterable[str]) -> str | None:
     for candidate in (written, unescaped(written), unescaped(written.strip(AROUND + " \t\r\n"))):
         if (found := seen.get(as_seen(candidate))) is not None:
             return found
-    return None
+    joined = _join_words(written)
+    alike = [name for name in known if joined and _join_words(name) == joined]
+    return alike[0] if len(alike) == 1 else None
+
+
+def _join_words(name: str) -> str:
+    return re.sub(r"[\s_\\-]+", "", as_seen(unescaped(name)))
 
 
 Profile: TypeAlias = Literal["concise", "full"]

@@ -121,7 +121,7 @@ class OwnWords:
 
     @cached_property
     def _label(self) -> re.Pattern[str]:
-        return re.compile(rf"\s*{_label_of(self.name, self.stance)}[ \t]*:?\s*", re.IGNORECASE)
+        return re.compile(rf"\s*(?:{_label_of(self.name, self.stance)})[ \t]*:?\s*", re.IGNORECASE)
 
     @cached_property
     def _others(self) -> tuple[tuple[str, re.Pattern[str]], ...]:
@@ -182,8 +182,8 @@ class LabelFilter:
 def _label_of(name: str, stance: str | None) -> str:
     """Write the pattern of a speaker's label: its tag, or its name before a colon; bold, in a heading, or neither."""
     tag, named = _tag(name, stance), rf"{re.escape(name)}(?:[ \t]*(?:{_tag(name, stance)}))?[ \t]*"
-    bold = rf"(?P<open>[*_]{{1,3}})(?:{tag}[ \t]*:?(?P=open)|{named}(?::[ \t]*(?P=open)|(?P=open)[ \t]*:))"
-    return rf"(?:\#{{1,4}}[ \t]*)?(?:{bold}|{tag}|{named}:)"
+    bold = rf"(?P<open>[*_]{{1,3}})(?:{tag}[ \t]*:?(?P=open)|{named}(?::[ \t]*(?P=open)|(?P=open)[ \t]*(?::|(?=\n))))"
+    return rf"(?:\#{{1,4}}[ \t]*)?(?:{bold}|{tag}|{named}:)|\#{{1,4}}[ \t]*{named}(?=\n)"
 
 
 def _turn_of(name: str, stance: str | None) -> str:

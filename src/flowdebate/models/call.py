@@ -357,7 +357,7 @@ def _check_answer(response: ModelResponse, request: ModelRequest) -> ModelRespon
         raise _malformed("the answer", response, "a ModelResponse")
     text = _text_of(response, request.settings.max_chars)
     flags: list[Flag] = [] if text is response.text or text == response.text else ["cleaned"]
-    if "<" in text or response.flags:
+    if "<" in text or "[" in text or "\u25c1" in text or response.flags:
         response, text = _take_out_thinking(response, text, request)
     if response.usage.prompt_tokens is not None and _is_cut(request, response.usage):
         flags.append("prompt_cut")
@@ -413,7 +413,7 @@ def _take_out_thinking(response: ModelResponse, text: str, request: ModelRequest
 
     LostToThinking for an answer that is nothing else.
     """
-    if "<" in text and not request.choices:
+    if not request.choices:
         response = without_thinking(replace(response, text=text))
         text = response.text
     if "thought_aloud" not in response.flags:

@@ -418,6 +418,9 @@ _WRAPPERS = frozenset(
     {"answer", "response", "result", "output", "data", "json", "object", "value", "content", "final", "finalanswer"}
     | {"finalresponse", "arguments", "parameters", "properties", "input"}
 )
+# Keys of a schema around its fields.
+_FRAME = frozenset({"properties", "$schema", "$id", "$defs", "title", "type", "description", "required"})
+_FRAME |= {"additionalProperties", "strict"}
 _EMPTY = re.compile(
     r"(?:i (?:found|see|have found) )?(?:there (?:are|were|is) )?(?:no|none|nothing)"
     r"(?: (?:issues?|problems?|findings?|bugs?|errors?|defects?|concerns?|flaws?|vulnerabilities))?"
@@ -579,6 +582,11 @@ class _Fitting:
         """Return the object in a wrapper with a neutral name, the schema's own, or that of a function's arguments."""
         properties = schema.get("properties") or {}
         titles = {_key(str(schema.get("title", ""))), _key(self.output.name)}
+        inner = value.get("properties")
+        if isinstance(inner, dict) and "properties" not in properties and value.keys() - properties.keys() <= _FRAME:
+            # the values in the frame of their schema, or each in that of its own
+            values = {name: part["value"] for name, part in inner.items() if isinstance(part, dict) and "value" in part}
+            value = {"properties": values if len(values) == len(inner) else inner}
         if len(value) == 2 and {_key(str(value.get("name", "")))} <= titles:  # noqa: PLR2004 - name and arguments
             value = {key: part for key, part in value.items() if key != "name"}
         [*keys] = value

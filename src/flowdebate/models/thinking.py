@@ -40,13 +40,41 @@ TEMPLATE_TOKENS: tuple[str, ...] = (
 )
 """Tokens of chat templates, in small letters, that an answer may not end with."""
 
-_NAMES = ("think", "thinking", "thought")
+_NAMES = ("think", "thinking", "thought", "thoughts", "reasoning", "reflection", "scratchpad", "inner_monologue")
+_NAMES += ("antthinking",)
+# What models put around their answer behind a thought.
+_WRAPPERS = ("answer", "output", "response", "final", "final_answer", "solution")
 _HARMONY = ("<|channel|>", "<|start|>assistant", "<|message|>", "<|constrain|>")
-_TAGS = (*(f"<{slash}{name}>" for name in _NAMES for slash in ("", "/")), *_HARMONY, *TEMPLATE_TOKENS)
+_SLASHES = ("", "/")
+_TAGS = (
+    *(f"<{slash}{name}>" for name in (*_NAMES, *_WRAPPERS) for slash in _SLASHES),
+    *(f"{opening}{slash}think{closing}" for slash in _SLASHES for opening, closing in ("[]", "\u25c1\u25b7")),
+    *(
+        f"<|{edge}_{of}{name}|>"
+        for edge in ("begin", "start", "end")
+        for of in ("", "of_")
+        for name in _NAMES + _WRAPPERS
+    ),
+    *_HARMONY,
+    *TEMPLATE_TOKENS,
+)
 _LONGEST_TAG = max(map(len, _TAGS))
+_SIGNS = "<[\u25c1"
+# A tag may have a prefix: `<seed:think>`.
+_PREFIXED = re.compile(r"</?\w{1,12}(?::\w{0,16})?\Z")
 
 # Code is only passed over: a tag in it is mentioned, not used.
-_MARK = re.compile(rf"^[ \t]*```(?![^\n]*```)|`[^`\n]+`|<(/?)({'|'.join(_NAMES)})>", re.IGNORECASE | re.MULTILINE)
+_MARK = re.compile(
+    r"^[ \t]*```(?![^\n]*```)|`[^`\n]+`"
+    rf"|<(?P<slash>/?)(?P<name>(?:\w{{1,12}}:)?(?:{'|'.join(_NAMES)}))>"
+    r"|(?:\[(?P<closes>/?)think\]|\u25c1(?P<ends>/?)think\u25b7)"
+    rf"|<\|(?P<edge>begin|start|end)_(?:of_)?(?P<token>{'|'.join(_NAMES)})\|>",
+    re.IGNORECASE | re.MULTILINE,
+)
+_WRAPPED = re.compile(
+    rf"\s*(?:<(?P<tag>{'|'.join(_WRAPPERS)})>|<\|(?:begin|start)_(?P<of>of_)?(?P<token>{'|'.join(_WRAPPERS)})\|>)\s*",
+    re.IGNORECASE,
+)
 _END_OF_STRIKE = "</s>"
 _SPACE = re.compile(r"\s*")
 _REST_OF_LINE = re.compile(r"[ \t\r]*(?:\n|(\Z))")
@@ -80,6 +108,11 @@ class SeparatedText:
     """For an answer that goes on, whether its last characters are held back."""
 
 
+def may_have_tags(text: str) -> bool:
+    """Return whether `text` has the sign that a tag or a token begins with."""
+    return "<" in text or "[" in text or "\u25c1" in text
+
+
 def separate_thinking(text: str) -> SeparatedText:
     r"""Separate the thinking and the template tokens at the end from `text`; a text without any is returned as it is.
 
@@ -90,7 +123,7 @@ def separate_thinking(text: str) -> SeparatedText:
     >>> separate_thinking("Such models write <think> first.").text
     'Such models write <think> first.'
     """
-    if "<" not in text:
+    if not may_have_tags(text):
         return SeparatedText(text)
     thought, unannounced, tokens, rest = 0, False, False, text
     while True:
@@ -140,14 +173,15 @@ def _separate_blocks(text: str, *, ended: bool) -> SeparatedText:
     """Separate blocks in tags: at the beginning, at the start of a line, and inside of lines behind another block."""
     blocks = _Blocks(text)
     for mark in _MARK.finditer(text):
+        name, closes = _read_tag(mark)
         if blocks.opening is not None:
-            blocks.close(mark)
-        elif mark[2] is None:
+            blocks.close(mark, name if closes else "")
+        elif not name:
             blocks.in_fence ^= mark[0].endswith("```")
         elif blocks.in_fence:
             continue
-        elif not mark[1]:
-            blocks.open(mark)
+        elif not closes:
+            blocks.open(mark, name)
         elif _begins_line(text, mark.start()) and (line_end := _REST_OF_LINE.match(text, mark.end())):
             if line_end[1] is not None and not ended:
                 return blocks.cut(mark.start(), open=True)
@@ -159,6 +193,18 @@ def _separate_blocks(text: str, *, ended: bool) -> SeparatedText:
     if not blocks.thought:
         return SeparatedText(text)
     return blocks.cut(len(text), open=blocks.start == len(text))  # white space behind a thought goes as well
+
+
+def _read_tag(mark: re.Match[str]) -> tuple[str, bool]:
+    """Return the name of a tag, and whether it closes; an empty name for code."""
+    kind = mark.lastgroup
+    if kind == "name":
+        return mark["name"].lower(), bool(mark["slash"])
+    if kind == "token":
+        return f"|{mark['token'].lower()}", mark["edge"].lower() == "end"
+    if kind is not None:  # brackets or triangles
+        return mark[0][0], bool(mark[kind])
+    return "", False
 
 
 @dataclass(slots=True)
@@ -176,18 +222,20 @@ class _Blocks:
     in_fence: bool = False
     opening: re.Match[str] | None = None
     """Tag of a thought that is not closed."""
+    name: str = ""
+    """Its name."""
 
-    def open(self, tag: re.Match[str]) -> None:
+    def open(self, tag: re.Match[str], name: str) -> None:
         """Begin a thought, if one may begin at `tag`."""
         place = tag.start()
         inline = self.thought > 0 and self.text[place - 1 : place] in _BEFORE_INLINE
         if place == self.start or inline or _begins_line(self.text, place):
-            self.opening = tag
+            self.opening, self.name = tag, name
 
-    def close(self, tag: re.Match[str]) -> None:
-        """End the thought, if `tag` closes it."""
+    def close(self, tag: re.Match[str], name: str) -> None:
+        """End the thought, if `tag` closes one of that `name`."""
         opening = self.opening
-        if opening is None or tag[2] is None or not tag[1] or tag[2].lower() != opening[2].lower():
+        if opening is None or name != self.name:
             return
         inside = self.text[opening.end() : tag.start()]
         if not _BETWEEN_MENTIONS.fullmatch(inside):
@@ -211,8 +259,20 @@ class _Blocks:
         """Return what is said up to `end`."""
         spoken = "".join((*self.said, self.text[self.start : end]))
         if self.thought and not (self.said and self.said[0].strip()):
-            spoken = spoken.lstrip()
+            spoken = _unwrap(spoken.lstrip())
         return SeparatedText(spoken, self.thought, self.unannounced, thinks=thinks, open=open)
+
+
+def _unwrap(text: str) -> str:
+    """Remove the tags around an answer behind a thought."""
+    opening = _WRAPPED.match(text)
+    if opening is None:
+        return text
+    token = opening["token"]
+    closing = f"<|end_{opening['of'] or ''}{token}|>" if token else f"</{opening['tag']}>"
+    text = text[opening.end() :]
+    bare = text.rstrip()
+    return bare[: -len(closing)].rstrip() if bare.lower().endswith(closing.lower()) else text
 
 
 def _begins_line(text: str, place: int) -> bool:
@@ -256,16 +316,18 @@ def _end_before_tokens(text: str, end: int) -> int:
 def _end_of_speech(text: str) -> int:
     """Return the end of what is surely said: before template tokens, and the beginning of any tag."""
     end = len(text)
-    begin = text.rfind("<", max(end - _LONGEST_TAG, 0))
-    if begin != -1 and any(tag.startswith(text[begin:].lower()) for tag in _TAGS):
-        end = begin
+    begin = max(text.rfind(sign, max(end - _LONGEST_TAG, 0)) for sign in _SIGNS)
+    if begin != -1:
+        last = text[begin:].lower()
+        if _PREFIXED.match(last) or any(tag.startswith(last) for tag in _TAGS):
+            end = begin
     return _end_before_tokens(text, end)
 
 
 def without_thinking(response: ModelResponse) -> ModelResponse:
     """Return `response` without thinking and template tokens in its text; the thinking counts as reasoning tokens."""
     text = response.text
-    if "<" not in text:
+    if not may_have_tags(text):
         return response
     separated = separate_thinking(text)
     if separated.text == text:
@@ -346,18 +408,18 @@ class AnswerStream:
         """Take the next piece of the answer."""
         pieces = self._pieces
         pieces.append(piece)
-        if "<" not in piece:
+        if "<" not in piece and "[" not in piece and "\u25c1" not in piece:
             if self._flows:
                 self._say(piece)
                 return
             if not self._heard and not self._holds_all and not self._thinks and piece.strip():
                 whole = "".join(pieces)
-                if "<" not in whole:  # nearly always: the first word
+                if not may_have_tags(whole):  # nearly always: the first word
                     self._flows = True
                     self._say(whole)
                     return
         self._tagged = True
-        if (self._thinks or self._holds_all) and not any(">" in last for last in pieces[-2:]):
+        if (self._thinks or self._holds_all) and not any(sign in last for last in pieces[-2:] for sign in ">]\u25b7"):
             return  # no thought ends here
         self._flows = False
         part = separate_beginning("".join(pieces))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -180,7 +181,7 @@ def test_reviewers_of_a_council_read_no_introduction() -> None:
     said = {"Ada": INTRODUCTIONS[0], "Ben": OTHERS["German"][0], "Cem": OTHERS["Chinese"][0]}
     reviews: list[str] = []
 
-    def answer(request: ModelRequest) -> object:
+    def answer(request: ModelRequest) -> Any:
         if request.output is None:
             return next((text for name, text in said.items() if name.lower() in request.block.lower()), "Summed up.")
         reviews.append("\n".join(str(message["content"]) for message in request.messages))
