@@ -89,6 +89,36 @@ def test_a_judge_that_goes_by_the_order_is_named(tmp_path: Path) -> None:
         assert all(name in result.stdout for name in (*QUALITY, judge.judge))
 
 
+def test_models_are_counted_whose_answers_are_repaired(tmp_path: Path) -> None:
+    """By kind; a run that has answers from another one counts none of them again."""
+    path = tmp_path / "runs.db"
+    store = SqliteStore(path)
+    verdict = '{"reasoning": "-", "winner": "TEA", "verdict": "-",}'
+    written = iter(["<think>Hm.</think>Tea.", "Rum.<|im_end|>", "Hm.\n</think>\nTea.", f"```json\n{verdict}\n```"])
+    model = FunctionModel(lambda _: next(written), name="sloppy")
+    clean = {"reasoning": "-", "winner": "rum", "verdict": "-"}
+    sides = [Debater("ann", "tea"), Debater("bob", "rum")]
+    block = debate(name="drinks", debaters=[*sides, Debater("cleo", "milk")], max_rounds=1, synthesizer=False)
+    asyncio.run(block.run("Which?", model=model, store=store, run_id="first"))
+    plain = FunctionModel(lambda request: clean if request.output else "Rum.", name="neat")
+    asyncio.run(block.run("Which?", model=plain, store=store))
+    asyncio.run(block.fork("first", at="drinks/drinks-judge", store=store, model=plain))
+    result = CliRunner().invoke(app, ["leaderboard", "--store", str(path), "--format", "json"], catch_exceptions=False)
+    assert json.loads(result.stdout)["answers"] == [
+        {
+            "model": "sloppy",
+            "answers": 4,
+            "repaired": 1,
+            "repairs": {"code fence": 1, "spelling of a choice": 1, "trailing comma": 1},
+            "thoughtAloud": 2,
+            "thoughtUnannounced": 1,
+            "templateTokens": 1,
+        }
+    ]
+    shown = CliRunner().invoke(app, ["leaderboard", "--store", str(path)], catch_exceptions=False).stdout
+    assert "1 (25%)" in shown
+
+
 def test_an_empty_store_has_nothing_to_rank(tmp_path: Path) -> None:
     """Exit code 3; runs of one model are left out, by reason."""
     store = SqliteStore(tmp_path / "runs.db")

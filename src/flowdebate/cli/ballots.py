@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from flowdebate.patterns.debate.judging.ballots import Answer
     from flowdebate.patterns.debate.judging.options import JudgeOptions
     from flowdebate.runs.batch import BatchResult
-    from flowdebate.store.base import Store, StoredRun
+    from flowdebate.store.base import StepRow, Store, StoredRun
 
 
 _Seed = Annotated[int, Field(ge=0), allowed("an int >= 0")]
@@ -251,21 +251,25 @@ def leaderboard(
 ) -> None:
     """Rank models by the stored debates that they won, and judges by what counts for them besides arguments.
 
-    No model is called. A game is a pair of sides that different models spoke for.
+    Count also which model's answers had to be repaired. No model is called. A game is a pair of sides that different
+    models spoke for.
     """
     from flowdebate.evaluation.documents import lay_out_leaderboard
     from flowdebate.evaluation.leaderboard import leaderboard_of
     from flowdebate.service.runs import list_runs, opened
     from flowdebate.web.notebook import summary_markdown
 
+    async def read(store: Store) -> tuple[Sequence[StoredRun], list[StepRow]]:
+        found = await list_runs(store, state=status, block=pattern, search=text, limit=limit)
+        return found, [step for run in found for step in await store.steps(run.header.run_id)]
+
     with opened(store) as place:
-        found = asyncio.run(list_runs(place.store, state=status, block=pattern, search=text, limit=limit))
-    board = leaderboard_of(found)
+        board = leaderboard_of(*asyncio.run(read(place.store)))
     if form == "json":
         write_json(board.model_dump(mode="json", by_alias=True))
     elif form == "markdown":
         write_json(summary_markdown(lay_out_leaderboard(board)).rstrip())
     else:
         open_page().summary(lay_out_leaderboard(board))
-    if not board.models and not board.judges:
+    if not board.models and not board.judges and not board.answers:
         raise typer.Exit(ExitCode.NO_RESULT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from flowdebate._text import counted, error_text
@@ -325,8 +326,11 @@ def _lay_out_tournament(found: Tournament) -> Summary:
     )
 
 
+_SHOWN_REPAIRS = 3  # of each model, in a table
+
+
 def lay_out_leaderboard(board: Leaderboard) -> Summary:
-    """Models by strength, judges by consistency, and what they come to in words."""
+    """Models by strength, judges by consistency, what had to be repaired, and what they come to in words."""
 
     def share(figure: Figure | None) -> str:
         if figure is None:
@@ -359,8 +363,22 @@ def lay_out_leaderboard(board: Leaderboard) -> Summary:
             for each in board.judges
         ),
     )
+    answers = Table(
+        head=("Model", "Answers", "Repaired", "Most often", "Thought aloud", "Without a tag", "Template tokens"),
+        rows=tuple(
+            (
+                each.model,
+                f"{each.answers:,}",
+                f"{each.repaired:,} ({each.repaired / each.answers:.0%})",
+                ", ".join(f"{repair} ({count:,})" for repair, count in islice(each.repairs.items(), _SHOWN_REPAIRS)),
+                *(f"{count:,}" for count in (each.thought_aloud, each.thought_unannounced, each.template_tokens)),
+            )
+            for each in board.answers
+        ),
+    )
     sections: list[ReportSection] = [models] if board.models else []
     sections += [judges] if board.judges else []
+    sections += [answers] if board.answers else []
     if board.findings:
         sections += [Heading(title="Findings"), Points(items=tuple(board.findings))]
     for why, number in board.left_out.items():

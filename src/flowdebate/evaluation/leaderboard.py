@@ -1,9 +1,13 @@
-"""Leaderboard of stored runs: models by the debates that they won, judges by what counts besides the arguments."""
+"""Leaderboard of stored runs: models by the debates that they won, judges by what counts besides the arguments.
+
+All models, too, by how often their answers had to be repaired before they could be read.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -15,8 +19,9 @@ from flowdebate.evaluation.audit_report import Figure, Places
 from flowdebate.evaluation.ranking import Game, Ranking, rank_games
 from flowdebate.evaluation.statistics import share_interval
 from flowdebate.evaluation.stored_audit import NO_VERDICT, argued, audit_of, items_of
+from flowdebate.models.codec import manner_of
 from flowdebate.patterns.debate.mirror import speaking_order
-from flowdebate.store.base import StoredRun
+from flowdebate.store.base import StepRow, StoredRun
 from flowdebate.ui.document import read_models
 
 
@@ -48,6 +53,23 @@ class RankedJudge(WireModel):
     """The share of debates with the same verdict in all orders; None for single orders."""
 
 
+class AnsweringModel(WireModel):
+    """How one model writes its answers, in all roles."""
+
+    model: str
+    answers: int
+    repaired: int
+    """The number of answers that had to be repaired."""
+    repairs: dict[str, int]
+    """The number of answers by repair, the most frequent first."""
+    thought_aloud: int
+    """The number of answers with thinking in their text."""
+    thought_unannounced: int
+    """The number of those whose thinking had no opening tag."""
+    template_tokens: int
+    """The number of answers that ended with tokens of a chat template."""
+
+
 class Leaderboard(InNotebooks, WireModel):
     """Models and judges over stored runs."""
 
@@ -58,15 +80,18 @@ class Leaderboard(InNotebooks, WireModel):
     """Of the models, with what the first speaker is ahead by; None where no model met another one."""
     judges: list[RankedJudge]
     """The most consistent first."""
+    answers: list[AnsweringModel] = Field(default_factory=list)
+    """Models whose answers were not always clean, those with the largest share of repairs first."""
     left_out: dict[str, int] = Field(default_factory=dict)
     """The runs that say nothing about models, by reason."""
     findings: list[str]
 
 
-def leaderboard_of(runs: Sequence[StoredRun]) -> Leaderboard:
+def leaderboard_of(runs: Sequence[StoredRun], steps: Iterable[StepRow] = ()) -> Leaderboard:
     """Rank models by the debates of `runs` that one of them won against another, and judges by their ballots.
 
-    Each pair of sides that different models spoke for is a game, and games of one question are a cluster. Needs numpy.
+    `steps` are those of the runs, in which the repairs of answers are counted. Each pair of sides that different models
+    spoke for is a game, and games of one question are a cluster. Needs numpy.
     """
     games, left_out = _games(runs)
     ranking = rank_games(games) if games else None
@@ -93,6 +118,7 @@ def leaderboard_of(runs: Sequence[StoredRun]) -> Leaderboard:
         models=_models(games, ranking),
         ranking=ranking,
         judges=sorted(judges, key=lambda each: -1 if each.consistency is None else -each.consistency.value),
+        answers=_answers(steps),
         left_out=dict(sorted(left_out.items())),
         findings=[],
     )
@@ -153,6 +179,37 @@ def _models(games: Sequence[Game], ranking: Ranking | None) -> list[RankedModel]
             )
         )
     return sorted(found, key=lambda each: (-(each.strength or 0), -each.wins / each.games))
+
+
+# How many items of a list were dropped, in front of the list's name.
+_COUNT = re.compile(r"\A\d+ of \d+ ")
+
+
+def _answers(steps: Iterable[StepRow]) -> list[AnsweringModel]:
+    """Count the repairs and the oddities of each model that has any."""
+    answers, oddities, repairs = Counter[str](), dict[str, Counter[str]](), dict[str, Counter[str]]()
+    for step in steps:
+        manner = None if step.kind != "call" or step.body is None else manner_of(step.body)
+        if manner is None:
+            continue
+        answers[manner.model] += 1
+        kinds = {_COUNT.sub("", repair) for repair in manner.repaired}
+        repairs.setdefault(manner.model, Counter()).update(sorted(kinds))
+        oddities.setdefault(manner.model, Counter()).update((*manner.flags, *(["repaired"] if kinds else ())))
+    found = [
+        AnsweringModel(
+            model=model,
+            answers=count,
+            repairs=dict(repairs[model].most_common()),
+            repaired=oddities[model]["repaired"],
+            thought_aloud=oddities[model]["thought_aloud"],
+            thought_unannounced=oddities[model]["thought_unannounced"],
+            template_tokens=oddities[model]["template_tokens"],
+        )
+        for model, count in answers.items()
+    ]
+    unclean = [each for each in found if each.repaired or each.thought_aloud or each.template_tokens]
+    return sorted(unclean, key=lambda each: (-each.repaired / each.answers, each.model))
 
 
 def _first(places: Sequence[Places]) -> Figure | None:

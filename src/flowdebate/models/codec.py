@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
@@ -211,6 +211,23 @@ def read_call(body: str, output: OutputSchema | None) -> tuple[ModelResponse, li
 def models_asked(body: str) -> tuple[str, ...]:
     """The models that were asked for the answer of `call_row`, in order; none for an edited one."""
     return tuple(str(attempt[0]) for attempt in json.loads(body).get("attempts", ()))
+
+
+class Manner(NamedTuple):
+    """How a model wrote a recorded answer."""
+
+    model: str
+    repaired: tuple[str, ...]
+    flags: tuple[str, ...]
+
+
+def manner_of(body: str) -> Manner | None:
+    """Return how the answer of `call_row` was written; None for one that no model was asked for in its run."""
+    recorded = json.loads(body)
+    asked = models_asked(body)
+    if not asked or recorded.get("origin", "asked") != "asked":
+        return None
+    return Manner(asked[-1], tuple(recorded.get("repaired", ())), tuple(recorded.get("flags", ())))
 
 
 def reused_text(body: str) -> str:
