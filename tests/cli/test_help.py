@@ -101,7 +101,7 @@ def test_width_and_colours_are_options_of_the_command(monkeypatch: pytest.Monkey
         "flowdebate.cli.models._show",
         lambda *_: seen.update({name: os.environ.get(name) for name in ("COLUMNS", "NO_COLOR")}),
     )
-    CliRunner().invoke(app, ["--no-color", "--width", "44", "models", "local"], catch_exceptions=False)
+    CliRunner().invoke(app, ["--no-color", "--width", "44", "models"], catch_exceptions=False)
     assert seen == {"COLUMNS": "44", "NO_COLOR": "1"}
     assert (os.environ["COLUMNS"], os.environ.get("NO_COLOR")) == ("77", None)
     assert CliRunner().invoke(app, ["--width", "3", "runs"]).exit_code == 2

@@ -1,21 +1,28 @@
-"""`flowdebate models`: what would be asked, why, and whether it answers; never a key."""
+"""`flowdebate models`: what would be asked, why, and what it can do; never a key."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 from typer.testing import CliRunner
 
 from flowdebate.cli.app import app
+from flowdebate.models.openai.optional import learned_of
 from flowdebate.models.providers import PROVIDERS
+from flowdebate.testing import serve_recording
+from tests.evaluation.model_stub import Stub
 from tests.vendors import vendors
 
-from .stage import Stage, environment
+from .stage import PATIENCE, Stage, environment
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -105,15 +112,15 @@ def test_a_visitor_with_an_anthropic_key_alone_is_served() -> None:
     assert {each.headers["authorization"] for each in found["anthropic"].asked} == {f"Bearer {key}"}
 
 
-def test_a_check_asks_once_and_tells_how_long_it_took() -> None:
+def test_a_quick_check_asks_once_and_tells_how_long_it_took() -> None:
     """Of each named model; one that does not answer is exit code 1, and the others are asked all the same."""
     with Stage(turns=[["ready"]]) as stage:
         env = {"OPENAI_BASE_URL": stage.base_url, "OPENAI_API_KEY": SECRET}
-        fine = models("--check", **env)
+        fine = models("check", "--quick", **env)
         assert len(stage.bodies) == 1
-        both = models("ollama/none", "openai/staged", "--check", "--json", **env)
+        both = models("check", "ollama/none", "openai/staged", "--quick", "--json", **env)
     assert fine.exit_code == 0
-    assert "  Answers: openai/gpt-5.6-luna, in " in fine.stdout
+    assert "Answers: openai/gpt-5.6-luna, in " in fine.stdout
     assert both.exit_code == 1
     failed, answered = json.loads(both.stdout)["checks"]
     assert failed["error"]
@@ -123,9 +130,118 @@ def test_a_check_asks_once_and_tells_how_long_it_took() -> None:
 
 def test_an_unknown_model_is_refused_with_the_one_that_is_meant() -> None:
     """Before anything is asked."""
-    result = models("openai:gpt-5", "--check")
+    result = models("check", "openai:gpt-5", "--quick")
     assert result.exit_code == 2
     assert "Did you mean 'openai/gpt-5'?" in result.stderr
+
+
+class Played:
+    """A stub for checks in a thread of its own, for as long as it is entered."""
+
+    def __init__(self, stub: Stub) -> None:
+        self._stub = stub
+        self._loop = asyncio.new_event_loop()
+        self._ready = threading.Event()
+        self._done = asyncio.Event()
+        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),), daemon=True)
+
+    async def _serve(self) -> None:
+        async with self._stub.server() as server:
+            self.base_url = server.base_url
+            self._ready.set()
+            await self._done.wait()
+
+    def __enter__(self) -> Self:
+        learned_of.cache_clear()  # of a server that had the same port
+        self._thread.start()
+        assert self._ready.wait(PATIENCE)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._done.set)
+        self._thread.join(PATIENCE)
+        self._loop.close()
+
+
+def test_a_check_shows_what_a_model_can_do_and_what_to_set(tmp_path: Path) -> None:
+    """As page and as JSON, at an address of its own; the calls are announced before the first one."""
+    record = tmp_path / "check.jsonl"
+    with Played(Stub(refuses=["temperature", "schema"], words="Not with this model.")) as played:
+        options = ("check", "m", "--base-url", played.base_url)
+        page = models(*options, "--record", str(record), OPENAI_API_KEY=SECRET)
+        document = models(*options, "--json", OPENAI_API_KEY=SECRET)
+    assert (page.exit_code, document.exit_code) == (0, 0), page.output
+    assert page.stderr.startswith("Checking m: about 22 short calls, at most 60 requests.")
+    assert re.search(r"^temperature +refused +400: Not with this model\.$", page.stdout, re.MULTILINE)
+    assert re.search(r"^json_schema +refused +400", page.stdout, re.MULTILINE)
+    assert re.search(r"^judge in both orders +works", page.stdout, re.MULTILINE)
+    assert 'Set structured="tools"' in page.stdout
+    (report,) = json.loads(document.stdout)["checks"]
+    assert (report["model"], report["status"], report["error"], report["calls"]) == ("m", "complete", None, 22)
+    assert {row["outcome"] for row in report["rows"] if row["group"] == "roles"} == {"works"}
+    assert report["advice"][0] == "Set no temperature in ModelSettings."
+    assert SECRET not in page.output + document.output + record.read_text()
+    with serve_recording(record) as base_url:
+        learned_of.cache_clear()
+        again = models("check", "m", "--base-url", base_url, OPENAI_API_KEY=SECRET)
+    assert again.stdout.partition("REQUEST")[2] == page.stdout.partition("REQUEST")[2].partition("\n  Record:")[0]
+
+
+def test_a_record_is_not_written_over(tmp_path: Path) -> None:
+    """It may be somebody's only one."""
+    record = tmp_path / "check.jsonl"
+    record.write_text("mine")
+    with Played(Stub()) as played:
+        result = models("check", "m", "--base-url", played.base_url, "--record", str(record), OPENAI_API_KEY=SECRET)
+    assert result.exit_code == 2
+    assert "already exists" in result.stderr
+    assert record.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["check", "openai/gpt-5-mini"], 1, "there is no API key: set OPENAI_API_KEY"),
+        (["check"], 1, "no model is set up"),
+        (["check", "m", "--base-url", "http://127.0.0.1:9/v1"], 1, "127.0.0.1:9"),
+        (["check", "--base-url", "http://127.0.0.1:9/v1"], 2, "SPEC must be the model's name as the server at"),
+        (["check", "local", "ollama/m", "--record", "x.jsonl"], 2, "Leave --record out with more than one model"),
+        (["check", "local", "--quick", "--record", "x.jsonl"], 2, "Leave --record out with --quick"),
+        (["list", "openai/gpt-5-mini"], 2, "Leave SPEC out without check"),
+        (["--quick"], 2, "Leave --quick out without check"),
+        (["openai/gpt-5-mini"], 2, "ACTION must be"),
+    ],
+)
+def test_what_cannot_be_checked_says_why(
+    arguments: list[str], code: int, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is paid."""
+    monkeypatch.setattr("flowdebate.models.local.gguf.local_model_installed", lambda: False)
+    monkeypatch.setattr("flowdebate.models.resolve.running_servers", dict)
+    result = models(*arguments)
+    assert result.exit_code == code, result.output
+    assert says in result.output
+
+
+def test_ctrl_c_shows_what_is_known_so_far() -> None:
+    """With the exit code of the signal, and the advice that follows from it."""
+
+    def stall(body: Any, data: Any) -> Any:
+        if "confidence" in data:
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.5)  # so that the signal arrives before the answer
+        return data
+
+    with Played(Stub(refuses=["temperature"], data=stall)) as played:
+        command = [sys.executable, "-m", "flowdebate", "models", "check", "m", "--base-url", played.base_url]
+        env = {**environment(), "OPENAI_API_KEY": SECRET}
+        process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # noqa: S603 - our own
+        out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130, err
+    assert "Interrupted: what follows is all that is known" in out
+    assert re.search(r"^temperature +refused", out, re.MULTILINE)
+    assert "Set no temperature in ModelSettings." in out
+    assert "ROLES" not in out
 
 
 def test_python_runs_the_package_as_the_command() -> None:

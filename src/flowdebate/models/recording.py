@@ -1,8 +1,9 @@
 """`RecordingModel` and `ReplayModel`: record model calls to a cassette, and replay them without any call.
 
 A cassette has a header and one line of JSON for each call: the request and its hash, its number among equal requests,
-and the answer, in the form of a journal's row (`codec.call_row`), or the error. All of it is data, and is validated
-when it is read: people edit cassettes, so a line that does not fit is BadFile, with its number and field.
+and the answer, in the form of a journal's row (`codec.call_row`), or the error. With `exchanges`, it also has what was
+sent and received over HTTP for the call. All of it is data, and is validated when it is read: people edit cassettes, so
+a line that does not fit is BadFile, with its number and field.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from inspect import Parameter, signature
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import (
     BeforeValidator,
@@ -33,7 +35,7 @@ from pydantic import (
 )
 
 from flowdebate import errors
-from flowdebate._text import clean_data, clean_text, error_text, one_line, without_keys
+from flowdebate._text import clean_data, clean_text, error_text, one_line, redact, without_keys
 from flowdebate._util.files import open_private
 from flowdebate._util.json_data import json_data
 from flowdebate.errors import BadFile, CassetteMismatch, MalformedResponse, ModelError, ModelTimeout
@@ -58,6 +60,7 @@ from flowdebate.models.codec import (
     read_record,
 )
 from flowdebate.models.openai.clients import load
+from flowdebate.models.openai.endpoint import Exchange, record_exchanges
 from flowdebate.models.output import OutputSchema
 from flowdebate.models.reading import find_object
 from flowdebate.models.wrapper import Wrapper
@@ -180,6 +183,26 @@ class Notice(Recorded):
         return event
 
 
+class HttpExchange(Recorded):
+    """Request over HTTP and its response, without headers."""
+
+    sent: dict[str, JsonValue]
+    status: int = Field(ge=100, le=599)
+    kind: str
+    """Content type of the response."""
+    body: str
+
+    @classmethod
+    def of(cls, exchange: Exchange) -> HttpExchange:
+        """Convert `exchange`, with its secrets redacted; ValueError for a request that is no JSON."""
+
+        def shown(data: bytes | bytearray) -> str:
+            return redact(clean_text(data.decode(errors="replace")), exchange.secrets)
+
+        sent = json.loads(shown(exchange.sent))
+        return cls(sent=sent, status=exchange.status, kind=exchange.kind, body=shown(exchange.received))
+
+
 class Call(Recorded):
     """Line after the first: one call with its answer or error."""
 
@@ -194,6 +217,8 @@ class Call(Recorded):
     attempts: tuple[AttemptRow, ...] = ()
     """Those of a failed call; an answer has its own."""
     notices: tuple[Notice, ...] = ()
+    exchanges: tuple[HttpExchange, ...] = ()
+    """Those that were recorded over HTTP, in order."""
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
@@ -253,18 +278,26 @@ class RecordingModel(Wrapper):
     The file contains prompts and answers unchanged; a new one can be read by its owner only. API keys are not part of
     requests, and are redacted in errors. BadFile if `path` exists already (unless with `overwrite`), or cannot be
     written.
+
+    With `exchanges`, the file is one to hand on: it also has the bodies of all requests and responses over HTTP, as
+    the server wrote them and without headers, and addresses of hosts, keys and home directories are redacted in it.
+    `flowdebate.testing.serve_recording` answers as that server did.
     """
 
-    def __init__(self, inner: Model | str, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+    def __init__(
+        self, inner: Model | str, path: str | os.PathLike[str], *, overwrite: bool = False, exchanges: bool = False
+    ) -> None:
         super().__init__(inner)
         self.path: Path = Path(path)
+        self._exchanges = exchanges
         self._counting = threading.Lock()
         self._writing = threading.Lock()
         self._asked: Counter[str] = Counter()
         try:
             flags = os.O_WRONLY | (os.O_TRUNC if overwrite else os.O_EXCL)
             with os.fdopen(open_private(self.path, flags), "wb") as file:
-                file.write(_as_line(Header(model=clean_text(self.name), profile=self.profile)))
+                name = clean_text(self.name)
+                file.write(_as_line(Header(model=_anonymous(name) if exchanges else name, profile=self.profile)))
         except FileExistsError:
             raise BadFile(str(path), "already exists: record to another file, or pass overwrite=True") from None
         except (OSError, ValueError) as error:
@@ -280,12 +313,20 @@ class RecordingModel(Wrapper):
             opening = {"block": block, "sha256": sha256, "occurrence": self._asked[sha256], "request": parts}
         before = len(request.attempts.made)
         began = asyncio.get_running_loop().time()
-        with request.attempts.listening() as heard:
+        with request.attempts.listening() as heard, record_exchanges() as exchanges:
 
             async def record(outcome: ModelResponse | ModelError) -> None:
                 attempts = request.attempts.made[before:]
                 try:
-                    call = _new_call(opening, outcome, request.output, attempts=attempts, events=heard)
+                    call = _new_call(
+                        opening,
+                        outcome,
+                        request.output,
+                        attempts=attempts,
+                        events=heard,
+                        exchanges=exchanges if self._exchanges else None,
+                        host=_host_of(request.attempts.server),
+                    )
                 except (ValueError, TypeError) as error:  # an answer with tokens that are no int, or the like
                     raise MalformedResponse(f"the answer cannot be recorded: {one_line(str(error))}") from None
                 await load(self._write, _as_line(call))
@@ -336,8 +377,13 @@ def _new_call(
     *,
     attempts: Iterable[Attempt],
     events: Iterable[object],
+    exchanges: Iterable[Exchange] | None = None,
+    host: str = "",
 ) -> Call:
-    """Make a call's line from its first fields, `opening`; ValueError for an answer that could not be read back."""
+    """Make a call's line from its first fields, `opening`; ValueError for an answer that could not be read back.
+
+    With `exchanges`, nothing of `host` is in it.
+    """
     line: dict[str, Any] = {**opening, "notices": []}
     # without times, so that a recording of the same answers is the same file
     made = [replace(attempt, waited=0.0, seconds=0.0) for attempt in attempts]
@@ -352,7 +398,47 @@ def _new_call(
             facts = {name: _without_keys(value) for name, value in asdict(event).items()}
             with suppress(ValidationError):  # an application's error with a message that is no text
                 line["notices"].append(Notice.model_validate({"kind": event.kind, "facts": facts}).model_dump())
+    if exchanges is not None:
+        line["exchanges"] = [HttpExchange.of(exchange).model_dump() for exchange in exchanges]
+        kept = {name: line[name] for name in opening}  # what was asked is found again by its digest
+        line = {**_anonymous(line, host), **kept}
     return read_record(Call, json.dumps(clean_data(line)))
+
+
+def _host_of(address: str | None) -> str:
+    return (urlsplit(address or "").hostname or "") if address else ""
+
+
+# Addresses in what servers write, in JSON as well, where a slash may have a backslash before it; private names of
+# hosts, and names with a port; mail addresses; accounts; home directories, in which servers keep their models.
+_ADDRESSES = re.compile(
+    r"""\b[a-z][a-z0-9+.-]*:(?:\\?/){2}(?:\\/|[^\s"'<>\\)\]},;])*"""
+    r"""|\b\d{1,3}(?:\.\d{1,3}){3}\b(?::\d+)?|\[[0-9a-f]*:[0-9a-f:]*:[0-9a-f]*\](?::\d+)?"""
+    r"""|\b(?:[a-z0-9-]+\.)+(?:local|internal|lan|intranet|corp|home|arpa)\b(?::\d+)?"""
+    r"""|\b(?:localhost|[a-z][a-z0-9-]*(?:\.[a-z0-9-]+)*(?=:\d{4,5}\b)):\d+"""
+    r"""|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"""
+    r"""|\b(?:org|proj|acct|account|user|team)[-_][A-Za-z0-9]{8,}""",
+    re.IGNORECASE,
+)
+_HOME = re.compile(r"((?:/home/|/Users/|[A-Za-z]:(?:\\)+Users(?:\\)+))[^/\\\s\"']+")
+
+
+def _anonymous(value: Any, host: str = "") -> Any:  # noqa: ANN401 - JSON data
+    """Copy JSON data without keys, addresses, the name of `host`, and whose home directory it is.
+
+    >>> _anonymous({"error": "no answer from http://10.0.0.7:8000/v1, gpu-7:8000 or gpu-7.lan"})
+    {'error': 'no answer from [address], [address] or [address]'}
+    """
+    if isinstance(value, dict):
+        return {name: _anonymous(part, host) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_anonymous(part, host) for part in value]
+    if not isinstance(value, str):
+        return value
+    text = _HOME.sub(r"\1[user]", _ADDRESSES.sub("[address]", without_keys(value)))
+    if "." in host:  # a name without a dot may be a word
+        text = re.sub(rf"(?<![\w.-]){re.escape(host)}(?::\d+)?(?![\w-])", "[address]", text, flags=re.IGNORECASE)
+    return text
 
 
 def _data_of(response: ModelResponse, output: OutputSchema) -> JsonValue:
@@ -514,6 +600,11 @@ def _read_cassette(path: str) -> tuple[Header, list[Call]]:
         seen.add((call.sha256, call.occurrence))
         calls.append(call)
     return header, calls
+
+
+def read_exchanges(path: str | os.PathLike[str]) -> list[HttpExchange]:
+    """Read the exchanges over HTTP in the cassette at `path`, in the order of its calls; BadFile for any other file."""
+    return [exchange for call in _read_cassette(str(path))[1] for exchange in call.exchanges]
 
 
 def _header(path: str, line: bytes) -> Header:

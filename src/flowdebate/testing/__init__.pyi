@@ -15,6 +15,7 @@ from .models import ScriptedModel as ScriptedModel
 from .models import ToolCall as ToolCall
 from .models import allow_real_models as allow_real_models
 from .models import forbid_real_models as forbid_real_models
+from .recording import serve_recording as serve_recording
 from .simulated.debaters import SimDebater as SimDebater
 from .simulated.debaters import conformist as conformist
 from .simulated.debaters import stubborn as stubborn

@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -22,6 +22,8 @@ from flowdebate.errors import ConfigurationError, OutputTruncated
 from flowdebate.models.base import ModelRequest, ModelResponse, ModelSettings
 from flowdebate.models.call import check_real_calls_allowed, is_loopback, within
 from flowdebate.models.openai.endpoint import Endpoint, address_of
+from flowdebate.models.openai.optional import Learned, learned_of
+from flowdebate.models.providers import StructuredMode
 
 if TYPE_CHECKING:
     import ssl
@@ -263,7 +265,9 @@ class PooledModel:
     """Tells the call boundary that the model records its attempts."""
     takes_effort: bool = False
     """Whether it can be told how much to think."""
+    _name: str
     _label: str
+    _modes: Sequence[StructuredMode]
     _settings: ModelSettings
     _clients: Clients
 
@@ -283,6 +287,16 @@ class PooledModel:
     def base_url(self) -> str:
         """Address of a call made now, without user, password and query."""
         return address_of(self._address)
+
+    @property
+    def structured_modes(self) -> Sequence[StructuredMode]:
+        """Structured modes in which it asks for data, the first one first."""
+        return self._modes
+
+    @property
+    def learned(self) -> Learned:
+        """Record of what this process has learned of the model at its address."""
+        return learned_of(self.base_url, self._name)
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
         """Answer once; `retry` applies to calls through the call boundary, as runs make them."""

@@ -1,10 +1,12 @@
-"""Endpoints: the address, key and headers of a server, and the secrets in them, which are shown nowhere."""
+"""Endpoints: the address, key and headers of a server, the secrets in them, which are shown nowhere, and exchanges."""
 
 from __future__ import annotations
 
 import base64
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import lru_cache
 from urllib.parse import SplitResult, parse_qsl, unquote, unquote_plus, urlencode, urlsplit
@@ -51,6 +53,45 @@ class Endpoint:
             headers=headers,
             secrets=tuple(secrets),
         )
+
+
+@dataclass(slots=True, kw_only=True)
+class Exchange:
+    """A request over HTTP and its response, both without headers."""
+
+    sent: bytes
+    status: int
+    kind: str
+    """Content type of the response."""
+    received: bytearray = field(default_factory=bytearray)
+    """Body of the response, as far as it was read."""
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    """Texts of the endpoint that must never be shown."""
+
+
+exchanges: ContextVar[list[Exchange] | None] = ContextVar("flowdebate_exchanges", default=None)
+"""Exchanges of the call in progress; None where nobody records them."""
+
+
+@contextmanager
+def record_exchanges() -> Iterator[list[Exchange]]:
+    """Collect the exchanges of the calls inside; those of an inner block are also collected around it."""
+    recorded: list[Exchange] = []
+    outer = exchanges.get()
+    token = exchanges.set(recorded)
+    try:
+        yield recorded
+    finally:
+        exchanges.reset(token)
+        if outer is not None:
+            outer += recorded
+
+
+def note_exchange(sent: bytes, status: int, headers: Mapping[str, str], *, secrets: tuple[str, ...]) -> None:
+    """Begin an exchange whose response has arrived, where somebody records them."""
+    recorded = exchanges.get()
+    if recorded is not None:
+        recorded.append(Exchange(sent=sent, status=status, kind=headers.get("content-type", ""), secrets=secrets))
 
 
 def _canonical(name: str) -> str:

@@ -19,7 +19,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from flowdebate.errors import ConfigurationError
-from flowdebate.models.openai.endpoint import ADDRESS, Endpoint
+from flowdebate.models.openai.endpoint import ADDRESS, Endpoint, note_exchange
 from flowdebate.models.openai.error_mapping import answered, inner_error, status_error
 from flowdebate.models.openai.transport import (
     CONNECT_SECONDS,
@@ -87,6 +87,7 @@ class HttpClient:
         _LOGGER.debug("POST %s: %s", self._url.with_query(None), response.status)
         try:
             answered.set(_headers_of(response))
+            note_exchange(body, response.status, response.headers, secrets=self._endpoint.secrets)
             check_length(response.headers)
             if not 200 <= response.status < 300:  # noqa: PLR2004
                 raise await self._refusal(response)  # noqa: TRY301 - the response is closed here

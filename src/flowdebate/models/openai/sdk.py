@@ -15,7 +15,7 @@ import openai.resources.chat.completions  # `import openai` leaves it for the fi
 
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.call import is_loopback
-from flowdebate.models.openai.endpoint import ADDRESS, Endpoint
+from flowdebate.models.openai.endpoint import ADDRESS, Endpoint, note_exchange
 from flowdebate.models.openai.error_mapping import answered
 from flowdebate.models.openai.transport import (
     CONNECT_SECONDS,
@@ -45,7 +45,7 @@ def options_of(endpoint: Endpoint, *, names: bool, context: ssl.SSLContext) -> d
         # proxies of the environment are not used for this machine
         trust_env=not is_loopback(endpoint.base_url),
         verify=context,
-        event_hooks={"response": [partial(_bound_body, names=names)]},
+        event_hooks={"response": [partial(_bound_body, names=names, secrets=endpoint.secrets)]},
         cookies=_NoCookies(),
         params=endpoint.query or None,
     )
@@ -71,9 +71,10 @@ class _NoCookies(CookieJar):
         return
 
 
-async def _bound_body(response: httpx2.Response, *, names: bool) -> None:
+async def _bound_body(response: httpx2.Response, *, names: bool, secrets: tuple[str, ...]) -> None:
     """Note the headers of `response`, and bound its body: reject it at once where they announce more."""
     answered.set(response.headers)
+    note_exchange(response.request.content, response.status_code, response.headers, secrets=secrets)
     try:
         check_length(response.headers)
     except BaseException:

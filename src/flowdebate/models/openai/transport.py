@@ -17,6 +17,7 @@ import aiohttp
 from aiohttp.client_proto import ResponseHandler
 
 from flowdebate.errors import MalformedResponse, ResponseTooLarge
+from flowdebate.models.openai.endpoint import Exchange, exchanges
 
 if TYPE_CHECKING:
     import ssl
@@ -103,7 +104,15 @@ async def bound_parts(
     A byte order mark at the beginning is dropped; with `events`, the stream is cut into whole lines (`event_lines`).
     """
     bounded = _bounded(parts if encoding is None else _unpacked(parts, encoding), limit)
+    if recorded := exchanges.get():
+        bounded = _kept(bounded, recorded[-1])
     async for part in event_lines(bounded, names=names) if events else bounded:
+        yield part
+
+
+async def _kept(parts: AsyncIterator[bytes], exchange: Exchange) -> AsyncIterator[bytes]:
+    async for part in parts:
+        exchange.received += part
         yield part
 
 

@@ -1,0 +1,159 @@
+"""`flowdebate models check`: calls that show what a model can do, as a table with what to set."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from flowdebate.cli.options import check
+from flowdebate.cli.terminal.process import (
+    ExitCode,
+    Interrupts,
+    check_target,
+    exit_code_of_signal,
+    open_page,
+    tell,
+    write_json,
+)
+from flowdebate.errors import FlowDebateError
+from flowdebate.ui.options import COMMAND
+
+if TYPE_CHECKING:
+    from signal import Signals
+
+    from flowdebate.evaluation.model_check import ModelCheck
+    from flowdebate.models.base import Model
+
+
+def check_models(
+    specs: Sequence[str], *, base_url: str | None, quick: bool, record: Path | None, as_json: bool
+) -> None:
+    """Check models one after the other, the default model without any; Exit with the command's code."""
+    from flowdebate.models.openai.endpoint import address_of
+    from flowdebate.models.resolve import environment_choice, no_model, resolve_model
+    from flowdebate.ui.models import Models
+
+    at = address_of(base_url or "")
+    check(base_url is None or specs, "SPEC", None, f"the model's name as the server at {at} has it")
+    check(record is None or not quick, "--record", record, "left out with --quick")
+    if not specs:
+        default = environment_choice()
+        if default is None:
+            raise no_model()
+        specs = [default[0]]
+    check(record is None or len(specs) == 1, "--record", record, "left out with more than one model")
+    make = Models(base_url)
+    models = [resolve_model(make(spec, COMMAND, "SPEC")) for spec in dict.fromkeys(specs)]
+    check_target(record)
+    if quick:
+        _check_quickly(models, as_json=as_json)
+        return
+    from flowdebate.evaluation.model_check import ModelCheck
+
+    checks: list[ModelCheck] = []
+    signal: Signals | None = None
+    for model in models:
+        if signal is None:
+            checks.append(ModelCheck(model, None if record is None else str(record)))
+            signal = asyncio.run(_run(checks[-1]))
+            if not as_json:
+                _show(checks[-1])
+    if as_json:
+        write_json({"checks": [report.as_dict() for report in checks]})
+    if signal is not None:
+        raise typer.Exit(exit_code_of_signal(signal))
+    if any(row.group == "roles" and row.outcome == "fails" for report in checks for row in report.rows()) or any(
+        report.status != "complete" for report in checks
+    ):
+        raise typer.Exit(ExitCode.FAILED)
+
+
+async def _run(report: ModelCheck) -> Signals | None:
+    """Run a check; a first SIGINT or SIGTERM ends it, and is returned."""
+    from flowdebate.evaluation.model_check import MOST_REQUESTS, USUAL_CALLS
+    from flowdebate.models.openai.clients import keep_connections
+
+    tell(
+        f"Checking {report.model.name}: about {USUAL_CALLS} short calls, at most {MOST_REQUESTS} requests. "
+        "Ctrl-C shows what is known so far."
+    )
+
+    async def work() -> None:
+        async with keep_connections():
+            async for step in report.run():
+                if sys.stderr.isatty():
+                    tell(f"  {step} …")
+
+    task = asyncio.ensure_future(work())
+    loop = asyncio.get_running_loop()
+    with Interrupts(lambda: loop.call_soon_threadsafe(task.cancel)) as interrupts, suppress(asyncio.CancelledError):
+        await task
+    return interrupts.received
+
+
+def _show(report: ModelCheck) -> None:
+    page = open_page()
+    data = report.as_dict()
+    page.labelled("Model", report.model.name, "bold", indent="")
+    tokens = "" if data["tokens"] is None else f", {data['tokens']:,} tokens"
+    page.labelled(
+        "Asked", f"{data['calls']} calls, {data['requests']} requests{tokens}, {data['seconds']:.0f} s", "dim"
+    )
+    if report.error is not None:
+        page.labelled("Fails", report.error, "red")
+    if report.status == "interrupted":
+        page.labelled("Interrupted", "what follows is all that is known", "yellow")
+    for group, rows in groupby(report.rows(), key=attrgetter("group")):
+        page.line()
+        page.columns((group.upper(), "", ""), [(row.name, row.outcome, row.detail) for row in rows])
+    advice = report.advice()
+    if advice or report.status == "complete":
+        page.line()
+        page.line("What to set", style="bold")
+        for hint in advice or ("Nothing: the defaults fit.",):
+            page.line(hint, indent="  ")
+    if report.record is not None:
+        page.line()
+        page.labelled("Record", f"{report.record}, without keys and addresses of hosts: attach it to a report", "dim")
+
+
+def _check_quickly(models: Sequence[Model], *, as_json: bool) -> None:
+    """Ask each model for one word."""
+    answers = [asyncio.run(_ask_once(model)) for model in models]
+    if as_json:
+        write_json({"checks": answers})
+    else:
+        page = open_page()
+        for answer in answers:
+            if answer["error"] is None:
+                tokens = "" if answer["tokens"] is None else f", {answer['tokens']:,} tokens"
+                page.labelled("Answers", f"{answer['model']}, in {answer['seconds']:.1f} s{tokens}", "green", indent="")
+            else:
+                page.labelled("Fails", f"{answer['model']}: {answer['error']}", "red", indent="")
+    if any(answer["error"] for answer in answers):
+        raise typer.Exit(ExitCode.FAILED)
+
+
+async def _ask_once(model: Model) -> dict[str, Any]:
+    """One short answer of a model: its seconds and tokens, or the error."""
+    from flowdebate.blocks.generator import generator
+    from flowdebate.runs.limits import Limits
+
+    # one request: a retry would cost what nobody has asked for, and hide that the first one failed
+    asking = generator(name="check", prompt="Answer with one word.", user="Say: ready")
+    begun = time.perf_counter()
+    try:
+        result = await asking.run("", model=model, limits=Limits(calls=1, seconds=120), store=False)
+    except FlowDebateError as error:
+        return {"model": model.name, "seconds": None, "tokens": None, "error": str(error)}
+    seconds = round(time.perf_counter() - begun, 2)
+    return {"model": model.name, "seconds": seconds, "tokens": result.usage.total_tokens, "error": None}

@@ -1,0 +1,143 @@
+"""`serve_recording`: a server on this machine that answers as a recorded one did."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
+from typing import Any
+
+from flowdebate.errors import BadFile
+from flowdebate.models.recording import HttpExchange, read_exchanges
+
+
+@contextmanager
+def serve_recording(path: str | os.PathLike[str]) -> Iterator[str]:
+    """Serve the exchanges in the cassette at `path` as a model's server on the loopback; yields its base URL.
+
+    The cassette is one of `flowdebate models check MODEL --record FILE`, or of a `RecordingModel` with
+    `exchanges=True`. A request that is in it gets the recorded response again, and of equal ones each its own in their
+    order. Any other one with a part that the recorded server always refused, such as a temperature, is refused in its
+    words, and else gets the response to a request of the same form: streamed, with tools, in a response format. A
+    request with a part that was never sent is refused, too, with a message that names it.
+
+    BadFile for any other file.
+
+    >>> with serve_recording("check.jsonl") as base_url:  # doctest: +SKIP
+    ...     model = OpenAIModel("gpt-5-mini", base_url=base_url)
+    ...     generator(name="echo").run_sync("Hello", model=model)
+    """
+    exchanges = read_exchanges(path)
+    if not exchanges:
+        raise BadFile(str(path), "has no exchanges: record it with exchanges=True")
+    recorded = _Recorded(exchanges)
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            sent = json.loads(self.rfile.read(int(self.headers.get("content-length", "0"))) or b"{}")
+            exchange = recorded.find(sent)
+            body = exchange.body.encode()
+            self.send_response(exchange.status)
+            self.send_header("Content-Type", exchange.kind or "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing on stderr."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class _Recorded:
+    """Recorded exchanges, found by their requests."""
+
+    def __init__(self, exchanges: Sequence[HttpExchange]) -> None:
+        self._exchanges = exchanges
+        self._served: Counter[object] = Counter()
+        self._lock = threading.Lock()
+
+    def find(self, sent: dict[str, Any]) -> HttpExchange:
+        """Return the next response for a request."""
+        same = [exchange for exchange in self._exchanges if _content_of(exchange.sent) == _content_of(sent)]
+        if same:
+            return self._next(json.dumps(_content_of(sent), sort_keys=True), same, again=len(same) - 1)
+        parts = _parts_of(sent)
+        for part in sorted(parts):
+            recorded = [exchange for exchange in self._exchanges if part in _parts_of(exchange.sent)]
+            if not recorded:
+                return _refusal(f"the recording has no request with {part}")
+            if all(exchange.status >= _REFUSED for exchange in recorded):
+                return recorded[0]
+        form = _form_of(parts)
+        alike = [
+            exchange
+            for exchange in self._exchanges
+            if exchange.status < _REFUSED and _form_of(_parts_of(exchange.sent)) == form
+        ]
+        if not alike:
+            return _refusal(f"the recording has no answered request with {', '.join(sorted(form)) or 'text alone'}")
+        return self._next(form, alike, again=0)
+
+    def _next(self, key: object, exchanges: Sequence[HttpExchange], *, again: int) -> HttpExchange:
+        """Return the next of `exchanges`; after the last one, those from number `again` on."""
+        with self._lock:
+            number = self._served[key]
+            self._served[key] += 1
+        if number >= len(exchanges):
+            number = again + (number - again) % (len(exchanges) - again)
+        return exchanges[number]
+
+
+_REFUSED = 400
+_FORMS = ("stream", "response_format", "tools", "tool_choice", "output_config format", "logprobs")
+"""Parts, or what they begin with, that decide the form of a response."""
+
+
+def _refusal(problem: str) -> HttpExchange:
+    body = json.dumps({"error": {"message": problem}})
+    return HttpExchange(sent={}, status=_REFUSED, kind="application/json", body=body)
+
+
+def _form_of(parts: frozenset[str]) -> frozenset[str]:
+    return frozenset(part for part in parts if part.startswith(_FORMS) and part != "stream_options")
+
+
+def _content_of(sent: dict[str, Any]) -> dict[str, Any]:
+    """Return a request without the model's name, which may be redacted."""
+    return {name: value for name, value in sent.items() if name != "model"}
+
+
+def _parts_of(sent: dict[str, Any]) -> frozenset[str]:
+    """Name the parts of a request that servers refuse or answer in another form.
+
+    >>> sorted(_parts_of({"messages": [{"role": "system"}, {"role": "user"}], "stream": True, "temperature": 0}))
+    ['stream', 'system', 'temperature']
+    """
+    messages = [each for each in sent.get("messages", ()) if isinstance(each, dict)]
+    roles = [str(each.get("role")) for each in messages]
+    names = {name for name in sent if name not in ("messages", "model") and sent[name] is not False}
+    for name in ("response_format", "tool_choice", "output_config"):
+        form = sent.get(name)
+        if isinstance(form, dict):
+            names |= {f"{name} {form['type']}"} if "type" in form else {f"{name} {part}" for part in form}
+    names |= {"system"} & set(roles)
+    if any(one == two for one, two in pairwise(roles)):
+        names.add("neighbours of one role")
+    return frozenset(names)

@@ -1,0 +1,112 @@
+"""`Stub`: a model's server with faults, for checks of models."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from flowdebate.models.output import inline_definitions
+from tests.models.server import ChatServer, Exchange, chunk, completion, tool_call, usage_chunk
+from tests.models.test_refusals import consecutive, error, roles
+from tests.vendors import instance
+
+Body: TypeAlias = dict[str, Any]
+
+REFUSALS: dict[str, Callable[[Body], bool]] = {
+    "stream": lambda body: bool(body.get("stream")),
+    "stream_options": lambda body: "stream_options" in body,
+    "temperature": lambda body: "temperature" in body,
+    "older limit": lambda body: "max_tokens" in body,
+    "limit": lambda body: not {"max_tokens", "max_completion_tokens"}.isdisjoint(body),
+    "system": lambda body: "system" in roles(body),
+    "neighbours": consecutive,
+    "effort": lambda body: "reasoning_effort" in body,
+    "tools": lambda body: "tools" in body,
+    "logprobs": lambda body: "logprobs" in body,
+    "schema": lambda body: "json_schema" in json.dumps(body.get("response_format")),
+    "formats": lambda body: "response_format" in body,
+}
+"""Predicates of the requests that a server refuses, by what it refuses in them."""
+
+
+@dataclass
+class Stub:
+    """Server that plays every role; what it refuses and how it writes are options."""
+
+    refuses: Collection[str] = ()
+    words: str = "That cannot be done here."
+    write: Callable[[str], str] = lambda text: text
+    """Function that writes each text, such as with thinking around it."""
+    finish: str = "stop"
+    letters: bool = True
+    """Whether it gives log-probabilities."""
+    calls_tools: bool = True
+    data: Callable[[Body, Any], Any] = lambda _, data: data
+    """Function that changes the data of a structured answer, from the request and fitting data."""
+    sent: list[Body] = field(default_factory=list)
+
+    def server(self) -> ChatServer:
+        """Make the server, whatever model is asked."""
+        return ChatServer({}, otherwise=self)
+
+    async def __call__(self, exchange: Exchange) -> None:
+        """Answer one request."""
+        body = exchange.body
+        self.sent.append(body)
+        if any(REFUSALS[name](body) for name in self.refuses):
+            await exchange.json(error(self.words), status=400)
+        elif body.get("logprobs"):
+            await exchange.json(self._letter())
+        else:
+            await self._answer(exchange, body)
+
+    def _letter(self) -> Any:
+        whole = completion("A", finish=self.finish)
+        if self.letters:
+            likely = [{"token": "A", "logprob": -0.1}, {"token": "B", "logprob": -2.4}]
+            whole["choices"][0]["logprobs"] = {"content": [{"token": "A", "logprob": -0.1, "top_logprobs": likely}]}
+        return whole
+
+    async def _answer(self, exchange: Exchange, body: Body) -> None:
+        schema = schema_of(body)
+        if schema is None and "tools" in body and self.calls_tools:
+            called = tool_call("look_up", '{"line": "9"}')
+            await exchange.json(completion(None, finish="tool_calls", tool_calls=[called]))
+            return
+        if schema is None:
+            text = self.write("Trams carry more people.")
+        else:
+            data = json.dumps(self.data(body, instance(inline_definitions(schema))))
+            if "tool_choice" in body:
+                called = tool_call(body["tool_choice"]["function"]["name"], data)
+                await exchange.json(completion(None, finish="tool_calls", tool_calls=[called]))
+                return
+            text = self.write(data)
+        if body.get("stream"):
+            pieces = [text[at : at + 12] for at in range(0, len(text), 12)]
+            await exchange.events([*map(chunk, pieces), chunk(finish=self.finish), usage_chunk()])
+        else:
+            await exchange.json(completion(text, finish=self.finish))
+
+
+def schema_of(body: Body) -> Any:
+    """The schema that a request asks for, in whatever mode; None for a text."""
+    form = body.get("response_format") or {}
+    if "json_schema" in form:
+        return form["json_schema"]["schema"]
+    if "tool_choice" in body:
+        return body["tools"][0]["function"]["parameters"]
+    last = str(body["messages"][-1]["content"])
+    if "JSON Schema" not in last and "json_schema" not in last:
+        return None
+    for at, sign in enumerate(last):
+        if sign == "{":
+            try:
+                value, _ = json.JSONDecoder().raw_decode(last[at:])
+            except ValueError:
+                continue
+            if isinstance(value, dict) and "properties" in value:
+                return value
+    return None

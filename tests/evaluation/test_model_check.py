@@ -1,0 +1,325 @@
+"""`ModelCheck`: what calls show of a model, over real HTTP and with servers of different faults."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate import AnthropicModel, OpenAIModel
+from flowdebate.errors import BadFile, FlowDebateWarning, RequestRejected
+from flowdebate.evaluation.model_check import MOST_REQUESTS, USUAL_CALLS, CheckRow, ModelCheck
+from flowdebate.models import ModelRequest, ModelSettings, RecordingModel, ReplayModel, Retry
+from flowdebate.models.call import ask
+from flowdebate.models.openai.optional import learned_of
+from flowdebate.models.resolve import resolve_model
+from flowdebate.testing import FunctionModel, serve_recording
+from tests.models.server import ChatServer, Exchange, completion
+from tests.vendors import vendors
+
+from .model_stub import Stub
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from flowdebate.models import Model
+
+pytestmark = pytest.mark.anyio
+
+KEY = "sk-canary-0123456789"
+
+
+def model_at(base_url: str, **options: Any) -> OpenAIModel:
+    """A model whose key may be shown nowhere; what another test learned at the same port is forgotten."""
+    learned_of.cache_clear()
+    return OpenAIModel("m", base_url=base_url, api_key=KEY, retry=Retry(first_wait=0), **options)
+
+
+async def check(model: Model, record: Path | None = None) -> ModelCheck:
+    """Make all calls."""
+    report = ModelCheck(model, None if record is None else str(record))
+    async for _ in report.run():
+        pass
+    return report
+
+
+async def check_stub(stub: Stub, record: Path | None = None) -> ModelCheck:
+    """Make all calls to a stub."""
+    async with stub.server() as server:
+        return await check(model_at(server.base_url), record)
+
+
+def outcomes(report: ModelCheck, *unlike: str) -> dict[str, str]:
+    """The rows whose outcome is none of `unlike`, by name."""
+    return {row.name: row.outcome for row in report.rows() if row.outcome not in unlike}
+
+
+def row_of(report: ModelCheck, name: str) -> CheckRow:
+    """The row with a name."""
+    return next(row for row in report.rows() if row.name == name)
+
+
+async def test_a_model_that_can_do_everything_passes_with_nothing_to_set() -> None:
+    """In as many calls as were announced."""
+    stub = Stub()
+    report = await check_stub(stub)
+    assert outcomes(report, "works") == {"model": "differs"}, report.rows()
+    assert report.advice() == []
+    assert (report.status, len(stub.sent)) == ("complete", USUAL_CALLS)
+    assert [row.name for row in report.rows() if row.group == "structured answers"] == [
+        "json_schema",
+        "tools",
+        "json",
+        "md_json",
+    ]
+    assert [row.name for row in report.rows() if row.group == "roles"] == [
+        "debater",
+        "moderator",
+        "judge in both orders",
+        "synthesizer",
+        "council member",
+        "ranking of answers",
+        "chair",
+        "code reviewer",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("refuses", "rows", "advice"),
+    [
+        (
+            ["stream", "temperature", "older limit", "effort", "logprobs"],
+            ["streaming", "temperature", "effort", "log-probabilities"],
+            ["no temperature", "--effort", "--answer-form letter"],
+        ),
+        (
+            ["system", "neighbours", "schema", "stream_options", "limit"],
+            ["stream options", "token limit", "system message", "neighbours of one role", "json_schema"],
+            ["no max_tokens", 'structured="tools"'],
+        ),
+        (["tools", "formats"], ["tools", "json_schema", "json"], ["tools=", 'structured="md_json"']),
+    ],
+    ids=["settings", "messages", "tools and formats"],
+)
+async def test_what_a_server_refuses_is_listed_in_its_words(
+    refuses: list[str], rows: list[str], advice: list[str]
+) -> None:
+    """Every role is played all the same, and only what a user can change is advised."""
+    report = await check_stub(Stub(refuses=refuses, words="Diese Angabe wird hier nicht angenommen."))
+    refused = [row for row in report.rows() if row.outcome == "refused"]
+    assert [row.name for row in refused if row.group == "request"] == [name for name in rows if "json" not in name]
+    assert {row.name for row in refused} >= set(rows)
+    assert all("Diese Angabe" in row.detail for row in refused), refused
+    assert {row.outcome for row in report.rows() if row.group == "roles"} == {"works"}
+    assert len(report.advice()) == len(advice)
+    for part, sentence in zip(advice, report.advice(), strict=True):
+        assert part in sentence
+
+
+async def test_the_name_of_the_limit_that_a_server_takes_is_named() -> None:
+    """It is no refusal of the limit."""
+    report = await check_stub(Stub(refuses=["older limit"]))
+    assert row_of(report, "token limit") == CheckRow(
+        group="request", name="token limit", outcome="works", detail="as max_completion_tokens"
+    )
+
+
+async def test_thinking_and_repairs_and_endings_are_counted() -> None:
+    """A model that thinks aloud, fences its JSON and ends in its own way plays every role."""
+
+    def write(text: str) -> str:
+        fenced = f"```json\n{text}\n```" if text.startswith("{") else text
+        return f"<think>Let me see.</think>\n{fenced}"
+
+    report = await check_stub(Stub(write=write, finish="eos_token_seen"))
+    assert "aloud in" in row_of(report, "thinking").detail
+    assert row_of(report, "thinking").outcome == "differs"
+    assert "eos_token_seen (" in row_of(report, "finish reasons").detail
+    assert "code fence (" in row_of(report, "repairs").detail
+    assert "fails" not in outcomes(report).values()
+
+
+async def test_a_role_that_a_model_cannot_play_is_named_with_what_to_do() -> None:
+    """The others are tried all the same, and the requests are bounded."""
+    stub = Stub(
+        data=lambda body, data: "I would rather not." if "scores" in json.dumps(data) else data,
+        letters=False,
+        calls_tools=False,
+    )
+    report = await check_stub(stub)
+    failing = {name for name, outcome in outcomes(report).items() if outcome == "fails"}
+    assert failing == {"judge in both orders", "a tool call", "letters"}
+    assert "does not fit its schema" in row_of(report, "judge in both orders").detail
+    assert report.advice()[-1] == "Give another model to the judge: --model judge=SPEC."
+    assert len(stub.sent) <= MOST_REQUESTS
+
+
+async def test_a_judge_that_follows_the_order_is_found_out() -> None:
+    """It prefers the first side, whichever that is."""
+
+    def prefer_the_first(body: Any, data: Any) -> Any:
+        if "scores" in data:
+            prompt = json.dumps(body["messages"])
+            sides = sorted(data["scores"], key=prompt.rindex)
+            data["scores"] = dict(zip(sides, (90, 10), strict=True))
+        return data
+
+    report = await check_stub(Stub(data=prefer_the_first))
+    row = row_of(report, "judge in both orders")
+    assert (row.outcome, row.detail) == ("differs", "another winner in the other order")
+    assert report.advice() == ["Let it judge in both orders: --schedule swap."]
+
+
+async def test_a_wrong_name_of_a_person_is_told_from_a_misfit() -> None:
+    """It fits the schema, so nothing else would show it."""
+
+    def blame(_: Any, data: Any) -> Any:
+        return {**data, "winner": "Blaise Pascal"} if "confidence" in data else data
+
+    report = await check_stub(Stub(data=blame))
+    assert row_of(report, "names of persons").detail == "the right one in 0 of 4 answers"
+    assert row_of(report, "md_json").detail == "it fits, but names Blaise Pascal instead of Ada Lovelace"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "requests", "says"),
+    [
+        (401, {"error": {"message": f"Incorrect API key provided: {KEY}"}}, 1, "API key"),
+        (404, {"error": {"message": "The model `m` does not exist."}}, 1, "does not exist"),
+        (404, "<html><body>nothing here</body></html>", 1, "base_url"),
+        (200, completion(""), 2, "no text"),
+        (200, completion("<think>Hm.</think>"), 2, "wrote no answer"),
+    ],
+    ids=["key", "model", "address", "nothing", "only thinking"],
+)
+async def test_a_model_that_does_not_answer_ends_the_check_at_once(
+    status: int, body: Any, requests: int, says: str
+) -> None:
+    """With the error that says what to do; a server that says nothing is asked in two ways."""
+
+    async def serve(exchange: Exchange) -> None:
+        if isinstance(body, str):
+            await exchange.answer(body.encode(), kind="text/html", status=status)
+        else:
+            await exchange.json(body, status=status)
+
+    async with ChatServer({}, otherwise=serve) as server:
+        report = await check(model_at(server.base_url))
+    assert report.status == "failed"
+    assert report.error is not None
+    assert says in report.error
+    assert KEY not in report.error
+    assert not [row for row in report.rows() if row.group == "roles"]
+    assert report.as_dict()["calls"] == requests
+
+
+async def test_the_requests_of_a_check_are_bounded() -> None:
+    """Whatever is refused again and again."""
+    stub = Stub(data=lambda *_: "no", refuses=["formats"])
+    report = await check_stub(stub)
+    assert len(stub.sent) <= MOST_REQUESTS
+    assert report.status in ("complete", "limit")
+
+
+async def test_a_model_without_a_server_is_checked_as_well() -> None:
+    """It has no parts of requests, and one way to answer with data."""
+
+    def reply(request: Any) -> Any:
+        return "Trams." if request.output is None else {"reasoning": "r", "winner": "Ada Lovelace", "confidence": 1}
+
+    report = await check(FunctionModel(reply))
+    assert {row.group for row in report.rows()} == {"structured answers", "answers", "roles"}
+    assert row_of(report, "in its own way").outcome == "works"
+    assert row_of(report, "moderator").outcome == "fails"
+
+
+# The record
+
+
+def weird() -> Stub:
+    """A server whose words and answers have what is nobody's business."""
+    return Stub(
+        refuses=["temperature", "schema"],
+        words=f"No. {KEY} at http://127.0.0.1:8123/v1, gpu-7.internal, /home/ann/model.gguf, org-abcdef123456",
+        write=lambda text: f"<think>Hm: http://10.1.2.3:8000/v1 of ann@example.com.</think>{text}",
+    )
+
+
+async def test_the_record_reads_back_as_a_server_with_the_same_faults(tmp_path: Path) -> None:
+    """A check of it has the same rows, although names and prompts of other runs are other ones."""
+    record = tmp_path / "check.jsonl"
+    report = await check_stub(weird(), record)
+    with serve_recording(record) as base_url:
+        again = await check(model_at(base_url))
+    assert [(row.name, row.outcome) for row in again.rows()] == [(row.name, row.outcome) for row in report.rows()]
+    assert again.advice() == report.advice()
+    assert again.as_dict()["requests"] == report.as_dict()["requests"]
+
+
+async def test_the_record_is_a_cassette(tmp_path: Path) -> None:
+    """Whose answers are replayed without a server, with all that was repaired and flagged."""
+    record = tmp_path / "check.jsonl"
+    report = await check_stub(weird(), record)
+    replayed = await check(ReplayModel(record))
+    roles = [(row.name, row.outcome) for row in report.rows() if row.group == "roles"]
+    assert [(row.name, row.outcome) for row in replayed.rows() if row.group == "roles"] == roles
+    assert row_of(replayed, "thinking").outcome == "differs"
+
+
+async def test_the_record_has_no_key_and_no_address(tmp_path: Path) -> None:
+    """Nor what a server says of itself and of its user."""
+    record = tmp_path / "check.jsonl"
+    await check_stub(weird(), record)
+    text = record.read_text()
+    assert "[address]" in text
+    assert "[redacted]" in text
+    for secret in (KEY, "canary", "127.0.0.1", "10.1.2.3", "gpu-7", "example.com", "/home/ann", "abcdef123456"):
+        assert secret not in text, secret
+    assert '"status": 400' in text
+
+
+@pytest.mark.parametrize("vendor", ["openai", "anthropic", "gemini", "ollama"])
+async def test_every_vendor_is_checked_and_read_back_in_its_own_interface(vendor: Any, tmp_path: Path) -> None:
+    """Over aiohttp and over the SDK of Anthropic, whose requests have other parts."""
+    record = tmp_path / "check.jsonl"
+    with vendors() as found:
+        name = f"{vendor}/{found[vendor].models[0]}"
+        report = await check(resolve_model(name), record)
+        assert len(found[vendor].asked) == report.as_dict()["requests"]
+        assert str(found[vendor].key) not in record.read_text()
+    assert {row.outcome for row in report.rows() if row.group == "roles"} == {"works"}
+    kind = AnthropicModel if vendor == "anthropic" else OpenAIModel
+    with serve_recording(record) as base_url:
+        learned_of.cache_clear()
+        again = await check(kind("m", base_url=base_url, api_key=KEY))
+    same = [(row.group, row.name, row.outcome) for row in again.rows() if row.name != "model"]
+    assert same == [(row.group, row.name, row.outcome) for row in report.rows()]
+
+
+async def test_a_recording_answers_other_requests_with_the_same_parts(tmp_path: Path) -> None:
+    """A refused part is refused, an answered one answered, and one that was never sent is named."""
+    record = tmp_path / "check.jsonl"
+    await check_stub(Stub(refuses=["temperature"], words="No temperature."), record)
+    with serve_recording(record) as base_url:
+        model = model_at(base_url)
+        text = [{"role": "user", "content": "Is this in the file?"}]
+        mine = ModelRequest(messages=[{"role": "system", "content": "Other words."}, *text], block="mine")
+        assert (await ask(model, mine)).text == "Trams carry more people."
+        warm = replace(mine, settings=ModelSettings(temperature=1))
+        with pytest.warns(FlowDebateWarning, match="refuses temperature"):
+            response = await ask(model, warm)
+        assert response.flags == ("other_model", "without_temperature")
+        seed = replace(mine, settings=ModelSettings(extra={"seed": 1}))
+        with pytest.raises(RequestRejected, match="the recording has no request with seed"):
+            await ask(model, seed)
+    with pytest.raises(BadFile, match="exchanges=True"), serve_recording(plain_cassette(tmp_path)):
+        pass
+
+
+def plain_cassette(folder: Path) -> Path:
+    """A cassette without exchanges."""
+    path = folder / "plain.jsonl"
+    RecordingModel(FunctionModel(lambda _: "Trams."), path)
+    return path
