@@ -115,7 +115,15 @@ def test_the_text_beside_a_form_follows_it(stage: Stage, visit: Callable[[str], 
     page.get_by_role("checkbox", name="A person").last.check()
     page.get_by_label("Length").fill("40")
     page.get_by_label("Fallback").fill("a/b\n c/d ")
-    page.get_by_label("Sources").fill('{"x": "One."}')
+    page.get_by_label("Material").fill("One.")
+    phases = page.locator("[data-name=phases]")
+    phases.get_by_role("button", name="Add one").click()
+    phases.get_by_label("Name").fill("opening")
+    phases.get_by_label("Speakers").fill("1, 3")
+    schema = page.locator("[data-name=output_schema]")
+    schema.get_by_role("button", name="Add a field").click()
+    schema.get_by_label("Name").fill("price")
+    schema.get_by_label("Type").select_option("Whole number")
     page.get_by_role("checkbox", name="Synthesizer").uncheck()
     page.get_by_role("checkbox", name="Drafts").check()
     page.locator("[data-as=toml]").filter(has_text="drafts").wait_for()
@@ -133,7 +141,14 @@ def test_the_text_beside_a_form_follows_it(stage: Stage, visit: Callable[[str], 
         "humans": ["Zoe"],
         "length": 40,
         "fallback": ["a/b", "c/d"],
-        "sources": {"x": "One."},
+        "sources": {"text": "One."},
+        "phases": [{"name": "opening", "speakers": [1, 3]}],
+        "output_schema": {
+            "type": "object",
+            "properties": {"price": {"type": "integer"}},
+            "required": ["price"],
+            "additionalProperties": False,
+        },
         "synthesizer": False,
         "baselines": ["drafts"],
     }
@@ -290,7 +305,7 @@ def test_four_vendors_in_four_seats_read_what_was_chosen_in_the_form(
         for role in ("default", "judge"):
             page.locator(f".field[data-name=model] .field[data-name={role}] input").fill(SEATS[role])
         page.get_by_label("Max rounds").fill("1")
-        page.get_by_label("Sources").fill('{"memo": "Homes are scarce."}')
+        page.get_by_label("Material").fill("Homes are scarce.")
         page.get_by_label("Add files").set_input_files([tmp_path / "report.md", tmp_path / "chart.png"])
         page.get_by_text("(the content of chart.png)").first.wait_for()
         page.get_by_role("button", name="Begin the debate").click()
@@ -303,7 +318,7 @@ def test_four_vendors_in_four_seats_read_what_was_chosen_in_the_form(
     for vendor in (found["openai"], found["anthropic"]):
         [asked] = vendor.asked
         shown = json.dumps(asked.body)
-        assert "[memo] Homes are scarce." in shown
+        assert "[text] Homes are scarce." in shown
         assert "[report.md] Rents rose by 15 per cent." in shown
         assert base64.b64encode(png()).decode() in shown
 
@@ -320,3 +335,48 @@ def test_a_file_that_cannot_be_read_is_said_at_the_sources(
     said = page.locator("#problems")
     said.get_by_text("app.bin: is binary: only texts, documents and images").wait_for()
     assert page.url.endswith("/new?example=true")
+
+
+DIFF = """diff --git a/app.py b/app.py
+--- a/app.py
++++ b/app.py
+@@ -1 +1 @@
+-x = 1
++x = 2
+diff --git a/old.py b/old.py
+deleted file mode 100644
+--- a/old.py
++++ /dev/null
+@@ -1 +0,0 @@
+-y = 1
+"""
+
+
+def test_the_form_of_a_review_takes_a_diff_and_dropped_files(
+    stage: Stage, visit: Callable[[str], Visit], tmp_path: Path
+) -> None:
+    """Each file of the diff is a source of its own, the question has a default, and what was added can be removed."""
+    (tmp_path / "more.diff").write_text("--- a/util.py\n+++ b/util.py\n@@ -1 +1 @@\n-z = 1\n+z = 2\n")
+    page = visit(stage.url).open("/new?pattern=review")
+    page.get_by_label("What to review").fill(DIFF)
+    page.get_by_role("button", name="Add another text").click()
+    assert page.locator("[data-files] li .mono").all_inner_texts() == ["app.py", "old.py"]
+    page.get_by_label("Add files").set_input_files([tmp_path / "more.diff"])
+    page.get_by_text("util.py").first.wait_for()
+    page.locator(".drop").evaluate(
+        """zone => {
+            const dataTransfer = new DataTransfer();
+            dataTransfer.items.add(new File(["Ship on Friday."], "plan.md", { type: "text/markdown" }));
+            zone.dispatchEvent(new DragEvent("drop", { dataTransfer, bubbles: true, cancelable: true }));
+        }"""
+    )
+    page.locator("[data-files]").get_by_text("plan.md").wait_for()
+    page.get_by_role("button", name="Remove util.py").click()
+    page.get_by_label("What to review").fill("One more note.")
+    page.locator("[data-as=toml]").get_by_text("One more note.").wait_for()
+    plan = tomllib.loads(page.locator("[data-as=toml]").inner_text())
+    assert [*plan["sources"]] == ["app.py", "old.py", "plan.md", "text"]
+    assert plan["sources"]["app.py"].startswith("diff --git a/app.py")
+    assert plan["question"] == "What is wrong with this change?"
+    page.get_by_role("button", name="Begin the review").click()
+    page.wait_for_url("**/runs/*")

@@ -48,7 +48,11 @@ def test_a_form_has_every_option_of_its_pattern(shared: Stage, pattern: str) -> 
     seats = {"default", *PATTERNS[pattern].load_page().options.ROLES}
     named = set(NAMES.findall(page))
     assert ("data-human" in page) == ("humans" in options)  # beside each who speaks; by its name for other roles only
-    assert named - {"humans"} == (options - {"humans"}) | {described["subject"]} | set(entry) | seats
+    inner = {"name", "type", "description"} if "output_schema" in options else set()
+    if "phases" in options:
+        inner |= set(described["options"]["$defs"]["PhaseEntry"]["properties"])
+    assert named - {"humans"} == (options - {"humans"}) | {described["subject"]} | set(entry) | seats | inner
+    assert 'data-kind="json"' not in page
     assert ("humans" in named) == bool(PATTERNS[pattern].load_page().options.PEOPLE)
     assert f'?pattern={pattern}" aria-current="true"' in page
 

@@ -21,18 +21,25 @@ if TYPE_CHECKING:
     from flowdebate.ui.document import Document
 
 
-Kind: TypeAlias = Literal["text", "long", "number", "mixed", "flag", "choice", "choices", "lines", "json", "group"]
+Kind: TypeAlias = Literal[
+    "text", "long", "number", "mixed", "flag", "choice", "choices", "lines", "numbers", "pairs", "entries", "schema",
+    "json", "group",
+]  # fmt: skip
 """How a field is typed: "long" text, "mixed" text or number or off, "choice" of one, "choices" of several, "lines" of
-texts, any other value as its "json", and a "group" of fields."""
+texts, "numbers", "pairs" of a name and a value, "entries" with fields of their own, the fields of a "schema", any other
+value of an answer as its "json", and a "group" of fields."""
 
 _FRONT: Panel = "Rounds"
 _ELSEWHERE = frozenset({"suspend", "goes_on"})
 """Options about the terminal of a command, and of forks."""
-_SPECIAL = frozenset({"humans"})
+_SPECIAL = frozenset({"humans", "sources"})
 _HELP: Mapping[str, str] = {
-    "sources": 'Texts that speakers may quote, by name: {"report": "Rents rose."}; files and images, below.'
+    "phases": "What the rounds are for, one phase after the other.",
+    "output_schema": "Fields of the output; a model fills them in.",
+    "weights": "Weights of votes by name, one a line, as Planner=2; a weight that is not given is 1.",
 }
 """Help of options that the command line takes in another form."""
+_SCHEMA_TYPES = ("Text", "Number", "Whole number", "Yes or no", "List of texts")
 _FLAG = re.compile(r"--([a-z][a-z-]*)")
 _ONE_LINE: Mapping[str, Mapping[str, Any]] = {"name": {"kind": "text"}, "model": {"kind": "text", "models": True}}
 """Of a speaker."""
@@ -89,6 +96,8 @@ class Form:
     """What it is filled with."""
     example: str = ""
     """A sample of what it is about, which fills the form only on request."""
+    about_material: str = ""
+    """What is asked about material that comes without a question."""
     roster: str = ""
     """The key of who speaks."""
     speakers: tuple[tuple[Field, ...], ...] = ()
@@ -141,6 +150,8 @@ def form_of(
             flag=options.flag_of(name),
             models=option.metavar == "SPEC",
         )
+        if made.kind == "json":
+            made = _without_json(made, schema["properties"][name], schema)
         if option.repeated:
             levels = next(
                 (each["enum"] for each in _alternatives(schema["properties"][name], schema) if "enum" in each), ()
@@ -158,6 +169,7 @@ def form_of(
         subject=info.subject,
         question=sample if example else question,
         example="" if example or question else sample,
+        about_material=page.question_about_sources or "",
         roster=options.ROSTER if blank else "",
         speakers=entries,
         blank=blank,
@@ -243,6 +255,24 @@ def _field(name: str, part: Mapping[str, Any], root: Mapping[str, Any], depth: i
     return replace(made, kind="json")
 
 
+def _without_json(made: Field, part: Mapping[str, Any], root: Mapping[str, Any]) -> Field:
+    """The field of an option in a form that can be filled in by hand."""
+    for each in _alternatives(part, root):
+        items = _resolved(each.get("items", {}), root)
+        if items.get("type") == "object":
+            return replace(made, kind="entries", parts=_parts(items, root, 1))
+        if isinstance(each.get("additionalProperties"), Mapping):
+            return replace(made, kind="pairs")
+        if each.get("type") == "object":
+            parts = (
+                Field(name="name", label="Name", required=True),
+                Field(name="type", label="Type", kind="choice", choices=_SCHEMA_TYPES, value="Text"),
+                Field(name="description", label="Description"),
+            )
+            return replace(made, kind="schema", parts=parts)
+    return made
+
+
 def _single(made: Field, part: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Field:
     choices = part.get("enum") or ([part["const"]] if "const" in part else None)
     if choices:
@@ -258,8 +288,9 @@ def _single(made: Field, part: Mapping[str, Any], root: Mapping[str, Any], depth
             return replace(made, kind="number", minimum=least, maximum=part.get("maximum"), whole=whole)
         case "array":
             items = _resolved(part.get("items", {}), root)
-            of_text: Kind = "lines" if items.get("type") == "string" else "json"
-            return replace(made, kind="choices" if "enum" in items else of_text, choices=tuple(items.get("enum", ())))
+            lists: Mapping[object, Kind] = {"string": "lines", "integer": "numbers", "number": "numbers"}
+            of_items = lists.get(items.get("type"), "json")
+            return replace(made, kind="choices" if "enum" in items else of_items, choices=tuple(items.get("enum", ())))
         case _:
             inner = _parts(part, root, depth + 1) if depth < _DEEPEST else ()
             return replace(made, kind="group", parts=inner) if inner else replace(made, kind="json")

@@ -49,6 +49,7 @@ function valueOf(field, whole) {
     const value = read(field, whole);
     return needed || Object.keys(value).length ? value : undefined;
   }
+  if (kind === "schema") return schemaOf(read(field).fields ?? []);
   if (!first || first.disabled) return undefined;
   if (kind === "flag") return whole || first.checked !== "on" in first.dataset ? first.checked : undefined;
   const several = first.type === "radio" || first.type === "checkbox";
@@ -58,7 +59,7 @@ function valueOf(field, whole) {
   if (!text.trim()) {
     if (!needed) return undefined;
     if ("nullable" in field.dataset && !several) return null;
-    return kind === "lines" ? [] : kind === "long" || kind === "text" ? "" : undefined;
+    return kind === "lines" || kind === "numbers" ? [] : kind === "long" || kind === "text" ? "" : undefined;
   }
   switch (kind) {
     case "number":
@@ -67,6 +68,10 @@ function valueOf(field, whole) {
       return { off: false, false: false, true: true }[text.trim()] ?? numberOf(text);
     case "lines":
       return text.split("\n").map((line) => line.trim()).filter(Boolean);
+    case "numbers":
+      return text.split(/[\s,;]+/).filter(Boolean).map(numberOf);
+    case "pairs":
+      return pairsOf(text);
     case "choice":
     case "json":
       return jsonOf(text);
@@ -78,6 +83,32 @@ function valueOf(field, whole) {
 /** The number, or the text for the server to refuse. @param {string} text */
 function numberOf(text) {
   return /^\s*[-+]?(\d+\.?\d*|\.\d+)\s*$/.test(text) ? Number(text) : text.trim();
+}
+
+/** Values by name, from lines such as "Planner=2"; the text for the server to refuse where a line is none. @param {string} text */
+function pairsOf(text) {
+  const lines = text.split("\n").map((line) => line.trim()).filter(Boolean);
+  if (!lines.every((line) => line.lastIndexOf("=") > 0)) return text;
+  return Object.fromEntries(lines.map((line) => [line.slice(0, line.lastIndexOf("=")).trim(), numberOf(line.slice(line.lastIndexOf("=") + 1))]));
+}
+
+/** @type {Record<string, object>} */
+const TYPES = {
+  Text: { type: "string" },
+  Number: { type: "number" },
+  "Whole number": { type: "integer" },
+  "Yes or no": { type: "boolean" },
+  "List of texts": { type: "array", items: { type: "string" } },
+};
+
+/** The JSON Schema of an object with these fields; nothing without any. @param {Record<string, string>[]} fields */
+function schemaOf(fields) {
+  const named = fields.filter(({ name }) => name); // the type comes filled in
+  if (!named.length) return undefined;
+  const properties = Object.fromEntries(
+    named.map(({ name, type = "Text", description }) => [name, { ...TYPES[type], ...(description ? { description } : {}) }]),
+  );
+  return { type: "object", properties, required: named.map(({ name }) => name), additionalProperties: false };
 }
 
 /** The value of JSON, or the text for the server to refuse. @param {string} text */
@@ -148,13 +179,15 @@ const inputs = (/** @type {HTMLFormElement} */ form) =>
  * Keep what is typed into a form in this tab until it is sent, also over a reload; fill in what was typed before.
  * @param {HTMLFormElement} form
  * @param {string} name
- * @param {() => void} [more] adds fields where there were more
  * @returns {() => void} to be called once it is sent
  */
-export function keepDraft(form, name, more) {
+export function keepDraft(form, name) {
   const key = `draft:${location.pathname}${location.search}:${name}`;
-  const values = /** @type {(string | boolean)[]} */ (JSON.parse(sessionStorage.getItem(key) ?? "[]"));
-  for (let tries = 0; more && tries < 100 && inputs(form).length < values.length; tries++) more();
+  const lists = /** @type {HTMLElement[]} */ ([...form.querySelectorAll("[data-list]")]);
+  const { counts = [], values = [] } = JSON.parse(sessionStorage.getItem(key) ?? "{}");
+  lists.forEach((list, at) => {
+    while (list.children.length < (counts[at] ?? 0)) addEntry(list);
+  });
   const now = inputs(form);
   if (values.length === now.length)
     now.forEach((each, at) => {
@@ -163,9 +196,16 @@ export function keepDraft(form, name, more) {
     });
   form.addEventListener("input", () => {
     const typed = inputs(form).map((each) => (each.type === "checkbox" || each.type === "radio" ? each.checked : each.value));
-    sessionStorage.setItem(key, JSON.stringify(typed));
+    sessionStorage.setItem(key, JSON.stringify({ counts: lists.map((list) => list.children.length), values: typed }));
   });
   return () => sessionStorage.removeItem(key);
+}
+
+/** Add a blank entry to a list, as the template beside it has it. @param {Element} list */
+export function addEntry(list) {
+  const template = /** @type {HTMLTemplateElement} */ (list.parentElement?.querySelector(":scope > template"));
+  list.append(template.content.cloneNode(true));
+  return /** @type {HTMLElement} */ (list.lastElementChild);
 }
 
 /** @param {HTMLElement} field @param {string} problem */

@@ -1,7 +1,8 @@
 // @ts-check
 /** The form of a new run: it begins the run, and shows the request as text while it is typed. */
 
-import { enable, jsonOf, keepDraft, read, refuse, settle, tell } from "./form.js";
+import { element } from "./element.js";
+import { addEntry, enable, jsonOf, keepDraft, read, refuse, settle, tell } from "./form.js";
 import { ask, Refusal, root } from "./page.js";
 
 const form = /** @type {HTMLFormElement} */ (document.querySelector("#new"));
@@ -40,18 +41,47 @@ function request() {
   return { pattern: form.dataset.pattern, question: typeof data === "object" ? data : question };
 }
 
+/** @type {{ name: string, content: File | string }[]} Material that was added. */
+let added = [];
+const pasted = /** @type {HTMLTextAreaElement | null} */ (form.querySelector("#material"));
+
+/** A text by its name; a diff by its files, each with its own changes. @param {string} text @param {string} [name] */
+function parts(text, name = "text") {
+  const changes = text.split(/^(?=diff --git )/m).filter((each) => each.startsWith("diff --git "));
+  const files = changes.length ? changes : text.split(/^(?=--- .+\n\+\+\+ )/m).filter((each) => /^--- .+\n\+\+\+ /.test(each));
+  if (!files.length) return [{ name, content: text }];
+  return files.map((content) => {
+    const [, after] = /^\+\+\+ (?:b\/)?(.+?)\t?$/m.exec(content) ?? [];
+    const [, before, moved] = /^(?:diff --git a\/.+ b\/(.+)|--- (?:a\/)?(.+?)\t?)$/m.exec(content) ?? [];
+    return { name: after && after !== "/dev/null" ? after : (before ?? moved ?? name), content };
+  });
+}
+
+/** All material by name, with the text that is in the field; names are made different. */
+function material() {
+  const entries = [...added, ...(pasted?.value.trim() ? parts(pasted.value) : [])];
+  const names = /** @type {Set<string>} */ (new Set());
+  return entries.map(({ name, content }) => {
+    let free = name;
+    for (let number = 2; names.has(free); number++) free = `${name} (${number})`;
+    names.add(free);
+    return { name: free, content };
+  });
+}
+
 /**
- * The request with the files that were chosen, by their names: as data URLs, or only named.
+ * The request with its material: files as data URLs, or only named.
  * @param {ReturnType<typeof request>} asked
  * @param {boolean} named
  */
 async function withFiles(asked, named) {
-  const chosen = [.../** @type {HTMLInputElement | null} */ (form.querySelector("input[type=file]"))?.files ?? []];
-  const texts = asked.options?.sources ?? {};
-  if (!chosen.length || typeof texts !== "object") return asked;
-  const read = named ? chosen.map((file) => `(the content of ${file.name})`) : await Promise.all(chosen.map(urlOf));
-  const sources = { ...texts, ...Object.fromEntries(chosen.map((file, at) => [file.name, read[at]])) };
-  return { ...asked, options: { ...asked.options, sources } };
+  const entries = material();
+  if (!entries.length) return asked;
+  const contents = await Promise.all(
+    entries.map(({ name, content }) => (typeof content === "string" ? content : named ? `(the content of ${name})` : urlOf(content))),
+  );
+  const sources = Object.fromEntries(entries.map(({ name }, at) => [name, contents[at]]));
+  return { ...asked, question: asked.question || form.dataset.aboutMaterial || "", options: { ...asked.options, sources } };
 }
 
 /** @param {File} file @returns {Promise<string>} */
@@ -61,6 +91,46 @@ async function urlOf(file) {
   await new Promise((done) => reader.addEventListener("loadend", done));
   return String(reader.result);
 }
+
+/** Add files to the material. @param {Iterable<File>} files */
+async function addFiles(files) {
+  for (const file of files) added.push(...(/\.(diff|patch)$/.test(file.name) ? parts(await file.text(), file.name) : [{ name: file.name, content: file }]));
+  showMaterial();
+}
+
+/** List what was added, each with a button that takes it away. */
+function showMaterial() {
+  const rows = added.map((entry, at) => {
+    const size = typeof entry.content === "string" ? entry.content.length : entry.content.size;
+    const remove = element("button", { type: "button", "data-do": "drop", "data-at": String(at), "aria-label": `Remove ${entry.name}` }, "Remove");
+    return element("li", {}, element("span", { class: "mono" }, entry.name), element("span", { class: "small" }, size < 1000 ? `${size} B` : `${Math.round(size / 1000).toLocaleString("en")} kB`), remove);
+  });
+  form.querySelector("[data-files]")?.replaceChildren(...rows);
+  write();
+}
+
+for (const kind of ["dragover", "dragleave", "drop"]) {
+  form.querySelector(".drop")?.addEventListener(kind, (event) => {
+    const { dataTransfer } = /** @type {DragEvent} */ (event);
+    if (!dataTransfer?.types.includes("Files")) return;
+    event.preventDefault();
+    /** @type {HTMLElement} */ (event.currentTarget).classList.toggle("over", kind === "dragover");
+    if (kind === "drop") addFiles(dataTransfer.files);
+  });
+}
+
+pasted?.addEventListener("paste", (event) => {
+  const files = event.clipboardData?.files;
+  if (!files?.length) return;
+  event.preventDefault();
+  addFiles(files);
+});
+
+form.querySelector("input[type=file]")?.addEventListener("change", async (event) => {
+  const chooser = /** @type {HTMLInputElement} */ (event.target);
+  await addFiles([...(chooser.files ?? [])]);
+  chooser.value = "";
+});
 
 /** The names of those whom people play. */
 function people() {
@@ -77,7 +147,7 @@ form.addEventListener("submit", async (event) => {
   event.preventDefault();
   const button = /** @type {HTMLButtonElement} */ (form.querySelector("button.main"));
   settle(form);
-  if (!subject.value.trim()) return refuse(form, form.dataset.subject ?? "", "Write this first.", "Nothing was started.");
+  if (!subject.value.trim() && !("aboutMaterial" in form.dataset && material().length)) return refuse(form, form.dataset.subject ?? "", "Write this first.", "Nothing was started.");
   button.disabled = true;
   try {
     await refresh(); // the grey sides must be those of the question as it is now
@@ -121,7 +191,7 @@ function show(speakers) {
   const asked = Boolean(subject.value.trim());
   implied = asked ? speakers.map(({ name, stance }) => ({ name, stance })) : [];
   const blank = seats().every((seat) => !Object.keys(read(seat)).length && !seat.querySelector("[data-human]:checked"));
-  while (seats().length < implied.length) addSpeaker().dataset.added = "";
+  while (seats().length < implied.length) addEntry(list).dataset.added = "";
   while (blank && seats().length > implied.length && "added" in (seats().at(-1)?.dataset ?? {})) seats().at(-1)?.remove();
   if (asked) {
     for (const [at, seat] of seats().entries()) {
@@ -149,7 +219,7 @@ async function propose(button) {
   button.disabled = true;
   try {
     const { sides } = await ask("POST", "/sides", await withFiles(request(), false));
-    while (seats().length < sides.length) addSpeaker();
+    while (list && seats().length < sides.length) addEntry(list);
     for (const [at, side] of sides.entries()) {
       for (const name of ["name", "stance"]) {
         const field = input(/** @type {HTMLElement} */ (seats()[at]), name);
@@ -163,12 +233,6 @@ async function propose(button) {
     tell(form, problem, "No sides were proposed.");
   }
   button.disabled = false;
-}
-
-function addSpeaker() {
-  const template = /** @type {HTMLTemplateElement} */ (form.querySelector("#speaker"));
-  list?.append(template.content.cloneNode(true));
-  return /** @type {HTMLElement} */ (list?.lastElementChild);
 }
 
 /** Number the speakers as they stand. */
@@ -192,15 +256,28 @@ form.addEventListener("input", (event) => {
 form.addEventListener("click", (event) => {
   const button = /** @type {HTMLElement} */ (event.target).closest("button[data-do]");
   if (!(button instanceof HTMLButtonElement)) return;
-  if (button.dataset.do === "propose") return void propose(button);
-  if (button.dataset.do === "add") {
-    addSpeaker();
-    list?.lastElementChild?.querySelector("input")?.focus();
-  } else {
-    const entry = button.closest("li");
-    const next = entry?.nextElementSibling ?? entry?.previousElementSibling;
-    entry?.remove();
-    (next?.querySelector("input") ?? form.querySelector("[data-do=add]"))?.focus();
+  const entries = button.closest("fieldset")?.querySelector("[data-list]");
+  switch (button.dataset.do) {
+    case "propose":
+      return void propose(button);
+    case "text":
+      if (pasted?.value.trim()) added.push(...parts(pasted.value));
+      if (pasted) pasted.value = "";
+      pasted?.focus();
+      return showMaterial();
+    case "drop":
+      added.splice(Number(button.dataset.at), 1);
+      pasted?.focus();
+      return showMaterial();
+    case "add":
+      if (entries) addEntry(entries).querySelector("input")?.focus();
+      break;
+    case "remove": {
+      const entry = button.closest("li");
+      const next = entry?.nextElementSibling ?? entry?.previousElementSibling;
+      entry?.remove();
+      /** @type {HTMLElement | null} */ (next?.querySelector("input") ?? entries?.parentElement?.querySelector("[data-do=add]") ?? null)?.focus();
+    }
   }
   number();
   write();
@@ -212,9 +289,8 @@ for (const link of /** @type {NodeListOf<HTMLAnchorElement>} */ (document.queryS
   });
 }
 
-const add = /** @type {HTMLButtonElement | null} */ (form.querySelector("[data-do=add]"));
-if (add) add.hidden = false;
+for (const each of /** @type {NodeListOf<HTMLElement>} */ (form.querySelectorAll(":is([data-do=add], [data-do=text])"))) each.hidden = false;
 enable(form);
-const sent = keepDraft(form, "new", addSpeaker);
+const sent = keepDraft(form, "new");
 number();
 write();
