@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from flowdebate import Debater, Persona, council, debate, deliberation, handoff, round_robin
 from flowdebate.chassis.own_words import OwnWords
 from flowdebate.runs.events import BlockAnswered
+from flowdebate.store import MemoryStore
 from flowdebate.testing import ScriptedModel
+from flowdebate.web.notebook import document_of_view
 
 pytestmark = pytest.mark.anyio
 
@@ -210,3 +212,37 @@ async def test_the_transcript_has_what_was_said(written: str, said: str) -> None
     read = "\n".join(str(message["content"]) for call in model.calls[1:] for message in call.messages)
     unsaid = ("They will say", "Cost?", "Who am I?", "There are many", "im_end", "eot_id", "</s>", "**a:**")
     assert not [words for words in unsaid if words in read]
+
+
+REPEATED = "It was counted: commuting costs an hour a day."
+
+
+SAID = [f"{REPEATED}\n", REPEATED.upper(), REPEATED, "Yes."]
+HANDED = [f"{text}\n\nTransition to {name}" for text, name in zip(SAID, ("Ben", "Ada", "Ben", "Ada"), strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "said"),
+    [
+        (debate(name="x", debaters=SIDES, max_rounds=2, judge=lambda _: VERDICT, synthesizer=False), SAID),
+        (round_robin(name="x", debaters=PEOPLE, max_rounds=2, synthesizer=False), SAID),
+        (handoff(name="x", debaters=PEOPLE, max_turns=4, transition="text"), HANDED),
+    ],
+    ids=["debate", "round_robin", "handoff"],
+)
+async def test_the_result_remarks_on_the_same_words_in_each_round(pattern: Any, said: list[str]) -> None:
+    """a41: in Python, in a stored run, and among the notes of its document."""
+    store = MemoryStore()
+    result = await pattern.run("Office?", model=ScriptedModel(*said), store=store, run_id="r")
+    remark = f"The same words stand in 3 contributions, by Ada, Ben: {REPEATED}"
+    assert result.remarks == (remark,)
+    outcome: Any = (await store.run("r")).outcome
+    assert [*outcome["remarks"]] == [remark]
+    assert remark in document_of_view(result).notes
+
+
+async def test_short_words_and_other_ones_are_no_repetition() -> None:
+    """Nor is what only begins alike."""
+    block = debate(name="x", debaters=SIDES, max_rounds=2, judge=lambda _: VERDICT, synthesizer=False)
+    said = ["I agree.", "I agree.", f"{REPEATED} Twice.", REPEATED]
+    assert (await block.run("Office?", model=ScriptedModel(*said))).remarks == ()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from pydantic import Field
 
+from flowdebate._text import cut, one_line
 from flowdebate._util.wire import WireModel, freeze
 from flowdebate.blocks.base import Block, Wrapped
 from flowdebate.blocks.functions import Handler, handler
@@ -46,6 +47,10 @@ class Entry:
     speaker: str
     """The name of the debater or agent."""
     text: str
+
+
+_LEAST_REPEATED = 20  # characters of a contribution that is no mere "I agree."
+_SHOWN = 80  # characters of one that a remark quotes
 
 
 class PatternOutput(WireModel):
@@ -117,6 +122,21 @@ class PatternOutput(WireModel):
     def decision_word(self) -> str | None:
         """The decision in a word or a name, by which batches count runs; None for a pattern that decides nothing."""
         return None
+
+    def find_repetitions(self) -> list[str]:
+        """Remark on contributions to the transcript that are the same, word for word; short ones may well be."""
+        said: Sequence[Any] = getattr(self, self.transcript_field, ())  # a revision that changes nothing is none
+        same: dict[str, list[Any]] = {}
+        for entry in said:
+            if len(words := " ".join(entry.text.split())) >= _LEAST_REPEATED:
+                same.setdefault(words.casefold(), []).append(entry)
+        return [
+            f"The same words stand in {len(entries)} contributions, by {', '.join(dict.fromkeys(speakers))}: {words}"
+            for entries in same.values()
+            if len(entries) > 1
+            for speakers in [[entry.speaker for entry in entries]]
+            for words in [cut(one_line(" ".join(entries[0].text.split())), _SHOWN)]
+        ]
 
     def answer_courses(self) -> list[tuple[dict[str, list[str | None]], str | None]]:
         """For each thing that was decided: by voice its answers, the first one first, and what came out.

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 from pydantic.alias_generators import to_camel
 
 from flowdebate.errors import SchemaViolation
-from flowdebate.measures.statements import answer_words
 from flowdebate.models.output import OutputSchema
 from flowdebate.prompts import as_seen, unescaped
 
@@ -333,6 +332,8 @@ def find_name(text: str, names: Sequence[str]) -> str | None:
     >>> find_name("Ann or Bob", ["Ann", "Bob"]) is None
     True
     """
+    from flowdebate.measures.statements import answer_words  # here: most debates need no measures
+
     choice = find_choice(text, names) or find_choice(unescaped(text), names)
     if choice is not None or len(text) > _LONGEST_SENTENCE:
         return choice

@@ -177,8 +177,12 @@ _REMARKS: Mapping[Flag, str] = MappingProxyType(
 )
 
 
-def remarks_on(events: Iterable[object]) -> tuple[str, ...]:
-    """Return what readers of a result should know about its calls, a line for each model and kind."""
+def remarks_on(events: Iterable[object], raw: object) -> tuple[str, ...]:
+    """Return what readers of a result should know about its calls, a line for each model and kind, and of repetitions.
+
+    `raw` is the raw output; None for a run without any.
+    """
+    find = getattr(raw, "find_repetitions", None)  # of a pattern's output, not of whatever a block gives
     counts = Counter(
         (event.attempts[-1].model if event.attempts else event.model, flag)
         for event in events
@@ -186,8 +190,9 @@ def remarks_on(events: Iterable[object]) -> tuple[str, ...]:
         for flag in event.flags
         if flag in _REMARKS
     )
-    return tuple(
-        f"{model} answered {counted(count, 'call')} {_REMARKS[flag]}" for (model, flag), count in counts.items()
+    return (
+        *(f"{model} answered {counted(count, 'call')} {_REMARKS[flag]}" for (model, flag), count in counts.items()),
+        *(find() if callable(find) else ()),
     )
 
 

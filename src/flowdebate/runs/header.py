@@ -105,7 +105,7 @@ def outcome_of(run: Run, output: object, error: str | None) -> dict[str, Any]:
         **result_of(run.raw_output, output),
         "usage": usage,
         "models": models_by_seat(run.records.events),
-        **({"remarks": remarks} if (remarks := remarks_on(run.records.events)) else {}),
+        **({"remarks": remarks} if (remarks := remarks_on(run.records.events, run.raw_output)) else {}),
         "seconds": round(run.seconds + (0.0 if run.journal is None else run.journal.spent), 3),
         "error": error,
         "summary": {

@@ -66,8 +66,8 @@ class RunView(InNotebooks):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Remarks on the calls so far, such as a setting that a model refuses; empty where there is none."""
-        return remarks_on(self.events)
+        """Remarks, such as on a setting that a model refuses, or on repeated words; empty where there is none."""
+        return remarks_on(self.events, self.raw)
 
     @property
     def cost(self) -> float | None:
