@@ -118,6 +118,30 @@ def test_a_stranger_votes_and_then_sees_the_verdict(stage: Stage, stranger: Visi
     assert stage.get("/runs/rents/votes").json()["neither"] == 1
 
 
+@pytest.mark.parametrize("width", WIDTHS)
+def test_after_a_vote_the_result_is_in_view(stage: Stage, chromium: Browser, width: int) -> None:
+    """Also on a phone, where it stands below the whole debate; whoever gets the address is to vote, not to see it."""
+    visit = Visit(chromium, stage.url, token=None)
+    page = visit.open(shared(stage, "vote"))
+    page.set_viewport_size({"width": width, "height": 740})
+    ask = page.get_by_role("link", name="Who argued better?")
+    if ask.is_visible():  # beside a wide page the question itself is in view
+        ask.click()
+    page.get_by_role("radio", name="Side A").check()
+    page.get_by_role("button", name="Vote").click()
+    heading = page.get_by_role("heading", name="Your vote")
+    heading.wait_for()
+    page.wait_for_function("document.activeElement?.id === 'answer'")
+    assert heading.evaluate(
+        "each => { const at = each.getBoundingClientRect(); return at.top >= 0 && at.bottom < innerHeight; }"
+    )
+    assert "reader=" not in page.url
+    page.reload()
+    heading.wait_for()
+    visit.close()
+    assert visit.problems == []
+
+
 def seen(page: Page) -> tuple[str, str]:
     """Which slide it is, and what it shows."""
     return page.locator("#at").inner_text(), page.locator(".slide:visible").inner_text()

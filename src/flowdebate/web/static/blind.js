@@ -29,6 +29,7 @@ if (form) {
         ...(why ? { why } : {}),
       });
       localStorage.setItem(`voted:${run}`, "yes");
+      address.hash = "answer"; // on a phone the result stands below the whole debate
       show();
     } catch (problem) {
       button.disabled = false;
@@ -42,6 +43,18 @@ if (form) {
     address.searchParams.set("reader", reader);
     location.replace(address);
   }
+}
+
+const given = new URL(location.href);
+if (given.searchParams.has("reader")) {
+  // whoever gets the address from here is to vote, not to see this vote
+  given.searchParams.delete("reader");
+  history.replaceState(null, "", given);
+}
+const result = /** @type {HTMLElement | null} */ (document.querySelector("#answer"));
+if (!form && result && given.hash === "#answer") {
+  result.focus({ preventScroll: true });
+  result.scrollIntoView();
 }
 
 /** A random id of this browser, which says nothing about who reads. */
