@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from flowdebate import errors
 from flowdebate.errors import (
+    AuthenticationFailed,
     BadFile,
     MalformedResponse,
     ModelError,
@@ -24,6 +25,7 @@ from flowdebate.errors import (
     SchemaViolation,
 )
 from flowdebate.models import (
+    ModelRequest,
     ModelResponse,
     OpenAIModel,
     OutputSchema,
@@ -36,14 +38,12 @@ from flowdebate.models import (
 )
 from flowdebate.models.base import Attempts
 from flowdebate.models.call import ask
-from flowdebate.models.recording import CLASSES
+from flowdebate.models.recording import CLASSES, read_exchanges
 from tests.models.policies.helpers import Leaf, Naps, down, question
 from tests.models.server import ChatServer, Exchange, chunk, completion, tool_call, usage_chunk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from flowdebate.models import ModelRequest
 
 pytestmark = pytest.mark.anyio
 
@@ -359,3 +359,54 @@ async def test_a_cassette_is_replayed_as_it_was_recorded(path: Path) -> None:
     assert (type(violation), violation.problems, violation.answer) == (SchemaViolation, (("a", "is wrong"),), "{}")
     assert (type(limited), limited.retry_after, limited.quota_exhausted) == (RateLimited, 2.5, False)
     replayed.assert_complete()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cannot connect to https://me:pw@gw.example.org/v1?key=1",
+        r'{"error": "proxy http:\/\/gw.example.org\/v1 said no"}',
+        "upstream gw.example.org:443 timed out",
+        "10.20.30.40 refused, [fe80::1]:8080, too",
+        "worker gpu-7:8000, worker node3.internal, localhost:11434",
+        "ask mallory.b@example.org of org-a1B2c3D4e5",
+        "/home/mallory/m.gguf /Users/mallory/m.gguf C:\\Users\\mallory\\m.gguf",
+        "Incorrect API key provided: hunter2secret",
+    ],
+)
+async def test_nothing_of_a_host_and_its_user_gets_into_a_cassette_with_exchanges(text: str, path: Path) -> None:
+    """From a refusal as from an answer; what is no address stays as it is."""
+    plain = "At 12:30, ratio 16:9, see app.py:12, llama3.1:8b, 3.14 and v1.2.3."
+
+    async def serve(exchange: Exchange) -> None:
+        if "stream" in exchange.body:
+            await exchange.json({"error": {"message": text}}, status=401)
+        else:
+            await exchange.json(completion(f"{plain} {text}"))
+
+    async with ChatServer({}, otherwise=serve) as server:
+        inner = OpenAIModel("m", base_url=server.base_url, api_key="hunter2secret", retry=None)
+        model = RecordingModel(inner, path, exchanges=True)
+        asks = [{"role": "user", "content": "Where are you?"}]
+        await ask(model, ModelRequest(messages=asks, block="b"))
+        with pytest.raises(AuthenticationFailed):
+            await ask(model, ModelRequest(messages=asks, block="b", on_text=lambda _: None))
+    written = text_of(path)
+    for part in (
+        "example.org",
+        "pw",
+        "10.20",
+        "fe80",
+        "gpu-7",
+        "node3",
+        "11434",
+        "mallory",
+        "a1B2",
+        "hunter2",
+        "127.0",
+    ):
+        assert part not in written, part
+    calls = [json.loads(line) for line in written.splitlines()[1:]]
+    assert calls[0]["answer"]["text"].startswith(plain)
+    assert [len(call["exchanges"]) for call in calls] == [1, 1]
+    assert [call.status for call in read_exchanges(path)] == [200, 401]

@@ -48,7 +48,8 @@ def check_models(
     if not specs:
         default = environment_choice()
         if default is None:
-            raise no_model()
+            tell(f"Error: {no_model()}")
+            raise typer.Exit(ExitCode.NO_RESULT)
         specs = [default[0]]
     check(record is None or len(specs) == 1, "--record", record, "left out with more than one model")
     make = Models(base_url)

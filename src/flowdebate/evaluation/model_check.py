@@ -195,7 +195,9 @@ _USABLE = ("works", "differs")
 
 def _roles(body: dict[str, Any]) -> list[str]:
     messages = body.get("messages")
-    return [str(each.get("role")) for each in messages if isinstance(each, dict)] if isinstance(messages, list) else []
+    if not isinstance(messages, list):
+        return []
+    return [str(message.get("role")) for message in messages if isinstance(message, dict)]
 
 
 def _leaves_choice(body: dict[str, Any]) -> bool:
@@ -490,20 +492,20 @@ class ModelCheck:
         # a model that does not say in which modes it asks is judged by those in which it has asked
         for mode in self._modes or dict.fromkeys(attempt.asked_as for attempt in self._attempts("structured")):
             row = CheckRow(group="structured answers", name=mode or "in its own way", outcome="works")
-            tried = [
+            sent = [
                 (attempt, call)
                 for call in self._of("structured")
                 for attempt in call.attempts
                 if attempt.asked_as == mode
             ]
-            answers = [call.response for attempt, call in tried if attempt.error is None and call.response is not None]
+            answers = [call.response for attempt, call in sent if attempt.error is None and call.response is not None]
             if answers:
                 outcome, detail = _judge_choice(answers[0])
                 yield replace(row, outcome=outcome, detail=detail)
-            elif tried and tried[0][0].error == "RequestRejected":
+            elif sent and sent[0][0].error == "RequestRejected":
                 yield replace(row, outcome="refused", detail=self._refusal_of(partial(_is_asked_as, mode)))
-            elif tried:
-                yield replace(row, outcome="fails", detail=_shown(tried[0][1].error))
+            elif sent:
+                yield replace(row, outcome="fails", detail=_shown(sent[0][1].error))
 
     def _answer_rows(self) -> Iterator[CheckRow]:
         for place, title in _ANSWERS:
@@ -530,40 +532,40 @@ class ModelCheck:
             if exchange.status < _REFUSED
             for reason in _FINISH.findall(exchange.received)
         )
-        answered = self._answered
-        flags = {flag for response in answered for flag in response.flags}
+        responses = self._responses
+        flags = {flag for response in responses for flag in response.flags}
         if reasons:
             ending: Outcome = "differs" if "unknown_finish" in flags else "works"
             yield CheckRow(group="answers", name="finish reasons", outcome=ending, detail=_listed(reasons))
         if "other_model" in flags:
-            names = ", ".join(dict.fromkeys(str(response.model) for response in answered if response.model))
+            names = ", ".join(dict.fromkeys(str(response.model) for response in responses if response.model))
             yield CheckRow(group="answers", name="model", outcome="differs", detail=f"it answers as {names}")
         if "usage_unknown" in flags:
             detail = "not reported with every answer"
             yield CheckRow(group="answers", name="tokens", outcome="differs", detail=detail)
-        chosen = [call.response.data for call in self._of("structured") if call.response is not None]
-        if chosen:
-            right = sum(isinstance(data, _Choice) and data.winner == _NAMES[0] for data in chosen)
-            detail = f"the right one in {right} of {counted(len(chosen), 'answer')}"
-            naming: Outcome = "works" if right == len(chosen) else "differs"
+        choices = [call.response.data for call in self._of("structured") if call.response is not None]
+        if choices:
+            right = sum(isinstance(data, _Choice) and data.winner == _NAMES[0] for data in choices)
+            detail = f"the right one in {right} of {counted(len(choices), 'answer')}"
+            naming: Outcome = "works" if right == len(choices) else "differs"
             yield CheckRow(group="answers", name="names of persons", outcome=naming, detail=detail)
-        repairs = Counter(repair for response in answered for repair in response.repaired)
+        repairs = Counter(repair for response in responses for repair in response.repaired)
         if repairs:
             yield CheckRow(group="answers", name="repairs", outcome="differs", detail=_listed(repairs))
 
     @property
-    def _answered(self) -> list[ModelResponse]:
+    def _responses(self) -> list[ModelResponse]:
         return [call.response for call in self._calls if call.response is not None]
 
     def _thinking(self) -> Iterator[CheckRow]:
         """Say whether the model thinks, and where its thinking stands."""
-        flags = Counter(flag for response in self._answered for flag in response.flags)
+        flags = Counter(flag for response in self._responses for flag in response.flags)
         lost = sum(isinstance(call.error, LostToThinking) for call in self._calls)
         thought = sum(attempt.usage.reasoning_tokens or 0 for call in self._calls for attempt in call.attempts)
         details = []
         if aloud := flags["thought_aloud"]:
             opened = ", without an opening tag" if flags["thought_unannounced"] else ""
-            details.append(f"aloud in {aloud} of {counted(len(self._answered), 'answer')}{opened}: removed")
+            details.append(f"aloud in {aloud} of {counted(len(self._responses), 'answer')}{opened}: removed")
         if lost:
             details.append(f"{counted(lost, 'answer')} lost to it")
         if thought:
@@ -621,8 +623,11 @@ class ModelCheck:
         usable = [mode for mode in self._modes if outcomes.get(("structured answers", mode)) in _USABLE]
         if usable and usable[0] != self._modes[0]:
             advice.append(f'Set structured="{usable[0]}" in OpenAIModel(…), which saves the requests that are refused.')
-        if any(isinstance(call.error, LostToThinking) for call in self._calls):
-            advice.append("Give it more room: ModelSettings(max_tokens=16_000), or a lower effort.")
+        lost = {call.error.stopped for call in self._calls if isinstance(call.error, LostToThinking)}
+        if False in lost:
+            advice.append("Give it more room for its thinking: ModelSettings(max_tokens=16_000), or --effort low.")
+        if True in lost:
+            advice.append("Check the server's chat template and reasoning parser: it thinks, and then says nothing.")
         judge = rows.get(("roles", _JUDGE))
         if judge is not None and _FLIPPED in judge.detail:
             advice.append("Let it judge in both orders: --schedule swap.")

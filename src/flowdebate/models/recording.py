@@ -16,7 +16,7 @@ import os
 import re
 import threading
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from inspect import Parameter, signature
@@ -194,13 +194,9 @@ class HttpExchange(Recorded):
 
     @classmethod
     def of(cls, exchange: Exchange) -> HttpExchange:
-        """Convert `exchange`, with its secrets redacted; ValueError for a request that is no JSON."""
-
-        def shown(data: bytes | bytearray) -> str:
-            return redact(clean_text(data.decode(errors="replace")), exchange.secrets)
-
-        sent = json.loads(shown(exchange.sent))
-        return cls(sent=sent, status=exchange.status, kind=exchange.kind, body=shown(exchange.received))
+        """Convert `exchange`; ValueError for a request that is no JSON."""
+        body = clean_text(exchange.received.decode(errors="replace"))
+        return cls(sent=json.loads(exchange.sent), status=exchange.status, kind=exchange.kind, body=body)
 
 
 class Call(Recorded):
@@ -377,7 +373,7 @@ def _new_call(
     *,
     attempts: Iterable[Attempt],
     events: Iterable[object],
-    exchanges: Iterable[Exchange] | None = None,
+    exchanges: Sequence[Exchange] | None = None,
     host: str = "",
 ) -> Call:
     """Make a call's line from its first fields, `opening`; ValueError for an answer that could not be read back.
@@ -401,7 +397,8 @@ def _new_call(
     if exchanges is not None:
         line["exchanges"] = [HttpExchange.of(exchange).model_dump() for exchange in exchanges]
         kept = {name: line[name] for name in opening}  # what was asked is found again by its digest
-        line = {**_anonymous(line, host), **kept}
+        secrets = [secret for exchange in exchanges for secret in exchange.secrets]
+        line = {**_anonymous(line, host, secrets), **kept}
     return read_record(Call, json.dumps(clean_data(line)))
 
 
@@ -409,34 +406,36 @@ def _host_of(address: str | None) -> str:
     return (urlsplit(address or "").hostname or "") if address else ""
 
 
-# Addresses in what servers write, in JSON as well, where a slash may have a backslash before it; private names of
-# hosts, and names with a port; mail addresses; accounts; home directories, in which servers keep their models.
+# Addresses in what servers write, in JSON as well, where a slash may have a backslash before it; names of hosts
+# that are private, end in a usual domain or have a port; mail addresses; accounts.
 _ADDRESSES = re.compile(
     r"""\b[a-z][a-z0-9+.-]*:(?:\\?/){2}(?:\\/|[^\s"'<>\\)\]},;])*"""
     r"""|\b\d{1,3}(?:\.\d{1,3}){3}\b(?::\d+)?|\[[0-9a-f]*:[0-9a-f:]*:[0-9a-f]*\](?::\d+)?"""
-    r"""|\b(?:[a-z0-9-]+\.)+(?:local|internal|lan|intranet|corp|home|arpa)\b(?::\d+)?"""
+    r"""|\b(?:[a-z0-9-]+\.)+(?:local|internal|lan|intranet|corp|home|arpa|com|net|org|edu|gov|io|ai"""
+    r"""|dev|cloud|co|eu|uk|de|fr|nl|ch|cn|jp|kr|au|ca)\b(?::\d+)?(?:/[^\s"'<>\\)\]},;]*)?"""
     r"""|\b(?:localhost|[a-z][a-z0-9-]*(?:\.[a-z0-9-]+)*(?=:\d{4,5}\b)):\d+"""
     r"""|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"""
     r"""|\b(?:org|proj|acct|account|user|team)[-_][A-Za-z0-9]{8,}""",
     re.IGNORECASE,
 )
+# Home directories, in which servers keep their models.
 _HOME = re.compile(r"((?:/home/|/Users/|[A-Za-z]:(?:\\)+Users(?:\\)+))[^/\\\s\"']+")
 
 
-def _anonymous(value: Any, host: str = "") -> Any:  # noqa: ANN401 - JSON data
-    """Copy JSON data without keys, addresses, the name of `host`, and whose home directory it is.
+def _anonymous(value: Any, host: str = "", secrets: Iterable[str] = ()) -> Any:  # noqa: ANN401 - JSON data
+    """Copy JSON data without keys, `secrets`, addresses, the name of `host`, and whose home directory it is.
 
     >>> _anonymous({"error": "no answer from http://10.0.0.7:8000/v1, gpu-7:8000 or gpu-7.lan"})
     {'error': 'no answer from [address], [address] or [address]'}
     """
     if isinstance(value, dict):
-        return {name: _anonymous(part, host) for name, part in value.items()}
+        return {name: _anonymous(part, host, secrets) for name, part in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_anonymous(part, host) for part in value]
+        return [_anonymous(part, host, secrets) for part in value]
     if not isinstance(value, str):
         return value
-    text = _HOME.sub(r"\1[user]", _ADDRESSES.sub("[address]", without_keys(value)))
-    if "." in host:  # a name without a dot may be a word
+    text = _HOME.sub(r"\1[user]", _ADDRESSES.sub("[address]", without_keys(redact(value, secrets))))
+    if re.search(r"[.\d-]", host):  # any other name may be a word, such as "model"
         text = re.sub(rf"(?<![\w.-]){re.escape(host)}(?::\d+)?(?![\w-])", "[address]", text, flags=re.IGNORECASE)
     return text
 

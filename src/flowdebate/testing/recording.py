@@ -35,14 +35,14 @@ def serve_recording(path: str | os.PathLike[str]) -> Iterator[str]:
     exchanges = read_exchanges(path)
     if not exchanges:
         raise BadFile(str(path), "has no exchanges: record it with exchanges=True")
-    recorded = _Recorded(exchanges)
+    recording = _Recording(exchanges)
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
             sent = json.loads(self.rfile.read(int(self.headers.get("content-length", "0"))) or b"{}")
-            exchange = recorded.find(sent)
+            exchange = recording.find(sent)
             body = exchange.body.encode()
             self.send_response(exchange.status)
             self.send_header("Content-Type", exchange.kind or "application/json")
@@ -65,7 +65,7 @@ def serve_recording(path: str | os.PathLike[str]) -> Iterator[str]:
         thread.join()
 
 
-class _Recorded:
+class _Recording:
     """Recorded exchanges, found by their requests."""
 
     def __init__(self, exchanges: Sequence[HttpExchange]) -> None:
@@ -75,16 +75,16 @@ class _Recorded:
 
     def find(self, sent: dict[str, Any]) -> HttpExchange:
         """Return the next response for a request."""
-        same = [exchange for exchange in self._exchanges if _content_of(exchange.sent) == _content_of(sent)]
-        if same:
-            return self._next(json.dumps(_content_of(sent), sort_keys=True), same, again=len(same) - 1)
+        equal = [exchange for exchange in self._exchanges if _content_of(exchange.sent) == _content_of(sent)]
+        if equal:
+            return self._next(json.dumps(_content_of(sent), sort_keys=True), equal, again=len(equal) - 1)
         parts = _parts_of(sent)
         for part in sorted(parts):
-            recorded = [exchange for exchange in self._exchanges if part in _parts_of(exchange.sent)]
-            if not recorded:
+            matches = [exchange for exchange in self._exchanges if part in _parts_of(exchange.sent)]
+            if not matches:
                 return _refusal(f"the recording has no request with {part}")
-            if all(exchange.status >= _REFUSED for exchange in recorded):
-                return recorded[0]
+            if all(exchange.status >= _REFUSED for exchange in matches):
+                return matches[0]
         form = _form_of(parts)
         alike = [
             exchange
@@ -130,8 +130,7 @@ def _parts_of(sent: dict[str, Any]) -> frozenset[str]:
     >>> sorted(_parts_of({"messages": [{"role": "system"}, {"role": "user"}], "stream": True, "temperature": 0}))
     ['stream', 'system', 'temperature']
     """
-    messages = [each for each in sent.get("messages", ()) if isinstance(each, dict)]
-    roles = [str(each.get("role")) for each in messages]
+    roles = [str(message.get("role")) for message in sent.get("messages", ()) if isinstance(message, dict)]
     names = {name for name in sent if name not in ("messages", "model") and sent[name] is not False}
     for name in ("response_format", "tool_choice", "output_config"):
         form = sent.get(name)
