@@ -10,8 +10,9 @@ import pytest
 
 from flowdebate import Debater, debate, generator, human
 from flowdebate.adapters.langgraph import RunnableModel, debate_node, debate_tool
-from flowdebate.errors import ConfigurationError
-from flowdebate.models import ModelSettings
+from flowdebate.errors import ConfigurationError, ContentFiltered
+from flowdebate.models import ModelRequest, ModelSettings
+from flowdebate.models.call import ask
 from flowdebate.store import MemoryStore
 from flowdebate.testing import AdapterConformance, FakeAnswer, ScriptedModel
 from tests.adapters.needs import needs
@@ -219,3 +220,25 @@ def test_only_a_runnable_is_taken() -> None:
     """Anything else is refused where it is passed."""
     with pytest.raises(ConfigurationError, match="`runnable` must be a chat model"):
         RunnableModel("gpt")
+
+
+@pytest.mark.anyio
+async def test_an_answer_ends_as_its_integration_says() -> None:
+    """Each has a word of its own for it; half an answer is marked, and a filtered one is none."""
+    from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+    from langchain_core.messages import AIMessage
+
+    said = [
+        AIMessage(content="Half a", response_metadata={"stop_reason": "max_tokens"}),
+        AIMessage(content="Half a", response_metadata={"finish_reason": "SAFETY"}),
+        AIMessage(content="Whole.", response_metadata={"done_reason": "stop"}),
+    ]
+    model = RunnableModel(GenericFakeChatModel(messages=iter(said)))
+
+    def question() -> ModelRequest:
+        return ModelRequest(messages=[{"role": "user", "content": "Why?"}], block="b")
+
+    assert (await ask(model, question())).finish == "length"
+    with pytest.raises(ContentFiltered, match="SAFETY"):
+        await ask(model, question())
+    assert (await ask(model, question())).finish == "stop"

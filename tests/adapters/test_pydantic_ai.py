@@ -11,6 +11,8 @@ import pytest
 from flowdebate import Debater, debate, generator
 from flowdebate.adapters.pydantic_ai import AgentModel, debate_tool
 from flowdebate.errors import ConfigurationError, RateLimited
+from flowdebate.models import ModelRequest
+from flowdebate.models.call import ask
 from flowdebate.testing import AdapterConformance, FakeAnswer, ScriptedModel
 from tests.adapters.needs import needs
 
@@ -146,3 +148,17 @@ def test_only_an_agent_is_taken() -> None:
     """Anything else is refused where it is passed."""
     with pytest.raises(ConfigurationError, match="`agent` must be an Agent of pydantic-ai, got 'gpt'"):
         AgentModel("gpt")
+
+
+@pytest.mark.anyio
+async def test_half_an_answer_is_marked() -> None:
+    """The agent returns its text all the same."""
+    from pydantic_ai import Agent
+    from pydantic_ai.messages import ModelResponse, TextPart
+    from pydantic_ai.models.function import FunctionModel
+
+    def answer(*_: object) -> ModelResponse:
+        return ModelResponse(parts=[TextPart("Half a")], finish_reason="length")
+
+    request = ModelRequest(messages=[{"role": "user", "content": "Why?"}], block="b")
+    assert (await ask(AgentModel(Agent(FunctionModel(answer)), retry=None), request)).finish == "length"

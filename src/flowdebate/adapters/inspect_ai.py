@@ -23,9 +23,10 @@ from flowdebate.blocks.base import Block
 from flowdebate.blocks.functions import result_text
 from flowdebate.chassis.output import PatternOutput
 from flowdebate.chassis.state import TurnStarted
-from flowdebate.errors import ConfigurationError, ContentFiltered, EmptyResponse, ModelError
-from flowdebate.models.base import FinishReason, Message, ModelRequest, ModelResponse, ToolCall
+from flowdebate.errors import ConfigurationError, EmptyResponse, ModelError
+from flowdebate.models.base import Message, ModelRequest, ModelResponse, ToolCall
 from flowdebate.models.call import Retry, check_real_calls_allowed
+from flowdebate.models.endings import read_finish
 from flowdebate.models.output import inline_definitions
 from flowdebate.patterns.debate.schemas import DebateRawOutput
 
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
 # The source of events in Inspect's transcript, and the key of metadata.
 _KEY = "flowdebate"
-_FINISHES: dict[str, FinishReason] = {"max_tokens": "length", "model_length": "length", "tool_calls": "tool_calls"}
 
 
 class InspectModel(AdaptedModel):
@@ -166,13 +166,12 @@ def _arguments(text: str) -> dict[str, Any]:
 def _response(output: ModelOutput, request: ModelRequest) -> ModelResponse:
     if output.empty:
         raise EmptyResponse(output.error or "the answer has no choices")
-    if output.stop_reason == "content_filter":
-        raise ContentFiltered("the provider's content filter stopped the answer")
     # what could not be parsed is no JSON, so that the model is told
     calls = tuple(
         ToolCall(id=call.id, name=call.function, arguments=call.parse_error or json.dumps(call.arguments))
         for call in (output.message.tool_calls or () if request.tools else ())
     )
+    finish = read_finish(output.stop_reason, calls=bool(calls))
     # Inspect counts cached tokens apart, and we count them among those of the prompt, as OpenAI does
     used = output.usage
     cached = None if used is None else used.input_tokens_cache_read
@@ -180,9 +179,10 @@ def _response(output: ModelOutput, request: ModelRequest) -> ModelResponse:
     return ModelResponse(
         text=output.completion,
         tool_calls=calls,
-        finish="tool_calls" if calls else _FINISHES.get(output.stop_reason, "stop"),
+        finish=finish.reason,
         usage=usage_of(prompt, None if used is None else used.output_tokens, cached),
         model=output.model or None,
+        flags=finish.flags,
     )
 
 

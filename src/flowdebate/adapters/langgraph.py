@@ -27,6 +27,7 @@ from flowdebate.errors import ConfigurationError, RunNotFound
 from flowdebate.events import wire_of
 from flowdebate.models.base import ModelRequest, ModelResponse, Usage
 from flowdebate.models.call import Retry
+from flowdebate.models.endings import read_finish
 from flowdebate.runs.execute import RunOptions
 from flowdebate.runs.header import StoreOptions
 from flowdebate.runs.result import RunHandle, RunResult
@@ -102,7 +103,9 @@ class RunnableModel(AdaptedModel):
                 async for chunk in runnable.astream(value, config):
                     answer = chunk if answer is None else answer + chunk
                     request.on_text(_text(chunk))
-            return ModelResponse(text=_text(answer["messages"][-1] if self._graph else answer), usage=used())
+            message = answer["messages"][-1] if self._graph else answer
+            finish = read_finish(_reason_of(message), calls=False)
+            return ModelResponse(text=_text(message), finish=finish.reason, flags=finish.flags, usage=used())
 
     @staticmethod
     async def _structured(chat: BaseChatModel, request: ModelRequest, config: RunnableConfig) -> dict[str, Any] | None:
@@ -144,6 +147,12 @@ class RunnableModel(AdaptedModel):
         # of its own: a checkpointer would put the messages of earlier calls on the same thread before these
         config["configurable"] = {**config.get("configurable", {}), "thread_id": uuid4().hex}
         return used, config
+
+
+def _reason_of(message: object) -> object:
+    """Return the reason for the end of a message, which each integration of LangChain names in its own way."""
+    metadata = getattr(message, "response_metadata", None) or {}
+    return next((metadata[name] for name in ("finish_reason", "stop_reason", "done_reason") if name in metadata), None)
 
 
 def debate_tool(

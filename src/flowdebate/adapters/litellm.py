@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Self
 from flowdebate._util.validation import check_library
 from flowdebate.adapters.translation import RETRY, AdaptedModel, framework_failures, sampling_of, usage_of
 from flowdebate.errors import ConfigurationError, EmptyResponse
-from flowdebate.models.base import FinishReason, ModelRequest, ModelResponse, ToolCall
+from flowdebate.models.base import ModelRequest, ModelResponse, ToolCall
 from flowdebate.models.call import Retry, check_real_calls_allowed
+from flowdebate.models.endings import read_finish
 
 if TYPE_CHECKING:
     from litellm import ModelResponse as Answer
 
 # Parameters that each request sets.
 _OURS = frozenset({"messages", "model", "num_retries", "response_format", "stream", "tools"})
-_FINISHES: dict[object, FinishReason] = {"length": "length", "tool_calls": "tool_calls"}
 # How long the end of a run waits for LiteLLM's callbacks.
 _CALLBACK_SECONDS = 5.0
 
@@ -118,12 +118,14 @@ def _response(answer: Answer | None) -> ModelResponse:
         ToolCall(id=call.id or f"call_{index}", name=call.function.name, arguments=call.function.arguments or "{}")
         for index, call in enumerate(choice.message.tool_calls or ())
     )
+    finish = read_finish(choice.finish_reason, calls=bool(calls))
     used = getattr(answer, "usage", None)
     cached = getattr(getattr(used, "prompt_tokens_details", None), "cached_tokens", None)
     return ModelResponse(
         text=choice.message.content or "",
         tool_calls=calls,
-        finish="tool_calls" if calls else _FINISHES.get(choice.finish_reason, "stop"),
+        finish=finish.reason,
         usage=usage_of(getattr(used, "prompt_tokens", None), getattr(used, "completion_tokens", None), cached),
         model=answer.model,
+        flags=finish.flags,
     )

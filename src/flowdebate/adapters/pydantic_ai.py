@@ -18,6 +18,7 @@ from flowdebate.adapters.translation import (
 )
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.base import ModelRequest, ModelResponse
+from flowdebate.models.endings import read_finish
 
 if TYPE_CHECKING:
     from pydantic_ai import Agent, Tool
@@ -76,7 +77,8 @@ class AgentModel(AdaptedModel):
             if getattr(used, "unmeasured_requests", 0):  # its sums lack the requests whose provider reported nothing
                 usage = usage_of(None, None)
             if request.output is None:
-                return ModelResponse(text=result.output, usage=usage)
+                finish = read_finish(getattr(result.response, "finish_reason", None), calls=False)
+                return ModelResponse(text=result.output, finish=finish.reason, flags=finish.flags, usage=usage)
             return ModelResponse(data=result.output, usage=usage)
 
     def _options(self, request: ModelRequest) -> dict[str, Any]:
