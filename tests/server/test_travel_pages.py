@@ -131,10 +131,29 @@ def test_a_comparison_shows_what_differs(stage: Stage) -> None:
     assert "debate-debater-con is <ins>not</ins> sure." in page
     assert "step 2, changed by hand" in page
     assert page.count("<h3>Verdict</h3>") == 2
-    assert "What they took" in page
+    assert page.index("<h3>Verdict</h3>") < page.index('class="costs"') < page.index("Step 1 is the same")
     assert "another question" not in page
     assert stage.http.get("/compare?a=fork").status_code == 422
     assert stage.http.get("/compare?a=fork&b=nothing").status_code == 404
+
+
+PANELS = (
+    {"debaters": [{"name": "Ann", "stance": "Ship"}, {"name": "Ben", "stance": "Wait"}]},
+    {"debaters": [{"name": "pro", "stance": "Ship now"}, {"name": "con", "stance": "Wait longer"}]},
+    {"debaters": [{"name": "Ben", "stance": "Wait"}, {"name": "Ann", "stance": "Ship"}]},  # in the other order
+)
+
+
+@pytest.mark.parametrize("panel", PANELS[1:])
+def test_turns_of_two_runs_are_paired_by_round_and_number(stage: Stage, panel: dict[str, Any]) -> None:
+    """Whatever the speakers are called; each step has its counterpart."""
+    one, two = (stage.finished(options={"max_rounds": 2, **each}) for each in (PANELS[0], panel))
+    page = page_of(stage, f"/compare?a={one}&b={two}")
+    assert "No such step." not in page
+    sides = page[page.index("Side by side") :]
+    names = re.findall(r'<h3 class="who"><i class="mark"></i>([^<]+)</h3>', sides)
+    left, right = names[::2][:4], names[1::2][:4]
+    assert (left, right) == (["Ann", "Ben"] * 2, [each["name"] for each in panel["debaters"]] * 2)
 
 
 def test_any_two_runs_can_be_compared(stage: Stage) -> None:

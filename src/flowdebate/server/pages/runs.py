@@ -36,7 +36,8 @@ from flowdebate.ui.steps import StepState
 from flowdebate.web.plots import plot_of
 from flowdebate.web.run.record import Call
 from flowdebate.web.run.sheet import Sheet
-from flowdebate.web.run.travel import ForkLine, compared, fork_line, moment_at
+from flowdebate.web.run.travel import ForkLine, fork_line, moment_at
+from flowdebate.web.run.travel import compare as compare_steps
 from flowdebate.web.templates import assets, render
 
 _MOST_RUNS = 1_000
@@ -370,7 +371,6 @@ async def compare(
     a, b = reversed(chosen) if run else chosen  # the list has the older one below
     runs = [await service.run(run_id) for run_id in (a, b)]
     sheets = [await sheet_of(run, front, service) for run in runs]
-    one, other = (() if sheet is None else sheet.trace.calls for sheet in sheets)
     fork: Literal["one", "other"] | None = "other" if runs[1].parent == a else "one" if runs[0].parent == b else None
     return page(
         "compare",
@@ -379,7 +379,7 @@ async def compare(
         runs=runs,
         sheets=sheets,
         fork=fork,
-        steps=compared(one, other, fork=fork),
+        steps=compare_steps(*sheets, fork=fork),
         addresses=[f"runs/{quote(run.run_id, safe='')}" for run in runs],
     )
 

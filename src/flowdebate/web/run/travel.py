@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
-from itertools import accumulate, groupby, zip_longest
+from itertools import accumulate, groupby
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from flowdebate.web.prose import Span, prose
@@ -112,6 +113,8 @@ def fork_line(
 
 # Two runs side by side
 
+_PASS = re.compile(r"\[\d+\]")
+"""The number of a round or of another pass of a loop, in a place."""
 _WORD = re.compile(r"\s*\S+|\s+\Z")
 _MARGIN = re.compile(r"(\A\s+|\n\s*)")
 # the time of the comparison grows with the product of their lengths
@@ -198,49 +201,64 @@ def _pieces(*found: tuple[Kind, str]) -> list[Piece]:
     return [Piece(kind, text) for kind, text in found if text]
 
 
-def compared(one: Sequence[Call], other: Sequence[Call], *, fork: Literal["one", "other"] | None) -> list[Pair | Same]:
-    """The steps of two runs, each beside the one at the same place of the other run; `fork` says which one forked.
+def compare(one: Sheet | None, other: Sheet | None, *, fork: Literal["one", "other"] | None) -> list[Pair | Same]:
+    """Pair the steps of two runs by round and turn, whatever their speakers are called; `fork` says which one forked.
 
-    Steps that only the other run has stand behind the step that they follow there. Runs that have no place in common
-    are shown step by step.
+    Steps that only the other run has stand behind the step that they follow there.
     """
-    found: list[Pair | Same] = []
-    for same, group in groupby(_paired(one, other), key=lambda pair: _is_same(*pair)):
+    pairs: list[Pair | Same] = []
+    for same, group in groupby(_pair_steps(one, other), key=lambda pair: _is_same(*pair)):
         if same:
-            calls = [left for left, _ in group if left is not None]
-            origins = {call.place: call.origin for call in (other if fork == "other" else calls)}
+            steps = [(left, right) for left, right in group if left is not None and right is not None]
+            calls = [left for left, _ in steps]
             shared = Same(
                 first=calls[0].number,
                 last=calls[-1].number,
                 names=tuple(dict.fromkeys(call.who for call in calls)),
-                reused=fork is not None and all(origins.get(call.place) == "reused" for call in calls),
+                reused=fork is not None
+                and all((right if fork == "other" else left).origin == "reused" for left, right in steps),
             )
-            found.append(shared)
+            pairs.append(shared)
         else:
-            found += [_pair(left, right, fork) for left, right in group]
-    return found
+            pairs += [_pair(left, right, fork) for left, right in group]
+    return pairs
 
 
-def _paired(one: Sequence[Call], other: Sequence[Call]) -> Iterator[tuple[Call | None, Call | None]]:
+def _positions(sheet: Sheet | None) -> dict[tuple[str, ...], Call]:
+    """Steps by what they are in any run: a turn by its round and number, another one by its round, role and number."""
+    if sheet is None:
+        return {}
+    turns = {
+        turn.call.number: ("turn", str(at), str(number))
+        for at, part in enumerate(sheet.rounds)
+        for number, turn in enumerate(_turns(part))
+        if turn.call is not None
+    }
+    seen = Counter[tuple[str, str]]()
+    positions: dict[tuple[str, ...], Call] = {}
+    for call in sheet.trace.calls:
+        passes = "".join(_PASS.findall(call.place))
+        who = call.who if call.party is None else f"speaker {call.party.number}"
+        seen[passes, who] += 1
+        positions[turns.get(call.number, (passes, who, str(seen[passes, who])))] = call
+    return positions
+
+
+def _pair_steps(one: Sheet | None, other: Sheet | None) -> Iterator[tuple[Call | None, Call | None]]:
     """Steps of both runs in the order of the first one."""
-    right = {call.place: call for call in other}
-    left = {call.place for call in one}
-    if left.isdisjoint(right):
-        # runs of other patterns, or of another name, have no place in common
-        yield from zip_longest(one, other)
-        return
-    after: dict[str | None, list[Call]] = {}  # what only the other has, by the place in both that comes before
-    last: str | None = None
-    for call in other:
-        if call.place in left:
-            last = call.place
+    left, right = _positions(one), _positions(other)
+    after: dict[tuple[str, ...], list[Call]] = {}  # what only the other has, by the step in both that comes before
+    last: tuple[str, ...] = ()
+    for position, call in right.items():
+        if position in left:
+            last = position
         else:
             after.setdefault(last, []).append(call)
-    for call in after.get(None, ()):
+    for call in after.get((), ()):
         yield None, call
-    for call in one:
-        yield call, right.get(call.place)
-        for extra in after.get(call.place, ()):
+    for position, call in left.items():
+        yield call, right.get(position)
+        for extra in after.get(position, ()):
             yield None, extra
 
 
