@@ -376,7 +376,7 @@ async def test_a_cassette_is_replayed_as_it_was_recorded(path: Path) -> None:
 )
 async def test_nothing_of_a_host_and_its_user_gets_into_a_cassette_with_exchanges(text: str, path: Path) -> None:
     """From a refusal as from an answer; what is no address stays as it is."""
-    plain = "At 12:30, ratio 16:9, see app.py:12, llama3.1:8b, 3.14 and v1.2.3."
+    plain = "At 12:30, ratio 16:9, see app.py:12, llama3.1:8b, 3.14, x[1:2] and v1.2.3."
 
     async def serve(exchange: Exchange) -> None:
         if "stream" in exchange.body:
@@ -410,3 +410,14 @@ async def test_nothing_of_a_host_and_its_user_gets_into_a_cassette_with_exchange
     assert calls[0]["answer"]["text"].startswith(plain)
     assert [len(call["exchanges"]) for call in calls] == [1, 1]
     assert [call.status for call in read_exchanges(path)] == [200, 401]
+
+
+@pytest.mark.parametrize("piece", ["a", "a-", "a.", "a:", "[a:", "/", "a@", "1-", "org-"])
+async def test_a_long_answer_without_a_blank_is_recorded_in_linear_time(piece: str, path: Path) -> None:
+    """Nothing of it is an address."""
+    text = piece * (150_000 // len(piece))
+    async with ChatServer({}, otherwise=lambda exchange: exchange.json(completion(text))) as server:
+        inner = OpenAIModel("m", base_url=server.base_url, api_key=KEY, retry=None)
+        asks = [{"role": "user", "content": "Write."}]
+        await ask(RecordingModel(inner, path, exchanges=True), ModelRequest(messages=asks, block="b"))
+    assert (await ask(ReplayModel(path), ModelRequest(messages=asks, block="b"))).text == text

@@ -403,18 +403,18 @@ def _new_call(
 
 
 def _host_of(address: str | None) -> str:
-    return (urlsplit(address or "").hostname or "") if address else ""
+    return urlsplit(address or "").hostname or ""
 
 
 # Addresses in what servers write, in JSON as well, where a slash may have a backslash before it; names of hosts
 # that are private, end in a usual domain or have a port; mail addresses; accounts.
 _ADDRESSES = re.compile(
-    r"""\b[a-z][a-z0-9+.-]*:(?:\\?/){2}(?:\\/|[^\s"'<>\\)\]},;])*"""
-    r"""|\b\d{1,3}(?:\.\d{1,3}){3}\b(?::\d+)?|\[[0-9a-f]*:[0-9a-f:]*:[0-9a-f]*\](?::\d+)?"""
-    r"""|\b(?:[a-z0-9-]+\.)+(?:local|internal|lan|intranet|corp|home|arpa|com|net|org|edu|gov|io|ai"""
+    r"""(?<![\w+-])[a-z][a-z0-9+.-]{0,15}:(?:\\?/){2}(?:\\/|[^\s"'<>\\)\]},;])*"""
+    r"""|\b\d{1,3}(?:\.\d{1,3}){3}\b(?::\d+)?|\[(?=[0-9a-f]{0,4}:[0-9a-f]{0,4}:)[0-9a-f:.]{2,45}\](?::\d+)?"""
+    r"""|(?<![\w-])(?:[a-z0-9-]{1,63}\.){1,9}(?:local|internal|lan|intranet|corp|home|arpa|com|net|org|edu|gov|io|ai"""
     r"""|dev|cloud|co|eu|uk|de|fr|nl|ch|cn|jp|kr|au|ca)\b(?::\d+)?(?:/[^\s"'<>\\)\]},;]*)?"""
-    r"""|\b(?:localhost|[a-z][a-z0-9-]*(?:\.[a-z0-9-]+)*(?=:\d{4,5}\b)):\d+"""
-    r"""|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"""
+    r"""|(?<![\w-])(?:localhost:\d+|[a-z][a-z0-9-]{0,62}(?:\.[a-z0-9-]{1,63}){0,9}:\d{4,5}\b)"""
+    r"""|(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,9}"""
     r"""|\b(?:org|proj|acct|account|user|team)[-_][A-Za-z0-9]{8,}""",
     re.IGNORECASE,
 )
