@@ -496,11 +496,12 @@ async def test_a_name_counts_where_the_judge_is_shown_names(transport: Any) -> N
         judge = JudgeOptions(model=models[1])
         named = await _rent(judge=judge, anonymize_transcript=False).run("Cap rents?", model=models[0])
         assert server.posts == 3
-        with pytest.raises(SchemaViolation, match="'cap rents' or 'free rents'"):
-            await _rent(judge=judge).run("Cap rents?", model=models[0])
+        unnamed = await _rent(judge=judge).run("Cap rents?", model=models[0])
         reason = server.bodies[-2]["messages"][-1]["content"]
     assert named.raw.verdict.winner == "free rents"
     assert "'cap rents' or 'free rents'" in reason
+    assert unnamed.raw.verdict is None
+    assert [loss.error.partition(":")[0] for loss in unnamed.raw.losses] == ["SchemaViolation"]
 
 
 @pytest.mark.anyio

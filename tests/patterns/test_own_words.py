@@ -182,7 +182,8 @@ async def test_a_label_that_the_instructions_of_a_handoff_ask_for_stays(words: s
     """In the instructions of all, or of one; another's turn is cut all the same."""
     answer = {"response": DIALOGUE, "next_agent_name": "Ben"}
     told = [Persona("Ada", system_prompt=words), Persona("Ben")]
-    for people, options in ((told, {}), (PEOPLE, {"instructions": words})):
+    cases: list[tuple[list[Persona], dict[str, Any]]] = [(told, {}), (PEOPLE, {"instructions": words})]
+    for people, options in cases:
         block = handoff(name="x", debaters=people, max_turns=1, **options)
         result = await block.run("Cap rents", model=ScriptedModel(answer))
         assert result.output.entries[0].text == "**Ada:** Rents rise."

@@ -40,8 +40,8 @@ TEMPLATE_TOKENS: tuple[str, ...] = (
 )
 """Tokens of chat templates, in small letters, that an answer may not end with."""
 
-_NAMES = ("think", "thinking", "thought", "thoughts", "reasoning", "reflection", "scratchpad", "inner_monologue")
-_NAMES += ("antthinking",)
+_NAMES: tuple[str, ...] = ("think", "thinking", "thought", "thoughts", "reasoning", "reflection", "scratchpad")
+_NAMES += ("inner_monologue", "antthinking")
 # What models put around their answer behind a thought.
 _WRAPPERS = ("answer", "output", "response", "final", "final_answer", "solution")
 _HARMONY = ("<|channel|>", "<|start|>assistant", "<|message|>", "<|constrain|>")

@@ -14,7 +14,8 @@ from flowdebate import VotingOptions
 from flowdebate._text import clean_text
 from flowdebate.errors import ConnectionLost, RosterError
 from flowdebate.measures import vote_weight
-from flowdebate.patterns.consensus.agents import create_tie_judge, find_name
+from flowdebate.models.reading import find_name
+from flowdebate.patterns.consensus.agents import create_tie_judge
 from flowdebate.prompts import tag_name
 from flowdebate.resources.archive import Archive, LoggedRatings, Rating
 from flowdebate.testing import ATTACKS
