@@ -360,6 +360,11 @@ class Chat:
             raise
         if answered.finish == "stop":
             learned.prose[mode] = 0
+            # a call tries each mode after its first one once only, so that one answer without JSON says enough
+            skipped = min(request.skipped_modes, len(modes) - 1)
+            for other in reversed(modes[len(modes) - skipped : -1]):
+                if learned.prose[other]:
+                    learned.put_last(other)
         return replace(answered, asked_as=mode)
 
     def _parameters(self, request: ModelRequest) -> Parameters:
