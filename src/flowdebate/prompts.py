@@ -271,7 +271,7 @@ def name_among(written: str, names: Iterable[str]) -> str | None:
 
 
 def _join_words(name: str) -> str:
-    return re.sub(r"[\s_\\-]+", "", as_seen(unescaped(name)))
+    return re.sub(r"[\s_\\-]+", "", as_seen(unescaped(name).strip(AROUND + " \t\r\n").removeprefix("@")))
 
 
 Profile: TypeAlias = Literal["concise", "full"]

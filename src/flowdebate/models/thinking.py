@@ -48,7 +48,11 @@ _HARMONY = ("<|channel|>", "<|start|>assistant", "<|message|>", "<|constrain|>")
 _SLASHES = ("", "/")
 _TAGS = (
     *(f"<{slash}{name}>" for name in (*_NAMES, *_WRAPPERS) for slash in _SLASHES),
-    *(f"{opening}{slash}think{closing}" for slash in _SLASHES for opening, closing in ("[]", "\u25c1\u25b7")),
+    *(
+        f"{opening}{slash}think{closing}"
+        for slash in _SLASHES
+        for opening, closing in (("[", "]"), ("\u25c1", "\u25b7"), ("<|", "|>"))
+    ),
     *(
         f"<|{edge}_{of}{name}|>"
         for edge in ("begin", "start", "end")
@@ -66,11 +70,12 @@ _PREFIXED = re.compile(r"</?\w{1,12}(?::\w{0,16})?\Z")
 # Code is only passed over: a tag in it is mentioned, not used.
 _MARK = re.compile(
     r"^[ \t]*```(?![^\n]*```)|`[^`\n]+`"
-    rf"|<(?P<slash>/?)(?P<name>(?:\w{{1,12}}:)?(?:{'|'.join(_NAMES)}))>"
-    r"|(?:\[(?P<closes>/?)think\]|\u25c1(?P<ends>/?)think\u25b7)"
+    rf"|<(?P<slash>/?)(?P<name>(?:\w{{1,12}}:)?(?:{'|'.join(_NAMES)}))[ \t]{{0,3}}>"
+    r"|(?:\[(?P<closes>/?)think(?:ing)?\]|\u25c1(?P<ends>/?)think(?:ing)?\u25b7|<\|(?P<bars>/?)think(?:ing)?\|>)"
     rf"|<\|(?P<edge>begin|start|end)_(?:of_)?(?P<token>{'|'.join(_NAMES)})\|>",
     re.IGNORECASE | re.MULTILINE,
 )
+_STRAY = re.compile(rf"(?:\s*</(?:{'|'.join(_NAMES)})>\s*)+", re.IGNORECASE)
 _WRAPPED = re.compile(
     rf"\s*(?:<(?P<tag>{'|'.join(_WRAPPERS)})>|<\|(?:begin|start)_(?P<of>of_)?(?P<token>{'|'.join(_WRAPPERS)})\|>)\s*",
     re.IGNORECASE,
@@ -199,10 +204,11 @@ def _read_tag(mark: re.Match[str]) -> tuple[str, bool]:
     """Return the name of a tag, and whether it closes; an empty name for code."""
     kind = mark.lastgroup
     if kind == "name":
-        return mark["name"].lower(), bool(mark["slash"])
+        # some models open one and close the other
+        return mark["name"].lower().removesuffix("ing"), bool(mark["slash"])
     if kind == "token":
         return f"|{mark['token'].lower()}", mark["edge"].lower() == "end"
-    if kind is not None:  # brackets or triangles
+    if kind is not None:  # brackets, triangles or bars
         return mark[0][0], bool(mark[kind])
     return "", False
 
@@ -264,7 +270,9 @@ class _Blocks:
 
 
 def _unwrap(text: str) -> str:
-    """Remove the tags around an answer behind a thought."""
+    """Remove the tags around an answer behind a thought, and what closes a thought inside of it."""
+    stray = _STRAY.match(text)
+    text = text if stray is None else text[stray.end() :]
     opening = _WRAPPED.match(text)
     if opening is None:
         return text
