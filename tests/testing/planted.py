@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import re
+import threading
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
@@ -57,7 +59,7 @@ if TYPE_CHECKING:
 
 SEEDS = range(10)
 EXAMPLES = 100
-CHEAP = {"a predicate that never fires": 1, "a condition that never holds": 1}
+CHEAP = {"a predicate that never fires": 1, "a condition that never holds": 1, "a side that is never called": 10}
 """Fewer examples for a bug that is found after all of them, however few: in each, a run without failures asks."""
 PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
 
@@ -221,6 +223,38 @@ def a_question_without_its_markup() -> Any:
         return re.sub("<[^>]*>", "", question.question)
 
     return rent(generator(name="rent-debater-bob", user=ask))
+
+
+def an_answer_kept_without_its_question() -> Any:
+    """A block that asks nobody, and answers every question as it answered the first."""
+    answers: dict[str, str] = {}
+    return rent(lambda asked: answers.setdefault("bob", f"{len(asked.question)} letters are too many."))
+
+
+def a_block_that_swallows_cancellation() -> Any:
+    """It takes a cancellation for a failure of its model."""
+    speak = generator(name="speak", user="Argue against it.")
+
+    async def argue(value: object, ctx: Any) -> str:
+        try:
+            text: str = await speak(value, ctx.child("speak", f"{ctx.path}/speak"))
+        except BaseException as error:
+            if not isinstance(error, asyncio.CancelledError):
+                raise
+            return "Nothing to add."
+        return text
+
+    return rent(argue)
+
+
+def an_output_with_a_lock() -> Any:
+    """An output that no store can carry."""
+    return rent(synthesizer=lambda raw: {"verdict": raw.verdict, "lock": threading.Lock()})
+
+
+def a_moderator_with_a_favourite() -> Any:
+    """It never calls the second debater."""
+    return rent(moderator=lambda _: {"next_speakers": ["ann"]})
 
 
 def a_cleared_transcript() -> Any:
@@ -440,6 +474,19 @@ PLANTED: dict[str, Planted] = {
     ),
     "state kept between runs": Planted(make=state_between_runs, promise="keeps_no_state"),
     "the first question for ever": Planted(make=a_remembered_question, promise="asks_the_question_as_it_is"),
+    "an answer kept without its question": Planted(
+        make=an_answer_kept_without_its_question, promise="answers_the_question_asked"
+    ),
+    "a swallowed cancellation": Planted(
+        make=a_block_that_swallows_cancellation,
+        promise="ends_when_cancelled",
+        # the others are cancelled with it, and so the run ends; after a person's answer the run may be too quick
+        apart_from=("simultaneous", "mirror", "person moderates"),
+    ),
+    "an output with a lock": Planted(make=an_output_with_a_lock, promise="has_an_output_for_stores"),
+    "a side that is never called": Planted(
+        make=a_moderator_with_a_favourite, promise="hears_every_side", apart_from=("phases",)
+    ),
     "`.format` on a question": Planted(make=format_on_a_question, promise="fails_only_for_a_reason"),
     "`%` on a question": Planted(make=percent_on_a_question, promise="fails_only_for_a_reason"),
     "a question without its markup": Planted(make=a_question_without_its_markup, promise="asks_the_question_as_it_is"),

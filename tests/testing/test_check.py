@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import re
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, model_validator
 
 from flowdebate import Debater, FailurePolicy, StandIn, consensus, council, debate, deliberation, stop
-from flowdebate.errors import ConfigurationError, PromiseBroken
+from flowdebate.errors import ConfigurationError, FlowDebateWarning, PromiseBroken
 from flowdebate.patterns.debate.formats import FORMATS
 from flowdebate.testing import Example, ScriptedModel, check_debate, check_pattern
 from flowdebate.testing.check import PROMISES, find_broken_promise
@@ -128,6 +129,42 @@ def test_the_error_names_the_promise_the_example_and_the_call_that_repeats_it() 
     assert (example.texts, example.choices, example.faults, example.delays) == (("Yes.",), (0,), {}, ())
     again = failing(PLANTED["`.format` on a question"].make, examples=[example], max_examples=1)
     assert again.example == example
+
+
+async def wait_for_ever(_: object, ctx: Any) -> str:
+    """It waits for a flag that nobody sets."""
+    ready: asyncio.Event = ctx.session.state.setdefault("ready", asyncio.Event())
+    await ready.wait()
+    return "Yes."
+
+
+def block_for_ever(_: object) -> str:
+    """It never lets the event loop go on."""
+    while True:
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("block", [wait_for_ever, block_for_ever])
+def test_a_run_that_asks_nobody_and_does_not_end_is_found(block: Any) -> None:
+    """The error says where it waits; nothing smaller is looked for."""
+    broken = failing(lambda: rent(block), max_seconds=0.3)
+    assert broken.promise == "ends_within_its_rounds"
+    line = block.__code__.co_firstlineno + 3
+    assert f"no end after 0.3 seconds: it is at test_check.py:{line}, in {block.__name__}" in str(broken)
+
+
+def test_a_check_that_will_take_long_says_how_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a few examples, with what an example takes."""
+    monkeypatch.setattr("flowdebate.testing.check._LONG", 0)
+    with pytest.warns(FlowDebateWarning, match=r"an example takes \d+\.\d s, so 4 take about \d+ s"):
+        check_debate(rent(), max_examples=4, seed=1)
+
+
+def test_words_of_an_earlier_question_are_found_in_one_pattern_for_all_runs() -> None:
+    """Where no pattern can be built anew, what is said gives it away."""
+    kept: dict[str, str] = {}
+    broken = failing(rent(lambda asked: kept.setdefault("bob", f"About {asked.question}: no.")))
+    assert broken.promise == "answers_the_question_asked"
 
 
 def test_the_same_seed_finds_the_same() -> None:
@@ -294,6 +331,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "another pattern": ({"pattern": deliberation(name="x", debaters=MEMBERS)}, "check_pattern.. checks every pattern"),
     "no examples": ({"max_examples": 0}, "`max_examples` must be an int >= 1, got 0"),
     "no calls": ({"max_calls": True}, "`max_calls` must be an int >= 1, got True"),
+    "no time": ({"max_seconds": 0}, "`max_seconds` must be a number of seconds > 0, got 0"),
     "an unknown promise": ({"skip": ["typo"]}, "`skip` must be names of promises: fails_only_for_a_reason"),
 }
 

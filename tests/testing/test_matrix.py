@@ -36,8 +36,8 @@ class Forked(Wrapped):
     async def act(self, value: Any, ctx: Any, /) -> Any:
         return await self._inner.act(value, ctx)
 
-    def start(self, value: Any, *, model: ExampleModel, seed: int, store: Any) -> Any:  # type: ignore[override]
-        store = store or MemoryStore()
+    def start(self, value: Any, *, override_model: ExampleModel, seed: int, store: Any) -> Any:  # type: ignore[override]
+        store, model = store or MemoryStore(), override_model
 
         async def fork() -> Any:
             with suppress(Exception):
@@ -77,7 +77,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "fork": {"around": Forked},
 }
 
-NOT_IN = {"stop condition": {"terminate_when_can_fire"}}
+NOT_IN = {
+    "stop condition": {"terminate_when_can_fire"},
+    "simultaneous": {"ends_when_cancelled"},
+    "mirror": {"ends_when_cancelled"},
+    "phases": {"hears_every_side"},  # in a cross-examination nobody has to call who is asked
+    "person moderates": {"hears_every_side", "ends_when_cancelled"},
+}
 ELSEWHERE = "fails_only_for_a_reason"
 """The promise that a crash breaks: a journal notices an order, or a place, that is not what it was."""
 

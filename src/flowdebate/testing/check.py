@@ -8,6 +8,7 @@ def test_my_debate():
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import random
 import re
@@ -15,12 +16,13 @@ import warnings
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from random import SystemRandom
+from time import monotonic
 from types import CodeType
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
-from flowdebate._util.validation import check_count, check_library
+from flowdebate._util.validation import check_count, check_library, check_seconds
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.human.answers import submit_answer
 from flowdebate.blocks.steps import LoopBack, Step
@@ -29,26 +31,41 @@ from flowdebate.chassis.turn import Turn
 from flowdebate.errors import ConfigurationError, FlowDebateWarning, PromiseBroken
 from flowdebate.models.call import forbid_real_models
 from flowdebate.patterns.debate.schemas import DebateRawOutput
-from flowdebate.runs.execute import run_sync
-from flowdebate.runs.result import RunView
+from flowdebate.runs.result import RunHandle, RunView
 from flowdebate.stop import StopWhen, as_condition
 from flowdebate.store.memory import MemoryStore
 from flowdebate.testing.examples import Answering, Example, ExampleModel, answer_of
-from flowdebate.testing.invariants import OF_A_CHECK, OF_A_RUN, OF_RUNS, Coverage, Played, Runs
+from flowdebate.testing.invariants import (
+    OF_A_CANCELLATION,
+    OF_A_CHECK,
+    OF_A_RUN,
+    OF_RUNS,
+    OTHER_WORDS,
+    Cancelled,
+    Coverage,
+    Played,
+    Runs,
+    ends_within_its_rounds,
+)
+from flowdebate.testing.play import Clock, RunHangs, Wait, place_of_task, run_in_time, watching
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
 
 PROMISES: Mapping[str, Callable[[Any], Iterator[str]]] = {
-    promise.__name__: promise for group in (OF_A_RUN, OF_RUNS, OF_A_CHECK) for promise in group
+    promise.__name__: promise for group in (OF_A_RUN, OF_RUNS, OF_A_CANCELLATION, OF_A_CHECK) for promise in group
 }
 """Everything that is checked, by name."""
 
 # In no prompt by chance: where it is shown, the pattern has asked it.
-_OTHER_QUESTION = "Should the harbour be dredged before the winter?"
-# Examples that are tried in search of a smaller one: each is five runs.
+_OTHER_QUESTION = f"Should the {OTHER_WORDS[0]} ferry cross the {OTHER_WORDS[1]} before the winter?"
+# Examples that are tried in search of a smaller one: each is several runs.
 _SHRINKING = 100
+# Places of the application's code at which runs of the first example are cancelled.
+_PLACES = 20
+# A check that will take longer, in seconds, says so after a few examples.
+_LONG, _FEW = 60, 3
 
 
 class CheckOptions(TypedDict, total=False):
@@ -72,6 +89,8 @@ class CheckOptions(TypedDict, total=False):
     """Examples to check before any is drawn."""
     max_calls: int
     """From this number of model calls on, a run counts as one that does not end; default 2,000."""
+    max_seconds: float
+    """Seconds after which a run counts as one that does not end; default 5."""
 
 
 def check_debate(pattern: Block[Any, Any] | Callable[[], Block[Any, Any]], **options: Unpack[CheckOptions]) -> None:
@@ -82,9 +101,9 @@ def check_debate(pattern: Block[Any, Any] | Callable[[], Block[Any, Any]], **opt
 def check_pattern(pattern: Block[Any, Any] | Callable[[], Block[Any, Any]], **options: Unpack[CheckOptions]) -> None:
     """Check that the promises of the library hold for `pattern`, a pattern or a function that builds one.
 
-    Each drawn example runs it five times with models and humans that answer as the example says, whatever models it
-    names; a function is called once for each example. PromiseBroken, an AssertionError, for the first promise that
-    does not hold: it names the promise, and the smallest example that was found. Needs hypothesis.
+    Each drawn example runs it six or seven times with models and humans that answer as the example says, whatever
+    models it names; a function is called twice for each example. PromiseBroken, an AssertionError, for the first
+    promise that does not hold: it names the promise, and the smallest example that was found. Needs hypothesis.
     """
     _check("check_pattern", pattern, options)
 
@@ -106,6 +125,10 @@ class Finding:
     shrunk: int = 0
     """Examples that were tried after that, in search of a smaller one."""
     seen: Coverage = field(default_factory=Coverage)
+    seconds: float = 0.0
+    """Seconds that the examples have taken."""
+    hung: bool = False
+    """Whether a run did not end in its time: a smaller example would take as long."""
 
 
 def find_broken_promise(
@@ -122,6 +145,7 @@ def find_broken_promise(
     check_library(f"{where}()", "hypothesis", library="hypothesis", extra="testing")
     most = {"max_examples": options.get("max_examples", 1), "max_calls": options.get("max_calls", 1)}
     check_count(f"{where}()", **most)
+    check_seconds(f"{where}()", max_seconds=options.get("max_seconds", 5.0))
     for name in skip:
         if name not in PROMISES:
             raise ConfigurationError(f"{where}()", "skip", name, f"names of promises: {', '.join(PROMISES)}")
@@ -134,8 +158,7 @@ def find_broken_promise(
         options=options,
         most=_SHRINKING if shrink else 0,
     )
-    with forbid_real_models(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", FlowDebateWarning)  # it is what is recorded that counts
+    with forbid_real_models():
         for example in options.get("examples", ()):
             check.holds(example)
         if check.found.broken is None:
@@ -200,24 +223,54 @@ class _Check:
     most: int
     """How many examples are tried in search of a smaller one."""
     found: Finding = field(default_factory=Finding)
+    waits: dict[Wait | None, int] = field(default_factory=dict)
+    """How often the first example waits, by the place in the application's code."""
+
+    @cached_property
+    def clock(self) -> Clock:
+        """The time of each run."""
+        return Clock(self.options.get("max_seconds", 5.0))
 
     def holds(self, example: Example) -> None:
         """Run `example`, unless a smaller one has been looked for long enough, and note the first broken promise."""
         if self.found.broken is None:
             self.found.examples += 1
-        elif self.found.shrunk >= self.most or self.found.broken.example == example:
+        elif self.found.shrunk >= self.most or self.found.hung or self.found.broken.example == example:
             return  # hypothesis asks once more for the one that failed: a block that keeps state might pass it now
         else:
             self.found.shrunk += 1
+        began = monotonic()
         pattern = self.make()
-        broken = run_sync(lambda: self._first_problem(pattern, example))
+        broken: tuple[Callable[..., Iterator[str]], str] | None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FlowDebateWarning)  # it is what is recorded that counts
+            try:
+                broken = run_in_time(lambda: self._first_problem(pattern, example), self.clock)
+            except RunHangs as hang:
+                self.found.hung = True
+                broken = ends_within_its_rounds, _describe_hang(self.clock.seconds, hang.place)
+        self.found.seconds += monotonic() - began
         if broken is not None:
             promise, problem = broken
             call = f"{self.where}(…, examples=[{example!r}])"
             self.found.broken = self._broken(promise, problem, example, call)
+        elif self.found.examples == _FEW:
+            self._announce()
+
+    def _announce(self) -> None:
+        """Say what an example takes if the check will take long."""
+        examples, took = self.options.get("max_examples", 100), self.found.seconds / self.found.examples
+        if took * examples > _LONG:
+            warnings.warn(
+                f"{self.where}(): an example takes {took:.1f} s, so {examples} take about {took * examples:.0f} s. "
+                "Fewer of them: max_examples=…",
+                FlowDebateWarning,
+                stacklevel=2,
+            )
 
     def whole(self) -> None:
         """Note the first promise about all examples that does not hold."""
+        self.found.seen.examples = self.found.examples
         for promise in OF_A_CHECK:
             if promise.__name__ not in self.skip:
                 for problem in promise(self.found.seen):
@@ -240,13 +293,14 @@ class _Check:
 
     async def _subjects(
         self, pattern: Block[Any, Any], example: Example
-    ) -> AsyncIterator[tuple[Sequence[Callable[..., Iterator[str]]], Played | Runs]]:
+    ) -> AsyncIterator[tuple[Sequence[Callable[..., Iterator[str]]], Played | Runs | Cancelled]]:
         """The runs of `example`, each with the promises to check once it is over."""
         parts = [*_parts_of(pattern)]
         stances = frozenset(part.stance for part in parts if isinstance(part, Turn) and part.stance)
         seen = self.found.seen
         predicate, *others = {id(each): each for each in _predicates_of(parts)}.values() or [None]
         # not of a pattern in another one; and what waits for time, tokens or the application may never come in a check
+        seen.speakers = frozenset((part.name, part.agent_name) for part in parts if isinstance(part, Turn))
         seen.has_predicate = not others and predicate is not None and not _waits_outside(predicate)
 
         async def play(example: Example) -> Played:
@@ -254,12 +308,14 @@ class _Check:
             seen.count(run)
             return run
 
+        elsewhere = replace(example, question=_OTHER_QUESTION, seed=example.seed + 1, faults={})
+        # an answer that is kept without its question is kept in the first run: this one has words that no other has
+        other = await play(elsewhere)
         first = await play(example)
         yield OF_A_RUN, first
-        at_once = await play(example)  # state of two runs' period shows here, state of the question's after another one
-        other = await play(replace(example, question=_OTHER_QUESTION, seed=example.seed + 1, faults={}))
         yield OF_A_RUN, other
-        later = await play(example)
+        at_once = await play(example)  # state of two runs' period shows here, state of the question's after another one
+        later = await play(elsewhere)
         changed = None
         if not first.model.failed:
             is_debate = isinstance(first.raw, DebateRawOutput)
@@ -268,30 +324,111 @@ class _Check:
             )
             changed = await play(replace(example, **new))
             yield OF_A_RUN, changed
-        yield OF_RUNS, Runs(first=first, again=(at_once, later), other=other, changed=changed)
+        anew = self.make()
+        alone = first if anew is pattern else await self._play(anew, example, stances)
+        yield OF_RUNS, Runs(first=first, at_once=at_once, other=other, later=later, changed=changed, alone=alone)
+        if not first.model.failed and "ends_when_cancelled" not in self.skip:
+            async for cancelled in self._cancelled(pattern, replace(example, faults={}, delays=(1,))):
+                yield OF_A_CANCELLATION, cancelled
 
-    async def _play(self, pattern: Block[Any, Any], example: Example, stances: frozenset[str]) -> Played:
-        options = self.options
+    async def _cancelled(self, pattern: Block[Any, Any], example: Example) -> AsyncIterator[Cancelled]:
+        """Runs that are cancelled where they wait: the first example's at each place, each further one's at one."""
+        if not self.waits:
+            with watching(lambda place: self.waits.update({place: self.waits.get(place, 0) + 1})):
+                await self._play(pattern, example, frozenset())
+            places = [(place, 1) for place in list(self.waits)[:_PLACES]]
+        else:
+            draw = random.Random(repr(example))  # noqa: S311 - an example always cancels at the same place
+            place = draw.choice(list(self.waits))
+            places = [(place, draw.randint(1, self.waits[place]))]
+        for place, number in places:
+            cancelled = await self._cancel(pattern, example, place, number)
+            if cancelled is not None:
+                yield cancelled
+
+    async def _cancel(
+        self, pattern: Block[Any, Any], example: Example, place: Wait | None, number: int
+    ) -> Cancelled | None:
+        """A run that was cancelled when it waited at `place` for the `number`th time; None if it has ended by that."""
+        left = number
+        handles: list[RunHandle[Any]] = []
+
+        def cancel() -> None:
+            if handles and not handles[-1].done():
+                handles[-1].cancel()
+            elif left == 0:  # a run that a human's answer continues has begun, and is not returned yet
+                asyncio.get_running_loop().call_soon(cancel)
+
+        def notice(waits: Wait | None) -> None:
+            nonlocal left
+            left -= waits == place
+            if left == 0 and waits == place:
+                asyncio.get_running_loop().call_soon(cancel)  # once the task really waits
+
+        with watching(notice):
+            try:
+                run = await self._play(pattern, example, frozenset(), handles)
+            except asyncio.CancelledError:  # the run's, as it should be
+                self.clock.stop()
+                return None
+        reached, left = left <= 0, -1
+        return Cancelled(place=place, run=run) if reached else None
+
+    async def _play(
+        self,
+        pattern: Block[Any, Any],
+        example: Example,
+        stances: frozenset[str],
+        handles: list[RunHandle[Any]] | None = None,
+    ) -> Played:
+        """The run of an example; `handles` get its handle, and that of each part that a human's answer begins."""
+        options, store = self.options, _store_of(pattern)
         model = ExampleModel(example, answers=options.get("answers"), max_calls=options.get("max_calls", 2000))
-        humans = any(getattr(each, "needs_store", False) for each in pattern.resources.values())
-        store = MemoryStore() if humans else False
+        handles = [] if handles is None else handles
+        self.clock.start()
         handle = pattern.start(example.question, override_model=model, seed=example.seed, store=store)
+        handles.append(handle)
         view: RunView = handle
-        output, error = None, None
+        output, error, hangs = None, None, None
         try:
-            while (result := await handle).status == "awaiting":
+            while (hangs := await self._hang(handle)) is None and (result := await handle).status == "awaiting":
+                assert store  # noqa: S101 - only a stored run waits for somebody
                 for asked in result.pending:
                     await submit_answer(store, result.run_id, answer_of(example, asked), place=asked.place)
                 view = handle = await pattern.start_resume(result.run_id, override_model=model, store=store)
-            view, output = result, result.output
+                handles.append(handle)
+            if hangs is None:
+                view, output = result, result.output
         except Exception as failure:
             if isinstance(failure, ConfigurationError) and failure.where == "check_pattern()":
                 raise
             error = failure
+        self.clock.stop()
         if view.raw is not None and not isinstance(view.raw, self.only):
             allowed, hint = "a debate, or a function that builds one", "check_pattern() checks every pattern"
             raise ConfigurationError(f"{self.where}()", "pattern", view.raw, allowed, hint=hint)
-        return Played(example=example, view=view, output=output, error=error, model=model, stances=stances)
+        return Played(example=example, view=view, output=output, error=error, model=model, stances=stances, hangs=hangs)
+
+    async def _hang(self, handle: RunHandle[Any]) -> str | None:
+        """What a run does that is not over in its time; it is cancelled."""
+        await handle.wait(self.clock.left)
+        if handle.done():
+            return None
+        self.found.hung = True
+        places = [place_of_task(task) for task in asyncio.all_tasks() - {asyncio.current_task()}]
+        handle.cancel()
+        await handle.wait(1)
+        return _describe_hang(self.clock.seconds, next(filter(None, places), None))
+
+
+def _store_of(pattern: Block[Any, Any]) -> MemoryStore | Literal[False]:
+    """A store for a pattern in which humans answer."""
+    humans = any(getattr(resource, "needs_store", False) for resource in pattern.resources.values())
+    return MemoryStore() if humans else False
+
+
+def _describe_hang(seconds: float, place: Wait | None) -> str:
+    return f"no end after {seconds:g} seconds{'' if place is None else f': it is at {place}'}"
 
 
 def _maker(pattern: object, where: str) -> Callable[[], Block[Any, Any]]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from operator import add
 from typing import Any, TypeAlias, TypeVar
 
-from pydantic_core import to_jsonable_python
+from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
 from flowdebate._text import clean_text, error_text, is_blank, shown
 from flowdebate._util.wire import BaseEvent
@@ -25,6 +25,7 @@ from flowdebate.runs.result import RunView
 from flowdebate.stop import PATTERNS_OWN
 from flowdebate.store.base import COMPLETE
 from flowdebate.testing.examples import Example, ExampleModel
+from flowdebate.testing.play import Wait
 
 EventT = TypeVar("EventT")
 
@@ -41,6 +42,13 @@ class Played:
     model: ExampleModel
     stances: frozenset[str]
     """The stances of a debate; empty for other patterns, and where they are not known."""
+    hangs: str | None = None
+    """What a run does that was cancelled because its time was over."""
+
+    @property
+    def unending(self) -> bool:
+        """Whether the run was cut off because it did not end."""
+        return self.model.unending or self.hangs is not None
 
     @property
     def raw(self) -> PatternOutput | None:
@@ -82,13 +90,26 @@ class Runs:
     """The runs of one example on one pattern object, in this order."""
 
     first: Played
-    again: tuple[Played, Played]
-    """As `first`: at once, and after `other`."""
+    at_once: Played
+    """As `first`, after it."""
     other: Played
-    """With another question, another seed, and models that do not fail."""
+    """With another question, another seed, and models that do not fail, before `first`."""
+    later: Played
+    """As `other`, after `first`."""
     changed: Played | None
     """As `first`, with another seed for a debate, and else with answers that arrive in another order; None if models
     fail in the first run."""
+    alone: Played
+    """As `first`, on a pattern that was built anew; `first` itself if the check cannot build one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cancelled:
+    """A run that was cancelled, and that went on."""
+
+    place: Wait | None
+    """The place in the application's code at which it waited then; None for the library's."""
+    run: Played
 
 
 @dataclass(kw_only=True)
@@ -101,8 +122,16 @@ class Coverage:
     """Runs in which `terminate_when` was asked."""
     fired: int = 0
     """Runs that it ended."""
+    examples: int = 0
+    runs: int = 0
+    speakers: frozenset[tuple[str, str]] = frozenset()
+    """The turns of the pattern, and who speaks in them."""
+    heard: set[str] = field(default_factory=set)
+    """The names of turns in which somebody was heard."""
 
     def count(self, run: Played) -> None:
+        self.runs += 1
+        self.heard |= {_block_of(event.path) for event in run.view.events if isinstance(event, TurnFinished)}
         reason = getattr(run.raw, "stop_reason", None)
         fired = reason is not None and reason not in PATTERNS_OWN
         self.fired += fired
@@ -120,7 +149,7 @@ def fails_only_for_a_reason(run: Played) -> Problems:
     for loss in run.raw.losses if run.raw is not None and not run.model.failed else ():
         if loss.instead not in _FLAGS:
             yield f"it goes on without an answer, and no model has failed: {loss.error}"
-    if run.error is None or run.model.unending:
+    if run.error is None or run.unending:
         return
     if not isinstance(run.error, FlowDebateError) or not run.model.failed:
         where = "; ".join(getattr(run.error, "__notes__", ()))
@@ -129,8 +158,8 @@ def fails_only_for_a_reason(run: Played) -> Problems:
 
 def ends_within_its_rounds(run: Played) -> Problems:
     """A run ends by itself; its rounds are 1, 2, 3 and so on up to the declared maximum, and its output counts them."""
-    if run.model.unending:
-        yield f"{len(run.model.calls) - 1} calls, and no end"
+    if run.unending:
+        yield run.hangs or f"{len(run.model.calls) - 1} calls, and no end"
         return
     began = run.events(RoundStarted)
     numbers = [event.round for event in began]
@@ -171,7 +200,8 @@ def records_what_was_said(run: Played) -> Problems:
     said = [(entry.round, entry.speaker) for entry in run.raw.entries]
     if [number for number, _ in said] != sorted(number for number, _ in said):
         yield f"the rounds of the entries are {[number for number, _ in said]}"
-    turns = Counter((event.round, event.agent_name) for event in run.events(TurnFinished) if event.phase != "vote")
+    finished = [event for event in run.events(TurnFinished) if event.phase not in _BALLOTS]
+    turns = Counter((event.round, event.agent_name) for event in finished)
     for (number, speaker), missing in (turns - Counter(said)).items() if run.complete else ():
         yield f"{missing} of {turns[number, speaker]} turns of {speaker!r} in round {number} are not in the transcript"
     for (number, speaker), more in (Counter(said) - turns).items():
@@ -308,26 +338,41 @@ def reads_back_from_json(run: Played) -> Problems:
             yield _describe_difference(wire, read.to_wire()) or "its wire form leaves something out"
 
 
+def has_an_output_for_stores(run: Played) -> Problems:
+    """The output and the raw output are data that a store can carry: JSON, or what pydantic turns into JSON."""
+    for what, value in (("output", run.output), ("raw output", run.raw)) if run.complete else ():
+        try:
+            to_json(value, inf_nan_mode="strings")
+        except (PydanticSerializationError, ValueError, RecursionError) as error:
+            yield f"the {what} is {shown(value)}: {error_text(error)}"
+
+
 # Several runs
 
 
 def keeps_no_state(runs: Runs) -> Problems:
     """A pattern keeps nothing between runs: with the same question, seed and answers, a run repeats itself."""
-    first = runs.first
-    for again in runs.again:
-        for number, calls in enumerate(zip(first.model.calls, again.model.calls, strict=False), start=1):
-            if calls[0] != calls[1]:
-                yield f"call {number}: {_describe_difference(list(calls[0]), list(calls[1]))}"
-                return
-        for what, one, two in (
-            ("number of calls", len(first.model.calls), len(again.model.calls)),
-            ("error", *(None if run.error is None else error_text(run.error) for run in (first, again))),
-            ("raw output", _as_json(first.raw), _as_json(again.raw)),
-            ("output", _as_json(first.output), _as_json(again.output)),
-        ):
-            if one != two:
-                yield f"{what}: {_describe_difference(one, two)}"
-                return
+    for first, again in ((runs.first, runs.at_once), (runs.other, runs.later)):
+        difference = _compare(first, again)
+        if difference is not None:
+            yield difference
+            return
+
+
+def _compare(first: Played, again: Played) -> str | None:
+    """The first difference between two runs; None for none."""
+    for number, calls in enumerate(zip(first.model.calls, again.model.calls, strict=False), start=1):
+        if calls[0] != calls[1]:
+            return f"call {number}: {_describe_difference(list(calls[0]), list(calls[1]))}"
+    for what, one, two in (
+        ("number of calls", len(first.model.calls), len(again.model.calls)),
+        ("error", *(None if run.error is None else error_text(run.error) for run in (first, again))),
+        ("raw output", _as_json(first.raw), _as_json(again.raw)),
+        ("output", _as_json(first.output), _as_json(again.output)),
+    ):
+        if one != two:
+            return f"{what}: {_describe_difference(one, two)}"
+    return None
 
 
 def asks_the_question_as_it_is(runs: Runs) -> Problems:
@@ -341,6 +386,20 @@ def asks_the_question_as_it_is(runs: Runs) -> Problems:
         for block in sorted(_find_blocks_showing(one) - _find_blocks_showing(two)):
             if any(call.block == block for call in two.model.calls):
                 yield f"the prompt of {block!r} does not show {two.example.question!r}"
+
+
+def answers_the_question_asked(runs: Runs) -> Problems:
+    """A run says nothing about the question of an earlier run, and what a pattern that was built anew says."""
+    for run in (runs.first, runs.at_once):
+        known = f"{run.example.question} {' '.join(run.example.texts)}".casefold()
+        for text in _list_texts([_as_json(run.raw), _as_json(run.output)]):
+            for word in OTHER_WORDS:
+                if word.casefold() in text.casefold() and word.casefold() not in known:
+                    yield f"asked {shown(run.example.question)}, it says {shown(text)}"
+                    return
+    difference = None if runs.alone is runs.first else _compare(runs.alone, runs.first)
+    if difference is not None:
+        yield f"built anew and after a run with another question, it differs: {difference}"
 
 
 def judges_regardless_of_order(runs: Runs) -> Problems:
@@ -367,7 +426,28 @@ def arrival_does_not_matter(runs: Runs) -> Problems:
         yield f"raw output: {_describe_difference(_as_json(one.raw), _as_json(two.raw))}"
 
 
+# A run that was cancelled
+
+
+def ends_when_cancelled(cancelled: Cancelled) -> Problems:
+    """A run that is cancelled ends: no block swallows the cancellation."""
+    run, place = cancelled.run, "" if cancelled.place is None else f" at {cancelled.place}"
+    told = run.hangs or (run.view.status if run.error is None else error_text(run.error))
+    yield f"cancelled{place}, the run goes on: {told}"
+
+
 # All runs
+
+
+def hears_every_side(seen: Coverage) -> Problems:
+    """Everybody who has a turn in a pattern is heard in some example, if there are five for each of them."""
+    patterns: dict[str, list[tuple[str, str]]] = {}
+    for turn, speaker in sorted(seen.speakers):
+        patterns.setdefault(turn.removesuffix(speaker), []).append((turn, speaker))
+    for turns in patterns.values():  # one that never runs, such as another branch of a router, says nothing
+        silent = [speaker for turn, speaker in turns if turn not in seen.heard]
+        if silent and len(silent) < len(turns) and seen.examples >= _CHANCES * len(turns):
+            yield f"{', '.join(map(repr, silent))} is heard in none of {seen.runs} runs"
 
 
 def terminate_when_can_fire(seen: Coverage) -> Problems:
@@ -393,19 +473,29 @@ OF_A_RUN: Sequence[Callable[[Played], Problems]] = (
     counts_every_call,
     events_tell_the_result,
     reads_back_from_json,
+    has_an_output_for_stores,
 )
 OF_RUNS: Sequence[Callable[[Runs], Problems]] = (
     keeps_no_state,
     asks_the_question_as_it_is,
+    answers_the_question_asked,
     judges_regardless_of_order,
     arrival_does_not_matter,
 )
-OF_A_CHECK: Sequence[Callable[[Coverage], Problems]] = (terminate_when_can_fire,)
+OF_A_CANCELLATION: Sequence[Callable[[Cancelled], Problems]] = (ends_when_cancelled,)
+OF_A_CHECK: Sequence[Callable[[Coverage], Problems]] = (terminate_when_can_fire, hears_every_side)
+
+OTHER_WORDS = ("Quellfurt", "Ostermarn")
+"""Words of the other question: names of no place, so that nobody says them by chance."""
+# Examples for each speaker, before a moderator that never calls one is no longer chance.
+_CHANCES = 5
 
 # Characters: a shorter question, such as "Why?", may be in a prompt by chance.
 _TELLING = 12
 # Characters that are shown before the first one that differs: a line of context, as in a diff.
 _BEFORE = 40
+# Phases whose turns are ballots, which no transcript has.
+_BALLOTS = ("poll", "vote")
 # Losses that are no failures: other promises look at what they flag.
 _FLAGS = ("cut_off", "empty", "unheard", "not_counted")
 # Fields that are measured, and differ from run to run.
@@ -422,6 +512,19 @@ def _find_blocks_showing(run: Played) -> set[str]:
     text = clean_text(run.example.question)
     # a question that could be taken for a line of the prompt is shown escaped
     return {call.block for call in run.model.calls if text in call.prompt or quoted(text) in call.prompt}
+
+
+def _block_of(path: str) -> str:
+    """The name of the block at the end of a path, without the number of a pass."""
+    return path.rpartition("/")[2].rpartition("[")[0] if path.endswith("]") else path.rpartition("/")[2]
+
+
+def _list_texts(value: object) -> Iterator[str]:
+    """The texts in JSON data."""
+    if isinstance(value, str):
+        yield value
+    for item in value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ():
+        yield from _list_texts(item)
 
 
 def _as_json(value: object) -> object:

@@ -86,8 +86,8 @@ class Critique(CriticAnswer):
 
     @property
     def text(self) -> str:
-        """The reasoning, the issues and the suggestions, a line each."""
-        return "\n".join(part for part in (self.reasoning, *self.issues, *self.suggestions) if part)
+        """The reasoning, the issues and the suggestions, a line each; "No issues." if there are none."""
+        return "\n".join(part for part in (self.reasoning, *self.issues, *self.suggestions) if part) or "No issues."
 
 
 class RevisionAnswer(WireModel):

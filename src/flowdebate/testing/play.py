@@ -1,0 +1,162 @@
+"""Runs of a check: bounded in time, watched where they wait, and cancelled there."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import sys
+import sysconfig
+import threading
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from concurrent.futures import Future, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from types import CodeType, FrameType, coroutine
+from typing import Any, NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+_OURS = str(Path(__file__).parents[1])
+_STANDARD = sysconfig.get_path("stdlib")
+# Seconds for a cancelled run to end, and for a thread to notice that its run is over time.
+_GRACE = 1.0
+
+
+class Wait(NamedTuple):
+    """A place in the application's code at which a run waits."""
+
+    code: CodeType
+    line: int
+
+    def __str__(self) -> str:
+        return f"{Path(self.code.co_filename).name}:{self.line}, in {self.code.co_name}"
+
+
+class RunHangs(Exception):
+    """A run that blocks its thread beyond its time."""
+
+    def __init__(self, place: Wait | None) -> None:
+        self.place = place
+        super().__init__(place)
+
+
+@dataclass
+class Clock:
+    """The time that each run has."""
+
+    seconds: float
+    _end: float | None = field(default=None, init=False)
+
+    def start(self) -> None:
+        """Begin the time of a run."""
+        self._end = monotonic() + self.seconds
+
+    def stop(self) -> None:
+        """Let no time count until the next run."""
+        self._end = None
+
+    @property
+    def left(self) -> float:
+        """Seconds until the run has to be over."""
+        return self.seconds if self._end is None else max(self._end - monotonic(), 0.0)
+
+    @property
+    def blocked(self) -> bool:
+        """Whether a run is over its time, and its event loop has not noticed."""
+        return self._end is not None and monotonic() > self._end + 2 * _GRACE
+
+
+def run_in_time(make: Callable[[], Coroutine[Any, Any, T]], clock: Clock) -> T:
+    """Return the coroutine's result from a thread of its own, which is left alone if a run blocks it: RunHangs."""
+    outcome: Future[T] = Future()
+
+    async def main() -> None:  # what is left in the loop may resist its cancellation: the result does not wait for it
+        try:
+            outcome.set_result(await make())
+        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
+            outcome.set_exception(error)
+
+    context = contextvars.copy_context()
+    thread = threading.Thread(target=lambda: context.run(asyncio.run, main()), daemon=True, name="flowdebate-check")
+    thread.start()
+    while not wait([outcome], timeout=clock.left + _GRACE).done:
+        if clock.blocked:
+            raise RunHangs(_application_place(_outwards(sys._current_frames().get(thread.ident or 0))))  # noqa: SLF001
+    thread.join(_GRACE)
+    return outcome.result()
+
+
+@contextmanager
+def watching(notice: Callable[[Wait | None], object]) -> Iterator[None]:
+    """Call `notice` whenever a task that begins inside waits, with the place in the application's code, if any."""
+    loop = asyncio.get_running_loop()
+    outside = loop.get_task_factory()
+
+    def start(loop: asyncio.AbstractEventLoop, call: Coroutine[Any, Any, Any], **options: Any) -> asyncio.Task[Any]:  # noqa: ANN401 - asyncio's
+        return asyncio.Task(_watch(call, notice), loop=loop, **options)
+
+    loop.set_task_factory(start)  # type: ignore[arg-type] # asyncio's protocol names each option
+    try:
+        yield
+    finally:
+        loop.set_task_factory(outside)
+
+
+async def _watch(call: Coroutine[Any, Any, T], notice: Callable[[Wait | None], object]) -> T:
+    result: T = await _drive(call, notice)
+    return result
+
+
+@coroutine
+def _drive(call: Coroutine[Any, Any, Any], notice: Callable[[Wait | None], object]) -> Generator[object, Any, Any]:
+    # what `await` does, with a look at where the call waits
+    error: BaseException | None = None
+    while True:
+        try:
+            waits = call.send(None) if error is None else call.throw(error)
+        except StopIteration as done:
+            return done.value
+        notice(_application_place(_inwards(call)))
+        try:
+            yield waits
+            error = None
+        except BaseException as raised:  # noqa: BLE001 - such as a cancellation: the call's to see
+            error = raised
+
+
+def place_of_task(task: asyncio.Task[Any]) -> Wait | None:
+    """Return the place in the application's code at which a task waits."""
+    return _application_place(_inwards(task.get_coro()))
+
+
+def _inwards(call: object) -> Iterator[FrameType]:
+    """Yield the frames of a coroutine that waits, the innermost last."""
+    while call is not None:
+        frame = getattr(call, "cr_frame", None) or getattr(call, "gi_frame", None) or getattr(call, "ag_frame", None)
+        if frame is None:
+            return
+        yield frame
+        awaited = getattr(call, "cr_await", None) or getattr(call, "gi_yieldfrom", None)
+        # a call that is driven by hand, as that of a deadline, is no `await` that Python knows of
+        call = awaited or getattr(call, "ag_await", None) or frame.f_locals.get("call")
+
+
+def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
+    """Yield the frames of a thread, the innermost last."""
+    frames = []
+    while frame is not None:
+        frames.append(frame)
+        frame = frame.f_back
+    return reversed(frames)
+
+
+def _application_place(frames: Iterator[FrameType]) -> Wait | None:
+    """Return the innermost place that belongs neither to the library nor to Python."""
+    place = None
+    for frame in frames:
+        path = frame.f_code.co_filename
+        if not path.startswith((_OURS, "<frozen")) and not (path.startswith(_STANDARD) and "site-packages" not in path):
+            place = Wait(frame.f_code, frame.f_lineno)
+    return place
