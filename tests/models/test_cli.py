@@ -235,7 +235,7 @@ async def test_structured_answers_are_asked_for_in_the_prompt_and_validated(stan
     """One that does not fit is asked for once more, with the reason."""
     stand_in(
         "codex",
-        "said = 'Here: ```json\\n{\"winner\": \"for\"}\\n```' if 'cannot be used' in prompt else '{\"who\": 1}'\n"
+        "said = 'Here: ```json\\n{\"winner\": \"for\"}\\n```' if 'could not be used' in prompt else '{\"who\": 1}'\n"
         "assert '\"winner\"' in prompt\n"
         "print(json.dumps({'type': 'item.completed', 'item': {'type': 'agent_message', 'text': said}}))\n"
         "print(json.dumps({'type': 'turn.completed'}))",

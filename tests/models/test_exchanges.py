@@ -309,7 +309,8 @@ async def test_the_result_says_that_a_prompt_was_cut() -> None:
         block = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False)
         with pytest.warns(FlowDebateWarning, match="far fewer tokens"):
             result = await block.run(QUESTION, model=model_of("aiohttp", server))
-    assert result.remarks == ("m answered 2 calls after the server probably cut the prompt: it counted far fewer tokens than it was sent",)  # fmt: skip  # noqa: E501
+    said = "m answered 2 calls after the server probably cut the prompt: it counted far fewer tokens than it was sent"
+    assert said in result.remarks
 
 
 # Thinking beside the answer
