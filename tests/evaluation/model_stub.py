@@ -37,6 +37,8 @@ class Stub:
 
     refuses: Collection[str] = ()
     words: str = "That cannot be done here."
+    status: int = 400
+    """Status of refusals."""
     write: Callable[[str], str] = lambda text: text
     """Function that writes each text, such as with thinking around it."""
     finish: str = "stop"
@@ -56,7 +58,7 @@ class Stub:
         body = exchange.body
         self.sent.append(body)
         if any(REFUSALS[name](body) for name in self.refuses):
-            await exchange.json(error(self.words), status=400)
+            await exchange.json(error(self.words), status=self.status)
         elif body.get("logprobs"):
             await exchange.json(self._letter())
         else:

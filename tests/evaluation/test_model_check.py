@@ -118,6 +118,17 @@ async def test_what_a_server_refuses_is_listed_in_its_words(
         assert part in sentence
 
 
+@pytest.mark.parametrize("status", [200, 404, 422, 501])
+async def test_a_refusal_is_recognized_whatever_its_status(status: int, tmp_path: Path) -> None:
+    """Also in a 200; and so it is when it is read back."""
+    record = tmp_path / "check.jsonl"
+    report = await check_stub(Stub(refuses=["stream"], words="No streaming on this plan.", status=status), record)
+    assert row_of(report, "streaming").detail == f"{status}: No streaming on this plan."
+    with serve_recording(record) as base_url:
+        again = await check(model_at(base_url))
+    assert [row.outcome for row in again.rows()] == [row.outcome for row in report.rows()]
+
+
 async def test_the_name_of_the_limit_that_a_server_takes_is_named() -> None:
     """It is no refusal of the limit."""
     report = await check_stub(Stub(refuses=["older limit"]))

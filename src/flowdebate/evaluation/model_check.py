@@ -43,7 +43,7 @@ from flowdebate.models.base import (
     total_usage,
 )
 from flowdebate.models.call import Retry, ask
-from flowdebate.models.openai.endpoint import Exchange, record_exchanges
+from flowdebate.models.openai.endpoint import Exchange, is_refusal, record_exchanges
 from flowdebate.models.openai.optional import Learned
 from flowdebate.models.output import OutputSchema
 from flowdebate.models.providers import STRUCTURED_MODES, StructuredMode
@@ -270,10 +270,12 @@ class ModelCheck:
     _raw: dict[str, Any] = field(default_factory=dict)
     """Raw outputs of the patterns by name."""
     _recorded: Model = field(init=False)
+    _learned: Learned = field(init=False)
     _began: float = field(default_factory=time.perf_counter)
     _seconds: float = 0.0
 
     def __post_init__(self) -> None:
+        self._learned = getattr(self.model, "learned", None) or Learned()
         self._recorded = self.model
         if self.record is not None:
             self._recorded = RecordingModel(self.model, self.record, exchanges=True)
@@ -449,22 +451,17 @@ class ModelCheck:
     def _attempts(self, place: str) -> list[Attempt]:
         return [attempt for call in self._of(place) for attempt in call.attempts]
 
-    @property
-    def _learned(self) -> Learned:
-        learned: Learned | None = getattr(self.model, "learned", None)
-        return learned or Learned()
-
     def _request_rows(self) -> Iterator[CheckRow]:
-        sent = [(body, exchange.status) for exchange in self._exchanges() if (body := _body_of(exchange.sent))]
+        sent = [(_body_of(exchange.sent), _refuses(exchange)) for exchange in self._exchanges()]
         dropped = self._learned.dropped
         for part in _PARTS:
             if part.key == "stream_options" and "stream" in dropped:
                 continue  # it goes with the stream
-            statuses = {status for body, status in sent if part.is_in(body)}
-            if part.key in dropped or (statuses and min(statuses) >= _REFUSED):
+            refused = [refuses for body, refuses in sent if part.is_in(body)]
+            if part.key in dropped or (refused and all(refused)):
                 detail = self._refusal_of(part.is_in)
                 yield CheckRow(group="request", name=part.title, outcome="refused", detail=detail)
-            elif statuses:
+            elif refused:
                 detail = self._limit_name(sent) if part.key == "max_tokens" else ""
                 yield CheckRow(group="request", name=part.title, outcome="works", detail=detail)
         for name in sorted(dropped - {part.key for part in _PARTS} - {_LIMIT_NAME}):
@@ -472,19 +469,16 @@ class ModelCheck:
         if self._learned.tools_apart:
             yield CheckRow(group="request", name="tools beside a schema", outcome="refused", detail="asked apart")
 
-    def _limit_name(self, sent: Sequence[tuple[dict[str, Any], int]]) -> str:
-        names = [
-            name
-            for name in ("max_tokens", "max_completion_tokens")
-            for body, at in sent
-            if name in body and at < _REFUSED
-        ]
-        return f"as {names[0]}" if names and _LIMIT_NAME in self._learned.dropped else ""
+    def _limit_name(self, sent: Sequence[tuple[dict[str, Any], bool]]) -> str:
+        """Name the limit as the server takes it, where it refuses the other name."""
+        accepted = {name for body, refuses in sent if not refuses for name in body}
+        name = next((name for name in ("max_tokens", "max_completion_tokens") if name in accepted), None)
+        return f"as {name}" if name and _LIMIT_NAME in self._learned.dropped else ""
 
     def _refusal_of(self, is_in: Callable[[dict[str, Any]], bool]) -> str:
         """Quote the first refusal of a request with a part."""
         for exchange in self._exchanges():
-            if exchange.status >= _REFUSED and is_in(_body_of(exchange.sent)):
+            if _refuses(exchange) and is_in(_body_of(exchange.sent)):
                 return f"{exchange.status}: {_words_of(exchange)}"
         return ""
 
@@ -529,7 +523,7 @@ class ModelCheck:
         reasons = Counter(
             reason.decode(errors="replace")
             for exchange in self._exchanges()
-            if exchange.status < _REFUSED
+            if not _refuses(exchange)
             for reason in _FINISH.findall(exchange.received)
         )
         responses = self._responses
@@ -652,7 +646,8 @@ class ModelCheck:
         }
 
 
-_REFUSED = 400
+def _refuses(exchange: Exchange) -> bool:
+    return is_refusal(exchange.status, exchange.body)
 
 
 def _user(text: str) -> Message:
@@ -685,7 +680,7 @@ def _listed(counts: Counter[str]) -> str:
 
 def _words_of(exchange: Exchange) -> str:
     """Quote what a server says in a refusal."""
-    text = exchange.received.decode(errors="replace")
+    text = exchange.body
     found = re.search(r'"(?:message|msg|detail|error)"\s*:\s*("(?:[^"\\]|\\.)*")', text)
     words = one_line(json.loads(found[1], strict=False) if found else text, secrets=exchange.secrets)
     return words if len(words) <= _LONGEST_WORDS else f"{words[: _LONGEST_WORDS - 1]}…"

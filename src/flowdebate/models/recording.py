@@ -60,7 +60,7 @@ from flowdebate.models.codec import (
     read_record,
 )
 from flowdebate.models.openai.clients import load
-from flowdebate.models.openai.endpoint import Exchange, record_exchanges
+from flowdebate.models.openai.endpoint import Exchange, is_refusal, record_exchanges
 from flowdebate.models.output import OutputSchema
 from flowdebate.models.reading import find_object
 from flowdebate.models.wrapper import Wrapper
@@ -195,8 +195,13 @@ class HttpExchange(Recorded):
     @classmethod
     def of(cls, exchange: Exchange) -> HttpExchange:
         """Convert `exchange`; ValueError for a request that is no JSON."""
-        body = clean_text(exchange.received.decode(errors="replace"))
+        body = clean_text(exchange.body)
         return cls(sent=json.loads(exchange.sent), status=exchange.status, kind=exchange.kind, body=body)
+
+    @property
+    def refuses(self) -> bool:
+        """Whether the response refuses the request."""
+        return is_refusal(self.status, self.body)
 
 
 class Call(Recorded):

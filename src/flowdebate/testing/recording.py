@@ -83,13 +83,13 @@ class _Recording:
             matches = [exchange for exchange in self._exchanges if part in _parts_of(exchange.sent)]
             if not matches:
                 return _refusal(f"the recording has no request with {part}")
-            if all(exchange.status >= _REFUSED for exchange in matches):
+            if all(exchange.refuses for exchange in matches):
                 return matches[0]
         form = _form_of(parts)
         alike = [
             exchange
             for exchange in self._exchanges
-            if exchange.status < _REFUSED and _form_of(_parts_of(exchange.sent)) == form
+            if not exchange.refuses and _form_of(_parts_of(exchange.sent)) == form
         ]
         if not alike:
             return _refusal(f"the recording has no answered request with {', '.join(sorted(form)) or 'text alone'}")
@@ -105,14 +105,13 @@ class _Recording:
         return exchanges[number]
 
 
-_REFUSED = 400
 _FORMS = ("stream", "response_format", "tools", "tool_choice", "output_config format", "logprobs")
 """Parts, or what they begin with, that decide the form of a response."""
 
 
 def _refusal(problem: str) -> HttpExchange:
     body = json.dumps({"error": {"message": problem}})
-    return HttpExchange(sent={}, status=_REFUSED, kind="application/json", body=body)
+    return HttpExchange(sent={}, status=400, kind="application/json", body=body)
 
 
 def _form_of(parts: frozenset[str]) -> frozenset[str]:

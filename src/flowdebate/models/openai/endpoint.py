@@ -68,6 +68,25 @@ class Exchange:
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Texts of the endpoint that must never be shown."""
 
+    @property
+    def body(self) -> str:
+        """Body of the response as text."""
+        return self.received.decode(errors="replace")
+
+
+_ERROR = re.compile(r"\s*(?:event: *error\s+)?(?:data: *)?\[?\{\s*(?:\"type\"\s*:\s*\"error\"|\"error\"\s*:\s*[{\"\[])")
+
+
+def is_refusal(status: int, body: str) -> bool:
+    """Tell whether a response refuses its request, by its status or in its body, as some servers do.
+
+    >>> is_refusal(400, ""), is_refusal(200, '{"error": "Unexpected endpoint"}'), is_refusal(200, '{"choices": []}')
+    (True, True, False)
+    """
+    return status >= _REFUSED or _ERROR.match(body) is not None
+
+
+_REFUSED = 400
 
 exchanges: ContextVar[list[Exchange] | None] = ContextVar("flowdebate_exchanges", default=None)
 """Exchanges of the call in progress; None where nobody records them."""
