@@ -48,6 +48,8 @@ from .judge_quality import ReliabilityBin as ReliabilityBin
 from .judge_quality import judge_quality as judge_quality
 from .judge_quality import judged_items as judged_items
 from .letters import fit_letters as fit_letters
+from .model_check import CheckRow as CheckRow
+from .model_check import ModelCheck as ModelCheck
 from .paired import e_value as e_value
 from .ranking import Game as Game
 from .ranking import RankedSystem as RankedSystem
