@@ -108,6 +108,9 @@ _UNKNOWN = Usage(calls=1)
 _NO_TOKENS = replace(_NONE, calls=1)
 
 
+LONGEST_REFUSED = 20_000
+
+
 @dataclass(slots=True, kw_only=True)
 class Attempt:
     """One request sent to a model, answered or not."""
@@ -124,6 +127,8 @@ class Attempt:
     """One call, and its tokens if the server reports them."""
     error: str | None = None
     """Class name of the error, "cancelled" for a cancelled request; None for an answer."""
+    answer: str | None = None
+    """Text of an answer that could not be used, up to `LONGEST_REFUSED` characters; None for any other attempt."""
 
 
 def total_usage(attempts: Sequence[Attempt]) -> Usage:

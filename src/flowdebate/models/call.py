@@ -7,6 +7,7 @@ models would retry a call, the outermost does.
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import threading
 import warnings
@@ -21,9 +22,10 @@ from types import coroutine
 from typing import Any, NamedTuple, TypeVar, get_args
 from urllib.parse import urlsplit
 
-from flowdebate._text import clean_data, clean_text, is_blank, shown
+from flowdebate._text import clean_data, clean_text, is_blank, shown, without_keys
 from flowdebate._util.validation import check_count
 from flowdebate.errors import (
+    BadAnswer,
     ConfigurationError,
     EmptyResponse,
     FlowDebateWarning,
@@ -37,6 +39,7 @@ from flowdebate.errors import (
     SchemaViolation,
 )
 from flowdebate.models.base import (
+    LONGEST_REFUSED,
     MOST_LOGPROB,
     Attempts,
     CallRetried,
@@ -325,6 +328,7 @@ async def answer(model: Model, request: ModelRequest) -> ModelResponse:
 
 async def _once(model: Model, request: ModelRequest) -> ModelResponse:
     before = len(request.attempts.made)
+    response: object = None
     try:
         if getattr(model, "tells_attempts", False):
             response = await model.request(request)
@@ -336,6 +340,9 @@ async def _once(model: Model, request: ModelRequest) -> ModelResponse:
         return _check_answer(response, request)
     except ModelError as error:
         _complete(error, model, request, before=before)
+        made = request.attempts.made
+        if isinstance(error, BadAnswer) and len(made) > before and made[-1].answer is None:
+            made[-1].answer = _refused_text(response, error)
         raise
 
 
@@ -349,6 +356,17 @@ def _complete(error: ModelError, model: Model, request: ModelRequest, *, before:
         made[-1].error is None or (made[-1].error == "cancelled" and isinstance(error, ModelTimeout))
     ):
         made[-1].error = type(error).__name__
+
+
+def _refused_text(response: object, error: BadAnswer) -> str | None:
+    """Return what a model has said that could not be used: it was paid for, and readers may want to see it."""
+    text: object = getattr(error, "answer", None) or getattr(error, "reason", None)
+    if isinstance(response, ModelResponse):
+        with suppress(ValueError, RecursionError):  # data without end
+            data = None if response.data is None else json.dumps(response.data, ensure_ascii=False, default=str)
+            text = data or response.text or text
+    # a proxy's refusal may quote the key that it got
+    return without_keys(clean_text(text[:LONGEST_REFUSED])) if isinstance(text, str) and text.strip() else None
 
 
 def _check_answer(response: ModelResponse, request: ModelRequest) -> ModelResponse:

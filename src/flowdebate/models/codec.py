@@ -72,8 +72,11 @@ def digest_of(request: ModelRequest) -> str:
 
 Tokens: TypeAlias = tuple[int, int | None, int | None, int | None, int | None, int | None]
 """The counts of a `Usage`, in the order of its fields."""
-AttemptRow: TypeAlias = tuple[str, str | None, float, float, Tokens, str | None]
-"""An `Attempt`: a tuple without names, since a long debate has thousands of them."""
+AttemptRow: TypeAlias = (
+    tuple[str, str | None, float, float, Tokens, str | None]
+    | tuple[str, str | None, float, float, Tokens, str | None, str]
+)
+"""An `Attempt`: a tuple without names, since a long debate has thousands of them; at its end an answer of no use."""
 
 
 class Recorded(BaseModel):
@@ -157,16 +160,26 @@ def problems_text(error: ValidationError) -> str:
 
 def attempts_row(attempts: Iterable[Attempt]) -> list[AttemptRow]:
     """Attempts as JSON data."""
-    return [
-        (made.model, made.asked_as, made.waited, made.seconds, tokens_of(made.usage), made.error) for made in attempts
-    ]
+    rows: list[AttemptRow] = []
+    for made in attempts:
+        row = (made.model, made.asked_as, made.waited, made.seconds, tokens_of(made.usage), made.error)
+        rows.append(row if made.answer is None else (*row, made.answer))
+    return rows
 
 
 def attempts_of(rows: Iterable[AttemptRow]) -> list[Attempt]:
     """Read the attempts that `attempts_row` formatted."""
     return [
-        Attempt(model=model, asked_as=asked_as, waited=waited, seconds=seconds, usage=usage_of(usage), error=error)
-        for model, asked_as, waited, seconds, usage, error in rows
+        Attempt(
+            model=model,
+            asked_as=asked_as,
+            waited=waited,
+            seconds=seconds,
+            usage=usage_of(usage),
+            error=error,
+            answer=answer[0] if answer else None,
+        )
+        for model, asked_as, waited, seconds, usage, error, *answer in rows
     ]
 
 

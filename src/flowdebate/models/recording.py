@@ -519,7 +519,7 @@ class ReplayModel:
         for sent in attempts_of(call.attempts if call.answer is None else call.answer.attempts):
             # LimitReached where the run may not send that many
             with request.attempts.sending(sent.model, request, asked_as=sent.asked_as) as attempt:
-                attempt.usage, attempt.error = sent.usage, sent.error
+                attempt.usage, attempt.error, attempt.answer = sent.usage, sent.error, sent.answer
         for notice in call.notices:
             request.attempts.tell(notice.event())
         if call.answer is None:

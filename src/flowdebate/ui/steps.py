@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Self
 
 from pydantic import Field, ValidationError
@@ -11,8 +12,8 @@ from pydantic import Field, ValidationError
 from flowdebate._text import error_text
 from flowdebate._util.json_data import json_data
 from flowdebate._util.wire import WireModel
-from flowdebate.models.base import ModelRequest, without_images
-from flowdebate.models.codec import digest_of, failure_of, usage_of
+from flowdebate.models.base import Attempt, ModelRequest, without_images
+from flowdebate.models.codec import attempts_of, digest_of, failure_of, usage_of
 from flowdebate.store.base import StepRow, StoredRun
 from flowdebate.ui.text import as_json
 
@@ -23,6 +24,31 @@ class StepTokens(WireModel):
     prompt_tokens: int | None
     cached_tokens: int | None
     completion_tokens: int | None
+
+
+class RefusedAnswer(WireModel):
+    """A request that was sent and brought no answer of use."""
+
+    model: str
+    error: str
+    """Name of the error, such as "SchemaViolation"."""
+    answer: str | None
+    """What the model said, if it said anything."""
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    seconds: float
+
+    @classmethod
+    def of(cls, attempt: Attempt) -> Self:
+        """The account of an attempt with an error."""
+        return cls(
+            model=attempt.model,
+            error=attempt.error or "",
+            answer=attempt.answer,
+            prompt_tokens=attempt.usage.prompt_tokens,
+            completion_tokens=attempt.usage.completion_tokens,
+            seconds=attempt.seconds,
+        )
 
 
 class StepState(WireModel):
@@ -37,6 +63,8 @@ class StepState(WireModel):
     attempts: int
     failures: list[str]
     """Failures of earlier attempts."""
+    refused: list[RefusedAnswer]
+    """Requests that failed: of an answered call those before its answer, of another one all."""
     repaired: list[str]
     """Repairs of a structured answer, in words such as "code fence"."""
     model: str | None
@@ -58,6 +86,7 @@ class StepState(WireModel):
             at=step.at,
             attempts=step.attempts,
             failures=list(map(failure_text, step.failures)),
+            refused=_refused(step, body),
             repaired=_repairs(body),
             model=_model(body),
             usage=_usage(body),
@@ -196,6 +225,16 @@ def failure_text(recorded: str) -> str:
         return str(json.loads(recorded)["error"])
     except (ValueError, KeyError, TypeError):  # an import may hold anything
         return recorded
+
+
+def _refused(step: StepRow, body: dict[str, Any]) -> list[RefusedAnswer]:
+    rows = body.get("attempts") or []
+    for failure in reversed(step.failures if step.kind == "call" else ()):
+        with suppress(ValueError, TypeError, AttributeError):  # an import may hold anything
+            rows = [*json.loads(failure).get("attempts", ()), *rows]
+    with suppress(ValueError, TypeError):
+        return [RefusedAnswer.of(attempt) for attempt in attempts_of(rows) if attempt.error is not None]
+    return []
 
 
 def _repairs(body: dict[str, Any]) -> list[str]:

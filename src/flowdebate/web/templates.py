@@ -85,6 +85,7 @@ def _environment() -> Environment:
         json=as_json,
         exact=json.dumps,  # in ASCII, so that nothing of it is made visible
         words=_words,
+        error=_error_words,
         role=role_in_words,
         count=lambda number: _UNKNOWN if number is None else f"{number:,}",
         seconds=lambda number: _UNKNOWN if number is None else f"{number:.1f}",
@@ -121,6 +122,15 @@ def shares(values: Sequence[float]) -> list[tuple[float, float]]:
         bars.append((round(x + left, 2), round(max(width - left - right, 0.0), 2)))
         x += width
     return bars
+
+
+def _error_words(name: str) -> str:
+    """An error's name in words.
+
+    >>> _error_words("SchemaViolation")
+    'schema violation'
+    """
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()
 
 
 def _words(name: object) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, Literal
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from flowdebate.web.run.record import Call
-from flowdebate.web.run.travel import Pair, Same, changes, compared
+from flowdebate.web.run.travel import Course, Pair, Same, changes, compare
 
 WORDS = st.lists(st.sampled_from(["buses", "are", "slow", "\n", "\n\n", " ", "  never", "é", ""]), max_size=30)
 TEXTS = st.one_of(st.text(max_size=60), WORDS.map(" ".join))
@@ -27,6 +27,11 @@ def call(place: str, text: str = "", **given: Any) -> Call:
 def run_of(*places: str, **changed: str) -> list[Call]:
     """The calls of a run, numbered; some of them with another text."""
     return [call(place, changed.get(place, ""), number=number) for number, place in enumerate(places, 1)]
+
+
+def compared(one: list[Call], other: list[Call], *, fork: Literal["one", "other"] | None) -> list[Pair | Same]:
+    """The steps of two runs side by side."""
+    return compare(Course(calls=one), Course(calls=other), fork=fork)
 
 
 def shown(found: list[Pair | Same]) -> list[Any]:

@@ -36,7 +36,7 @@ from flowdebate.ui.steps import StepState
 from flowdebate.web.plots import plot_of
 from flowdebate.web.run.record import Call
 from flowdebate.web.run.sheet import Sheet
-from flowdebate.web.run.travel import ForkLine, fork_line, moment_at
+from flowdebate.web.run.travel import Course, ForkLine, fork_line, moment_at
 from flowdebate.web.run.travel import compare as compare_steps
 from flowdebate.web.templates import assets, render
 
@@ -379,7 +379,7 @@ async def compare(
         runs=runs,
         sheets=sheets,
         fork=fork,
-        steps=compare_steps(*sheets, fork=fork),
+        steps=compare_steps(*map(Course.of, sheets), fork=fork),
         addresses=[f"runs/{quote(run.run_id, safe='')}" for run in runs],
     )
 

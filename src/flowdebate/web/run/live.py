@@ -61,6 +61,7 @@ class LivePage:
         self._said = 0
         self._calls: list[Call] = []
         self._sums = Sums()
+        self._failed = 0
         self._last: dict[str, Call] = {}
         """The last call of each one in its turn, by name."""
         self._drawn = 0
@@ -84,8 +85,7 @@ class LivePage:
                 if event.agent_name not in self._names:
                     about, number = event.stance or "", len(self._names)
                     self._names[event.agent_name] = Party(name=event.agent_name, about=about, number=number)
-            # one that failed for good is no step of the run; its failure is told as a section
-            case ModelCalled() if event.error is None:
+            case ModelCalled():
                 self._answer(event)
             case HumanAsked():
                 self._people[event.path] = event
@@ -208,6 +208,13 @@ class LivePage:
     # The record
 
     def _answer(self, event: ModelCalled | HumanAsked) -> None:
+        if isinstance(event, ModelCalled) and event.error is not None:  # no step of the run, but it was paid for
+            if event.attempts:
+                self._failed += 1
+                failed = call_of(0, event, self._turns, self._names)
+                self._sums.add(failed)
+                self._put(f"failed-{self._failed}", "failed", "failed_step", failed, self._failed)
+            return
         call = call_of(len(self._calls) + 1, event, self._turns, self._names)
         self._calls.append(call)
         self._sums.add(call)
@@ -218,7 +225,7 @@ class LivePage:
     def _sum_up(self) -> None:
         """The sums of what has come since the last time."""
         places = {at for at, _, _ in self._new.values()}
-        if "steps" in places:
+        if places & {"steps", "failed"}:
             if len(self._calls) >= _REDRAWN * self._drawn:
                 self._drawn = len(self._calls)
                 self._put("drawing", "trace", "drawing", draw(tuple(self._calls)))

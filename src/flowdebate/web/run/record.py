@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from flowdebate.events import HumanAsked, ModelCalled, TaskChanged, TurnStarted
+from flowdebate.ui.steps import RefusedAnswer
 from flowdebate.ui.text import models_text
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Call:
     party: Party | None
     model: str | None = None
     attempts: int = 0
-    """How many times a model was asked for it; 0 for a person's."""
+    """Requests that were sent for it; 0 for a person's."""
     failures: tuple[str, ...] = ()
     repaired: tuple[str, ...] = ()
     """Repairs of a structured answer."""
@@ -53,6 +54,8 @@ class Call:
     """In seconds since the epoch."""
     origin: str = "asked"
     """"asked", or for a fork also "reused" or "edited"."""
+    refused: tuple[RefusedAnswer, ...] = ()
+    """Requests that failed, with what their model had said."""
     text: str = ""
 
     @property
@@ -119,6 +122,8 @@ class Trace:
     """The calls of a run, also as a drawing of their times."""
 
     calls: tuple[Call, ...]
+    failed: tuple[Call, ...] = ()
+    """Calls without an answer: they were paid for, and no step came of them."""
     bars: tuple[Bar, ...] = ()
     rows: tuple[Row, ...] = ()
     ticks: tuple[Tick, ...] = ()
@@ -136,7 +141,7 @@ class Trace:
     @property
     def sums(self) -> Sums:
         sums = Sums()
-        for call in self.calls:
+        for call in (*self.calls, *self.failed):
             sums.add(call)
         return sums
 
@@ -155,7 +160,9 @@ def trace_of(steps: Sequence[StepState], events: Sequence[object], parties: Mapp
     turns = {event.path: event.agent_name for event in events if isinstance(event, TurnStarted)}
     asked = {event.path: event for event in events if isinstance(event, (ModelCalled, HumanAsked))}
     answered = [step for step in steps if step.kind in ("call", "human") and step.finished]
-    return draw(tuple(_call(number, step, turns, asked, parties) for number, step in enumerate(answered, 1)))
+    failed = [step for step in steps if step.kind == "call" and not step.finished and step.refused]
+    drawn = draw(tuple(_call(number, step, turns, asked, parties) for number, step in enumerate(answered, 1)))
+    return replace(drawn, failed=tuple(_call(0, step, turns, asked, parties) for step in failed))
 
 
 def turn_at(place: str, turns: Mapping[str, T]) -> T | None:
@@ -175,23 +182,32 @@ def _call(
     speaker = turn_at(step.place, turns)
     # a block that asks several times has a `#` and a number behind its place, and says its role once
     call = asked.get(step.place) or asked.get(step.place.partition("#")[0])
-    usage = step.usage
+    usage, refused = step.usage, step.refused
+    prompts = [each.prompt_tokens for each in refused] + ([usage.prompt_tokens] if usage else [])
+    answers = [each.completion_tokens for each in refused] + ([usage.completion_tokens] if usage else [])
     return Call(
         number=number,
         place=step.place,
         who=speaker or (step.place if call is None else _role(call)),
         party=parties.get(speaker or ""),
-        model=step.model,
-        attempts=max(step.attempts, 1) if step.kind == "call" else 0,
+        model=step.model or (refused[-1].model if refused else None),
+        attempts=max(step.attempts, len(refused) + step.finished, 1) if step.kind == "call" else 0,
         failures=tuple(step.failures),
         repaired=tuple(step.repaired),
-        prompt_tokens=None if usage is None else usage.prompt_tokens,
-        completion_tokens=None if usage is None else usage.completion_tokens,
-        seconds=step.seconds,
+        refused=tuple(refused),
+        prompt_tokens=_sum_of(prompts),
+        completion_tokens=_sum_of(answers),
+        seconds=step.seconds if step.finished else sum(each.seconds for each in refused),
         starts=None if step.at is None or step.seconds is None else step.at - step.seconds,
         origin=step.origin or "asked",
         text=step.text,
     )
+
+
+def _sum_of(counts: Sequence[int | None]) -> int | None:
+    """Sum up counts; None without any, or where one is unknown."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if known and len(known) == len(counts) else None
 
 
 def call_of(
@@ -208,8 +224,9 @@ def call_of(
         who=who,
         party=party,
         model=event.model,
-        attempts=1,
+        attempts=max(len(event.attempts), 1),
         repaired=event.repaired,
+        refused=tuple(RefusedAnswer.of(each) for each in event.attempts if each.error is not None),
         prompt_tokens=event.usage.prompt_tokens,
         completion_tokens=event.usage.completion_tokens,
         seconds=event.seconds,

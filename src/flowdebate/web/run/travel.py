@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
-from itertools import accumulate, groupby
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from itertools import accumulate, groupby, zip_longest
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from flowdebate.web.prose import Span, prose
 from flowdebate.web.run.sheet import Round, Sheet, Turn
@@ -201,13 +201,45 @@ def _pieces(*found: tuple[Kind, str]) -> list[Piece]:
     return [Piece(kind, text) for kind, text in found if text]
 
 
-def compare(one: Sheet | None, other: Sheet | None, *, fork: Literal["one", "other"] | None) -> list[Pair | Same]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """The steps of a run, and the rounds in which its turns were."""
+
+    calls: Sequence[Call]
+    rounds: Sequence[Round] = ()
+
+    @classmethod
+    def of(cls, sheet: Sheet | None) -> Self:
+        """The course of a run; an empty one for a run without a document."""
+        return cls(calls=()) if sheet is None else cls(calls=sheet.trace.calls, rounds=sheet.rounds)
+
+    @property
+    def positions(self) -> dict[tuple[str, ...], Call]:
+        """Steps by what they are in any run: a turn by its round and number, another by its round, role and number."""
+        turns = {
+            turn.call.number: ("turn", str(at), str(number))
+            for at, part in enumerate(self.rounds)
+            for number, turn in enumerate(_turns(part))
+            if turn.call is not None
+        }
+        seen = Counter[tuple[str, str]]()
+        positions: dict[tuple[str, ...], Call] = {}
+        for call in self.calls:
+            passes = "".join(_PASS.findall(call.place))
+            who = call.who if call.party is None else f"speaker {call.party.number}"
+            seen[passes, who] += 1
+            positions[turns.get(call.number, (passes, who, str(seen[passes, who])))] = call
+        return positions
+
+
+def compare(one: Course, other: Course, *, fork: Literal["one", "other"] | None) -> list[Pair | Same]:
     """Pair the steps of two runs by round and turn, whatever their speakers are called; `fork` says which one forked.
 
-    Steps that only the other run has stand behind the step that they follow there.
+    Steps that only the other run has stand behind the step that they follow there. Runs that have no step in common
+    are shown step by step.
     """
     pairs: list[Pair | Same] = []
-    for same, group in groupby(_pair_steps(one, other), key=lambda pair: _is_same(*pair)):
+    for same, group in groupby(_pair_steps(one.positions, other.positions), key=lambda pair: _is_same(*pair)):
         if same:
             steps = [(left, right) for left, right in group if left is not None and right is not None]
             calls = [left for left, _ in steps]
@@ -224,29 +256,13 @@ def compare(one: Sheet | None, other: Sheet | None, *, fork: Literal["one", "oth
     return pairs
 
 
-def _positions(sheet: Sheet | None) -> dict[tuple[str, ...], Call]:
-    """Steps by what they are in any run: a turn by its round and number, another one by its round, role and number."""
-    if sheet is None:
-        return {}
-    turns = {
-        turn.call.number: ("turn", str(at), str(number))
-        for at, part in enumerate(sheet.rounds)
-        for number, turn in enumerate(_turns(part))
-        if turn.call is not None
-    }
-    seen = Counter[tuple[str, str]]()
-    positions: dict[tuple[str, ...], Call] = {}
-    for call in sheet.trace.calls:
-        passes = "".join(_PASS.findall(call.place))
-        who = call.who if call.party is None else f"speaker {call.party.number}"
-        seen[passes, who] += 1
-        positions[turns.get(call.number, (passes, who, str(seen[passes, who])))] = call
-    return positions
-
-
-def _pair_steps(one: Sheet | None, other: Sheet | None) -> Iterator[tuple[Call | None, Call | None]]:
+def _pair_steps(
+    left: Mapping[tuple[str, ...], Call], right: Mapping[tuple[str, ...], Call]
+) -> Iterator[tuple[Call | None, Call | None]]:
     """Steps of both runs in the order of the first one."""
-    left, right = _positions(one), _positions(other)
+    if left.keys().isdisjoint(right):
+        yield from zip_longest(left.values(), right.values())
+        return
     after: dict[tuple[str, ...], list[Call]] = {}  # what only the other has, by the step in both that comes before
     last: tuple[str, ...] = ()
     for position, call in right.items():

@@ -1,0 +1,50 @@
+"""Calls that were paid for and refused stand in the trace of their run, with what their models had said."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate.service import Service
+from flowdebate.testing import FunctionModel
+from tests.server.stage import debater, staged
+
+if TYPE_CHECKING:
+    from flowdebate.models.base import ModelRequest
+
+OPTIONS = {"max_rounds": 1, "attempts": 3, "synthesizer": False}
+
+
+def judged(refusals: int) -> Any:
+    """A model whose judge names a side that nobody argues, so many times."""
+    left = [refusals]
+
+    def answer(request: ModelRequest) -> str | dict[str, Any]:
+        if request.output_schema is not None and left[0]:
+            left[0] -= 1
+            return {"reasoning": "r", "winner": f"Mars {left[0]}", "verdict": "x"}
+        return debater(request)
+
+    return FunctionModel(answer)
+
+
+def trace_of(page: str) -> tuple[int, list[str]]:
+    """The requests that a page counts, and the refused answers that it shows."""
+    tries = re.search(r'<tr id="steps-sum">.*?<td class="num">(\d+)</td>', page, re.DOTALL)
+    assert tries is not None
+    return int(tries[1]), re.findall(r"Mars \d", unescape(page[page.index('id="trace"') :]))
+
+
+@pytest.mark.parametrize(("refusals", "status"), [(1, "complete"), (3, "no_verdict")])
+def test_refused_answers_stand_in_the_trace(refusals: int, status: str) -> None:
+    """Each with its answer, whether the call was answered in the end or not; the sum is what the list of runs says."""
+    with staged(lambda: Service(store="memory:", model=judged(refusals))) as stage:
+        run_id = stage.begin(options=OPTIONS)
+        run = stage.get(f"/runs/{run_id}?wait=30").json()
+        assert run["status"] == status
+        calls, answers = trace_of(stage.http.get(f"/runs/{run_id}").text)
+        assert calls == run["usage"]["calls"]
+        assert len(set(answers)) == refusals
