@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowdebate import FailurePolicy, Limits, StandIn
+from flowdebate import FailurePolicy, Limits, StandIn, handler
 from flowdebate.chassis.state import RoleFailed, TurnFinished, TurnStarted
 from flowdebate.errors import (
     AuthenticationFailed,
@@ -338,6 +338,51 @@ async def test_a_turn_has_a_deadline_over_all_that_it_does(pattern: str) -> None
     assert {(loss.name, loss.instead) for loss in result.raw.losses} == {("bob", "skipped")}
     assert "bob" not in {entry.speaker for entry in result.raw.entries}
     assert hang.calls == 0
+
+
+async def answer_late(_: object) -> str:
+    """It catches its cancellation, and answers all the same."""
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        return "Better late than never."
+    raise AssertionError
+
+
+async def never_answer(_: object) -> str:
+    """It catches every cancellation, and goes on to wait."""
+    while True:
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+
+
+@each_pattern
+async def test_a_late_text_is_not_heard(pattern: str) -> None:
+    """A block that catches its cancellation is late all the same."""
+    talkers = Talkers()
+    policy = FailurePolicy(on_failure="skip", quorum=1, turn_timeout=0.05)
+    result = await talk(pattern, block=answer_late, policy=policy).run(QUESTION, model=talkers.model())
+    assert {(loss.name, loss.instead) for loss in result.raw.losses} == {("bob", "skipped")}
+    assert "bob" not in {entry.speaker for entry in result.raw.entries}
+    assert result.status == "degraded"
+
+
+async def test_a_block_that_never_gives_up_is_left_behind() -> None:
+    """After its cancellation it has a second to clean up."""
+    talkers = Talkers()
+    policy = FailurePolicy(on_failure="skip", quorum=1, turn_timeout=0.05)
+    result = await talk("round_robin", block=never_answer, policy=policy).run(QUESTION, model=talkers.model())
+    assert {(loss.name, loss.instead) for loss in result.raw.losses} == {("bob", "skipped")}
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+
+
+async def test_a_run_has_no_output_after_its_time() -> None:
+    """Neither by a block that catches its cancellation."""
+    with pytest.raises(LimitReached) as caught:
+        await handler(answer_late, name="late").run(QUESTION, limits=Limits(seconds=0.05))
+    assert caught.value.kind == "seconds"
 
 
 @each_decider

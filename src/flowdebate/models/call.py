@@ -209,13 +209,16 @@ async def within(seconds: float | None, call: Coroutine[Any, Any, T], *, latest:
         timer = deadline.timer = asyncio.timeout_at(deadline.end)
         try:
             async with timer:
-                return await _rest(call, waits)
+                answered = await _rest(call, waits, timer)
         except Exception as error:
             # A call may turn its cancellation into an error of its own, and one that raises TimeoutError by itself may
             # not pass for the deadline.
             if timer.expired():
                 raise ModelTimeout(seconds) from error
             raise
+        if timer.expired():  # the call has caught its cancellation: an answer that is late is none
+            raise ModelTimeout(seconds)
+        return answered
     finally:
         _deadlines.set(outer)
 
@@ -270,19 +273,56 @@ def in_queue(request: ModelRequest) -> Iterator[None]:
             request.deadline += time() - since
 
 
+# Seconds that a call has to clean up once its deadline has cancelled it; after that it is closed where it waits.
+_CLEANING_UP = 1.0
+
+
+class _Insistence:
+    """A second cancellation of a call that goes on after the first, by its deadline."""
+
+    __slots__ = ("_task", "_timer", "over")
+
+    def __init__(self) -> None:
+        self.over = False
+        self._task = asyncio.current_task()
+        self._timer = asyncio.get_running_loop().call_later(_CLEANING_UP, self._cancel)
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self.over = True
+            self._task.cancel()
+
+    def end(self) -> None:
+        """Take it back, and with it the cancellation, which is nobody else's."""
+        self._timer.cancel()
+        if self.over and self._task is not None:
+            self._task.uncancel()
+
+
 @coroutine
-def _rest(call: Coroutine[Any, Any, T], waits: object) -> Generator[object, Any, T]:
-    # what `await` does, for a call that has started already and waits for `waits`
-    while True:
-        try:
-            step = partial(call.send, (yield waits))
-        except BaseException as error:  # noqa: BLE001 - such as a cancellation: the call's to see
-            step = partial(call.throw, error)
-        try:
-            waits = step()
-        except StopIteration as done:
-            answered: T = done.value
-            return answered
+def _rest(call: Coroutine[Any, Any, T], waits: object, timer: asyncio.Timeout) -> Generator[object, Any, T]:
+    # what `await` does, for a call that has started already and waits for `waits`, until it has been late for too long
+    insistence: _Insistence | None = None
+    try:
+        while True:
+            try:
+                step = partial(call.send, (yield waits))
+            except BaseException as error:  # noqa: BLE001 - such as a cancellation: the call's to see
+                if insistence is not None and insistence.over:
+                    with suppress(Exception):  # it may ignore this as well
+                        call.close()
+                    raise
+                if insistence is None and timer.expired():
+                    insistence = _Insistence()
+                step = partial(call.throw, error)
+            try:
+                waits = step()
+            except StopIteration as done:
+                answered: T = done.value
+                return answered
+    finally:
+        if insistence is not None:
+            insistence.end()
 
 
 async def ask(model: Model, request: ModelRequest) -> ModelResponse:
