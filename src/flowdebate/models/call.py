@@ -307,7 +307,7 @@ def _rest(call: Coroutine[Any, Any, T], waits: object, timer: asyncio.Timeout) -
         while True:
             try:
                 step = partial(call.send, (yield waits))
-            except BaseException as error:  # noqa: BLE001 - such as a cancellation: the call's to see
+            except BaseException as error:  # such as a cancellation: the call's to see
                 if insistence is not None and insistence.over:
                     with suppress(Exception):  # it may ignore this as well
                         call.close()

@@ -303,14 +303,15 @@ async def _act(block: Runnable[T], value: object, run: Run) -> T:
         async with time_limit:
             await _check_seats(block, run)
             output = await block(value, _root_context(block, run))
-        if run.budget is not None and time_limit.expired():  # a block has caught its cancellation
-            raise run.budget.time_is_up()
-        return output
     except Exception as error:
         # Not only TimeoutError: cancelled code may answer the cancellation with an error of its own.
         if run.budget is not None and time_limit.expired():
             raise run.budget.time_is_up() from error
         raise
+    else:
+        if run.budget is not None and time_limit.expired():  # a block has caught its cancellation
+            raise run.budget.time_is_up()
+        return output
     finally:
         ACTING.set(outside)
         await run.close()
