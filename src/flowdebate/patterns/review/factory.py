@@ -221,7 +221,7 @@ def raw_output(loop: Loop[ReviewOptions], ctx: Context, status: RunStatus) -> Re
         rules = parse_gate(gate, where=loop.where, reviewers=len(loop.roster))
         result = hold_gate(gate, rules, findings, voices=state.voices, missing=missing)
         if state.stop_reason is None:  # what nobody has examined yet is against no rule
-            result = GateResult(rule=gate, holds=None, why="undecided: the run ended early")
+            result = GateResult(rule=gate, holds=None, why="the run ended early")
     return ReviewRawOutput(
         question=state.question,
         findings=findings,

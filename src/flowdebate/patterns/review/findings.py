@@ -543,5 +543,5 @@ def hold_gate(
         unlocated = [finding.id for finding in findings if finding.place.found is False and finding.id in doubtful]
         missing = f"the material does not have the place of {', '.join(unlocated)}"
     if missing is not None:
-        return GateResult(rule=gate, holds=None, why=f"undecided: {missing}")
+        return GateResult(rule=gate, holds=None, why=missing)
     return GateResult(rule=gate, holds=True, why="nothing is against it")
