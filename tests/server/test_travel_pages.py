@@ -52,7 +52,7 @@ def test_a_step_shows_what_had_been_said_until_then(stage: Stage) -> None:
     assert "debate-debater-con is sure" not in first
     assert "1 contribution<" in second
     assert "2 contributions<" in judge
-    assert "You are a debater; each position has its own." in second
+    assert "You are one of the debaters in a debate." in second
     assert f'data-place="{CON}"' in second
     assert "Form of the answer" in judge
     assert "&#34;winner&#34;: null" in judge

@@ -58,6 +58,12 @@ _FATAL = (ConfigurationError, RunChanged, RunConflict, StoreError, RealModelForb
 """Errors that say that the study is set up wrongly: no other question would fare better."""
 
 
+def _missing_verdict(raw: DebateRawOutput) -> str:
+    """Why a debate has no verdict: the kind of its judge's failure, if it failed."""
+    failure = next((loss for loss in raw.losses if loss.role == "judge"), None)
+    return "NoVerdict" if failure is None else failure.error.partition(":")[0]
+
+
 class StudyAnswer(WireModel):
     """What one question was answered with, as numbers: positions are indexes, and no text of a model is kept."""
 
@@ -343,7 +349,7 @@ class _Asking:
             answers,
             ballots=[] if judging is None else [_as_numbers(ballot, index) for ballot in judging.ballots],
             characters=lengths,
-            problem=None if raw.verdict is not None else "NoVerdict",
+            problem=None if raw.verdict is not None else _missing_verdict(raw),
             transcript=digest([[entry.stance, entry.text] for entry in raw.transcript]),
         )
 

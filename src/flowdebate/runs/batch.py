@@ -486,7 +486,6 @@ class Batch(Generic[OutT]):
             store=self._store,
             on_uncertain=self._on_uncertain,
             allow_changes=self._allow_changes,
-            asks_again=False,
             **self._common,
         )
         return await self._act(job, stored)

@@ -202,7 +202,9 @@ def test_the_gate_decides_the_exit_code_by_data(found: dict[VendorName, Vendor])
     assert "anthropic/claude-haiku-5-5" in held.stderr
     unread = review(*change, "--gate", "at most 1 confirmed blocker", "--format", "markdown")
     assert unread.exit_code == 3
-    assert "is undecided**: not read: .env (may hold secrets, and is never read), picture.png (is binary)" in unread.stdout
+    assert (
+        "is undecided**: not read: .env (may hold secrets, and is never read), picture.png (is binary)" in unread.stdout
+    )
     excluded = ("--exclude", ".env", "--exclude", "*.png")
     assert review(*change, "--gate", "at most 1 confirmed blocker", *excluded).exit_code == 0
     wrong = review(*change, "--gate", "be nice")

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from flowdebate import handler
 from flowdebate.errors import FlowDebateError, ProviderFailed
+from flowdebate.store.base import COMPLETE
 from flowdebate.store.memory import MemoryStore
 from flowdebate.testing import FunctionModel
 from tests.profiles import example_count
@@ -86,6 +87,8 @@ async def test_a_run_that_is_cut_at_any_calls_comes_to_the_same(
     cuts = data.draw(st.lists(st.integers(0, len(whole.asked)), max_size=3))
     ended: Any = None
     for life, stop in enumerate([*cuts, None]):
+        if life and (await store.run("it")).status in COMPLETE:  # whose judge would be asked again if it failed
+            break
         asked = Paid(failing=failing, stop=stop)
         if life:
             call = pattern.resume("it", model=asked.model, store=store)
@@ -95,10 +98,13 @@ async def test_a_run_that_is_cut_at_any_calls_comes_to_the_same(
         ended = await asked.task
         paid += asked.asked
         assert ended is not None or (await store.run("it")).status == "interrupted"
+    if whole.failed:  # a call that failed and was not given up before the cut is made, and counted, again
+        ended, undisturbed = ended[:-1], undisturbed[:-1]
     assert ended == undisturbed
-    if name == "mirrored" and whole.failed:
+    if whole.failed:
+        assert len(paid) - len(set(paid)) <= len(cuts)
         # a half that fails ends the other one wherever that is by then: how far it came is a matter of time
-        assert len(set(paid)) == len(paid)
+        assert name == "mirrored" or set(paid) == set(whole.asked)
     else:
         assert sorted(paid) == sorted(whole.asked)
 

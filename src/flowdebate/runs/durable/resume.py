@@ -56,7 +56,8 @@ async def load_run(
 ) -> tuple[Run, Any]:
     """Load the stored run and its input. This process then owns it; a complete one only once it needs another step.
 
-    A run whose judge, chair or synthesizer failed asks it again, if it `asks_again`.
+    A run that ended without its judge, chair or synthesizer asks it again, if it `asks_again`; one that was interrupted
+    goes on to its end first, as if nothing had happened.
     Errors: RunNotFound, RunConflict, RunChanged, DeadLetter, ConfigurationError; the stored run is then unchanged.
     """
     where = f"{block}.resume()"
@@ -68,7 +69,7 @@ async def load_run(
         raise ConfigurationError(where, "on_uncertain", on_uncertain, "'retry' or 'raise'")
     stored = await opened.run(run_id)
     # Anybody may read a complete run at any time; one that still has an owner is refused by `take`.
-    unanswered = asks_again and has_unanswered(await opened.steps(run_id))
+    unanswered = asks_again and stored.status in COMPLETE and has_unanswered(await opened.steps(run_id))
     owned = stored.owned or stored.status not in COMPLETE or unanswered
     if owned:
         stored = await _take(opened, run_id)
@@ -245,7 +246,7 @@ async def load_same(
     while True:
         try:
             outline = now.fingerprint["outline"]
-            return (await load_run(run.run_id, block=now.block, outline=outline, asks_again=False, **options))[0]
+            return (await load_run(run.run_id, block=now.block, outline=outline, asks_again=not wait, **options))[0]
         except RunConflict:
             if not wait:
                 raise

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import secrets
 from collections.abc import Iterable
 from dataclasses import replace
@@ -15,6 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request  # noqa: TC002 - FastAPI reads it
 from starlette.responses import HTMLResponse, RedirectResponse
 
+from flowdebate.chassis.state import missing_line
 from flowdebate.errors import ConfigurationError, FlowDebateError
 from flowdebate.evaluation.readers import Share, sides_of
 from flowdebate.evaluation.stored_audit import audit_of, has_intervals, rows_of
@@ -30,6 +33,7 @@ from flowdebate.server.requests import (
 from flowdebate.service.owned import OwnedService
 from flowdebate.service.service import Service
 from flowdebate.service.state import RunDetails, RunState
+from flowdebate.ui.document import Document
 from flowdebate.ui.sections import Fact, Group, Section
 from flowdebate.ui.statuses import OVER, State
 from flowdebate.ui.steps import StepState
@@ -199,11 +203,31 @@ def _sheet(details: RunDetails, *, public: bool = False) -> Sheet | None:
     document = details.document
     if document is None:
         return None
+    if public:
+        document = _without_reasons(document)
     sections: Iterable[Section] = document.sections()
     if public:
         whole = (replace(each, facts=_told(each.facts)) if isinstance(each, Group) else each for each in sections)
         sections = _told(whole)
     return Sheet.of(document, details=details, sections=sections)
+
+
+def _without_reasons(document: Document) -> Document:
+    """The document with the kinds of failures alone, also in the line about them that answers begin with."""
+    line = document.raw.incomplete
+    if line is None:
+        return document
+    losses = [
+        loss.model_copy(update={"error": match[0] if (match := _KIND.match(loss.error)) else "an error"})
+        for loss in document.raw.losses
+    ]
+    short = missing_line(losses) or ""
+    told = document.model_copy(update={"raw": document.raw.model_copy(update={"losses": losses})})
+    text = told.model_dump_json(by_alias=True).replace(json.dumps(line, ensure_ascii=False)[1:-1], short)
+    return type(document).model_validate_json(text)
+
+
+_KIND = re.compile(r"[A-Z][A-Za-z]+(?=: )")
 
 
 def _told(parts: Iterable[T]) -> tuple[T, ...]:

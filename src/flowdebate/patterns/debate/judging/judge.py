@@ -319,8 +319,8 @@ class Judge(Block[Any, JudgedVerdict]):
                 inner = ctx.child(self.name, f"{ctx.path}/{step}[{len(calls)}]")
                 calls.append(partial(self._ballot, juror, replace(shown, model=juror.voter), inner))
         if not self.how.curtail:
-            return await self._usable(await in_order(calls), ctx)
-        cast = await in_order(calls[: len(calls) // 2 + 1])  # the other calls could outvote any fewer
+            return await self._usable(await in_order(calls, finish=True), ctx)
+        cast = await in_order(calls[: len(calls) // 2 + 1], finish=True)  # the other calls could outvote any fewer
         while not is_settled(
             [each.ballot for each in cast], left=len(calls) - len(cast), sides=self.sides, by=self.how.rule
         ):
@@ -402,7 +402,7 @@ class Judge(Block[Any, JudgedVerdict]):
                 texts = [each.text if hide is None else hide(each.text).text for each in statements]
                 inner = ctx.child(self.name, f"{ctx.path}/quote[{len(calls)}]")
                 calls.append(partial(self._quote, side, statements, partial(juror.pick, question, texts), inner))
-        return [quote for quote in await in_order(calls) if quote is not None]
+        return [quote for quote in await in_order(calls, finish=True) if quote is not None]
 
     async def _quote(
         self,
