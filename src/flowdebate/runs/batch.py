@@ -486,6 +486,8 @@ class Batch(Generic[OutT]):
             store=self._store,
             on_uncertain=self._on_uncertain,
             allow_changes=self._allow_changes,
+            # a debate without its verdict failed; a complete answer without its extras did not
+            asks_again=self._stored[job.run_id].status == "no_verdict",
             **self._common,
         )
         return await self._act(job, stored)
