@@ -39,9 +39,9 @@ def test_names_in_arguments_are_aliases_for_debaters_and_judge() -> None:
     assert "Ben" not in _prompts(model, "rent-judge")[0]
     assert [entry.text for entry in result.raw.transcript] == list(NAMED)
     leaks = result.raw.leaks
-    assert (leaks.own, leaks.others, leaks.models) == (2, 2, 1)  # that GPT-5 told her names no author
+    assert (leaks.own, leaks.others, leaks.models) == (2, 2, 2)  # and who made it; that GPT-5 told her names no author
     assert leaks == audit_run(result).leaks
-    assert any("names hidden in arguments: 5" in said for said in audit_run(result).findings)
+    assert any("names hidden in arguments: 6" in said for said in audit_run(result).findings)
 
 
 def test_aliases_are_those_of_the_run_and_the_same_in_all_its_views() -> None:
