@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 _FOLDER = Path(__file__).parent
 RECORDING = _FOLDER / "recording.jsonl"
 TOLD = (
-    'A recording: no model is asked. Qwen2.5-Coder-1.5B-Instruct (the model "local") spoke and judged, with seed 3, '
-    "in 40 seconds on two cores that were busy with other work; nothing was edited, and only the waits are shorter."
+    'A recording: no model is asked. Qwen2.5-Coder-1.5B-Instruct (the model "local") spoke and judged, with seed 1, '
+    "in 200 seconds on two cores that were busy with other work; nothing was edited, and only the waits are shorter."
 )
 _WORDS = 4.0
 """Words that a reader takes in a second."""
