@@ -116,6 +116,11 @@ def _show(report: ModelCheck) -> None:
     for group, rows in groupby(report.rows(), key=attrgetter("group")):
         page.line()
         page.columns((group.upper(), "", ""), [(row.name, row.outcome, row.detail) for row in rows])
+    cut = [row for row in report.rows() if row.outcome == "fails"] if page.screen.is_terminal else []
+    if cut:  # a terminal cuts the last column of a table, and these details say why
+        page.line()
+    for row in cut:
+        page.labelled(row.name, row.detail, "red", indent="")
     advice = report.advice()
     if advice or report.status == "complete":
         page.line()
