@@ -431,7 +431,7 @@ def test_every_status_has_its_row() -> None:
 
 FIRST: dict[str, Callable[[Path], Any]] = {
     "No key": lambda _: generator(name="ann").run(QUESTION, model="openai/gpt-5-mini"),
-    "The name of the model": lambda _: rent(model="gpt-5-mini"),
+    "The name of the model": lambda _: rent(model="openai:gpt-5-mini"),
     "The run waits": lambda _: rent(judge=human(name="jo")).run(QUESTION, model=said("Cap.", "Build.")),
     "rounds": lambda _: rent(rounds=3),
 }

@@ -35,7 +35,7 @@ class Judge(BaseHTTPRequestHandler):
         best = [label for label, text in texts.items() if "good" in text]
         winner = best[0] if len(best) == 1 else next(iter(texts))
         scores = {label: 80 if label == winner else 20 for label in texts}
-        if "by that criterion alone" in str(body["messages"]):
+        if "considering that criterion alone" in str(body["messages"]):
             scores = {label: {"correct": score, "clear": 50} for label, score in scores.items()}  # type: ignore[misc]
         answer = json.dumps({"reasoning": "R | *x*", "scores": scores, "verdict": "V."})
         data = json.dumps(completion(answer)).encode()

@@ -37,7 +37,7 @@ def theirs() -> Iterator[Stage]:
 @pytest.fixture
 def secret(tmp_path: Path) -> Path:
     """A file of the user."""
-    path = tmp_path / "secret.txt"
+    path = tmp_path / "material.txt"
     path.write_text(SECRET)
     return path
 

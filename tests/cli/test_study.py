@@ -118,7 +118,7 @@ def test_debaters_read_the_sources_of_a_row_and_the_judge_does_not(folder: Path)
         changed = run(school, "report", "facts.toml")
     reading = [prompt for prompt in told if "stood at zero" in prompt]
     assert len(reading) == 2 * 2  # two debaters, two questions
-    assert all("You are a debater" in prompt for prompt in reading)
+    assert all("You are one of the debaters" in prompt for prompt in reading)
     assert len(told) > len(reading)
     assert "Not as registered: sources: registered" in " ".join(changed.stdout.split())
 

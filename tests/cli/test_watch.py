@@ -117,7 +117,7 @@ def test_a_run_that_waits_for_a_human_ends_the_view() -> None:
 def test_a_run_that_failed_fails_its_viewer() -> None:
     """With the error, also where it never began."""
     with Stage(verdict={"winner": 5}) as on:
-        command(*on.options(*SIDES, "--max-rounds", "1"))
+        command(*on.options(*SIDES, "--max-rounds", "1", "--on-failure", "fail"))
         failed = command("watch", "--last")
     command("debate", "Should we cap rents?", "--model", "m", "--base-url", "http://127.0.0.1:9/v1")
     unreached = command("watch", "--last")

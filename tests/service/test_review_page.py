@@ -82,7 +82,7 @@ def test_a_review_is_shown_saved_resumed_forked_reported_and_batched(tmp_path: P
         assert len(on.bodies) == before  # a gate is a rule on data: nothing is asked again
         batch = command("batch", "-", "--pattern", "review", *where, *seats[4:], text="What is missing?\n")
     assert [each.exit_code for each in (live, saved, resumed, shown, written, batch)] == [0] * 6, batch.output
-    assert "Look above all for: people" in json.dumps(on.bodies[:2])
+    assert "Focus on: people" in json.dumps(on.bodies[:2])
     for part in (FOUND["title"], "plan.md:2", "Raised by", "So it is.", "1 confirmed (1 major)"):
         assert part in live.stdout
         assert part in resumed.stdout

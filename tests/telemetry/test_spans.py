@@ -51,9 +51,9 @@ invoke_workflow deal
         "handoff": """\
 invoke_workflow talk
   invoke_agent ann > chat small
-  invoke_agent bob > chat small
+  invoke_agent cy > chat small
   invoke_agent ann > chat small
-  invoke_agent cy > chat small\
+  invoke_agent bob > chat small\
 """,
         "round_robin": """\
 invoke_workflow panel

@@ -287,7 +287,8 @@ class Negotiation:
         self._parts = parts
         self._learned = learned
         self._model = model
-        self._base = self.form = Form(modes[0] if modes else None, learned.dropped)
+        self._base = Form(modes[0] if modes else None, learned.dropped)
+        self.form: Form = self._base
         self._tried: set[str] = set(modes[:1])
         self._first: ModelError | None = None
         self._reason = ""
