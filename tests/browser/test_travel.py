@@ -99,3 +99,13 @@ def test_a_reader_votes_blind(stage: Stage, visit: Callable[[str], Visit]) -> No
     assert stage.get(f"/runs/{run_id}/votes").json()["sides"][first] == 1
     again = there.open(f"/runs/{run_id}/blind")
     again.get_by_text("You have voted").wait_for()
+
+
+def test_a_verdict_of_one_ballot_can_be_read_in_both_orders(stage: Stage, visit: Callable[[str], Visit]) -> None:
+    """In a fork, which the page goes to."""
+    run_id = stage.finished()
+    page = visit(stage.url).open(f"/runs/{run_id}")
+    page.get_by_role("button", name="Read it in both orders").click()
+    page.wait_for_url(lambda url: "/runs/" in url and run_id not in url)
+    fork = page.url.rpartition("/")[2].partition("?")[0]
+    assert stage.get(f"/runs/{fork}").json()["parent"] == run_id

@@ -91,6 +91,12 @@ class Shares:
     model: str | None = None
     """The judging model, where several were asked."""
 
+    @property
+    def winner(self) -> int | None:
+        """The place of the side that has more than all others; None where none has."""
+        most = max(self.values)
+        return self.values.index(most) if self.values.count(most) == 1 else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ballots:
@@ -103,6 +109,24 @@ class Ballots:
     """The share of each side in all of them."""
     remark: str
     """What they come to, in a sentence."""
+
+    are_votes: bool = False
+    """Whether each ballot only names a winner, or none: then it has no shares that could be drawn."""
+
+    @property
+    def tally(self) -> str:
+        """The ballots of the side that has most, or the share of each side where the judge gave shares.
+
+        >>> one = Shares(order=("a", "b"), values=(1.0, 0.0))
+        >>> Ballots(sides=("a", "b"), rows=(one,), total=(1.0, 0.0), remark="", are_votes=True).tally
+        '1 of 1 ballot'
+        """
+        if not self.are_votes:
+            return " : ".join(f"{100 * share:.0f}" for share in self.total)
+        counts = [sum(row.winner == side for row in self.rows) for side in range(len(self.sides))]
+        most = max(counts)
+        first = str(most) if counts.count(most) == 1 else " : ".join(map(str, counts))
+        return f"{first} of {len(self.rows)} {'ballot' if len(self.rows) == 1 else 'ballots'}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -265,6 +265,8 @@ def verdict_card(verdict: DebateVerdict, sides: Sequence[Side | Debater], *more:
     if (judging := verdict.judging) is not None:
         called = {side.stance: side.name for side in sides}
         called = called if len(called) == len(sides) else {}  # those who share a stance are called by it
+        if (effect := order_effect(judging)) is not None:
+            facts.append(Fact(label="Order", text=effect, tone="warning", short=True))
         dim = (
             ("Ballots", ballots_of(judging, called)),
             *((f"Criterion “{name}”", scores) for name, scores in rubric_of(judging, called).items()),
@@ -307,7 +309,25 @@ def _ballots(judging: Judging | None, sides: Sequence[Side | Debater]) -> Ballot
         ),
         total=tuple(judging.scores.get(side, 0.0) for side in names),
         remark=_how_read(judging, usable, len(models)),
+        are_votes=all(ballot.scores is None for ballot in usable),
     )
+
+
+def order_effect(judging: Judging) -> str | None:
+    """Say in words that the order of the sides decided; None where it did not.
+
+    >>> from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging
+    >>> both = [JudgeBallot(order=["a", "b"], winner="a"), JudgeBallot(order=["b", "a"], winner="b")]
+    >>> order_effect(Judging(schedule="swap", ballots=both, planned=2, scores={"a": 0.5, "b": 0.5}, flipped=True))
+    'The order mattered: each side won when it was read first.'
+    """
+    usable = [ballot for ballot in judging.ballots if ballot.problem is None]
+    if not judging.flipped or len({tuple(ballot.order) for ballot in usable}) < 2:  # noqa: PLR2004 - two orders
+        return None
+    for place, at in (("first", 0), ("last", -1)):
+        if all(ballot.winner == ballot.order[at] for ballot in usable):
+            return f"The order mattered: each side won when it was read {place}."
+    return "The order mattered: the winner changed with it."
 
 
 def _how_read(judging: Judging, usable: Sequence[JudgeBallot], models: int) -> str:
@@ -319,9 +339,7 @@ def _how_read(judging: Judging, usable: Sequence[JudgeBallot], models: int) -> s
         how = ", each time in another order"
     sentences = [f"{who} {times}{how}."]
     if orders > 1:
-        sentences.append(
-            "The winner changed with the order." if judging.flipped else "The winner was the same in every order."
-        )
+        sentences.append(order_effect(judging) or "The winner was the same in every order.")
     if unusable := len(judging.ballots) - len(usable):
         sentences.append(f"{unusable} {'answer' if unusable == 1 else 'answers'} could not be used.")
     if judging.saved:

@@ -90,20 +90,28 @@ run.addEventListener("submit", async (event) => {
   event.preventDefault();
   const form = /** @type {HTMLFormElement} */ (event.target);
   const told = form.querySelector("[role=status]");
-  if (form.id === "go-on") return goOn(form, told);
+  if (form.id === "go-on") {
+    const question = form.querySelector("textarea")?.value.trim();
+    return fork(form, told, { goes_on: { rounds: 1, ...(question ? { ask: question } : {}) } });
+  }
+  if (form.id === "both-orders") return fork(form, told, { schedule: "swap" });
   const note = form.querySelector("textarea")?.value ?? "";
   const problem = await ask("PUT", `/runs/${id}/note`, { note }).then(() => null, (found) => found);
   if (told) told.textContent = problem ? problem.message : note.trim() ? "Saved. Lists and exports have it as well." : "Deleted.";
 });
 
-/** Fork the finished debate for one more round, with a question if there is one. @param {HTMLFormElement} form @param {Element | null} told */
-async function goOn(form, told) {
-  const button = /** @type {HTMLButtonElement} */ (form.querySelector("button.main"));
-  const question = form.querySelector("textarea")?.value.trim();
+/**
+ * Fork the finished debate with other options, and go to the fork.
+ * @param {HTMLFormElement} form
+ * @param {Element | null} told
+ * @param {Record<string, unknown>} options
+ */
+async function fork(form, told, options) {
+  const button = /** @type {HTMLButtonElement} */ (form.querySelector("button"));
   button.disabled = true;
   try {
-    const fork = await ask("POST", `/runs/${id}/fork`, { options: { goes_on: { rounds: 1, ...(question ? { ask: question } : {}) } } });
-    location.assign(`${root}/runs/${encodeURIComponent(fork.runId)}`);
+    const made = await ask("POST", `/runs/${id}/fork`, { options });
+    location.assign(`${root}/runs/${encodeURIComponent(made.runId)}`);
   } catch (problem) {
     button.disabled = false;
     if (told) told.textContent = problem instanceof Refusal ? problem.message : String(problem);
