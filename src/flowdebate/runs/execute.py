@@ -193,6 +193,7 @@ async def _execute(block: Runnable[T], value: object, run: Run) -> RunResult[T]:
         try:
             try:
                 await _start_in_turn()
+                await _check_seats(block, run)  # a run that cannot begin is not stored
                 if run.journal is not None:
                     await run.journal.begin()
                 run.started.set()
@@ -268,6 +269,15 @@ async def _check_seats(block: Runnable[Any], run: Run) -> None:
     """
     if run.is_replay or (run.journal is not None and run.journal.has_steps(block.name)):
         return
+    try:
+        await _check_models(block, run)
+    except BaseException:
+        await run.close()
+        raise
+
+
+async def _check_models(block: Runnable[Any], run: Run) -> None:
+    """Raise the error of the first model of a seat that cannot be asked."""
     ready: set[int] = set()
     for seat in block.seats():
         model: Model | None = None
@@ -301,7 +311,6 @@ async def _act(block: Runnable[T], value: object, run: Run) -> T:
     ACTING.set(block.name)
     try:
         async with time_limit:
-            await _check_seats(block, run)
             output = await block(value, _root_context(block, run))
     except Exception as error:
         # Not only TimeoutError: cancelled code may answer the cancellation with an error of its own.
