@@ -72,12 +72,20 @@ def test_delphi_hides_who_estimates() -> None:
 
 
 def test_the_side_that_moved_more_of_the_audience_wins() -> None:
-    """Whoever had more votes at first: all five were for buses, and all five are for trams now."""
-    raw = held("oxford").raw
+    """Whoever had more votes at first: both were for buses, and both are for trams now."""
+    raw = held("oxford", audience=["a nurse", "a baker"]).raw
     assert raw.winner is not None
     assert raw.winner.debaters == ("pro",)
-    assert raw.verdict.verdict == "The audience moved most towards: Trams are better (from 0 to 5 of 5 votes)."
-    assert [(each.before, each.after) for each in raw.audience] == [("Buses are better", "Trams are better")] * 5
+    assert raw.verdict.verdict == "The audience moved most towards: Trams are better (from 0 to 2 of 2 votes)."
+    assert [(each.before, each.after) for each in raw.audience] == [("Buses are better", "Trams are better")] * 2
+
+
+def test_no_format_brings_an_audience() -> None:
+    """Each listener is two calls: whoever wants them names them."""
+    assert not [name for name in FORMATS if FORMATS[name].audience]
+    raw = held("oxford").raw
+    assert raw.audience == []
+    assert raw.verdict is not None
 
 
 @pytest.mark.parametrize(
@@ -115,7 +123,7 @@ def test_a_format_of_ones_own_is_one_declaration() -> None:
         ({"chosen": "rodeo"}, r"`format` must be one of oxford, .*, or a Format of debate, got 'rodeo'"),
         ({"chosen": "delphi"}, "`format` must be one of oxford"),
         (
-            {"chosen": "oxford", "judge": "swap"},
+            {"chosen": "oxford", "audience": ["a nurse"], "judge": "swap"},
             "`audience` cannot be combined with a `judge` or its options: the audience decides",
         ),
         ({"chosen": "oxford", "debaters": [*SIDES, Debater("neither", "Walk")]}, "2 in the format oxford"),

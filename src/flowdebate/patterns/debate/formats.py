@@ -44,10 +44,9 @@ class Format:
     """For all default blocks, where the application gives none."""
 
 
-_AUDIENCE = ("a student", "a nurse", "an engineer", "a shopkeeper", "a retired teacher")
 oxford: Format = Format(
     name="oxford",
-    purpose="Persuading an audience: it votes before and after, and the side that moved more of it wins.",
+    purpose="Persuading others: cross-examination, rebuttal, a short closing; an audience, if you name one, votes.",
     sides=2,
     phases=[
         Phase("opening"),
@@ -55,7 +54,6 @@ oxford: Format = Format(
         Phase("rebuttal"),
         Phase("closing", length="short"),
     ],
-    audience=_AUDIENCE,
 )
 lincoln_douglas: Format = Format(
     name="lincoln_douglas",
