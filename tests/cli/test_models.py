@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -96,6 +98,30 @@ def test_a_server_on_this_machine_is_shown_with_its_model(monkeypatch: pytest.Mo
     options = ("--max-rounds", "1", "--attempts", "1", "--no-store")
     run = CliRunner(env=CLEAN).invoke(app, ["debate", "Trams or roads?", *sides, *options])
     assert "Model: ollama/gemma3 (a server on this machine, at http://127.0.0.1:11434/v1)" in run.output
+
+
+def test_a_run_that_cannot_begin_leaves_nothing_behind(tmp_path: Path) -> None:
+    """The reason is all that is said: there is nothing to resume."""
+    env = {**CLEAN, "FLOWDEBATE_STORE": str(tmp_path / "runs.sqlite3")}
+    asked = ["debate", "Trams or roads?", "--debater", "ann=Trams", "--debater", "bob=Roads"]
+    run = CliRunner(env=env).invoke(app, [*asked, "--model", "openai/gpt-5-mini"])
+    assert run.exit_code == 1
+    assert "OPENAI_API_KEY" in run.output
+    assert "resume" not in run.output
+    assert "Failed after" not in run.output
+    assert CliRunner(env=env).invoke(app, ["runs"]).output == "No runs.\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a shell closes it")
+@pytest.mark.parametrize("pattern", ["debate", "council"])
+def test_a_closed_stdin_is_an_empty_one(pattern: str, tmp_path: Path) -> None:
+    """As cron and some containers leave it."""
+    asked = f"{pattern} 'Trams or roads?' --model openai/gpt-5-mini"
+    command = f"exec {shlex.quote(sys.executable)} -m flowdebate {asked} <&-"
+    env = {**os.environ, "HOME": str(tmp_path), "OPENAI_API_KEY": ""}
+    run = subprocess.run(["sh", "-c", command], env=env, capture_output=True, text=True, check=False)  # noqa: S603, S607 - our own
+    assert "Traceback" not in run.stderr
+    assert "Error: " in run.stderr
 
 
 def test_a_visitor_with_an_anthropic_key_alone_is_served() -> None:

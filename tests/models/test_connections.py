@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from flowdebate import generator
-from flowdebate.errors import ModelTimeout
+from flowdebate.errors import ModelTimeout, ModelUnavailable
 from flowdebate.models import ModelRequest, ModelSettings, OpenAIModel, OutputSchema, keep_connections
 from flowdebate.models.call import ask
 
@@ -302,3 +302,13 @@ async def test_a_structured_answer_can_be_cancelled_too() -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
         await server.wait_until_left()
+
+
+async def test_a_dead_proxy_is_called_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the variables that name one; it may be up again at the next attempt."""
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    model = OpenAIModel("gpt-5-mini", base_url="https://api.openai.example/v1", api_key="k", retry=None)
+    with pytest.raises(ModelUnavailable, match=r"through the proxy that the environment names .*HTTPS_PROXY") as caught:
+        await ask(model, ModelRequest(messages=[{"role": "user", "content": "Hello"}], block="b"))
+    assert caught.value.transient

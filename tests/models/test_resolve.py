@@ -514,6 +514,10 @@ def test_a_model_with_public_weights_may_be_here_or_at_its_maker(name: str, serv
         ("mistral:7b", ["MISTRAL_API_KEY"], "Did you mean 'ollama/mistral:7b'?"),
         ("sonnet", [], "Did you mean 'anthropic/claude-haiku-5-5'?"),
         ("gpt5", [], "Did you mean 'openai/gpt5'?"),
+        ("azure/my-gpt4o", [], "https://RESOURCE.openai.azure.com/openai/v1"),
+        ("azure/my-gpt4o", [], "Then write openai/my-gpt4o"),
+        ("bedrock/openai.gpt-oss-20b-1:0", [], "https://bedrock-runtime.REGION.amazonaws.com/openai/v1"),
+        ("Bedrock/openai.gpt-oss-20b-1:0", [], "Then write openai/openai.gpt-oss-20b-1:0"),
     ],
 )
 def test_a_name_of_several_providers_is_answered_with_the_forms(

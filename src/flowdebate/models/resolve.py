@@ -511,10 +511,27 @@ def _guess_provider(spec: str, cutoff: float = 0.6) -> str | None:
     return next(iter(difflib.get_close_matches(provider, PROVIDERS, n=1, cutoff=cutoff)), None)
 
 
+_AZURE = (
+    "Azure answers as OpenAI does: set OPENAI_BASE_URL=https://RESOURCE.openai.azure.com/openai/v1, and "
+    "OPENAI_API_KEY to the key of the resource; the name is that of the deployment."
+)
+_BEDROCK = (
+    "Bedrock answers as OpenAI does: set OPENAI_BASE_URL=https://bedrock-runtime.REGION.amazonaws.com/openai/v1, and "
+    "OPENAI_API_KEY to a Bedrock API key; the name is the id of the model."
+)
+_CLOUDS = {
+    **dict.fromkeys(("azure", "azure-openai", "azure_openai", "azure_ai"), _AZURE),
+    **dict.fromkeys(("bedrock", "amazon-bedrock", "aws", "aws-bedrock"), _BEDROCK),
+}
+"""How to reach the clouds that are no providers, by what people call them."""
+
+
 def _hint(spec: str) -> str:
     """Say what may be meant by `spec`, whose sign or provider is mistyped or missing; "" without a guess."""
     start, *name = re.split(r"\s*[/:]\s*", spec.strip(), maxsplit=1)
     maker = next((maker for word, maker in _WORDS.items() if start.lower().startswith(word)), None)
+    if cloud := _CLOUDS.get(start.lower()):
+        return f"{cloud} Then write openai/{name[0] if name and name[0] else 'NAME'}"
     if start.lower() == "local":
         meant = "local"
     elif _TAG.fullmatch(spec):

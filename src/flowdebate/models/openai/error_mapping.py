@@ -358,6 +358,10 @@ def _transport(  # noqa: PLR0911 - a table
     reason = one_line(_safe_str(links[-1]), secrets=secrets) if links else ""
     if _any(links, ssl.SSLCertVerificationError, aiohttp.ClientConnectorCertificateError):
         return ModelUnavailable(f"the endpoint{at} has no certificate that can be trusted ({reason})")
+    if _any(links, aiohttp.ClientProxyConnectionError, aiohttp.ClientHttpProxyError, *httpx2("ProxyError")):
+        message = f"no connection to the endpoint{at} through the proxy that the environment names ({reason})"
+        hint = "is the proxy running? HTTPS_PROXY, HTTP_PROXY and ALL_PROXY name it, NO_PROXY the hosts without one"
+        return ModelUnavailable(f"{message}: {hint}", transient=True)
     connecting = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, *httpx2("ConnectError"))
     # the aiohttp transport says ConnectTimeout for every broken connection, too
     timed_out = _any(links, *httpx2("ConnectTimeout")) and not _any(links, aiohttp.ClientError)
