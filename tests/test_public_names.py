@@ -11,12 +11,13 @@ import sys
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_overloads
 
 import pytest
 
 import flowdebate
 from flowdebate import errors
+from flowdebate.patterns.debate import factory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -279,3 +280,17 @@ def printed(code: str) -> str:
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, text=True, check=True)  # noqa: S603
     assert run.stderr == ""
     return run.stdout.strip()
+
+
+def test_hovering_over_debate_shows_what_most_people_set() -> None:
+    """Each overload begins with it, and the docstring fits a hover."""
+    first = ["name", "debaters", "max_rounds", "judge", "model"]
+    signatures = [inspect.signature(function) for function in (flowdebate.debate, *get_overloads(factory.debate))]
+    assert [list(signature.parameters)[: len(first)] for signature in signatures] == [first] * len(signatures)
+    assert len(inspect.getdoc(flowdebate.debate).split()) <= 200
+
+
+def test_options_of_a_speaker_name_a_public_type() -> None:
+    """`DebaterOptions` can be imported from the package."""
+    for kind in (flowdebate.Debater, flowdebate.Persona):
+        assert inspect.signature(kind).parameters["options"].annotation == "DebaterOptions | None"

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from flowdebate.chassis.options import PromptOptions
     from flowdebate.chassis.state import Contribution, Flag
     from flowdebate.chassis.turn import FailurePolicy
-    from flowdebate.models.resolve import ModelChoice
     from flowdebate.resources.resource import StateResource
     from flowdebate.runs.context import Context
     from flowdebate.sources.source import Sources, SourcesLike
@@ -111,7 +110,6 @@ class CommonKeywords(TypedDict, total=False):
     """Keywords that all patterns have in common."""
 
     instructions: TextSlot | None
-    model: ModelChoice
     tools: Sequence[ToolLike] | None
     uses: Sequence[Capability] | None
     context: MessagesSlot | None
@@ -125,7 +123,6 @@ class CommonKeywords(TypedDict, total=False):
 class PatternKeywords(CommonKeywords, total=False):
     """Keywords that patterns with a synthesizer have in common."""
 
-    max_rounds: int
     terminate_when: StopWhen | None
     debater_visibility: Visibility | Mapping[str, bool] | None
     synthesizer_visibility: Visibility | Mapping[str, bool] | None

@@ -27,7 +27,7 @@ from flowdebate.blocks.router import Router
 from flowdebate.blocks.sequencer import Sequencer
 from flowdebate.chassis.material import Material
 from flowdebate.chassis.options import Quorum, RoleChoice
-from flowdebate.chassis.roles import SHOWN, BlockOptions, RoleOptions, SpeakerOptions
+from flowdebate.chassis.roles import SHOWN, BlockOptions, DebaterOptions, RoleOptions, SpeakerOptions
 from flowdebate.chassis.state import Recovery
 from flowdebate.chassis.turn import FailurePolicy, StandIn
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
@@ -57,7 +57,7 @@ class Debater:
     `str`, `{"text": str}`, or a model with a `text`."""
     model: Model | str | None = None
     """Its own model; None for that of the debate. For the default block only."""
-    options: RoleOptions | None = None
+    options: DebaterOptions | None = None
     """`DebaterOptions` of its own, over the debate's. For the default block only."""
 
 
@@ -79,7 +79,7 @@ class Persona:
     """Replaces the default block: a block, or a sync or async function of `(input, ctx)` or `(input)`."""
     model: Model | str | None = None
     """Its own model; None for that of the pattern. For the default block only."""
-    options: RoleOptions | None = None
+    options: DebaterOptions | None = None
     """`DebaterOptions` of its own, over the pattern's. For the default block only."""
 
 

@@ -356,7 +356,7 @@ class _Check:
         def cancel() -> None:
             if handles and not handles[-1].done():
                 handles[-1].cancel()
-            elif left == 0:  # a run that a human's answer continues has begun, and is not returned yet
+            elif left == 0:  # a run that a human's answer continues has started, and is not returned yet
                 asyncio.get_running_loop().call_soon(cancel)
 
         def notice(waits: Wait | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Required
+from typing import TYPE_CHECKING, Any, NotRequired, Required
 
 from flowdebate._text import shown
 from flowdebate.chassis.registry import find_pattern, load_patterns
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from flowdebate.chassis.turn import FailurePolicy
     from flowdebate.models.base import Model
     from flowdebate.models.output import OutputSchema
+    from flowdebate.models.resolve import ModelChoice
     from flowdebate.resources.archive import Archive
     from flowdebate.runs.limits import Limits
     from flowdebate.stop import Condition
@@ -41,6 +42,7 @@ class PlanKeywords(CommonKeywords):
     """Arguments of a pattern's function that all plans have."""
 
     name: Required[str]
+    model: NotRequired[ModelChoice]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,6 +50,7 @@ OutT = TypeVar("OutT")
 class CouncilKeywords(CommonKeywords, total=False):
     """The options of `council` that say nothing about the type of its output; their meaning is there."""
 
+    model: ModelChoice
     name: Required[str]
     members: Sequence[MemberLike] | None
     chair: BlockLike | RoleOptions | None

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence, Sized
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal, Required, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from flowdebate._text import shown
 from flowdebate._util.option_types import Flag, check_option
@@ -329,9 +329,6 @@ OutT = TypeVar("OutT")
 class DebateKeywords(PatternKeywords, total=False):
     """The options of `debate` that say nothing about the type of its output; their meaning is there."""
 
-    name: Required[str]
-    debaters: Required[Sequence[Debater | Mapping[str, Any]]]
-    judge: BlockLike | JudgeOptions | ScheduleLike | None
     moderator: BlockLike | ModeratorOptions | bool | None
     transcript: Transcript | None
     turn_order: TurnOrder
@@ -347,13 +344,26 @@ class DebateKeywords(PatternKeywords, total=False):
 
 @overload
 def debate(
-    *, synthesizer: Literal[False], output_schema: None = None, **options: Unpack[DebateKeywords]
+    *,
+    name: str,
+    debaters: Sequence[Debater | Mapping[str, Any]],
+    max_rounds: int = DEFAULT_ROUNDS,
+    judge: BlockLike | JudgeOptions | ScheduleLike | None = None,
+    model: ModelChoice = None,
+    synthesizer: Literal[False],
+    output_schema: None = None,
+    **options: Unpack[DebateKeywords],
 ) -> Sequencer[Any, DebateRawOutput]: ...
 
 
 @overload
 def debate(
     *,
+    name: str,
+    debaters: Sequence[Debater | Mapping[str, Any]],
+    max_rounds: int = DEFAULT_ROUNDS,
+    judge: BlockLike | JudgeOptions | ScheduleLike | None = None,
+    model: ModelChoice = None,
     synthesizer: BlockLike | SynthesizerOptions | Literal[True] | None = None,
     output_schema: type[OutT],
     **options: Unpack[DebateKeywords],
@@ -363,6 +373,11 @@ def debate(
 @overload
 def debate(
     *,
+    name: str,
+    debaters: Sequence[Debater | Mapping[str, Any]],
+    max_rounds: int = DEFAULT_ROUNDS,
+    judge: BlockLike | JudgeOptions | ScheduleLike | None = None,
+    model: ModelChoice = None,
     synthesizer: SynthesizerOptions | Literal[True] | None = None,
     output_schema: None = None,
     **options: Unpack[DebateKeywords],
@@ -371,13 +386,26 @@ def debate(
 
 @overload
 def debate(
-    *, synthesizer: Block[Any, OutT], output_schema: None = None, **options: Unpack[DebateKeywords]
+    *,
+    name: str,
+    debaters: Sequence[Debater | Mapping[str, Any]],
+    max_rounds: int = DEFAULT_ROUNDS,
+    judge: BlockLike | JudgeOptions | ScheduleLike | None = None,
+    model: ModelChoice = None,
+    synthesizer: Block[Any, OutT],
+    output_schema: None = None,
+    **options: Unpack[DebateKeywords],
 ) -> Sequencer[Any, OutT]: ...
 
 
 @overload
 def debate(
     *,
+    name: str,
+    debaters: Sequence[Debater | Mapping[str, Any]],
+    max_rounds: int = DEFAULT_ROUNDS,
+    judge: BlockLike | JudgeOptions | ScheduleLike | None = None,
+    model: ModelChoice = None,
     synthesizer: BlockLike | SynthesizerOptions | bool | None = None,
     output_schema: object = None,
     **options: Unpack[DebateKeywords],
@@ -391,6 +419,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     debaters: Sequence[Debater | Mapping[str, Any]],
     max_rounds: int = DEFAULT_ROUNDS,
     judge: BlockLike | JudgeOptions | ScheduleLike | None = None,
+    model: ModelChoice = None,
     synthesizer: BlockLike | SynthesizerOptions | bool | None = None,
     moderator: BlockLike | ModeratorOptions | bool | None = None,
     terminate_when: StopWhen | None = None,
@@ -402,7 +431,6 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     transcript: Transcript | None = None,
     output_schema: object = None,
     instructions: TextSlot | None = None,
-    model: ModelChoice = None,
     tools: Sequence[ToolLike] | None = None,
     uses: Sequence[Capability] | None = None,
     context: MessagesSlot | None = None,
@@ -420,71 +448,26 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
 ) -> Sequencer[Any, Any]:
     """Build a debate, a block that argues a question and decides it: `await pattern.run("Should we ship?")`.
 
-    In each round every debater speaks once, in declared order. With a `moderator`, the debaters it picks when it opens
-    the round speak instead. Later speakers see earlier arguments, unless `turn_order` lets all speak at once. The
-    rounds end after `max_rounds`, or earlier if the moderator says `done` or `terminate_when(ctx)` returns true after a
-    round. Then the judge reads the whole transcript once, and the synthesizer turns the result into the output.
+    In each round every debater speaks once; after `max_rounds`, or when `terminate_when(ctx)` is true, the judge reads
+    the transcript and the synthesizer writes the output.
 
-    - `judge`, `synthesizer`, a debater's `block`: a block or a function of `(input, ctx)` or `(input)`; None is the
-      default block. `synthesizer=False` returns the `DebateRawOutput` itself. `judge` also takes a schedule for the
-      default judge ("swap", "cyclic", …), or `JudgeOptions` with all its options, such as the models of a panel of
-      judges; `synthesizer` also takes `SynthesizerOptions`. What `create_judge()`, `create_synthesizer()` and the like
-      are called without (name, stances, transcript, output schema), the debate fills in, with its options.
-    - `moderator`: True or `ModeratorOptions` for the default moderator, a block or a function; None or False for none.
-    - `turn_order`: "declared" (default); "rotated": each round begins with the next debater; "shuffled": drawn for each
-      round from the run's seed; "simultaneous": all speak at once, and see the arguments of earlier rounds only. With a
-      moderator it orders the debaters that it picks, "declared" as it names them. A debater who is picked twice speaks
-      again once all others have spoken, if they speak at once.
-    - `phases`: what the rounds are for, such as `[Phase("opening"), Phase("cross-examination", asks="pairs"),
-      Phase("closing", length="short")]`; each is a `Phase`, its name, or a dict of its fields. The debate has as many
-      rounds as its phases, and `max_rounds` is left out. In a cross-examination the transcript has questions and
-      answers (`entry.kind`, `entry.to`), and `raw.cross_questions` pairs them. Debaters' blocks get a `DebateTurn`.
-    - `format`: a `Format`, or the name of one ("oxford", "socratic", …): its phases, roles and audience.
-    - `audience`: listeners, each a description such as "a nurse", who vote before and after the debate in place of a
-      judge: the side that gains most wins. `raw.audience` has the votes; two calls for each listener.
-    - `mirror`: the debate is held again with the order of speakers reversed in every round, and the verdict is that on
-      both: all ballots count alike, and the judge's `on_flip` decides if they disagree. It costs twice as much.
-    - `transcript`: pass one to share it with your own blocks; None creates one.
-    - `model` reaches all blocks inside that name none; it is one model, or one by intent.
-    - `prompts`: `PromptOptions` for the debate's own prompts: their `profile` ("concise" for small models, "full" for
-      others), the `length` of a turn, a `DebaterTemplate` with other texts, and how much of the transcript they show:
-      with `history=Window(rounds=2)` the last two rounds and a summary of what is older (`raw.older`). In the prompts
-      of the default debaters and of an anonymized judge, aliases replace the names of debaters and models unless
-      `hide_names` is False; `raw.leaks` lists the names.
-    - `instructions`, `tools`, `uses`, `context`, `settings` and the visibilities apply to all default blocks, and to no
-      others; instructions take precedence over the rules of their prompts. By default the client sees the items of all
-      blocks, and those of debaters are not added to the history.
-    - `sources`: what the default debaters may quote: texts by name, or a list of paths of files and folders. Quotes in
-      arguments are looked up, the default judge learns which were not found, and `raw.quotes` lists them all. With
-      `Sources(…, tokens=8_000)` they take no more room than that in a prompt (default: a quarter of the model's
-      context, or 32,000 where that is unknown). If they are longer, each turn is shown the passages that fit the
-      question and the last arguments best: `raw.passages`.
-    - `baselines`: what to compare the debate with once it has a verdict, in `raw.baselines`. True is a single call, a
-      vote of first drafts, and a vote of as many answers as the debate's tokens pay for; a list of names selects some
-      of these. `BaselineOptions(…, equal="cost")` gives that last vote the cost of the debate, or its calls or
-      completion tokens, in place of its tokens.
-    - `collection_id`: the id of the audit trail (default: `name`).
-    - `failures`: a `FailurePolicy`. By default the run raises the error of a debater or a moderator, since a missing
-      side changes the question; if the judge fails, the debate ends without a verdict (`result.status` is
-      "no_verdict"), and a resumed run asks the judge again. With `on_failure="fail"` a judge's error is raised, too.
-      With "skip" or `StandIn(model)` the debate goes on without a debater, and all speak in declared order if the
-      moderator fails; with fewer stances than `quorum` (2) in a round with skipped turns, `QuorumLost` ends the debate.
-      A panel of judges needs `quorum` of them as well. `raw.losses` lists every failure. `turn_timeout`
-      and `round_timeout` bound a role's call and a round's turns in seconds, tools and retries included; exceeding them
-      counts as a provider failure. Exceptions from your own code are always raised. An invalid decision that the
-      moderator's model cannot correct is always replaced by the declared order.
+    - `judge`, `moderator`, `synthesizer`: a block, a function of `(input, ctx)`, or the role's options. A judge may be
+      a schedule ("swap"); `synthesizer=False` returns the `DebateRawOutput`.
+    - `turn_order`: "declared", "rotated", "shuffled" or "simultaneous".
+    - `phases`, `format`: what the rounds are for, or a named format such as "oxford".
+    - `audience`: listeners who vote before and after, in place of a judge.
+    - `mirror`: hold it again with the speakers reversed.
+    - `model`: for all roles that name none.
+    - `instructions`, `tools`, `uses`, `context`, `settings`, `prompts`: for all default blocks.
+    - `sources`: texts or paths that debaters may quote.
+    - `baselines`: what to compare the debate with.
+    - `failures`: what a failed provider costs, and time limits of turns and rounds.
 
-    The input is a question: a str, `{"question": str}` or a `DebateInput`. Invalid options raise `ConfigurationError`
-    before anything is built. More than four rounds, and a judge that could recognize its own arguments by name, cause a
-    `FlowDebateWarning`.
+    Takes a str, `{"question": str}` or a `DebateInput`. Invalid options raise `ConfigurationError`.
 
-    >>> from flowdebate.testing import ScriptedModel
-    >>> sides = [Debater("a", "cap rents"), Debater("b", "free rents")]
-    >>> rent = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False)
-    >>> verdict = {"verdict": "Cap them.", "winner": "cap rents", "reasoning": "It answered every objection."}
-    >>> result = rent.run_sync("Should rents be capped?", model=ScriptedModel("Homes first.", "Build more.", verdict))
-    >>> result.output.rounds, result.output.verdict.winner
-    (1, 'cap rents')
+    >>> rent = debate(name="rent", debaters=[Debater("ann", "cap rents"), Debater("bob", "free rents")])
+    >>> rent.name
+    'rent'
     """
     where = f"debate {name!r}"
     if format is not None:

@@ -48,6 +48,8 @@ OutT = TypeVar("OutT")
 class RoundRobinKeywords(PatternKeywords, total=False):
     """The options of `round_robin` that say nothing about the type of its output; their meaning is there."""
 
+    max_rounds: int
+    model: ModelChoice
     name: Required[str]
     debaters: Required[Sequence[MemberLike]]
     referee: BlockLike | RefereeOptions | bool | None
