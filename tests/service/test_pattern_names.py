@@ -39,6 +39,7 @@ OTHERS = {
     "testing/examples.py": "an example calls the tool `handoff` wherever it is offered",
     "resources/archive.py": "an outcome of a stored debate is called consensus",
     "measures/topologies.py": "a topology has the name of a pattern",
+    "evaluation/model_check.py": "checks a model in the roles of the patterns that there are",
 }
 """Modules that may name another pattern, though each can be deleted (`scripts/delete_patterns.py`)."""
 OWN = ("patterns/__init__.py", *(f"patterns/{name}/" for name in PATTERNS))
