@@ -80,7 +80,8 @@ def test_the_terminal_shows_the_arguments_alone(thinker: tuple[Endpoint, str]) -
     assert shown.exit_code == 0, shown.output
     taken_back = shown.stdout.count("(that does not count: the model was only thinking)")
     assert shown.stdout.count(THOUGHT) == taken_back == (1 if name.startswith("unannounced") else 0)
-    assert shown.stdout.count(f"{word_of(name)} is what I say.") == 2
+    lines = [line.strip() for line in shown.stdout.splitlines()]
+    assert lines.count(f"{word_of(name)} is what I say.") == 2
 
 
 def test_hosts_over_mcp_read_the_arguments_alone(thinker: tuple[Endpoint, str]) -> None:
