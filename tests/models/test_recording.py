@@ -48,7 +48,7 @@ from flowdebate.models.recording import CLASSES, FACTS, Failure
 from flowdebate.runs.events import TextDelta
 from flowdebate.runs.limits import Limits
 from flowdebate.testing import FunctionModel, ScriptedModel
-from tests.models.policies.helpers import Leaf, Naps, down, errors_of, question, used, warped
+from tests.models.policies.helpers import Leaf, Naps, down, errors_of, question, used
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -616,17 +616,17 @@ def test_a_call_that_ran_out_of_time_is_replayed_as_such(path: Path) -> None:
     async def run() -> tuple[ModelError, ModelError]:
         model = RecordingModel(FunctionModel(hang), path)
         with pytest.raises(ModelTimeout) as live:
-            await ask(model, question(timeout=30.0))
+            await ask(model, question(timeout=1.0))
         task = asyncio.create_task(ask(model, question()))
-        await asyncio.sleep(1)
+        await asyncio.sleep(0.5)
         task.cancel()
         await asyncio.wait([task])
         assert task.cancelled()
         with pytest.raises(ModelTimeout) as again:
-            await ask(ReplayModel(path), question(timeout=30.0))
+            await ask(ReplayModel(path), question(timeout=1.0))
         return live.value, again.value
 
-    live, again = warped(run())
+    live, again = asyncio.run(run())
     assert str(again) == str(live)
     assert len(lines_of(path)) == 2
 
