@@ -285,9 +285,10 @@ def printed(code: str) -> str:
 def test_hovering_over_debate_shows_what_most_people_set() -> None:
     """Each overload begins with it, and the docstring fits a hover."""
     first = ["name", "debaters", "max_rounds", "judge", "model"]
-    signatures = [inspect.signature(function) for function in (flowdebate.debate, *get_overloads(factory.debate))]
+    overloads: list[Any] = [flowdebate.debate, *get_overloads(factory.debate)]
+    signatures = [inspect.signature(function) for function in overloads]
     assert [list(signature.parameters)[: len(first)] for signature in signatures] == [first] * len(signatures)
-    assert len(inspect.getdoc(flowdebate.debate).split()) <= 200
+    assert len((inspect.getdoc(flowdebate.debate) or "").split()) <= 200
 
 
 def test_options_of_a_speaker_name_a_public_type() -> None:
