@@ -119,7 +119,8 @@ def test_a_closed_stdin_is_an_empty_one(pattern: str, tmp_path: Path) -> None:
     asked = f"{pattern} 'Trams or roads?' --model openai/gpt-5-mini"
     command = f"exec {shlex.quote(sys.executable)} -m flowdebate {asked} <&-"
     env = {**os.environ, "HOME": str(tmp_path), "OPENAI_API_KEY": ""}
-    run = subprocess.run(["sh", "-c", command], env=env, capture_output=True, text=True, check=False)  # noqa: S603, S607 - our own
+    shell = ["sh", "-c", command]
+    run = subprocess.run(shell, env=env, capture_output=True, text=True, check=False, timeout=60)  # noqa: S603 - our own
     assert "Traceback" not in run.stderr
     assert "Error: " in run.stderr
 
