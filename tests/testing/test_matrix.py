@@ -41,16 +41,16 @@ class Forked(Wrapped):
 
         async def fork() -> Any:
             with suppress(Exception):
-                parent = await self._inner.run(value, model=model, store=store, run_id="parent", seed=seed)
+                parent = await self._inner.run(value, override_model=model, store=store, run_id="parent", seed=seed)
                 while parent.status == "awaiting":
                     for asked in parent.pending:
                         answer = answer_of(model._example, asked)
                         await submit_answer(store, "parent", answer, place=asked.place)
-                    parent = await self._inner.resume("parent", model=model, store=store)
+                    parent = await self._inner.resume("parent", override_model=model, store=store)
             places = [row.key for row in await store.steps("parent") if row.kind == "call" and row.body is not None]
             at = places[len(places) // 2] if places else None
             model.calls.clear()
-            return await load_fork("parent", block=self._inner, model=model, store=store, at=at)
+            return await load_fork("parent", block=self._inner, override_model=model, store=store, at=at)
 
         run, value = run_sync(fork)
         return start_block(self._inner, value, run)
