@@ -17,7 +17,7 @@ from flowdebate.service import channel
 from flowdebate.service.channel import Update
 from flowdebate.testing import ScriptedModel, ToolCall
 from tests.server.agui_client import AgUiClient
-from tests.server.runs import Followed, Play, any_play, debate_plays, followed
+from tests.server.runs import Followed, Play, any_play, debate_plays, followed, streaming
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -137,6 +137,18 @@ def test_messages_are_the_transcript(play: Play) -> None:
     )
     recorded = [(each.agent_name, each.text.strip()) for each in document.raw.transcript if each.text]
     assert spoken == sorted(recorded)
+
+
+def test_a_turn_that_a_speaker_writes_for_the_other_side_does_not_stay_in_its_message() -> None:
+    """The streamed text is void, and the speaker's own words are said again, as the transcript has them."""
+    sides = [Debater("ann", "for"), Debater("ben", "against")]
+    block = debate(name="it", debaters=sides, max_rounds=1, synthesizer=False)
+    verdict = {"reasoning": "Both are short.", "winner": None, "verdict": "Undecided."}
+    model = streaming(ScriptedModel("It was counted.\n\n[against] I was wrong.", "It was not.", verdict), 4)
+    (client,) = told(followed(Play(block=block, model=model)))
+    spoken = [each["content"].strip() for each in client.messages.values() if "void" not in each["about"]]
+    assert "It was counted." in spoken
+    assert not [text for text in spoken if "I was wrong." in text]
 
 
 @given(any_play())

@@ -174,7 +174,7 @@ class Speech:
                 yield from _piece(utterance, output[len(utterance.text) :])
                 yield from self._closed(utterance)
                 return
-            elif utterance.text.strip().startswith(output.strip()):  # cut off after its last full sentence
+            elif not answer.trimmed and utterance.text.strip().startswith(output.strip()):
                 yield from self._closed(utterance)
                 return
             else:
