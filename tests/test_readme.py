@@ -40,7 +40,7 @@ FIGURES = {
         "| role last (flowdebate) | 12 turns | 8,136 | 2,274 | 28% |",
         "| stance and round first | 12 turns | 8,824 | 8,706 | 99% |",
     ),
-    "right in 93 of 100, a vote in 96": (
+    "right in 93 of 100 questions and a vote in 96": (
         "baselines.md",
         "the debate was right in 93 of 100, self-consistency in 96",
     ),
