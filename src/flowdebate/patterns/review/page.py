@@ -136,9 +136,11 @@ class ReviewDocument(Document):
             if raw.gate is not None:
                 tone = "good" if raw.gate.holds else "warning"
                 facts.append(Fact(label="Gate", text=f'"{raw.gate.rule}" {raw.gate.word}: {raw.gate.why}', tone=tone))
-            facts += [
-                Fact(label="Note", text=note, tone="warning" if raw.unread else "dim") for note in raw.first_notes
-            ]
+            if raw.coverage_note:
+                tone = "warning" if raw.unread else "dim"
+                facts.append(Fact(label="Coverage", text=raw.coverage_note, tone=tone))
+            if raw.places_note:
+                facts.append(Fact(label="Places", text=raw.places_note, tone="warning"))
             yield Card(title="Review", facts=tuple(facts), lead="Result")
         for state in STATES:
             found = raw.in_state(state)

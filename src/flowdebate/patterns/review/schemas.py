@@ -306,11 +306,17 @@ class ReviewRawOutput(PatternOutput):
         return "; ".join(parts)
 
     @property
+    def places_note(self) -> str:
+        """Which findings name places that are not in the material, and why; "" for none."""
+        unlocated = [
+            f"{finding.id} ({finding.place.problem})" for finding in self.findings if finding.place.found is False
+        ]
+        return f"Places not in the material: {', '.join(unlocated)}" if unlocated else ""
+
+    @property
     def first_notes(self) -> list[str]:
-        """What readers need to know before the findings: what was read, and findings in unknown places."""
-        unlocated = [f"{each.id} ({each.place.problem})" for each in self.findings if each.place.found is False]
-        notes = [f"Places not in the material: {', '.join(unlocated)}"] if unlocated else []
-        return [*filter(None, [self.coverage_note]), *notes]
+        """What readers need to know before the findings."""
+        return [*filter(None, [self.coverage_note, self.places_note])]
 
     @property
     def unread(self) -> list[str]:
