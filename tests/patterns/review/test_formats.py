@@ -15,7 +15,15 @@ from flowdebate import Sources, review
 from flowdebate.patterns.review.findings import cover, read_lines
 from flowdebate.patterns.review.formats import findings_lines, findings_markdown, findings_sarif
 from flowdebate.patterns.review.page import ReviewDocument
-from flowdebate.patterns.review.schemas import FileCoverage, Finding, GateResult, Place, Raised, ReviewRawOutput
+from flowdebate.patterns.review.schemas import (
+    FileCoverage,
+    Finding,
+    GateResult,
+    Place,
+    Raised,
+    ReviewRawOutput,
+    unread_files,
+)
 from flowdebate.sources.quotes import divide
 from flowdebate.sources.source import Source, number_lines
 from flowdebate.testing import FunctionModel
@@ -111,7 +119,7 @@ def test_lines_that_nobody_was_shown_leave_a_gate_undecided() -> None:
         ("c.lock", 0, None, False),
     ]
     raw = ReviewRawOutput(question="Q?", coverage=coverage)
-    assert raw.unread == ["a.py", "b.png"]
+    assert unread_files(raw.coverage) == ["a.py (3 of 4 lines)", "b.png (is binary)"]
     assert raw.coverage_note == (
         "Read 0 of 3 files in full; not read: a.py (3 of 4 lines), b.png (is binary); excluded: c.lock"
     )

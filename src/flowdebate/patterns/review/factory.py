@@ -35,6 +35,7 @@ from .schemas import (
     ReviewTranscript,
     answer_to,
     create_review_transcript,
+    unread_files,
 )
 from .steps import GOALS, Hide, Merging, ReviewerTurn, build_review, findings_of, open_defence, reports_of
 
@@ -206,17 +207,11 @@ def raw_output(loop: Loop[ReviewOptions], ctx: Context, status: RunStatus) -> Re
     """The output of the review around a step as it is now."""
     state, gate = state_of(ctx, ReviewState), loop.options.gate
     findings, result = findings_of(state), None
-    coverage = (
-        []
-        if loop.material is None
-        else cover(
-            loop.material.all_of_run(ctx), {name: state.lines[name] for name in loop.names if name in state.lines}
-        )
-    )
+    sources = () if loop.material is None else loop.material.all_of_run(ctx)
+    coverage = cover(sources, {name: state.lines[name] for name in loop.names if name in state.lines})
     if gate is not None:
         lost = sorted({loss.name for loss in state.losses if loss.instead == "skipped"})
-        unread = [f"{file.file} ({file.gap})" for file in coverage if not (file.is_read or file.excluded)]
-        reasons = [("not heard", lost), ("not read", unread)]
+        reasons = [("not heard", lost), ("not read", unread_files(coverage))]
         missing = "; ".join(f"{reason}: {', '.join(names)}" for reason, names in reasons if names) or None
         rules = parse_gate(gate, where=loop.where, reviewers=len(loop.roster))
         result = hold_gate(gate, rules, findings, voices=state.voices, missing=missing)

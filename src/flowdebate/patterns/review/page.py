@@ -20,7 +20,7 @@ from flowdebate.ui.sections import Card, Entry, Fact, Group, Heading, Remark, Se
 from .events import FindingsExamined, FindingsReported
 from .factory import review
 from .formats import findings_lines, findings_markdown, findings_sarif, remark_text
-from .schemas import QUESTION, REVIEWERS, STATES, Defence, Finding, ReviewRawOutput, Verdict
+from .schemas import QUESTION, REVIEWERS, STATES, Defence, Finding, ReviewRawOutput, Verdict, unread_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -137,7 +137,7 @@ class ReviewDocument(Document):
                 tone = "good" if raw.gate.holds else "warning"
                 facts.append(Fact(label="Gate", text=f'"{raw.gate.rule}" {raw.gate.word}: {raw.gate.why}', tone=tone))
             if raw.coverage_note:
-                tone = "warning" if raw.unread else "dim"
+                tone = "warning" if unread_files(raw.coverage) else "dim"
                 facts.append(Fact(label="Coverage", text=raw.coverage_note, tone=tone))
             if raw.places_note:
                 facts.append(Fact(label="Places", text=raw.places_note, tone="warning"))

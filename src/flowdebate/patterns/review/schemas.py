@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 
@@ -220,6 +221,11 @@ class FileCoverage(WireModel):
         return self.left_out or self.unread or f"{max(self.read.values(), default=0)} of {self.lines} lines"
 
 
+def unread_files(coverage: Iterable[FileCoverage]) -> list[str]:
+    """List the files that were not read in full, each with its gap, without those that the user excluded."""
+    return [f"{file.file} ({file.gap})" for file in coverage if not file.is_read and not file.excluded]
+
+
 class ReviewReport(Contribution):
     """What a reviewer says in a phase, as text in the transcript."""
 
@@ -300,7 +306,7 @@ class ReviewRawOutput(PatternOutput):
         full = sum(file.is_read for file in self.coverage)
         parts = [f"Read {full} of {counted(len(self.coverage), 'file')} in full"]
         excluded = [file.file for file in self.coverage if file.excluded]
-        missing = [f"{file.file} ({file.gap})" for file in self.coverage if not file.is_read and not file.excluded]
+        missing = unread_files(self.coverage)
         parts += [f"not read: {', '.join(missing)}"] if missing else []
         parts += [f"excluded: {', '.join(excluded)}"] if excluded else []
         return "; ".join(parts)
@@ -317,11 +323,6 @@ class ReviewRawOutput(PatternOutput):
     def first_notes(self) -> list[str]:
         """What readers need to know before the findings."""
         return [*filter(None, [self.coverage_note, self.places_note])]
-
-    @property
-    def unread(self) -> list[str]:
-        """The files that nobody was shown in full and that the user did not exclude."""
-        return [file.file for file in self.coverage if not file.is_read and not file.excluded]
 
     @property
     def empty_note(self) -> str:
