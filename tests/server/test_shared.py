@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 import pytest
 
+from flowdebate import council
+from flowdebate.errors import ProviderFailed
 from flowdebate.server import links
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
@@ -198,3 +200,23 @@ def test_what_failed_is_not_told_in_public() -> None:
             shown = stage.http.get(path).text
             assert "inside.example" not in shown
             assert "debate-debater-pro is sure." in shown
+
+
+def test_a_public_page_names_who_is_missing_and_not_why() -> None:
+    """Also one whose name has quotation marks, in the line above the result and at the beginning of the answer."""
+
+    def failing(request: Any) -> Any:
+        if request.block.endswith('-member-An"n'):
+            raise ProviderFailed("http://inside.example:8080 is down")
+        return {"answer": "Trams."} if request.block.endswith("-chair") else "I say so."
+
+    members = [{"name": name} for name in ('An"n', "Ben", "Cleo")]
+    panel = council(name="panel", members=members, review="none")
+    with staged(lambda: Service({"panel": panel}, store="memory:", model=FunctionModel(failing))) as stage:
+        run_id = stage.post("/runs", {"pattern": "panel", "question": "Trams or buses?"}).json()["runId"]
+        assert stage.get(f"/runs/{run_id}?wait=30").json()["status"] == "degraded"
+        shown = stage.http.get(shared(stage, run_id)["page"]).text
+    assert "Incomplete" in shown
+    assert "An&#34;n did not answer (ProviderFailed)" in shown
+    assert "inside.example" not in shown
+    assert "Trams." in shown

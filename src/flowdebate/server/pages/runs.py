@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import secrets
 from collections.abc import Iterable
@@ -223,8 +222,20 @@ def _without_reasons(document: Document) -> Document:
     ]
     short = missing_line(losses) or ""
     told = document.model_copy(update={"raw": document.raw.model_copy(update={"losses": losses})})
-    text = told.model_dump_json(by_alias=True).replace(json.dumps(line, ensure_ascii=False)[1:-1], short)
-    return type(document).model_validate_json(text)
+    return type(document).model_validate(_with_text(told.model_dump(mode="json", by_alias=True), line, short))
+
+
+def _with_text(value: Any, before: str, after: str) -> Any:  # noqa: ANN401 - JSON data
+    """The JSON data with one text in the place of another, wherever it stands."""
+    match value:
+        case str():
+            return value.replace(before, after)
+        case list():
+            return [_with_text(entry, before, after) for entry in value]
+        case dict():
+            return {key: _with_text(entry, before, after) for key, entry in value.items()}
+        case _:
+            return value
 
 
 _KIND = re.compile(r"[A-Z][A-Za-z]+(?=: )")
