@@ -23,32 +23,32 @@ from flowdebate.sources.documents import Text, resident_memory
 
 _ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TEMP", "SYSTEMROOT", "LD_LIBRARY_PATH",
                 "DYLD_LIBRARY_PATH", "VIRTUAL_ENV", "PYTHONHOME")  # fmt: skip
-"""Variables that a child needs: no keys, whatever a document makes of its parser."""
+"""Environment variables of a child process, without API keys: a document may take its parser over."""
 _ROOT = Path(__file__).parents[2]
 _LONGEST_ANSWER = 40_000_000
-"""Bytes of an answer: a text as JSON may take six times its size."""
+"""Maximum size of an answer in bytes: JSON may take six times the size of the text."""
 
 
 _LOOK = 0.02
-"""Seconds between two looks at a child that works."""
+"""Seconds between two checks of a busy child."""
 _QUICK = 1.0
-"""Seconds after which a document gives way to others that wait."""
+"""Seconds after which a document gives way to waiting documents."""
 _PATIENCE = 60.0
 """Seconds that a document waits for its turn."""
 
 
 class _Answer(WireModel):
-    """What a child says of a document; it may be anything, if a document has taken the child over."""
+    """Answer of a child process about a document. It is not trusted: a document may take the child over."""
 
     parts: tuple[tuple[str, str], ...] = ()
     unread: tuple[str, ...] = ()
     problem: str | None = None
     is_full: bool = False
-    """Whether it took too much memory."""
+    """True if the document took too much memory."""
 
 
 _Reason: TypeAlias = Literal["time", "memory", "turn"]
-"""Why a child was ended while it worked: too long, too large, or others wait."""
+"""Reason for ending a busy child: it took too long, it grew too large, or other documents wait."""
 
 
 class _Child:
@@ -72,7 +72,7 @@ class _Child:
         self.is_new = True
 
     def ask(self, head: bytes, data: bytes) -> bytes:
-        """Send a document, and return the answer; b"" from a child that ended without one."""
+        """Send a document and return the answer, or b"" if the child ended without one."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None  # noqa: S101 - they are pipes
         assert stdout is not None  # noqa: S101
@@ -88,20 +88,20 @@ class _Child:
 
     @property
     def resident(self) -> int:
-        """Memory in bytes; 0 where the system does not say."""
+        """Memory of the process in bytes; 0 if the system does not report it."""
         return resident_memory(self._process.pid)
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process can still be asked."""
+        """Say whether the process still runs."""
         return self._process.poll() is None
 
     def kill(self) -> None:
-        """End it at once, whatever it does."""
+        """End the process at once, even while it works."""
         self._process.kill()
 
     def close(self) -> None:
-        """End it, and wait until it is gone."""
+        """End the process and wait until it is gone."""
         self.kill()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
@@ -111,16 +111,16 @@ class _Child:
 
 
 class Converter:
-    """Children that convert documents: a few at once, and each one document after the other.
+    """Pool of child processes that convert documents. Each child converts one document at a time.
 
-    A document that takes long gives way to others that wait, and is converted anew among those that take long.
+    A slow document gives way to waiting documents, and starts again in the queue of slow documents.
     """
 
     def __init__(self, *, memory: int = 400, seconds: float = 15.0) -> None:
         self.memory = memory
-        """Megabytes that the child of a document may take."""
+        """Maximum memory of a child in megabytes."""
         self.seconds = seconds
-        """Seconds that a document may take."""
+        """Maximum time for a document in seconds."""
         self._idle: list[_Child] = []
         self._lock = Lock()
         self._quick, self._slow = BoundedSemaphore(4), BoundedSemaphore(2)
@@ -129,7 +129,7 @@ class Converter:
     def convert(self, path: str, data: bytes, kind: str) -> Text:
         """Convert a document of one of the `KINDS`.
 
-        BadFile, about its `path`, for one without text, and for one that takes too long or too much memory.
+        Raises BadFile, with the `path`, for a document without text, and if it takes too long or too much memory.
         """
         try:
             with self._place(path, self._quick):
@@ -151,7 +151,7 @@ class Converter:
         return text
 
     def close(self) -> None:
-        """End the children that wait for work."""
+        """End all idle children."""
         with self._lock:
             idle, self._idle = self._idle, []
         for child in idle:
@@ -159,7 +159,7 @@ class Converter:
 
     @contextmanager
     def _place(self, path: str, places: BoundedSemaphore) -> Iterator[None]:
-        """Hold one of the places for documents. BadFile where none gets free for long."""
+        """Hold one of the places for documents. Raise BadFile if none becomes free in time."""
         if not places.acquire(blocking=False):
             with self._lock:
                 self._waiting += places is self._quick
@@ -174,7 +174,7 @@ class Converter:
             places.release()
 
     def _answer(self, data: bytes, kind: str, *, gives_way: bool) -> _Answer | _Reason:
-        """Ask a child, and say why it was ended where it was; where the document `gives_way`, also for its turn."""
+        """Return the answer of a child, or the reason for ending it: "turn" only if the document `gives_way`."""
         head = json.dumps({"kind": kind, "size": len(data)}).encode() + b"\n"
         child = self._take()
         while True:
@@ -198,7 +198,7 @@ class Converter:
             if not was_idle:
                 why = f"it is damaged, or takes more than {self.memory} MB of memory"
                 return _Answer(problem=f"ends the process that reads it: {why}")
-            child = _Child(self.memory, self.seconds)  # the other one may have ended before it was asked
+            child = _Child(self.memory, self.seconds)  # the idle one may have ended before the request
 
     def _take(self) -> _Child:
         """Take an idle child, or start one."""
@@ -213,12 +213,12 @@ class Converter:
 
     @contextmanager
     def _watch(self, child: _Child, ended: list[_Reason], *, gives_way: bool) -> Iterator[None]:
-        """Inside, kill a child that takes too long or too much, and say so in `ended`."""
-        done, began = Event(), monotonic()
+        """Kill a child that takes too long or too much memory, and append the reason to `ended`."""
+        done, start = Event(), monotonic()
 
         def watch() -> None:
             while not done.wait(_LOOK):
-                spent = monotonic() - began
+                spent = monotonic() - start
                 if spent > self.seconds:
                     ended.append("time")
                 elif child.resident > self.memory * 1_000_000:
@@ -251,5 +251,5 @@ def _close_shared() -> None:
         shared_converter().close()
 
 
-if hasattr(os, "register_at_fork"):  # a fork has its own: two processes cannot ask one child
+if hasattr(os, "register_at_fork"):  # a fork needs a converter of its own: two processes cannot share a child
     os.register_at_fork(after_in_child=shared_converter.cache_clear)

@@ -19,7 +19,7 @@ from flowdebate.sources.source import Source, matches_glob
 
 _SECONDS = 60
 _CONTEXT = "--unified=10"
-"""Ten lines around a change: three are too few to judge it by."""
+"""Ten lines around a change: three are too few for a review."""
 _LINK, _SUBMODULE = "120000", "160000"
 _MOST_CONTROL = 0.02
 """Share of control characters in a text; a compressed file has about .12."""
@@ -29,12 +29,12 @@ _CODE = re.compile(
     r"swift|tsx?|vue|zig)$",
     re.IGNORECASE,
 )
-"""Suffixes of source code, whose name alone says nothing about secrets: `secrets.py` is a module of Python."""
+"""Suffixes of source code. Its name alone says nothing about secrets: `secrets.py` is a Python module."""
 _GENERATED = (
     *("*.lock", "*-lock.json", "*-lock.yaml", "*.lockb", "go.sum", "npm-shrinkwrap.json", "packages.lock.json"),
     *("*.min.js", "*.min.css", "*.js.map", "*.css.map", "*.snap", "*.pb.go", "*_pb2.py", "*_pb2.pyi", "*.g.dart"),
 )
-"""Names of files that programs write, and people do not review."""
+"""Names of generated files, which people do not review."""
 # Neither the configuration nor the environment of a user may change what a diff says.
 _OPTIONS = ("--no-color", "--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/", "--find-renames",
             "--no-relative", "-l1000", f"-O{os.devnull}", "--submodule=short", "--ignore-submodules=dirty")  # fmt: skip
@@ -60,7 +60,7 @@ class Diff:
 
 
 class _Change(NamedTuple):
-    """One entry of what git lists as changed."""
+    """A changed file, as git lists it."""
 
     path: str
     old_path: str
@@ -70,12 +70,12 @@ class _Change(NamedTuple):
 
 
 def read_diff(diff: Diff) -> list[Source]:
-    """Return the diff of each changed file as a source; what cannot be read is `left_out`, with the reason.
+    """Return the diff of each changed file as a source; an unreadable file has the reason in `left_out`.
 
-    Lock files and other generated ones are left out with their number of changed lines. Secrets are masked in their
-    lines. Git runs no program that the repository names.
+    Lock files and other generated files are left out, with their number of changed lines. Secrets are masked. Git runs
+    no programs from the configuration of the repository.
 
-    Raises `BadFile` for commits that cannot be compared, and where nothing changed or nothing can be read: see its
+    Raises `BadFile` if the commits cannot be compared, if nothing changed, and if nothing can be read: see its
     `no_changes`.
     """
     git = _Git(diff.commits, Path(diff.folder))
@@ -121,7 +121,7 @@ def _source_of(change: _Change, patch: bytes, *, diff: Diff, git: _Git, temporar
 
 
 def _why_left_out(change: _Change, name: str, patch: bytes) -> str | None:
-    """Why a changed file is not shown, apart from its content; None if it may be."""
+    """Return the reason for leaving a changed file out, apart from its content; None to include it."""
     if _LINK in change.modes:
         return "is a link"
     if _SUBMODULE in change.modes:
@@ -135,12 +135,12 @@ def _why_left_out(change: _Change, name: str, patch: bytes) -> str | None:
 
 
 def _is_binary(patch: bytes) -> bool:
-    """Whether git has no lines to show, for what the file holds or for an attribute."""
+    """Say whether git shows no lines, because of the content or an attribute of the file."""
     return b"\n@@ " not in patch and b"\nBinary files " in patch
 
 
 def _decoded(line: bytes) -> str:
-    """The text of a line: UTF-8, or what Windows and older editors write."""
+    """Decode a line from UTF-8, or from the encoding of Windows and older editors."""
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError:
@@ -148,7 +148,7 @@ def _decoded(line: bytes) -> str:
 
 
 def _as_text(content: bytes) -> str | None:
-    """The text of a file that git takes for binary; None if it is."""
+    """Decode a file that git takes for binary; None if it is binary."""
     marks = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"\xef\xbb\xbf": "utf-8-sig"}
     encoding = marks.get(content[:2]) or marks.get(content[:3])
     text = "\n".join(map(_decoded, content.split(b"\n"))) if encoding is None else content.decode(encoding, "replace")
@@ -176,7 +176,7 @@ class _Git:
             self._settings += ["-c", f"{key}=", "-c", f"{key.rpartition('.')[0]}.required=false"]
 
     def compared(self) -> list[str]:
-        """The ids of the two commits that are compared; one for all changes since it, committed or not."""
+        """Return the ids of the two commits to compare, or one id to compare with the working tree."""
         if not self._commits.strip() or "\0" in self._commits:
             raise BadFile(self.name, "names no commits")
         base, dots, head = self._commits.partition("..")
@@ -192,17 +192,21 @@ class _Git:
         return [merge_base or ids[0], *ids[1:]]
 
     def _commit(self, revision: str) -> str:
-        """The id of a commit; the empty tree for the parent of a first one, and in a repository without commits."""
-        found = self._id_of(revision)
-        if found is not None:
-            return found
+        """Return the id of a commit: the empty tree for the parent of a first commit, and in an empty repository."""
+        identifier = self._id_of(revision)
+        if identifier is not None:
+            return identifier
         if self._is_shallow():
             raise self._shallow()
         child = re.sub(r"(\^|~1?)$", "", revision)
-        first = child != revision and (found := self._id_of(child)) is not None and self._id_of(f"{found}^") is None
+        first = (
+            child != revision
+            and (identifier := self._id_of(child)) is not None
+            and self._id_of(f"{identifier}^") is None
+        )
         if first or (revision == "HEAD" and self._id_of("HEAD") is None):
             return self._empty_tree()
-        self._run("rev-parse", "--verify", "--end-of-options", revision)  # which says why there is none
+        self._run("rev-parse", "--verify", "--end-of-options", revision)  # its error says why the commit is missing
         raise BadFile(self.name, f"cannot be read: there is no commit {revision}")
 
     def _id_of(self, revision: str) -> str | None:
@@ -223,9 +227,9 @@ class _Git:
         )
 
     def list_new_files(self, temporary: Path) -> None:
-        """Let git compare files that it does not track, in an index of our own."""
-        listed = self._run("ls-files", "--others", "--exclude-standard", "-z")
-        new = b"".join(b"%s\0" % path for path in listed.split(b"\0")[:-1] if not path.endswith(b"/"))  # a repository
+        """Let git compare untracked files too, with a temporary index."""
+        paths = self._run("ls-files", "--others", "--exclude-standard", "-z")
+        new = b"".join(b"%s\0" % path for path in paths.split(b"\0")[:-1] if not path.endswith(b"/"))  # a repository
         if not new:
             return
         index = self._top / self._run("rev-parse", "--git-path", "index").decode().strip()
@@ -236,7 +240,7 @@ class _Git:
         self._run("add", "--intent-to-add", "--pathspec-from-file=-", "--pathspec-file-nul", text=new, literal=True)
 
     def changes(self, compared: Sequence[str]) -> Iterator[_Change]:
-        """All changed files, in git's order."""
+        """Yield all changed files, in git's order."""
         fields = self._run("diff", *_OPTIONS, "--raw", "--no-abbrev", "-z", *compared, "--")
         values = iter(os.fsdecode(fields).split("\0")[:-1])
         for value in values:
@@ -249,7 +253,7 @@ class _Git:
             yield _Change(path, old_path, (old_mode, new_mode), (old_blob, new_blob), status)
 
     def patches(self, compared: Sequence[str]) -> Iterator[bytes]:
-        """The diff of each changed file, in the same order."""
+        """Yield the diff of each changed file, in git's order."""
         patch = self._run("diff", *_OPTIONS, _CONTEXT, *compared, "--")
         parts: dict[bytes, bytes] = {}
         for part in re.split(rb"^(?=diff --git )", patch, flags=re.MULTILINE)[1:]:
@@ -258,20 +262,20 @@ class _Git:
         yield from parts.values()
 
     def content(self, change: _Change, side: int) -> bytes | None:
-        """The file before (0) or after the change (1), empty where there is none; None for one that is too large."""
-        most = MOST_OF_FILE * MEGABYTE
+        """Return a file before (0) or after the change (1): b"" for a missing file, None for one that is too large."""
+        limit = MOST_OF_FILE * MEGABYTE
         if change.modes[side] == "000000":
             return b""
         blob = change.blobs[side]
         if blob.strip("0"):
             size = int(self._run("cat-file", "-s", blob))
-            return self._run("cat-file", "blob", blob) if size <= most else None
+            return self._run("cat-file", "blob", blob) if size <= limit else None
         with (self._top / change.path).open("rb") as file:
-            content = file.read(most + 1)
-        return content if len(content) <= most else None
+            content = file.read(limit + 1)
+        return content if len(content) <= limit else None
 
     def diff_of(self, old: str, new: str, temporary: Path) -> bytes:
-        """The hunks between two texts."""
+        """Return the hunks between two texts."""
         paths = [temporary / "old", temporary / "new"]
         for path, text in zip(paths, (old, new), strict=True):
             path.write_text(text, "utf-8", newline="")
@@ -279,10 +283,10 @@ class _Git:
         return patch[max(patch.find(b"@@ "), 0) :]
 
     def _run(self, *arguments: str, text: bytes = b"", codes: tuple[int, ...] = (0,), literal: bool = False) -> bytes:
-        """What git writes; BadFile with what it says where it fails."""
+        """Run git and return its output; raise BadFile with its message if it fails."""
         command = ["git", *self._settings, *(["--literal-pathspecs"] if literal else []), *arguments]
         try:
-            done = subprocess.run(  # noqa: S603 - no shell, and revisions stand behind --end-of-options
+            process = subprocess.run(  # noqa: S603 - no shell, and revisions stand behind --end-of-options
                 command,
                 cwd=self._top,
                 input=text,
@@ -295,9 +299,9 @@ class _Git:
             raise BadFile(self.name, "cannot be read: git is not installed") from None
         except subprocess.TimeoutExpired:
             raise BadFile(self.name, f"cannot be read: git takes more than {_SECONDS} s") from None
-        if done.returncode not in codes:
-            said = done.stderr.decode(errors="replace").strip().splitlines() or ["git fails"]
-            if "not a git repository" in said[0].lower():  # and how git compares files that are in none
-                said = [f"{self._top.resolve()} is in no git repository"]
-            raise BadFile(self.name, f"cannot be read: {said[0]}")
-        return done.stdout
+        if process.returncode not in codes:
+            messages = process.stderr.decode(errors="replace").strip().splitlines() or ["git fails"]
+            if "not a git repository" in messages[0].lower():  # outside of a repository, git compares files instead
+                messages = [f"{self._top.resolve()} is in no git repository"]
+            raise BadFile(self.name, f"cannot be read: {messages[0]}")
+        return process.stdout

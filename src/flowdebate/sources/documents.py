@@ -1,4 +1,4 @@
-"""Texts of documents. The parsers run in a child process (`converter.py`), which a hostile document may bring down."""
+"""Texts of documents. The parsers run in a child process (`converter.py`): a hostile document may crash them."""
 
 from __future__ import annotations
 
@@ -28,51 +28,51 @@ if TYPE_CHECKING:
 
 _MEGABYTE = 1_000_000
 MOST_OF_TEXT = 2
-"""Megabytes of the text of a document, and of all sources: 500,000 tokens, which are stored with each run."""
+"""Maximum text of a document, and of all sources, in megabytes: 500,000 tokens, stored with each run."""
 MOST_PAGES = 5_000
-"""Pages, slides or sheets of a document."""
+"""Maximum number of pages, slides or sheets of a document."""
 _MOST_UNPACKED = 100
-"""Megabytes that a packed document may unpack to: a zip bomb has more, a book with its pictures has not."""
+"""Maximum unpacked size of a document in megabytes: a book with pictures has less, a zip bomb has more."""
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0"
 _ONLY_TEXT = "has no text in it: a scanned document needs OCR first"
 
 
 class _Unreadable(Exception):
-    """The reason why a document cannot be read."""
+    """Reason for rejecting a document."""
 
 
 @dataclass(slots=True)
 class Text:
-    """The text of a document while it is read. _Unreadable as soon as it is longer than a source may be."""
+    """Text of a document, collected while it is read. Raises _Unreadable once it is too long for a source."""
 
     parts: list[tuple[str, str]] = field(default_factory=list)
-    """Its pages, slides or sheets, each with its name; "" is the name of a text without parts."""
+    """Pages, slides or sheets, each with its name; "" is the name of a text without parts."""
     unread: list[str] = field(default_factory=list)
-    """What was left out, in words that go behind the name of the document."""
+    """Omitted parts, such as "2 pictures"."""
     hidden: int = 0
-    """Number of passages that a reader of the document does not see."""
+    """Number of hidden passages."""
     _room: int = MOST_OF_TEXT * _MEGABYTE
 
     def add(self, text: str, part: str = "") -> None:
-        """Add a part."""
+        """Add a part of the document."""
         self.take(len(text.encode(errors="replace")))
         if len(self.parts) >= MOST_PAGES:
             raise _Unreadable(f"has more than {MOST_PAGES:,} parts: split it")
         self.parts.append((part, text))
 
     def take(self, size: int) -> None:
-        """Take `size` bytes of the room for text."""
+        """Use up `size` bytes of the maximum."""
         self._room -= size
         if self._room < 0:
             raise _Unreadable(f"makes more than {MOST_OF_TEXT} MB of text: split it, or leave parts of it out")
 
     def fits(self, size: int) -> None:
-        """Raise _Unreadable unless a text of at least `size` bytes has room."""
+        """Raise _Unreadable if a text of `size` bytes would exceed the maximum."""
         if size > self._room:
             self.take(size)
 
     def leave_out(self, what: str, number: int = 1) -> None:
-        """Note what was not read, such as "1 picture"; nothing for 0 of it."""
+        """Note omitted parts, such as "1 picture"; do nothing if `number` is 0."""
         if number:
             self.unread.append(f"{number:,} {what}{'s' * (number > 1)}")
 
@@ -115,7 +115,7 @@ _FEW_LINES, _MOST_PIECES = 3, 300
 
 
 def _reads_across(textpage: PdfTextPage, width: float) -> bool:
-    """Say whether the text of a page goes on in another column: its program wrote it line by line, across both."""
+    """Say whether the text of a page runs across two columns, as some programs write it."""
     pieces = [textpage.get_rect(index) for index in range(min(textpage.count_rects(), _MOST_PIECES))]
     broken = 0
     for (left, bottom, right, top), (next_left, next_bottom, next_right, _) in pairwise(pieces):
@@ -129,7 +129,7 @@ def _pages(numbers: Sequence[int]) -> str:
 
 
 def _annotations(pdf: PdfDocument, page: PdfPage) -> tuple[list[str], int]:
-    """Return the values of a page's form and the comments on it, a line each, and the number of hidden fields."""
+    """Return the form values and comments of a page, one per line, and the number of hidden ones."""
     from pypdfium2 import raw
 
     lines: list[str] = []
@@ -155,7 +155,7 @@ def _annotations(pdf: PdfDocument, page: PdfPage) -> tuple[list[str], int]:
 
 
 def _utf16(call: Callable[..., int]) -> str:
-    """Return the text that a function of pdfium writes: called without a buffer, it says how long that is."""
+    """Return the text from a function of pdfium, which returns the size when called without a buffer."""
     from ctypes import create_string_buffer, sizeof
 
     from pypdfium2 import raw
@@ -167,12 +167,12 @@ def _utf16(call: Callable[..., int]) -> str:
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """Write numbers in ascending order, with a dash for those that follow each other.
+    """Write numbers in ascending order, with consecutive numbers as ranges.
 
     >>> _ranges([2, 3, 4, 7])
     '2-4, 7'
     """
-    runs = [[number for _, number in run] for _, run in groupby(enumerate(numbers), lambda each: each[1] - each[0])]
+    runs = [[number for _, number in run] for _, run in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])]
     return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
@@ -180,7 +180,7 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 def _unpack(data: bytes) -> zipfile.ZipFile:
-    """Open an archive. _Unreadable for one that is encrypted or too large, also where it states smaller sizes."""
+    """Open an archive. Raise _Unreadable if it is encrypted or too large, whatever sizes it states."""
     if data.startswith(_OLD_OFFICE):
         raise _Unreadable("is encrypted, or of a version before 2007: save it as it is today, without a password")
     packed = zipfile.ZipFile(io.BytesIO(data))
@@ -188,7 +188,7 @@ def _unpack(data: bytes) -> zipfile.ZipFile:
         raise _Unreadable("is encrypted: save it without its password")
     room = _MOST_UNPACKED * _MEGABYTE
     for entry in packed.infolist():
-        if entry.file_size > room:  # as stated; what is not true ends the reading below
+        if entry.file_size > room:  # the stated size, which the loop below verifies
             raise _Unreadable(f"unpacks to more than {_MOST_UNPACKED} MB")
         with packed.open(entry) as stream:
             while block := stream.read(1 << 16):
@@ -222,10 +222,10 @@ def _read_docx(data: bytes, text: Text) -> None:
     for name in names:
         if re.fullmatch(r"word/(document|footnotes|endnotes)\d*\.xml", name):
             tree = _xml(packed, name)
-            unseen, found = _drop_hidden(tree, styles), _flatten_formulas(tree)
-            if unseen or found:
+            dropped, flattened = _drop_hidden(tree, styles), _flatten_formulas(tree)
+            if dropped or flattened:
                 changed[name] = tostring(tree, encoding="UTF-8", xml_declaration=True)
-            hidden, formulas = hidden + unseen, formulas + found
+            hidden, formulas = hidden + dropped, formulas + flattened
     if changed:
         copy = io.BytesIO()
         with zipfile.ZipFile(copy, "w") as target:
@@ -243,13 +243,13 @@ def _read_docx(data: bytes, text: Text) -> None:
 
 
 def _is_on(properties: Element, name: str) -> bool:
-    """Say whether a switch is on among the properties of a run, or of a style."""
+    """Say whether the properties of a run or a style turn a switch on."""
     switch = properties.find(f"{_W}{name}")
     return switch is not None and switch.get(f"{_W}val", "1") not in ("0", "false", "off")
 
 
 def _hidden_styles(tree: Element) -> frozenset[str]:
-    """Find the styles that hide text, also by the style on which they are based, and return their names."""
+    """Return the names of styles that hide text, themselves or through their base style."""
     based: dict[str, str] = {}
     hidden: set[str] = set()
     for style in tree.iter(f"{_W}style"):
@@ -269,13 +269,13 @@ def _hidden_styles(tree: Element) -> frozenset[str]:
 
 
 def _drop_hidden(tree: Element, styles: frozenset[str]) -> int:
-    """Take the hidden text out of a document, and count its pieces."""
+    """Remove hidden text from a document, and return the number of hidden passages."""
     number, before = 0, False
     for run in list(tree.iter(f"{_W}r")):
         properties, paragraph = run.find(f"{_W}rPr"), next(run.iterancestors(f"{_W}p"), None)
-        named = [] if properties is None else properties.findall(f"{_W}rStyle")
-        named += [] if paragraph is None else paragraph.findall(f"{_W}pPr/{_W}pStyle")
-        unseen = any(style.get(f"{_W}val") in styles for style in named)
+        references = [] if properties is None else properties.findall(f"{_W}rStyle")
+        references += [] if paragraph is None else paragraph.findall(f"{_W}pPr/{_W}pStyle")
+        unseen = any(style.get(f"{_W}val") in styles for style in references)
         if properties is not None and properties.find(f"{_W}vanish") is not None:
             unseen = _is_on(properties, "vanish")
         words = "".join(run.itertext(f"{_W}t"))
@@ -287,17 +287,17 @@ def _drop_hidden(tree: Element, styles: frozenset[str]) -> int:
 
 
 def _flatten_formulas(tree: Element) -> int:
-    """Put the letters of each formula in its place, and count the formulas: their layout is lost."""
+    """Replace each formula by its letters, without its layout, and return the number of formulas."""
     from lxml.etree import SubElement
 
-    found = [each for each in tree.iter(f"{_M}oMath") if each.getparent() is not None]
-    for formula in found:
+    formulas = [element for element in tree.iter(f"{_M}oMath") if element.getparent() is not None]
+    for formula in formulas:
         letters = "".join(formula.itertext(f"{_M}t"))
         for child in list(formula):
             formula.remove(child)
         formula.tag = f"{_W}r"
         SubElement(formula, f"{_W}t").text = letters
-    return len(found)
+    return len(formulas)
 
 
 def _paragraphs(tree: Element) -> Iterator[str]:
@@ -307,14 +307,14 @@ def _paragraphs(tree: Element) -> Iterator[str]:
 
 
 def _margins(packed: zipfile.ZipFile, kind: str) -> list[str]:
-    """Return the headers, or the footers, of a document; once, where several sections have the same."""
-    found: dict[str, None] = {}
+    """Return the distinct headers or footers of a document."""
+    paragraphs: dict[str, None] = {}
     for name in sorted(packed.namelist()):
         if re.fullmatch(rf"word/{kind}\d*\.xml", name):
             tree = _xml(packed, name)
             _drop_hidden(tree, frozenset())
-            found |= dict.fromkeys(_paragraphs(tree))
-    return [f"{kind.capitalize()}: {words}" for words in found]
+            paragraphs |= dict.fromkeys(_paragraphs(tree))
+    return [f"{kind.capitalize()}: {paragraph}" for paragraph in paragraphs]
 
 
 def _comments(packed: zipfile.ZipFile) -> Iterator[str]:
@@ -353,11 +353,11 @@ def _read_pptx(data: bytes, text: Text) -> None:
 
 
 def _drop_hidden_shapes(slide: Element) -> int:
-    """Take the hidden shapes out of a slide, and count those with text."""
+    """Remove hidden shapes from a slide, and return the number of those with text."""
     hidden = 0
-    for about in list(slide.iter("{*}cNvPr")):
-        shape = about.getparent().getparent()
-        if about.get("hidden") in ("1", "true") and shape.getparent() is not None:
+    for properties in list(slide.iter("{*}cNvPr")):
+        shape = properties.getparent().getparent()
+        if properties.get("hidden") in ("1", "true") and shape.getparent() is not None:
             hidden += any(words.strip() for words in shape.itertext())
             shape.getparent().remove(shape)
     return hidden
@@ -384,10 +384,10 @@ def _lines_of_shape(shape: object, title: object) -> Iterator[str]:
         if chart.has_title and chart.chart_title.has_text_frame:
             yield chart.chart_title.text_frame.text
         labels = [str(label) for label in chart.plots[0].categories]
-        yield from _table([["", *labels], *([one.name, *map(_value, one.values)] for one in chart.series)])
+        yield from _table([["", *labels], *([series.name, *map(_value, series.values)] for series in chart.series)])
     elif isinstance(shape, Picture):
-        about = shape._element._nvXxPr.cNvPr.get("descr", "")  # noqa: SLF001 - python-pptx has no name for it
-        yield from [f"[picture: {about}]"] if about.strip() else []
+        description = shape._element._nvXxPr.cNvPr.get("descr", "")  # noqa: SLF001 - python-pptx has no name for it
+        yield from [f"[picture: {description}]"] if description.strip() else []
     elif isinstance(shape, Shape) and shape.has_text_frame and shape.text_frame.text.strip():
         yield f"{'# ' if title is not None and shape == title else ''}{shape.text_frame.text}"
 
@@ -408,7 +408,7 @@ _R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 
 @dataclass(slots=True)
 class _Sheet:
-    """What a sheet says about itself, which openpyxl does not say while it reads row by row."""
+    """Hidden parts of a sheet, and whether it has formulas. openpyxl does not report them when it reads row by row."""
 
     rows: set[int] = field(default_factory=set)
     """Hidden rows."""
@@ -432,22 +432,22 @@ def _read_xlsx(data: bytes, text: Text) -> None:
         if sheet.sheet_state != "visible":
             hidden_sheets.append(sheet.title)
             continue
-        about = _look_at_sheet(packed, paths[sheet.title]) if sheet.title in paths else _Sheet()
+        layout = _look_at_sheet(packed, paths[sheet.title]) if sheet.title in paths else _Sheet()
         formulas: Iterable[Sequence[ReadOnlyCell]] = repeat(())
-        if about.has_formulas:
+        if layout.has_formulas:
             entered = load_workbook(io.BytesIO(data), read_only=True)[sheet.title]
             entered.reset_dimensions()
             formulas = entered.iter_rows()
-        sheet.reset_dimensions()  # which the file states, and may state wrongly
+        sheet.reset_dimensions()  # the dimensions in the file may be wrong
         rows: list[dict[int, str]] = []
-        for cells, written in zip(sheet.iter_rows(), formulas, strict=False):
-            row, hidden = _read_row(cells, written, about, text)
+        for cells, row_formulas in zip(sheet.iter_rows(), formulas, strict=False):
+            row, hidden = _read_row(cells, row_formulas, layout, text)
             hidden_cells += hidden
             unknown += sum(cells[column].value is None for column in row)
             if row:
                 rows.append(row)
         columns = sorted({column for row in rows for column in row})
-        text.take(3 * len(rows) * len(columns))  # before the table is made: bars between blanks are text, too
+        text.take(3 * len(rows) * len(columns))  # before the table is made, since its bars are text too
         table = _table([row.get(column, "") for column in columns] for row in rows)
         text.parts.append((f"sheet {sheet.title}", "\n".join(table)))
     if hidden_sheets:
@@ -462,23 +462,23 @@ def _read_xlsx(data: bytes, text: Text) -> None:
 
 
 def _read_row(
-    cells: Sequence[ReadOnlyCell], written: Sequence[ReadOnlyCell], about: _Sheet, text: Text
+    cells: Sequence[ReadOnlyCell], formulas: Sequence[ReadOnlyCell], layout: _Sheet, text: Text
 ) -> tuple[dict[int, str], int]:
-    """Return the cells of a row that are not blank, by their columns, and the number of hidden ones.
+    """Return the visible cells of a row by column, without blank ones, and the number of hidden cells.
 
-    Where a program wrote a formula without its result, `written` has the formula.
+    `formulas` replace missing results.
     """
     row: dict[int, str] = {}
     hidden = 0
     for column, cell in enumerate(cells):
-        if cell.value is None and (column >= len(written) or written[column].value is None):
+        if cell.value is None and (column >= len(formulas) or formulas[column].value is None):
             continue
-        shown = str(written[column].value) if cell.value is None else _cell(cell)
-        if about.hides(cell):
-            hidden += bool(shown.strip())
-        elif shown.strip():
-            row[column] = shown
-            text.take(len(shown.encode(errors="replace")))
+        content = str(formulas[column].value) if cell.value is None else _cell(cell)
+        if layout.hides(cell):
+            hidden += bool(content.strip())
+        elif content.strip():
+            row[column] = content
+            text.take(len(content.encode(errors="replace")))
     return row, hidden
 
 
@@ -487,33 +487,33 @@ def _paths_of_sheets(packed: zipfile.ZipFile) -> dict[str, str]:
     links = _xml(packed, "xl/_rels/workbook.xml.rels")
     targets = {link.get("Id"): posixpath.normpath(posixpath.join("/xl", link.get("Target", ""))) for link in links}
     sheets = _xml(packed, "xl/workbook.xml").iter(f"{_S}sheet")
-    found = {sheet.get("name", ""): targets.get(sheet.get(f"{_R}id"), "").lstrip("/") for sheet in sheets}
-    return {title: path for title, path in found.items() if path in packed.namelist()}
+    paths = {sheet.get("name", ""): targets.get(sheet.get(f"{_R}id"), "").lstrip("/") for sheet in sheets}
+    return {title: path for title, path in paths.items() if path in packed.namelist()}
 
 
 def _look_at_sheet(packed: zipfile.ZipFile, path: str) -> _Sheet:
     from lxml.etree import iterparse
 
-    about = _Sheet()
+    layout = _Sheet()
     with packed.open(path) as stream:
         tags = (f"{_S}row", f"{_S}col", f"{_S}f", f"{_S}c")
         for _, element in iterparse(stream, tag=tags, resolve_entities=False, no_network=True):
             if element.tag == f"{_S}f":
-                about.has_formulas = True
+                layout.has_formulas = True
                 continue
             if element.get("hidden") in ("1", "true"):
                 if element.tag == f"{_S}row" and element.get("r", "").isdecimal():
-                    about.rows.add(int(element.get("r", "")))
+                    layout.rows.add(int(element.get("r", "")))
                 elif element.tag == f"{_S}col":
-                    about.columns.append((int(element.get("min", "0")), int(element.get("max", "0"))))
+                    layout.columns.append((int(element.get("min", "0")), int(element.get("max", "0"))))
             element.clear()
             while element.getprevious() is not None:
                 del element.getparent()[0]
-    return about
+    return layout
 
 
 def _cell(cell: ReadOnlyCell) -> str:
-    """Write the value of a cell as the sheet shows it: as a percentage, or with leading zeros."""
+    """Write the value of a cell in the format of the sheet: as a percentage, or with leading zeros."""
     value, form = cell.value, cell.number_format or "General"
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         if re.fullmatch(r"0(\.0+)?%", form):
@@ -536,7 +536,7 @@ def _value(value: object) -> str:
 
 
 _ALL_DIGITS = 1e15
-"""Whole numbers below have all their digits in a spreadsheet."""
+"""Spreadsheets store all digits of whole numbers below this one."""
 
 
 # HTML, books and notebooks
@@ -545,7 +545,7 @@ _ALL_DIGITS = 1e15
 def _soup(data: bytes | str) -> BeautifulSoup:
     from bs4 import BeautifulSoup
 
-    # as UTF-8, unless it is none, or says otherwise
+    # UTF-8, unless the page declares another encoding or is not valid UTF-8
     return BeautifulSoup(data, "html.parser", from_encoding="utf-8" if isinstance(data, bytes) else None)
 
 
@@ -556,8 +556,8 @@ def _markdown(soup: BeautifulSoup, text: Text) -> str:
     text.hidden += _drop_unseen(soup)
     _fill_in(soup)
     for element in soup("img"):
-        about = str(element.get("alt", "")).strip()
-        element.replace_with(f"[picture: {about}]" if about else "")
+        description = str(element.get("alt", "")).strip()
+        element.replace_with(f"[picture: {description}]" if description else "")
     for element in soup("a", href=re.compile(r"^(?!https?:|mailto:)", re.IGNORECASE)):
         element.unwrap()
     converter = MarkdownConverter(heading_style=ATX, escape_asterisks=False, escape_underscores=False)
@@ -566,28 +566,28 @@ def _markdown(soup: BeautifulSoup, text: Text) -> str:
 
 
 def _drop_unseen(soup: BeautifulSoup) -> int:
-    """Take out of a page what a browser does not show, and count the texts among it."""
+    """Remove invisible elements from a page, and return the number of those with text."""
     for element in soup(["script", "style", "template"]):
         element.decompose()
     hidden = 0
     for element in soup(_is_unseen):
-        if not element.decomposed:  # with what was around it
+        if not element.decomposed:  # together with a parent
             hidden += bool(element.get_text().strip())
             element.decompose()
     return hidden
 
 
 def _fill_in(soup: BeautifulSoup) -> None:
-    """Put what was entered into the forms of a page in the place of their fields."""
+    """Replace the form fields of a page by their values."""
     for element in soup("input"):
         value = str(element.get("value", ""))
         if element.get("type") in ("checkbox", "radio"):
             value = "[x] " if element.has_attr("checked") else "[ ] "
         element.replace_with(value)
     for element in soup("select"):
-        chosen = [str(option.find(string=True) or "").strip() for option in element("option", selected=True)]
-        if chosen:
-            element.replace_with(", ".join(chosen))
+        labels = [str(option.find(string=True) or "").strip() for option in element("option", selected=True)]
+        if labels:
+            element.replace_with(", ".join(labels))
 
 
 _UNSEEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
@@ -608,8 +608,10 @@ def _read_epub(data: bytes, text: Text) -> None:
     root = next(_xml(packed, "META-INF/container.xml").iter("{*}rootfile")).get("full-path", "")
     tree, folder = _xml(packed, root), posixpath.dirname(root)
     items = {item.get("id"): item.get("href", "") for item in tree.iter("{*}item")}
-    about = [f"{name.capitalize()}: {each.text}" for name in ("title", "creator") for each in tree.iter(f"{{*}}{name}")]
-    chapters: list[str] = ["\n".join(about)] if about else []
+    metadata = [
+        f"{name.capitalize()}: {element.text}" for name in ("title", "creator") for element in tree.iter(f"{{*}}{name}")
+    ]
+    chapters: list[str] = ["\n".join(metadata)] if metadata else []
     missing = 0
     for link in tree.iter("{*}itemref"):
         href = items.get(link.get("idref"), "")
@@ -634,14 +636,14 @@ def _read_notebook(data: bytes, text: Text) -> None:
         lines = [_joined(cell.get("source", ""))]
         for output in cell.get("outputs", ()):
             content = output.get("data", {})
-            shown = output.get("text") or content.get("text/plain") or output.get("traceback")
-            if shown:
+            result = output.get("text") or content.get("text/plain") or output.get("traceback")
+            if result:
                 between = "\n" if "traceback" in output else ""
-                lines.append(f"Output:\n{_ESCAPES.sub('', _joined(shown, between))}")
+                lines.append(f"Output:\n{_ESCAPES.sub('', _joined(result, between))}")
             for kind in content:
-                if not shown or not kind.startswith("text/"):
+                if not result or not kind.startswith("text/"):
                     outputs[kind] = outputs.get(kind, 0) + 1
-        pictures = sum(len(each) for each in cell.get("attachments", {}).values())
+        pictures = sum(len(formats) for formats in cell.get("attachments", {}).values())
         outputs["image/"] = outputs.get("image/", 0) + pictures
         text.add("\n\n".join(line for line in lines if line.strip()), f"cell {number}")
     text.leave_out("picture", sum(number for kind, number in outputs.items() if kind.startswith("image/")))
@@ -663,18 +665,18 @@ class Kind:
 
     read: Callable[[bytes, Text], None]
     libraries: tuple[str, ...] = ()
-    """Modules that read it, of the extra `flowdebate[documents]`."""
+    """Required modules, from the extra `flowdebate[documents]`."""
 
     @property
     def is_installed(self) -> bool:
-        """Say whether its libraries are there."""
+        """Say whether all required modules are installed."""
         return all(map(_is_there, self.libraries))
 
 
 def _is_there(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except ValueError:  # None in its place: it was taken away
+    except ValueError:  # sys.modules has None for a blocked module
         return False
 
 
@@ -691,23 +693,23 @@ KINDS = {
     ".epub": Kind(_read_epub, ("lxml", "bs4", "markdownify")),
     ".ipynb": Kind(_read_notebook),
 }
-"""Readers by the suffix of the file."""
+"""Supported documents by file suffix."""
 OTHERS = {
     **dict.fromkeys((".doc", ".dot", ".odt", ".rtf", ".pages", ".wpd"), ".docx"),
     **dict.fromkeys((".xls", ".xlt", ".xlsb", ".ods", ".numbers"), ".xlsx"),
     **dict.fromkeys((".ppt", ".pps", ".odp"), ".pptx"),
     **dict.fromkeys((".mobi", ".azw3"), ".epub"),
 }
-"""Documents that are not read, by their suffix: what to save them as."""
+"""Suffixes of unsupported documents, with a supported one to convert them to."""
 
 
 def read_document(data: bytes, kind: str) -> Text:
-    """Read a document of one of the `KINDS`. _Unreadable, with the reason, for one without a text."""
+    """Read a document of one of the `KINDS`. Raise _Unreadable if it has no text."""
     text = Text()
     what = f"{kind[1:].upper()} document"
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of libraries, about what is odd in a document
+            warnings.simplefilter("ignore")  # libraries warn of oddities in documents
             KINDS[kind].read(data, text)
     except (MemoryError, _Unreadable):
         raise
@@ -728,27 +730,26 @@ def read_document(data: bytes, kind: str) -> Text:
 
 
 def serve(memory: int, seconds: float) -> None:
-    """Read the documents that the parent writes to stdin, one after the other, until it is gone.
+    """Read documents from stdin, one after the other, until the parent process ends.
 
-    A request is a line of JSON and the bytes of the document; the answer is a line of JSON. `memory` is the most that
-    this process may have, in megabytes. It ends itself if a document takes much longer than `seconds`, or if it is idle
-    for long.
+    A request is a line of JSON and the bytes of the document; the answer is a line of JSON. `memory` limits this
+    process, in megabytes. It ends itself if a document takes much longer than `seconds`, or after a long idle time.
     """
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints is no answer
+    os.dup2(2, 1)  # output of libraries must not mix with answers
     _limit_memory(memory)
     with suppress(AttributeError, OSError):
-        os.nice(10)  # a server and its users go first
+        os.nice(10)  # a server has priority
     while True:
         _end_in(_IDLE)
         if not (head := requests.readline()):
             return
-        asked = json.loads(head)
-        data = requests.read(asked["size"])
+        request = json.loads(head)
+        data = requests.read(request["size"])
         _end_in(seconds + _GRACE)
         _end_with_parent(requests, on=True)
         try:
-            text = read_document(data, asked["kind"])
+            text = read_document(data, request["kind"])
             answer: dict[str, object] = {"parts": text.parts, "unread": text.unread}
         except _Unreadable as error:
             answer = {"problem": str(error)}
@@ -760,39 +761,39 @@ def serve(memory: int, seconds: float) -> None:
         answers.write(line + b"\n")
         answers.flush()
         if "isFull" in answer or resident_memory(os.getpid()) > memory * _MEGABYTE // 2:
-            return  # what a fault, or a large document, has left behind is no start for the next
+            return  # start the next document in a fresh process: this one is full
 
 
 _IDLE, _GRACE = 60.0, 10.0
-"""Seconds after which a child without work ends, and which it gives its parent to end it."""
+"""Seconds until an idle child ends, and until a late child ends itself if its parent does not."""
 
 
 def _limit_memory(megabytes: int) -> None:
-    """Bound the memory of this process, where the system can: Linux counts what may be written to."""
+    """Limit the memory of this process, if the system supports it: Linux counts writable memory."""
     with suppress(ImportError, ValueError, OSError):
         import resource
 
-        room = megabytes * _MEGABYTE * 9 // 10  # the rest is for the code of libraries
+        room = megabytes * _MEGABYTE * 9 // 10  # libraries' code needs the rest
         resource.setrlimit(resource.RLIMIT_DATA, (room, room))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def resident_memory(pid: int) -> int:
-    """Return the memory of a process in bytes, as far as it is in use now; 0 where the system does not say."""
+    """Return the resident memory of a process in bytes; 0 if the system does not report it."""
     with suppress(OSError, ValueError, IndexError):
         return int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
     return 0
 
 
 def _end_in(seconds: float) -> None:
-    """End this process after so long, from a thread that needs no turn of the interpreter."""
+    """End this process after some seconds, even while the interpreter is blocked."""
     import faulthandler
 
     faulthandler.dump_traceback_later(seconds, exit=True, file=2)
 
 
 def _end_with_parent(requests: IO[bytes], *, on: bool) -> None:
-    """While it is on, let the system end this process once its parent is gone: nothing else can happen to its stdin."""
+    """Set whether the system ends this process once its parent is gone, which closes stdin."""
     with suppress(ImportError, AttributeError, OSError):
         import fcntl
         import select
@@ -802,4 +803,4 @@ def _end_with_parent(requests: IO[bytes], *, on: bool) -> None:
             fcntl.fcntl(requests, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(requests, fcntl.F_SETFL, flags | os.O_ASYNC if on else flags & ~os.O_ASYNC)
         if on and select.select([requests], [], [], 0)[0]:
-            os._exit(1)  # it went before
+            os._exit(1)  # the parent is gone already

@@ -1,4 +1,4 @@
-"""Reading of sources: files and documents as texts, folders, stdin, diffs; no secrets; errors for what is none."""
+"""Reading of sources: texts, documents, folders, stdin and diffs, without secrets."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _DATA_URL = re.compile(r"data:[\w.+/-]*(?:;[\w.+-]+=[^;,]*)*;base64,", re.IGNORE
 
 
 def make_source(name: str, text: str) -> Source:
-    """Make the source of a text that a user or a request brings; a data URL is the file in it.
+    """Make a source from a text; a data URL is decoded as a file.
 
-    BadFile for a file that cannot be read. What is stored is never read again: a text of a stored run is a text.
+    Raises BadFile for an unreadable file. Texts of stored runs are never decoded again.
     """
     begins = _DATA_URL.match(text)
     if begins is None:
@@ -49,7 +49,7 @@ def make_source(name: str, text: str) -> Source:
 
 
 def is_file(text: str) -> bool:
-    """Whether a text is a data URL, which may take long to read."""
+    """Say whether a text is a data URL, which may take long to read."""
     return _DATA_URL.match(text) is not None
 
 
@@ -77,56 +77,56 @@ _MOST_LISTED = 200
 """Files of a folder that are listed as left out."""
 
 
-def read_sources(given: Sequence[str], *, folder: Path = Path()) -> list[Source]:
-    """The sources at paths of files and folders, relative to `folder`: "-" is stdin, and "NAME=FILE" gives a name.
+def read_sources(entries: Sequence[str], *, folder: Path = Path()) -> list[Source]:
+    """Read files and folders at paths relative to `folder`: "-" is stdin, and "NAME=FILE" sets a name.
 
-    The files of a folder are read without secrets, links, what its `.gitignore` names and what is no text: those are
-    listed with the reason in `left_out`.
+    Secrets, links, ignored files (`.gitignore`) and binary files of a folder are not read: their sources have the
+    reason in `left_out`.
 
-    BadFile with the path and the reason for what cannot be used, and for more than 2 MB of text or 10 of images in all.
+    Raises BadFile, with the path and the reason, for unusable files, and above 2 MB of text or 10 MB of images in all.
     """
-    found: list[Source] = []
+    sources: list[Source] = []
     room = _Room()
-    for each in given:
-        name, path = _named(each, folder)
-        if each == "-":
+    for entry in entries:
+        name, path = _named(entry, folder)
+        if entry == "-":
             read = [read_content("stdin", "-", _read_stdin())]
         elif path.is_dir() and not path.is_symlink():
             root = path.resolve()
             if FOLDERS.intersection(root.parts):
-                raise BadFile(each, f"{SECRET}, and is never read")
-            read = list(_walk(root, each, name or root.name))
+                raise BadFile(entry, f"{SECRET}, and is never read")
+            read = list(_walk(root, entry, name or root.name))
             if not any(source.left_out is None for source in read):
-                raise BadFile(each, "is a folder without any file that can be read")
+                raise BadFile(entry, "is a folder without any file that can be read")
         else:
-            read = [_read_file(path, each, name or path.name)]
-        room.take(read, each)
-        found += read
-    return found
+            read = [_read_file(path, entry, name or path.name)]
+        room.take(read, entry)
+        sources += read
+    return sources
 
 
 def read_texts(texts: Mapping[str, str]) -> list[Source]:
-    """Read the sources that a user or a request brings by name: texts, and data URLs, which are files.
+    """Read sources by name: texts, and files as data URLs.
 
-    BadFile for a file that cannot be read, and for more than 2 MB of text or 10 of images in all.
+    Raises BadFile for an unreadable file, and above 2 MB of text or 10 MB of images in all.
     """
-    found: list[Source] = []
+    sources: list[Source] = []
     room = _Room()
     for name, text in texts.items():
         source = make_source(name, text)
         room.take([source], name)
-        found.append(source)
-    return found
+        sources.append(source)
+    return sources
 
 
 class _Room:
-    """The room for sources: what is stored with a run, and sent with each turn, has bounds."""
+    """Limits for all sources of a run, which are stored with it and sent with each turn."""
 
     def __init__(self) -> None:
         self._text, self._images = MOST_OF_TEXT * MEGABYTE, MOST_OF_IMAGES * MEGABYTE
 
     def take(self, sources: Sequence[Source], path: str) -> None:
-        """Take the room for `sources`. BadFile, about the `path` that they come from, where there is not enough."""
+        """Count `sources`. Raise BadFile, with their `path`, if they exceed the limits."""
         self._text -= sum(len(source.text.encode()) for source in sources)
         self._images -= sum(source.size for source in sources if source.image is not None)
         if self._text < 0:
@@ -136,41 +136,43 @@ class _Room:
             raise BadFile(path, f"makes more than {MOST_OF_IMAGES} MB of images: name fewer, or smaller ones")
 
 
-def check_size(sources: Sequence[Source], given: str) -> None:
-    """BadFile for more than can be stored with a run and sent with each turn, after the source `given`."""
-    _Room().take(sources, given)
+def check_size(sources: Sequence[Source], path: str) -> None:
+    """Raise BadFile, with the `path` of the last source, if `sources` exceed the limits."""
+    _Room().take(sources, path)
 
 
-def allowed_folders(given: Iterable[str | Path], *, where: str) -> tuple[Path, ...]:
-    """The folders `allow_sources`; ConfigurationError for what is none."""
-    folders = tuple(Path(each).resolve() for each in given)
+def allowed_folders(paths: Iterable[str | Path], *, where: str) -> tuple[Path, ...]:
+    """Return the folders `allow_sources`; raise ConfigurationError for a path that is not a folder."""
+    folders = tuple(Path(path).resolve() for path in paths)
     for folder in folders:
         if not folder.is_dir():
             raise ConfigurationError(where, "allow_sources", str(folder), "folders that there are")
     return folders
 
 
-def outside_of(folders: Sequence[Path], given: Sequence[str]) -> list[str]:
-    """Those of the sources `given` that are not below one of `folders`, such as stdin."""
-    paths = {each: _named(each, Path())[1] for each in given}
+def outside_of(folders: Sequence[Path], entries: Sequence[str]) -> list[str]:
+    """Return the `entries` outside of all `folders`, such as stdin."""
+    paths = {entry: _named(entry, Path())[1] for entry in entries}
     return [
-        each for each, path in paths.items() if each == "-" or not any(_is_within(path, folder) for folder in folders)
+        entry
+        for entry, path in paths.items()
+        if entry == "-" or not any(_is_within(path, folder) for folder in folders)
     ]
 
 
-def _named(given: str, folder: Path) -> tuple[str | None, Path]:
-    """The name that `given` has for its file, if any, and the file."""
-    name, sign, rest = given.partition("=")
-    path = folder / given
+def _named(entry: str, folder: Path) -> tuple[str | None, Path]:
+    """Split "NAME=FILE" into the name, None without one, and the path of the file."""
+    name, sign, rest = entry.partition("=")
+    path = folder / entry
     if sign and name.strip() and rest and not os.path.lexists(path):
         if (problem := name_problem(name.strip())) is not None:
-            raise BadFile(given, f"needs a name that {problem}")
+            raise BadFile(entry, f"needs a name that {problem}")
         return name.strip(), folder / rest
     return None, path
 
 
 def _is_within(path: Path, allowed: Path) -> bool:
-    """Whether `path` is below `allowed`, also when all links are followed."""
+    """Say whether `path` is below `allowed` when all links are followed."""
     try:
         return path.resolve().is_relative_to(allowed.resolve())
     except (OSError, ValueError):  # links in a circle, a NUL
@@ -186,84 +188,84 @@ def _read_stdin() -> bytes:
     return data
 
 
-def _read_file(path: Path, given: str, name: str) -> Source:
-    """The source of one file; BadFile, with the path as it was `given`, for what is none."""
+def _read_file(path: Path, entry: str, name: str) -> Source:
+    """Read a file; raise BadFile, with the `entry` of the user, if it is not a source."""
     try:
         if path.is_symlink() and not _is_within(path, path.parent):
-            raise BadFile(given, "is a link out of its folder: name the file itself")
+            raise BadFile(entry, "is a link out of its folder: name the file itself")
         if not stat.S_ISREG(path.stat().st_mode):
-            raise BadFile(given, 'is no file: what a program writes can be piped in, as "-"')
+            raise BadFile(entry, 'is no file: what a program writes can be piped in, as "-"')
         if is_secret(path) or is_secret(path.resolve()):  # a link beside a secret may have any name
-            raise BadFile(given, f"{SECRET}, and is never read")
+            raise BadFile(entry, f"{SECRET}, and is never read")
         with path.open("rb") as file:
             data = file.read(MOST_OF_FILE * MEGABYTE + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = getattr(error, "strerror", None) or error_text(error)
-        raise BadFile(given, f"cannot be read: {reason}") from None
+        raise BadFile(entry, f"cannot be read: {reason}") from None
     if len(data) > MOST_OF_FILE * MEGABYTE:
-        raise BadFile(given, f"is larger than {MOST_OF_FILE} MB")
-    return read_content(name, given, data)
+        raise BadFile(entry, f"is larger than {MOST_OF_FILE} MB")
+    return read_content(name, entry, data)
 
 
-def read_content(name: str, given: str, data: bytes) -> Source:
-    """The source with the content `data`, without secrets; BadFile for what is no text, no document and no image."""
-    source = _read_content(name, given, data)
+def read_content(name: str, path: str, data: bytes) -> Source:
+    """Make a source from `data`, with secrets masked; raise BadFile unless it is a text, a document or an image."""
+    source = _read_content(name, path, data)
     text, masked = mask_secrets(source.text)
     return source if masked is None else source.model_copy(update={"text": text, "masked": masked})
 
 
-def _read_content(name: str, given: str, data: bytes) -> Source:
+def _read_content(name: str, path: str, data: bytes) -> Source:
     if holds_key(data):
-        raise BadFile(given, f"{SECRET}, and is never read")
+        raise BadFile(path, f"{SECRET}, and is never read")
     suffix = "" if name == "stdin" else PurePath(name).suffix.lower()
     kind = ".pdf" if data.startswith(b"%PDF-") else suffix
     if kind in KINDS:
-        return _read_document(name, given, data, kind)
+        return _read_document(name, path, data, kind)
     if (image := image_type(data)) is not None:
-        return Source.of_image(name, given, data, image)
+        return Source.of_image(name, path, data, image)
     encoding = next((encoding for bom, encoding in _BOMS if data.startswith(bom)), "utf-8")
     if encoding == "utf-8" and (b"\0" in data or data.startswith(b"{\\rtf")):
-        raise BadFile(given, _why_no_text(suffix, data))
+        raise BadFile(path, _why_no_text(suffix, data))
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise BadFile(given, f"line {line}: is not {encoding[:6].upper().rstrip('-')}") from None
+        raise BadFile(path, f"line {line}: is not {encoding[:6].upper().rstrip('-')}") from None
     if is_blank(text):
-        raise BadFile(given, "is empty: a source has text in it")
+        raise BadFile(path, "is empty: a source has text in it")
     return Source.of(name, text, data)
 
 
 def _why_no_text(suffix: str, data: bytes) -> str:
-    """Why a file that is no text is no source, and what to do about it."""
+    """Return the reason for rejecting a binary file, with advice."""
     if data.startswith(b"{\\rtf"):
         suffix = ".rtf"
     if suffix in OTHERS:
         return f"is of the kind {suffix}, which is not read: save it as {OTHERS[suffix]}"
     if data.startswith(b"PK\x03\x04"):
         return "is binary, an archive: unpack it; a document needs a name that ends in .docx, .xlsx, .pptx or .epub"
-    if data.count(b"\0") * 100 < len(data):  # a log that was cut, and no program
+    if data.count(b"\0") * 100 < len(data):  # a truncated log, not a program
         number = data.partition(b"\0")[0].count(b"\n") + 1
         return f"line {number}: has a NUL byte, which no text has"
     return "is binary: only texts, documents and images (PNG, JPEG, WebP, GIF) can be sources"
 
 
-def _walk(root: Path, given: str, name: str) -> Iterator[Source]:
-    """The sources in the folder `root`, named by their paths below `name`, and what was left out of it."""
+def _walk(root: Path, entry: str, name: str) -> Iterator[Source]:
+    """Yield the sources in the folder `root`, named by their paths below `name`, and the omitted files."""
     ignoring, listed = list(_specs_above(root)), 0
-    for at, folders, files in os.walk(root):
-        here = Path(at)
-        if (here / ".gitignore").is_file():
-            ignoring.append((here, _spec_of(here)))
-        specs = [(base, spec) for base, spec in ignoring if here.is_relative_to(base)]
-        found = [*sorted(f"{each}/" for each in folders), *sorted(set(files).difference([".gitignore"]))]
-        folders[:] = [each for each in sorted(folders) if _why_not(here / each, specs, folder=True) is None]
-        for each in found:
-            path, shown = here / each, f"{name}/{(here / each).relative_to(root).as_posix()}"
-            why = _why_not(path, specs, folder=each.endswith("/"))
+    for directory, folders, files in os.walk(root):
+        folder = Path(directory)
+        if (folder / ".gitignore").is_file():
+            ignoring.append((folder, _spec_of(folder)))
+        specs = [(base, spec) for base, spec in ignoring if folder.is_relative_to(base)]
+        children = [*sorted(f"{child}/" for child in folders), *sorted(set(files).difference([".gitignore"]))]
+        folders[:] = [child for child in sorted(folders) if _why_not(folder / child, specs, folder=True) is None]
+        for child in children:
+            path, label = folder / child, f"{name}/{(folder / child).relative_to(root).as_posix()}"
+            why = _why_not(path, specs, folder=child.endswith("/"))
             try:
-                if why is None and not each.endswith("/"):
-                    source = _read_file(path, given, shown)
+                if why is None and not child.endswith("/"):
+                    source = _read_file(path, entry, label)
                     if source.image is None:
                         yield source
                     else:  # most are logos, and each costs as much as a long text in every turn
@@ -271,27 +273,27 @@ def _walk(root: Path, given: str, name: str) -> Iterator[Source]:
             except BadFile as error:
                 why = error.problem
             listed += why is not None
-            if why is not None and listed <= _MOST_LISTED and each != ".git/":
-                yield Source(name=shown + "/" * each.endswith("/"), left_out=why)
+            if why is not None and listed <= _MOST_LISTED and child != ".git/":
+                yield Source(name=label + "/" * child.endswith("/"), left_out=why)
 
 
 def _why_not(path: Path, specs: Sequence[tuple[Path, GitIgnoreSpec]], *, folder: bool) -> str | None:
-    """Why something in a folder is not read; None if nothing but its content may forbid it."""
+    """Return the reason for skipping a path in a folder; None to look at its content."""
     if path.is_symlink():
         return "is a link"
     if path.name in FOLDERS if folder else is_secret(path):
         return SECRET
     ignored = False
     for base, spec in specs:  # the last one that has a rule for it decides
-        found = spec.check_file(path.relative_to(base).as_posix() + "/" * folder).include
-        ignored = ignored if found is None else found
+        included = spec.check_file(path.relative_to(base).as_posix() + "/" * folder).include
+        ignored = ignored if included is None else included
     return "is in .gitignore" if ignored else None
 
 
 def _specs_above(root: Path) -> Iterator[tuple[Path, GitIgnoreSpec]]:
-    """What the repository around `root` ignores, from its top down to above `root`."""
+    """Yield the ignore rules of the repository around `root`, from its top down to the parent of `root`."""
     above = list(root.parents)
-    top = next((index for index, each in enumerate(above) if (each / ".git").exists()), None)
+    top = next((index for index, parent in enumerate(above) if (parent / ".git").exists()), None)
     if top is not None and not (root / ".git").exists():
         for depth in range(top, -1, -1):
             if (above[depth] / ".gitignore").is_file():
@@ -299,7 +301,7 @@ def _specs_above(root: Path) -> Iterator[tuple[Path, GitIgnoreSpec]]:
 
 
 def _spec_of(folder: Path) -> GitIgnoreSpec:
-    """What the `.gitignore` of a folder ignores; ConfigurationError without the library: nothing is read by guess."""
+    """Read the `.gitignore` of a folder; raise ConfigurationError if the required library is missing."""
     check_library(f"a folder with {folder / '.gitignore'}", "pathspec", library="pathspec", extra="documents")
     from pathspec import GitIgnoreSpec
 

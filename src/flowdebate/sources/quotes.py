@@ -38,19 +38,19 @@ class Passage(WireModel):
 
 
 def find_passages(sources: tuple[Source, ...], queries: Sequence[str], characters: int) -> list[Passage]:
-    """The passages that fit all `queries` best, of that many `characters` at most, in the order of the sources.
+    """Find the best passages for all `queries`, up to a number of `characters`, in the order of the sources.
 
-    ConfigurationError where the extra `flowdebate[documents]` is not installed, which searches.
+    Raises ConfigurationError if the extra `flowdebate[documents]` is not installed.
     """
     passages, index = _index(sources)
     scores = [0.0] * len(passages)
     for words in filter(None, _tokens([*queries])):
-        found = index.get_scores(words)
-        most = max(found) or 1.0  # a long query has higher scores, and counts no more for that
-        scores = [score + float(each / most) for score, each in zip(scores, found, strict=True)]
+        weights = index.get_scores(words)
+        highest = max(weights) or 1.0  # a long query has higher scores, but the same weight
+        scores = [score + float(weight / highest) for score, weight in zip(scores, weights, strict=True)]
     best: list[int] = []
     room = characters
-    for place in sorted(range(len(passages)), key=lambda each: (-scores[each], each)):
+    for place in sorted(range(len(passages)), key=lambda place: (-scores[place], place)):
         size = passages[place].end - passages[place].start
         if size <= room and len(best) < _MOST:
             best.append(place)
@@ -60,7 +60,7 @@ def find_passages(sources: tuple[Source, ...], queries: Sequence[str], character
 
 @lru_cache(maxsize=8)
 def divide(sources: tuple[Source, ...], characters: int) -> tuple[tuple[Passage, ...], ...]:
-    """Divide all text of the sources into parts of that many `characters` at most, in order.
+    """Divide the text of all sources, in order, into parts of at most `characters`.
 
     A source is only divided if it is longer than a part: at the end of a paragraph, a line, a sentence or a word.
 
@@ -105,22 +105,22 @@ def _index(sources: tuple[Source, ...]) -> tuple[list[Passage], Any]:
     passages = [passage for source in sources for passage in cut(source)]
     texts = {source.name: source.text for source in sources}
     index = BM25()
-    tokens = _tokens([texts[each.source][each.start : each.end] for each in passages])
-    index.index([each or [""] for each in tokens], show_progress=False)
+    tokens = _tokens([texts[passage.source][passage.start : passage.end] for passage in passages])
+    index.index([words or [""] for words in tokens], show_progress=False)
     return passages, index
 
 
 def _tokens(texts: list[str]) -> list[list[str]]:
     from bm25s import tokenize
 
-    # a word that a line breaks is found whole, and by its parts
-    whole = [re.sub(r"(\w+)-\n(\w+)", r"\1-\n\2 \1\2", text) for text in texts]
-    found: list[list[str]] = tokenize(whole, stopwords=None, return_ids=False, show_progress=False)
-    return found
+    # index a hyphenated word as a whole, and by its parts
+    joined = [re.sub(r"(\w+)-\n(\w+)", r"\1-\n\2 \1\2", text) for text in texts]
+    tokens: list[list[str]] = tokenize(joined, stopwords=None, return_ids=False, show_progress=False)
+    return tokens
 
 
 def cut(source: Source) -> Iterator[Passage]:
-    """The passages of a source: all of its text, cut at paragraphs, lines or sentences, and at pages."""
+    """Cut the text of a source into passages, at pages and at paragraphs, lines or sentences."""
     begins = [0, *(page.start for page in source.pages if page.start)]
     for begin, stop in zip(begins, [*begins[1:], len(source.text)], strict=True):
         start = begin
@@ -130,7 +130,7 @@ def cut(source: Source) -> Iterator[Passage]:
                 # the last end of a paragraph, else of a line, else of a sentence, else of a word, in its second half
                 signs = ("\n\n", "\n", ". ", " ")
                 ends = (source.text.rfind(sign, start + _LONGEST // 2, end) + len(sign) for sign in signs)
-                end = next((each for each in ends if each > start + _LONGEST // 2), end)
+                end = next((place for place in ends if place > start + _LONGEST // 2), end)
             if source.text[start:end].strip():
                 yield Passage(source=source.name, start=start, end=end, page=source.page_at(start))
             start = end
@@ -235,7 +235,7 @@ def find_quotes(text: str) -> list[Quote]:
     ['we don’t «cut» it', 'cut', 'Rents rose.\n> Twice.']
     """
     spans = sorted({*_marked(text), *_blocks(text)}, key=lambda span: (span[0], -span[1]))
-    found: list[Quote] = []
+    quotes: list[Quote] = []
     around: list[int] = []
     for start, end in spans:
         while around and around[-1] <= start:
@@ -244,15 +244,15 @@ def find_quotes(text: str) -> list[Quote]:
             continue
         if len(around) <= _DEEPEST:
             # model_construct: validation refuses texts with half a surrogate pair, which models do write
-            found.append(Quote.model_construct(start=start, end=end, text=text[start:end], depth=len(around)))
+            quotes.append(Quote.model_construct(start=start, end=end, text=text[start:end], depth=len(around)))
         around.append(end)
-    return found
+    return quotes
 
 
 def _marked(text: str) -> list[tuple[int, int]]:
-    """The places of the texts between quotation marks."""
+    """Return the spans of the texts between quotation marks."""
     opened: list[int] = []
-    found = []
+    spans = []
     for match in re.finditer(_MARK, text):
         place = match.start()
         char, before, after = text[place], text[max(0, place - 1) : place], text[place + 1 : place + 2]
@@ -265,24 +265,24 @@ def _marked(text: str) -> list[tuple[int, int]]:
             partner = next((start for start in reversed(opened) if char in _CLOSED_BY[text[start]]), None)
         follows, free = bool(after.strip()), not before.isalnum()
         if partner is not None:
-            found.append((partner + 1, place))
+            spans.append((partner + 1, place))
             del opened[opened.index(partner) :]
         elif char in _CLOSED_BY and ((follows or free) if char in _OPENS else (follows and free)):
             opened = [*opened[1 - _MOST_OPEN :], place]
-    return [(start, end) for start, end in found if text[start:end].strip()]
+    return [(start, end) for start, end in spans if text[start:end].strip()]
 
 
 def _blocks(text: str) -> list[tuple[int, int]]:
-    """The places of block quotes, from the first word to the last."""
-    found = []
+    """Return the spans of block quotes, from the first word to the last."""
+    spans = []
     for match in _BLOCK.finditer(text):
         body = match[0].rstrip("> \t\r\n")
         if (by_whom := _BY_WHOM.search(body)) is not None:
             body = body[: by_whom.start()].rstrip("> \t\r\n")
         start = _BLOCK_START.match(body)
         if start is not None and start.end() < len(body):
-            found.append((match.start() + start.end(), match.start() + len(body)))
-    return found
+            spans.append((match.start() + start.end(), match.start() + len(body)))
+    return spans
 
 
 _BEGINNINGS = (1, 4, 8, 16)  # lengths of the keys of an index, so that a quote is not compared with all of a source
@@ -301,8 +301,8 @@ class Normalised:
     _indexes: dict[int, dict[str, list[int]]] = field(default_factory=dict, repr=False, compare=False)
 
     def find(self, part: str, begin: int = 0) -> tuple[int, int] | None:
-        """The first and the end of the words that equal `part`, at or after `begin` in `text`; None without any."""
-        length = max(one for one in _BEGINNINGS if one <= len(part))
+        """Find `part` in the words at or after `begin` in `text`: the first word and the end, or None."""
+        length = max(size for size in _BEGINNINGS if size <= len(part))
         if length not in self._indexes:
             index = self._indexes[length] = {}
             for word, start in enumerate(self.starts):
@@ -358,8 +358,8 @@ def verify_quotes(
     - "unverified": no source contains it.
 
     >>> report = {"report": "Rents rose by 15% in May, and fell by 2% in June."}
-    >>> [found] = verify_quotes("They “ROSE by\n15% … fell by 2%”, it says.", report)
-    >>> found.status, [report["report"][span.start : span.end] for span in found.spans]
+    >>> [quote] = verify_quotes("They “ROSE by\n15% … fell by 2%”, it says.", report)
+    >>> quote.status, [report["report"][span.start : span.end] for span in quote.spans]
     ('verified', ['rose by 15%', 'fell by 2%'])
     """
     if isinstance(min_words, bool) or not isinstance(min_words, int) or min_words < _FEWEST:
@@ -369,17 +369,17 @@ def verify_quotes(
     for name, source in sources.items():
         if not isinstance(source, str):
             raise ConfigurationError("verify_quotes()", f"sources[{name!r}]", source, "text")
-    found = []
+    quotes = []
     for quote in find_quotes(text):
-        given = _look_up_parts(quote.text, sources, min_words, min_characters)
-        found.append(VerifiedQuote.model_construct(**{**quote.__dict__, **given}))
-    return found
+        lookup = _look_up_parts(quote.text, sources, min_words, min_characters)
+        quotes.append(VerifiedQuote.model_construct(**{**quote.__dict__, **lookup}))
+    return quotes
 
 
 def _look_up_parts(quote: str, sources: Mapping[str, str], min_words: int, min_characters: int) -> dict[str, Any]:
-    """The status of `quote`, by the parts around its ellipses; if it is verified, also its source and places there.
+    """Look up the parts of `quote` around its ellipses, and return its status, with source and spans if verified.
 
-    If they are not found, points and brackets may be the source's own, as in code: `<Row {...props} key={key}>`.
+    A failed lookup is repeated with points and brackets as text, as in code: `<Row {...props} key={key}>`.
     """
     plain = re.sub(_CASE_CHANGED, r"\1", re.sub(r"(?i)\[sic!?\]", " ", quote))
     parts = [part for part in map(normalise, _ELLIPSIS.split(plain)) if part.words]
@@ -409,13 +409,13 @@ def _is_short(part: Normalised, min_words: int, min_characters: int) -> bool:
 
 
 def _find_parts(parts: list[Normalised], source: Normalised) -> tuple[Span, ...]:
-    """The places of all `parts` in `source`, in order; empty if one is missing."""
+    """Find all `parts` in `source`, in order; return no spans if one is missing."""
     spans, begin = [], 0
     for part in parts:
-        found = source.find(part.text, begin)
-        if found is None:
+        match = source.find(part.text, begin)
+        if match is None:
             return ()
-        first, end = found
+        first, end = match
         spans.append(Span(start=source.spans[first][0], end=source.spans[end - 1][1]))
         begin = source.starts[first] + len(part.text)
     return tuple(spans)
@@ -423,23 +423,23 @@ def _find_parts(parts: list[Normalised], source: Normalised) -> tuple[Span, ...]
 
 @lru_cache(maxsize=256)  # each of a judge's views has the same arguments
 def look_up(text: str, sources: tuple[Source, ...]) -> tuple[VerifiedQuote, ...]:
-    """The verified quotes of one text, with their pages."""
+    """Look up the quotes in a text, with their pages."""
     return tuple(_with_page(_as_copied(quote, sources), sources) for quote in verify_quotes(text, _texts(sources)))
 
 
 @lru_cache(maxsize=256)
 def look_up_quote(quote: str, sources: tuple[Source, ...]) -> VerifiedQuote:
-    """Look up a `quote` without quotation marks around it, as it was written or as it was copied from a prompt."""
-    found = _look_up_parts(quote, _texts(sources), _FEWEST_WORDS, _FEWEST_CHARACTERS)
-    verified = VerifiedQuote.model_construct(start=0, end=len(quote), text=quote, depth=0, **found)
+    """Look up a `quote` without quotation marks, as written or as copied from a prompt."""
+    lookup = _look_up_parts(quote, _texts(sources), _FEWEST_WORDS, _FEWEST_CHARACTERS)
+    verified = VerifiedQuote.model_construct(start=0, end=len(quote), text=quote, depth=0, **lookup)
     return _with_page(_as_copied(verified, sources), sources)
 
 
 def copied_forms(quote: str) -> list[tuple[str, frozenset[int] | None]]:
-    r"""The forms of a `quote` without what prompts and people put around it, with the numbers that its lines had.
+    r"""Return the forms of a `quote` with less and less decoration, each with the line numbers removed from it.
 
-    First as it is; then without a code fence or marks around it, without bars, and without numbers (None where there
-    are none; those of blank lines are left out).
+    The first form is the quote itself. The others have no code fence or surrounding marks, no bars, and no line numbers
+    (None without any; numbers of blank lines are omitted).
 
     >>> copied_forms("`  | 4 return x`")[1:]
     [('  | 4 return x', None), ('4 return x', None), ('return x', frozenset({4}))]
@@ -460,8 +460,8 @@ def copied_forms(quote: str) -> list[tuple[str, frozenset[int] | None]]:
 
 
 def lines_of(quote: VerifiedQuote, sources: tuple[Source, ...]) -> list[Line]:
-    """The lines of its source in which a verified quote stands, from its first word to its last."""
-    source = next((each for each in sources if each.name == quote.source), None)
+    """Return the lines of the source with a verified quote, from its first word to its last."""
+    source = next((entry for entry in sources if entry.name == quote.source), None)
     if source is None:
         return []
     lines, start, end = number_lines(source), quote.spans[0].start, quote.spans[-1].end
@@ -470,7 +470,7 @@ def lines_of(quote: VerifiedQuote, sources: tuple[Source, ...]) -> list[Line]:
 
 _FEWEST_WORDS, _FEWEST_CHARACTERS = 3, 10
 _LONGEST_VERBATIM = 4_000
-"""Characters of a quote whose points may be the source's own: code of a hundred lines."""
+"""Maximum characters of a quote with points as text: a hundred lines of code."""
 _FENCES = ("```", "~~~")
 _AROUND_QUOTE = {**PAIRS, "`": "`", '"': '"', "'": "'"}
 _BARS = re.compile(r"^ {0,2}\|(?: |$)", re.MULTILINE)
@@ -486,18 +486,18 @@ def _texts(sources: tuple[Source, ...]) -> dict[str, str]:
 
 
 def _as_copied(quote: VerifiedQuote, sources: tuple[Source, ...]) -> VerifiedQuote:
-    """A quote that was not found, looked up without what a prompt has around it: only numbers of its own lines."""
+    """Look up an unverified quote again without decoration from a prompt; line numbers must match its lines."""
     if quote.status == "verified":
         return quote
     for form, numbers in copied_forms(quote.text)[1:]:
-        found = _look_up_parts(form, _texts(sources), _FEWEST_WORDS, _FEWEST_CHARACTERS)
-        if found["status"] == "verified":
-            verified = quote.model_copy(update=found)
+        lookup = _look_up_parts(form, _texts(sources), _FEWEST_WORDS, _FEWEST_CHARACTERS)
+        if lookup["status"] == "verified":
+            verified = quote.model_copy(update=lookup)
             if numbers is None or numbers & {line.number for line in lines_of(verified, sources)}:
                 return verified
     return quote
 
 
 def _with_page(quote: VerifiedQuote, sources: tuple[Source, ...]) -> VerifiedQuote:
-    source = next((each for each in sources if each.name == quote.source), None)
+    source = next((entry for entry in sources if entry.name == quote.source), None)
     return quote if source is None else quote.model_copy(update={"page": source.page_at(quote.spans[0].start)})

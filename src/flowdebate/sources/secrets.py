@@ -1,4 +1,4 @@
-"""Secrets in files: whole files of keys, known by name or content, are never read; tokens in texts are masked."""
+"""Secrets in files: key files, recognized by name or content, are never read; tokens in texts are masked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FOLDERS = frozenset({
     ".git", ".hg", ".svn", ".ssh", ".gnupg", ".aws", ".kube", ".azure", ".docker", ".oci", ".password-store",
     ".terraform.d", ".bitcoin", ".ethereum", ".electrum", "keyrings",
 })  # fmt: skip
-"""Folders that hold no material, and often secrets."""
+"""Folders without material, often with secrets."""
 _NAMES = (
     # environments and settings
     *(".env", ".env[._-]*", "*.env", ".envrc", "*.env.local", "env.local", "env.prod", "env.production", "env.staging"),
@@ -36,24 +36,24 @@ _NAMES = (
 )
 _PATHS = (".config/gh/*", ".config/gcloud/*", ".config/op/*", ".config/rclone/*", ".config/hub", ".m2/settings*.xml",
           ".gem/credentials", ".cargo/credentials*", ".subversion/auth/*", ".config/github-copilot/*")  # fmt: skip
-"""Ends of paths, for files with an ordinary name."""
+"""Path patterns, for files with ordinary names."""
 _KEYS = re.compile(
     rb"PRIVATE KEY(?: BLOCK)? ?-{4}|PuTTY-User-Key-File-\d|OpenVPN Static key"
     rb"|(?<![A-Z0-9])AGE-SECRET-KEY-1[A-Z0-9]{50}"
 )
-"""What only keys have in them."""
+"""Markers of private keys."""
 
 
 def is_secret(path: PurePath) -> bool:
-    """Whether files of this name or in this folder often hold secrets."""
-    name, where = path.name.lower(), path.as_posix().lower()
+    """Say whether files of this name, or in this folder, often contain secrets."""
+    name, full_path = path.name.lower(), path.as_posix().lower()
     if not FOLDERS.isdisjoint(path.parts) or any(fnmatchcase(name, pattern) for pattern in _NAMES):
         return True
-    return any(fnmatchcase(where, pattern) or fnmatchcase(where, f"*/{pattern}") for pattern in _PATHS)
+    return any(fnmatchcase(full_path, pattern) or fnmatchcase(full_path, f"*/{pattern}") for pattern in _PATHS)
 
 
 def holds_key(data: bytes) -> bool:
-    """Whether a file is, or has in it, a private key: of OpenSSL, OpenSSH, OpenPGP, PuTTY, OpenVPN or age.
+    """Say whether a file contains a private key of OpenSSL, OpenSSH, OpenPGP, PuTTY, OpenVPN or age.
 
     >>> holds_key(b"-----BEGIN PGP PRIVATE KEY BLOCK-----"), holds_key(b"-----BEGIN PUBLIC KEY-----")
     (True, False)
@@ -62,7 +62,7 @@ def holds_key(data: bytes) -> bool:
 
 
 _HEX, _WORD, _ALL = "[0-9a-f]", "[A-Za-z0-9]", "[A-Za-z0-9_-]"
-# Beginnings of tokens, as their issuers publish them, and what follows; the beginning is shown.
+# Prefixes of tokens, as their issuers publish them, and the rest; the prefix is not masked.
 _TOKENS = "|".join(
     f"(?:{begin})(?={rest})"
     for begin, rest in (
@@ -98,7 +98,7 @@ _TOKENS = "|".join(
         (r"SK(?=[0-9a-f]{32})", f"{_HEX}{{32}}(?!{_WORD})"),
     )
 )
-# Names whose values are secrets in the files of the programs that write them.
+# Names of secret values in the files of programs.
 _FIELDS = (
     r"aws_secret_access_key|aws_session_token|secretaccesskey|accountkey|sharedaccesskey|_authtoken|_auth|oauth_token"
     r"|client_secret|client-key-data|refresh_token|access_token|auth_token|private_key_id|npmauthtoken|privatekey|presharedkey"
@@ -116,9 +116,9 @@ _MOST_LINES = 5
 
 
 def mask_secrets(text: str) -> tuple[str, str | None]:
-    r"""Mask the keys and tokens of known forms in a text, character by character, so that all places stay.
+    r"""Mask keys and tokens of known forms in a text, character by character, so that offsets stay valid.
 
-    Returns the text, and a note of what was masked, if anything.
+    Returns the text, and a note about the masked secrets, None without any.
 
     >>> mask_secrets("on: push\ntoken: ghp_" + "a1B2c3" * 6)
     ('on: push\ntoken: ghp_************************************', '1 secret masked: line 2')
@@ -133,12 +133,12 @@ def mask_secrets(text: str) -> tuple[str, str | None]:
             end = stop
     lines = list(dict.fromkeys(text.count("\n", 0, begin) + 1 for begin, _ in spans[:200]))
     more = ", …" if len(lines) > _MOST_LINES else ""
-    where = f"line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines[:_MOST_LINES]))}{more}"
-    return "".join([*parts, text[end:]]), f"{counted(len(spans), 'secret')} masked: {where}"
+    location = f"line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines[:_MOST_LINES]))}{more}"
+    return "".join([*parts, text[end:]]), f"{counted(len(spans), 'secret')} masked: {location}"
 
 
 def _spans(text: str) -> Iterator[tuple[int, int]]:
-    """Where secrets are."""
+    """Yield the spans of secrets in a text."""
     for match in _KEY_LINES.finditer(text) if "PRIVATE KEY" in text else ():
         for part in re.finditer(r"[\w+/=-]{12,}", match[2]):
             yield match.start(2) + part.start(), match.start(2) + part.end()

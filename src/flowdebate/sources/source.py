@@ -37,7 +37,7 @@ class Page(WireModel):
 
 
 def is_none(value: object) -> bool:
-    """Whether a field is None, which is not written."""
+    """Say whether a field is None, and thus not written."""
     return value is None
 
 
@@ -81,12 +81,12 @@ AN_IMAGE = "(an image, which is shown to you)"
 
 
 def image_type(data: bytes) -> str | None:
-    """The media type of an image that models take; None for what is none, whatever it is called."""
+    """Detect the media type of a supported image by its content; None for any other data."""
     return next((kind for kind, start in IMAGES.items() if re.match(start, data, re.DOTALL)), None)
 
 
 def is_image(url: str) -> bool:
-    """Whether a data URL is that of an image that models take."""
+    """Say whether a data URL contains a supported image."""
     begins, _, encoded = url.partition(",")
     if re.fullmatch(r"data:image/(png|jpeg|gif|webp);base64", begins) is None:
         return False
@@ -127,28 +127,28 @@ class Source(WireModel):
     def of(
         cls, name: str, text: str, data: bytes | None = None, *, pages: Sequence[Page] = (), unread: str = ""
     ) -> Self:
-        """Make the source of the file content `data`; None for a text that is in no file."""
+        """Make a source from `text`, with the file content `data`; None for a text without a file."""
         data = text.encode(errors="replace") if data is None else data
         hashed = sha256(data).hexdigest()
-        about = {"size": len(data), "sha256": hashed, "unread": unread or None}
-        return cls(name=name, text=clean_text(text), pages=tuple(pages), **about)
+        fields = {"size": len(data), "sha256": hashed, "unread": unread or None}
+        return cls(name=name, text=clean_text(text), pages=tuple(pages), **fields)
 
     @classmethod
-    def of_image(cls, name: str, given: str, data: bytes, kind: str) -> Self:
-        """The source of an image; BadFile, with the path as it was `given`, for one that no model takes."""
+    def of_image(cls, name: str, path: str, data: bytes, kind: str) -> Self:
+        """Make a source from an image; raise BadFile, with its `path`, if it is too large for models."""
         if len(data) > MOST_OF_IMAGE * 1_000_000:
-            raise BadFile(given, f"is larger than {MOST_OF_IMAGE} MB, the most that providers take of an image")
+            raise BadFile(path, f"is larger than {MOST_OF_IMAGE} MB, the most that providers take of an image")
         image = f"data:{kind};base64,{base64.b64encode(data).decode()}"
         return cls(name=name, image=image, size=len(data), sha256=sha256(data).hexdigest())
 
     @classmethod
     def of_excluded(cls, name: str) -> Self:
-        """The entry of a file that the user excluded."""
+        """Make the entry of an excluded file."""
         return cls(name=name, left_out="is excluded", excluded=True)
 
     @property
     def info(self) -> SourceInfo:
-        """What results list of it."""
+        """Summary of the source in results."""
         return SourceInfo(
             name=self.name,
             size=self.size,
@@ -164,12 +164,12 @@ class Source(WireModel):
         )
 
     def page_at(self, place: int) -> str | None:
-        """The name of the page that has the character at `place`; None without pages."""
-        found = bisect_right(self.pages, place, key=lambda page: page.start)
-        return self.pages[found - 1].name if found else None
+        """Return the name of the page with the character at `place`; None without pages."""
+        index = bisect_right(self.pages, place, key=lambda page: page.start)
+        return self.pages[index - 1].name if index else None
 
     def parts(self) -> Iterator[tuple[str, str]]:
-        """Its text page by page, each under its name and the page's."""
+        """Yield the text page by page, each with the names of source and page."""
         if not self.pages:
             yield self.name, self.text if self.image is None else AN_IMAGE
         ends = [*[page.start for page in self.pages[1:]], len(self.text)]
@@ -184,7 +184,7 @@ _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u206
 
 
 def name_problem(name: str) -> str | None:
-    r"""Say what the name of a source must be like, for one that it cannot have.
+    r"""Return the rule that an invalid name of a source breaks; None for a valid name.
 
     >>> name_problem("report"), name_problem("x" * 201), name_problem("a\nb")
     (None, 'has at most 200 characters', 'has no line breaks and no other control characters')
@@ -197,7 +197,7 @@ def name_problem(name: str) -> str | None:
 
 
 def omissions(sources: Sequence[Source | SourceInfo]) -> list[str]:
-    """Say what was left out, file by file, and of which document a part.
+    """List omitted files with the reason, and omitted parts of documents.
 
     >>> omissions([Source(name="a.png", left_out="is a link"), Source.of("b.docx", "Text.", unread="2 pictures")])
     ['a.png (is a link)', 'in b.docx: 2 pictures']
@@ -207,16 +207,16 @@ def omissions(sources: Sequence[Source | SourceInfo]) -> list[str]:
 
 
 def matches_glob(name: str, globs: Sequence[str]) -> bool:
-    """Whether one of the globs matches the path of a file, or its last part."""
+    """Say whether a glob matches the path of a file, or its last part."""
     return any(fnmatchcase(name, glob) or fnmatchcase(name.rpartition("/")[2], glob) for glob in globs)
 
 
 _SHORT = 4_000
-"""Characters of sources that a person reads on a terminal before a question: two screens."""
+"""Maximum characters of sources on a terminal, above a question: two screens."""
 
 
 def listed(sources: Sequence[Source]) -> str:
-    """List sources for a person who reads plain text: whole as long as they are short, else by name and length.
+    """List sources as plain text: short ones in full, long ones by name and length.
 
     >>> print(listed([Source.of("report", "Rents rose."), Source.of("book", "x" * 5_000)]))
     Sources:
@@ -224,7 +224,7 @@ def listed(sources: Sequence[Source]) -> str:
     [book] (5,000 characters: too long to be shown here)
     """
     lines, room = ["Sources:"], _SHORT
-    shown: list[str] = []
+    texts: list[str] = []
     for source in sources:
         pages = f"{counted(len(source.pages), 'page')}, " if source.pages else ""
         text = f"({pages}{len(source.text):,} characters: too long to be shown here)"
@@ -232,9 +232,9 @@ def listed(sources: Sequence[Source]) -> str:
             text = f"(an image, {source.size:,} bytes)"
         elif len(source.text) <= room:
             text, room = source.text, room - len(source.text)
-            shown.append(text)
+            texts.append(text)
         lines.append(f"[{tag_text(source.name)}] {frame(text)}")
-    return "\n".join([*lines, *filter(None, [explain_escapes(*shown)])])
+    return "\n".join([*lines, *filter(None, [explain_escapes(*texts)])])
 
 
 SourcesLike: TypeAlias = "Mapping[str, str | Source] | Sequence[str | Path | Source | Diff] | Diff"
@@ -256,9 +256,9 @@ class Sources:
 
 
 def check_sources(value: object, *, where: str) -> tuple[Source, ...]:
-    """`value` as sources, of which files are read now; none for None.
+    """Convert `value` to sources, and read their files; None means no sources.
 
-    ConfigurationError for what cannot be, BadFile for a file that cannot be used.
+    Raises ConfigurationError for invalid sources, and BadFile for unusable files.
     """
     from flowdebate.sources.diff import Diff, read_diff
     from flowdebate.sources.files import make_source, read_sources
@@ -270,26 +270,26 @@ def check_sources(value: object, *, where: str) -> tuple[Source, ...]:
         value = [value]
     if not isinstance(value, (Mapping, Sequence)) or isinstance(value, (str, bytes)):
         raise ConfigurationError(where, "sources", value, allowed)
-    given = value.items() if isinstance(value, Mapping) else [(None, each) for each in value]
-    found: list[Source] = []
-    for index, (name, each) in enumerate(given):
-        place = f"sources[{index if name is None else name!r}]"
-        if isinstance(each, Source):
-            found.append(each if name is None else each.model_copy(update={"name": name}))
-        elif name is None and isinstance(each, Diff):
-            found += read_diff(each)
-        elif name is None and isinstance(each, (str, Path)):
-            found += read_sources([str(each)])
-        elif isinstance(each, str) and not is_blank(each) and isinstance(name, str) and name_problem(name) is None:
-            found.append(make_source(name, each))
+    items = value.items() if isinstance(value, Mapping) else [(None, entry) for entry in value]
+    sources: list[Source] = []
+    for index, (name, entry) in enumerate(items):
+        location = f"sources[{index if name is None else name!r}]"
+        if isinstance(entry, Source):
+            sources.append(entry if name is None else entry.model_copy(update={"name": name}))
+        elif name is None and isinstance(entry, Diff):
+            sources += read_diff(entry)
+        elif name is None and isinstance(entry, (str, Path)):
+            sources += read_sources([str(entry)])
+        elif isinstance(entry, str) and not is_blank(entry) and isinstance(name, str) and name_problem(name) is None:
+            sources.append(make_source(name, entry))
         else:
             problem = name_problem(name) if isinstance(name, str) else None
             must = allowed if problem is None or is_blank(str(name)) else f"a source whose name {problem}"
-            raise ConfigurationError(where, place, each, must)
-    names = Counter(source.name for source in found)
+            raise ConfigurationError(where, location, entry, must)
+    names = Counter(source.name for source in sources)
     if twice := next((name for name, number in names.items() if number > 1), None):
         raise ConfigurationError(where, "sources", twice, "sources of different names: NAME=FILE gives one")
-    return tuple(found)
+    return tuple(sources)
 
 
 _DIFF = re.compile(r"\A(?:diff |--- |Index: |commit |From )")
@@ -311,9 +311,9 @@ class Line(NamedTuple):
     """In a diff "+", "-" or a blank; empty for any other line."""
 
 
-@lru_cache(maxsize=512)  # as long as a run looks places up in them
+@lru_cache(maxsize=512)  # a run looks up many quotes in its sources
 def number_lines(source: Source) -> tuple[Line, ...]:
-    r"""The lines of a source, each with its file and its number there.
+    r"""Split a source into lines, each with its file and its line number.
 
     >>> diff = "--- a/x.py\n+++ b/x.py\n@@ -7,2 +7,2 @@\n def f():\n-    return 1\n+    return 2\n"
     >>> from flowdebate.sources.source import Source
@@ -328,24 +328,24 @@ def number_lines(source: Source) -> tuple[Line, ...]:
     lines: list[Line] = []
     start, file, number, old, new = 0, source.name, 0, 0, 0
     for index, text in enumerate(texts, start=1):
-        at, shown, sign = None if is_diff else index, text.rstrip("\r"), ""
+        line_number, content, sign = None if is_diff else index, text.rstrip("\r"), ""
         if is_diff and (old > 0 or new > 0) and text[:1] != "\\":
-            sign, shown = shown[:1], shown[1:]
+            sign, content = content[:1], content[1:]
             old -= text[:1] != "+"
             if text[:1] != "-":
-                at, number, new = number, number + 1, new - 1
+                line_number, number, new = number, number + 1, new - 1
         elif is_diff and (hunk := _HUNK.match(text)):
             number, old, new = int(hunk["start"]), int(hunk["old"] or 1), int(hunk["new"] or 1)
-        elif is_diff and text.startswith(("--- ", "+++ ")) and (path := shown[4:].split("\t")[0]) != "/dev/null":
+        elif is_diff and text.startswith(("--- ", "+++ ")) and (path := content[4:].split("\t")[0]) != "/dev/null":
             # git writes a name with quotes, backslashes or control characters in escapes; it is the source's, then
             file = source.name if path.startswith('"') else re.sub(r"^[abciw]/", "", path)
-        lines.append(Line(file, at, start, shown, sign))
+        lines.append(Line(file, line_number, start, content, sign))
         start += len(text) + 1
     return tuple(lines)
 
 
 def numbered(source: Source, start: int = 0, end: int | None = None) -> str:
-    r"""The text of a source between two places, each line behind its number.
+    r"""Number the lines of a source between two offsets.
 
     >>> from flowdebate.sources.source import Source
     >>> print(numbered(Source.of("x", "one\ntwo")))
