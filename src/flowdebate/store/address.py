@@ -1,4 +1,4 @@
-"""Addresses of stores: understood, or refused with the forms that exist, and never taken for a path."""
+"""Addresses of stores. An invalid address is rejected with the valid forms, and never taken for a path."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FORMS = 'a path, "sqlite:///PATH", "postgresql://USER:PASSWORD@HOST:PORT/DATABAS
 POSTGRES = "a PostgreSQL address: postgresql://user:password@host:port/database"
 _ENCODE = "In a user or password, / and @ are written as %2F and %40"
 _SCHEME = re.compile(r"(?P<kind>[A-Za-z][A-Za-z0-9]*)(?:\+[A-Za-z0-9_]+)?://")
-"""Beginning of an address; SQLAlchemy adds the name of a driver to it."""
+"""Scheme of an address, with the driver that SQLAlchemy appends."""
 # Anything with "://" in it, with a password before an "@", or with a scheme: one letter alone is a drive of Windows.
 _LOOKS_LIKE_ADDRESS = re.compile(
     r".*://|(?![a-z]:\\)[^@/]*:.*@|[a-z][\w+.-]+:/|(?:postgres|postgresql|mysql|mariadb|redis|mongodb|sqlite|file):",
@@ -24,9 +24,9 @@ _NAMES_DATABASE = re.compile(r"(?:^|\s)(?:host|hostaddr|dbname|service|password)
 
 
 def read_place(text: str, *, where: str, field: str = "store") -> str:
-    """Read where a store is: "memory:", an address that begins with postgresql://, or the path of a file.
+    """Read the address of a store: "memory:", an address with postgresql://, or the path of a file.
 
-    ConfigurationError, without user and password, for any other address.
+    Raises ConfigurationError, without user and password, for any other address.
 
     >>> read_place("POSTGRES+psycopg://ann:s3cret@db/app", where="run")
     'postgresql://ann:s3cret@db/app'
@@ -47,16 +47,16 @@ def read_place(text: str, *, where: str, field: str = "store") -> str:
 
 
 def check_path(text: str, *, where: str, field: str) -> None:
-    """Raise ConfigurationError for the path of a store that looks like an address."""
+    """Raise ConfigurationError if the path of a store looks like an address."""
     plain = text.strip()
     if _LOOKS_LIKE_ADDRESS.match(plain) or plain == ":memory:" or _is_pairs(plain):
         raise ConfigurationError(where, field, hide_credentials(plain), FORMS)
 
 
 def read_postgres_address(text: str, *, where: str, field: str = "url") -> str:
-    """Read an address of PostgreSQL, also one with a driver's name, or libpq's own form: `host=db dbname=app`.
+    """Read an address of PostgreSQL, with or without a driver's name, or in libpq's own form: `host=db dbname=app`.
 
-    ConfigurationError for what is none, and where its user and password cannot be told from the rest.
+    Raises ConfigurationError for any other address, and if its user and password are ambiguous.
     """
     plain = text.strip()
     if _is_pairs(plain):
@@ -65,7 +65,7 @@ def read_postgres_address(text: str, *, where: str, field: str = "url") -> str:
     if scheme is None or scheme["kind"].lower() not in ("postgresql", "postgres"):
         raise ConfigurationError(where, field, hide_credentials(plain) if scheme else "…", POSTGRES)
     authority, _, rest = plain[scheme.end() :].partition("/")
-    # the "@" of a socket without a file is none of a password
+    # "@" in host= begins the name of an abstract socket, not a password
     if authority.count("@") > 1 or "@" in re.sub(r"(?<=[?&]host=)@", "", rest):
         raise ConfigurationError(where, field, hide_credentials(plain), POSTGRES, hint=_ENCODE)
     return f"postgresql://{plain[scheme.end() :]}"
@@ -84,7 +84,7 @@ def _address_of_pairs(text: str, *, where: str, field: str) -> str:
         raise ConfigurationError(where, field, "a PostgreSQL address", "a path", hint=hint) from None
     try:
         parts = {name: str(value) for name, value in conninfo_to_dict(text).items() if value is not None}
-    except (Error, UnicodeDecodeError):  # their texts may show the password
+    except (Error, UnicodeDecodeError):  # their messages may contain the password
         raise ConfigurationError(where, field, "pairs such as host=…", POSTGRES) from None
     user, password, database = (quote(parts.pop(name, ""), safe="") for name in ("user", "password", "dbname"))
     credentials = f"{user}{password and ':' + password}"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 StoreChoice: TypeAlias = "Store | str | Path | bool | None"
 """A store; the path of a SQLite file; "postgresql://…"; "memory:"; False: none; None: FLOWDEBATE_STORE, if set.
 
-Forms of other programs are understood as well: "postgresql+psycopg://…", "host=… dbname=…", "sqlite:///PATH".
+Addresses of other programs work as well: "postgresql+psycopg://…", "host=… dbname=…", "sqlite:///PATH".
 """
 
 STORE_VARIABLE = "FLOWDEBATE_STORE"

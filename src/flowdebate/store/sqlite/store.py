@@ -311,7 +311,7 @@ class SqliteStore(Store):
         return StoreError(self.name, f"cannot be used: {error}")
 
     def _is_read_only(self) -> bool:
-        """Whether SQLite cannot write the file, or the log beside it."""
+        """Say whether SQLite cannot write the file, or the log beside it."""
         effective = os.access in os.supports_effective_ids
         places = [os.path.realpath(place) for place in (self._path.parent, self._path)]
         existing = [place for place in places if os.path.exists(place)]  # noqa: PTH110 - of a name that is too long, too
