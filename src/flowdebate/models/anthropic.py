@@ -145,8 +145,8 @@ class AnthropicModel(PooledModel):
         if self._base_url is None:
             check_address("AnthropicModel", _URL_ENV, url)
         variable = key_variable(self._api_key_env, url, paired=self._base_url is None)
-        named = os.environ.get(variable) if variable else None
-        key = clean_key(self._api_key or named, "in api_key" if self._api_key else f"in {variable}")
+        environment_key = os.environ.get(variable) if variable else None
+        key = clean_key(self._api_key or environment_key, "in api_key" if self._api_key else f"in {variable}")
         if not key:
             raise AuthenticationFailed(f"there is no API key: set {variable or _KEY_ENV}, or pass api_key")
         return Endpoint.of(url, key, self._headers)
@@ -317,7 +317,7 @@ class _MessageStream:
         self._client = client
         self.response: Any = stream.response
         self.ended = False
-        """Whether the server has said that the message ends."""
+        """True once the server has ended the message."""
 
     async def close(self) -> None:
         await self._stream.close()
@@ -425,9 +425,9 @@ def _usage(*reported: object) -> object:
 
 
 def _thinking(model: str, extra: Json, room: int | None, *, by_budget: bool | None) -> tuple[Json, Json]:
-    """The output's configuration, and how much is thought, with room for it; takes the former out of `extra`.
+    """Configure thinking and the output, with room for both; remove the output's configuration from `extra`.
 
-    Models from before efforts are given a budget, and those for which `by_budget` is set.
+    Models without efforts think by a budget, and so do all others with `by_budget`.
     """
     config = dict(extra.pop("output_config", ()))
     effort = config.get("effort")

@@ -355,7 +355,7 @@ class ToolSpec:
 
 
 def arguments_text(arguments: str) -> str:
-    """Return the JSON of a tool call's arguments: where there are none, models write nothing, or null."""
+    """Return the arguments of a tool call as JSON: models without arguments write nothing, or null."""
     return "{}" if arguments.strip() in ("", "null") else arguments
 
 
@@ -368,7 +368,7 @@ class ToolCall:
     arguments: str
 
     def to_openai(self) -> dict[str, Any]:
-        """Convert to the format of the chat completions API, which wants arguments."""
+        """Convert the call to the format of the chat completions API, which requires arguments."""
         function = {"name": self.name, "arguments": arguments_text(self.arguments)}
         return {"id": self.id, "type": "function", "function": function}
 
@@ -454,7 +454,7 @@ class ModelResponse:
     """Schema that has validated `data` already; models do not set it."""
 
     def message(self) -> Message:
-        """Write the assistant's message for a request that continues with the results of its tool calls."""
+        """Write the assistant's message, for a request that continues with the results of its tool calls."""
         came = self.history or {}
         calls = {call["id"]: call for call in came.get("tool_calls", ())}
         return {

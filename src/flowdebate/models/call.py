@@ -142,7 +142,7 @@ async def call_with_retries(
 
 
 def _ignores_mode(request: ModelRequest, error: ModelError, seen: Counter[type[ModelError]]) -> bool:
-    """Whether `error` is an answer without JSON, not the first that does not fit, of a model with another mode."""
+    """Say whether a model with another mode answers without JSON again, after an answer that does not fit."""
     if not isinstance(error, SchemaViolation) or seen[SchemaViolation] < _IGNORED or not request.attempts.modes_left:
         return False
     return error.answer is not None and find_object(error.answer) is None
@@ -168,7 +168,7 @@ def _amend(request: ModelRequest, error: ModelError, *, lower: bool) -> ModelReq
 
 
 def _room_used(attempts: Attempts) -> int:
-    """Estimate the limit of a server's own that an answer has reached."""
+    """Estimate the server's own limit, which an answer has reached."""
     return max([_ROOM, *(attempt.usage.completion_tokens or 0 for attempt in attempts.made[-1:])])
 
 
@@ -278,7 +278,7 @@ _CLEANING_UP = 1.0
 
 
 class _Insistence:
-    """A second cancellation of a call that goes on after the first, by its deadline."""
+    """Second cancellation, by its deadline, of a call that ignores the first one."""
 
     __slots__ = ("_task", "_timer", "over")
 
@@ -293,7 +293,7 @@ class _Insistence:
             self._task.cancel()
 
     def end(self) -> None:
-        """Take it back, and with it the cancellation, which is nobody else's."""
+        """Take the second cancellation back."""
         self._timer.cancel()
         if self.over and self._task is not None:
             self._task.uncancel()
@@ -380,9 +380,9 @@ async def _once(model: Model, request: ModelRequest) -> ModelResponse:
         return _check_answer(response, request)
     except ModelError as error:
         _complete(error, model, request, before=before)
-        made = request.attempts.made
-        if isinstance(error, BadAnswer) and len(made) > before and made[-1].answer is None:
-            made[-1].answer = _refused_text(response, error)
+        attempts = request.attempts.made
+        if isinstance(error, BadAnswer) and len(attempts) > before and attempts[-1].answer is None:
+            attempts[-1].answer = _refused_text(response, error)
         raise
 
 
@@ -390,16 +390,16 @@ def _complete(error: ModelError, model: Model, request: ModelRequest, *, before:
     """Name model and block in `error`, and the error in the last attempt."""
     error.model = error.model or model.name
     error.block = error.block or request.block
-    made = request.attempts.made
+    attempts = request.attempts.made
     # an attempt ends well, or as cancelled, before its answer is found to be unusable, or the call to be too late
-    if len(made) > before and (
-        made[-1].error is None or (made[-1].error == "cancelled" and isinstance(error, ModelTimeout))
+    if len(attempts) > before and (
+        attempts[-1].error is None or (attempts[-1].error == "cancelled" and isinstance(error, ModelTimeout))
     ):
-        made[-1].error = type(error).__name__
+        attempts[-1].error = type(error).__name__
 
 
 def _refused_text(response: object, error: BadAnswer) -> str | None:
-    """Return what a model has said that could not be used: it was paid for, and readers may want to see it."""
+    """Return the text of an unusable answer: it was paid for, and readers may want to see it."""
     text: object = getattr(error, "answer", None) or getattr(error, "reason", None)
     if isinstance(response, ModelResponse):
         with suppress(ValueError, RecursionError):  # data without end
@@ -419,8 +419,8 @@ def _check_answer(response: ModelResponse, request: ModelRequest) -> ModelRespon
         response, text = _take_out_thinking(response, text, request)
     if response.usage.prompt_tokens is not None and _is_cut(request, response.usage):
         flags.append("prompt_cut")
-        made = request.attempts.made
-        _warn_of_cut(request.attempts.server, made[-1].model if made else response.model)
+        attempts = request.attempts.made
+        _warn_of_cut(request.attempts.server, attempts[-1].model if attempts else response.model)
     repairs = list(response.repaired)
     calls = response.tool_calls
     data = response.data
@@ -443,7 +443,7 @@ def _check_answer(response: ModelResponse, request: ModelRequest) -> ModelRespon
 
 
 def _is_cut(request: ModelRequest, usage: Usage) -> bool:
-    """Tell whether a server has counted far fewer tokens than it was sent, cached ones included."""
+    """Say whether a server has counted far fewer tokens than it was sent, cached ones included."""
     if not isinstance(usage.prompt_tokens, int):  # an application's own model, which counts in its own way
         return False
     counted = usage.prompt_tokens + (usage.cached_tokens or 0)  # some servers leave out what they have cached
@@ -525,11 +525,11 @@ def _data_of(response: ModelResponse, text: str, request: ModelRequest, repairs:
     return reading.data
 
 
-def _read_strictly(given: object, output: OutputSchema) -> object:
-    """Validate an answer as it is; one with a field twice does not fit, since nobody knows which value is meant."""
-    if isinstance(given, str) and repeats_key(given):
-        raise SchemaViolation((("", "the answer has a field twice"),), answer=given)
-    return output.validate(given)
+def _read_strictly(answer: object, output: OutputSchema) -> object:
+    """Validate an answer without repairs. Reject a repeated field: nobody knows which value is meant."""
+    if isinstance(answer, str) and repeats_key(answer):
+        raise SchemaViolation((("", "the answer has a field twice"),), answer=answer)
+    return output.validate(answer)
 
 
 def _check_calls(calls: Sequence[ToolCall], max_chars: int) -> None:

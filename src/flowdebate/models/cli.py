@@ -44,17 +44,17 @@ class Said:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cloud:
-    """A cloud through which a program may reach its models, with an account of its own."""
+    """Cloud through which a program may reach its models, with its own account."""
 
     variables: tuple[str, ...]
-    """Variables, or patterns of their names, that sign in to it."""
+    """Variables for signing in, or patterns of their names."""
     switch: str | None = None
-    """The variable that turns it on."""
+    """Variable that turns the cloud on."""
     models: str | None = None
-    """Beginning of the names of its models."""
+    """Prefix of its models' names."""
 
     def is_used(self, model: str | None) -> bool:
-        """Whether the environment, or the name of the model, says that the program uses this cloud."""
+        """Say whether the environment or the model's name selects this cloud."""
         by_name = self.models is not None and (model or "").startswith(self.models)
         return by_name or os.environ.get(self.switch or "", "").strip().lower() not in ("", "0", "false")
 
@@ -74,11 +74,11 @@ class Program:
     folder: Sequence[str] = ()
     """Further options where it may read a folder."""
     variables: tuple[str, ...] = ()
-    """Variables of the environment, or patterns of their names, that belong to the program: its keys and settings."""
+    """Environment variables of the program, or patterns of their names: its keys and settings."""
     clouds: tuple[Cloud, ...] = ()
-    """Clouds that it can reach its models by."""
+    """Clouds through which the program can reach its models."""
     signs_in: tuple[str, ...] = ()
-    """Beginnings of the variables whose key takes the place of signing in."""
+    """Prefixes of variables with a key in place of signing in."""
     login: str = ""
     """How one signs in."""
     status: Sequence[str] = ()
@@ -459,12 +459,12 @@ class CliModel:
     def _environment(self) -> dict[str, str]:
         names = [*_PASSED, *self._program.variables, *self._env]
         names += [name for cloud in self._clouds() for name in cloud.variables]
-        own = {
+        variables = {
             name: value
             for name, value in os.environ.items()
             if any(fnmatchcase(name.upper(), pattern) for pattern in names) or name in self._env
         }
-        return {**own, "NO_COLOR": "1", "CI": "1", **(self._program.environment or {})}
+        return {**variables, "NO_COLOR": "1", "CI": "1", **(self._program.environment or {})}
 
     def _clouds(self) -> list[Cloud]:
         return [cloud for cloud in self._program.clouds if cloud.is_used(self._model)]

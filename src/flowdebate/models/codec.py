@@ -159,11 +159,18 @@ def problems_text(error: ValidationError) -> str:
 
 
 def attempts_row(attempts: Iterable[Attempt]) -> list[AttemptRow]:
-    """Attempts as JSON data."""
+    """Format attempts as JSON data."""
     rows: list[AttemptRow] = []
-    for made in attempts:
-        row = (made.model, made.asked_as, made.waited, made.seconds, tokens_of(made.usage), made.error)
-        rows.append(row if made.answer is None else (*row, made.answer))
+    for attempt in attempts:
+        row = (
+            attempt.model,
+            attempt.asked_as,
+            attempt.waited,
+            attempt.seconds,
+            tokens_of(attempt.usage),
+            attempt.error,
+        )
+        rows.append(row if attempt.answer is None else (*row, attempt.answer))
     return rows
 
 
@@ -235,12 +242,12 @@ class Manner(NamedTuple):
 
 
 def manner_of(body: str) -> Manner | None:
-    """Return how the answer of `call_row` was written; None for one that no model was asked for in its run."""
+    """Return the manner of the answer in `call_row`; None if no model was asked for it in its run."""
     recorded = json.loads(body)
-    asked = models_asked(body)
-    if not asked or recorded.get("origin", "asked") != "asked":
+    models = models_asked(body)
+    if not models or recorded.get("origin", "asked") != "asked":
         return None
-    return Manner(asked[-1], tuple(recorded.get("repaired", ())), tuple(recorded.get("flags", ())))
+    return Manner(models[-1], tuple(recorded.get("repaired", ())), tuple(recorded.get("flags", ())))
 
 
 def reused_text(body: str) -> str:

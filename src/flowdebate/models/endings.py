@@ -62,7 +62,7 @@ def _ending_of_words(reason: str) -> Ending:
 
 
 def ending_of(reason: object) -> Ending:
-    """Read what a server's finish reason means.
+    """Classify a server's finish reason.
 
     >>> [ending_of(reason) for reason in ("end_turn", "MAX_TOKENS", "prohibited_content", "sparkle", None)]
     ['stop', 'length', 'filtered', 'unknown', 'missing']
@@ -84,8 +84,8 @@ class Finish(NamedTuple):
 def read_finish(reason: object, *, calls: bool, spent: bool = False) -> Finish:
     """Read how an answer ended, with or without `calls` of tools.
 
-    An answer for which no reason, or an unknown one, is named counts as truncated if it has `spent` the whole room that
-    it was granted, and as complete otherwise.
+    Without a reason, or with an unknown one, an answer counts as truncated if it has `spent` its whole limit, and as
+    complete otherwise.
 
     Errors: ContentFiltered where a filter stopped it, ProviderFailed where the server broke off.
     """
@@ -100,6 +100,6 @@ def read_finish(reason: object, *, calls: bool, spent: bool = False) -> Finish:
 
 
 def _named(reason: object) -> str:
-    """Show a reason that is more than the protocol's own word."""
+    """Quote a reason with more than the protocol's own word."""
     plain = isinstance(reason, str) and reason not in ("content_filter", "error")
     return f" ({one_line(str(reason)[:100])})" if plain else ""

@@ -40,7 +40,7 @@ class Pattern(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def compile_pattern(pattern: str) -> Pattern:
-    """Compile a `pattern` with an engine that never goes back; ValueError for what only one that does can match.
+    """Compile a `pattern` without backtracking; raise ValueError if it needs backtracking.
 
     >>> compile_pattern("^(a+)+$").matches("a" * 10_000 + "!")
     False
@@ -59,7 +59,7 @@ _TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(\d{1,9})(?:,(\d{0,9}))?\
 
 
 def _count_states(pattern: str) -> int:
-    """The states of a pattern: of a repetition so many times those of what it repeats.
+    """Count the states of a pattern; a repetition multiplies them.
 
     >>> _count_states("ab"), _count_states("(?:ab){10}"), _count_states("((a{30}){30}){2,30}")
     (2, 20, 27000)
@@ -85,15 +85,15 @@ _LEFT: ContextVar[list[int]] = ContextVar("steps_left")
 
 
 def _spend(steps: int) -> None:
-    left = _LEFT.get()
-    left[0] -= steps
-    if left[0] < 0:
+    budget = _LEFT.get()
+    budget[0] -= steps
+    if budget[0] < 0:
         message = f"takes more than {MOST_STEPS:,} steps to validate"
         raise _TooLong(message)
 
 
 def find_errors(validator: Validator, value: object) -> list[ValidationError]:
-    """List what is wrong with `value`: that alone which takes too many steps to validate, or nests too deeply."""
+    """List the errors in `value`, or the one error that it takes too many steps or nests too deeply."""
     from jsonschema import ValidationError
 
     token = _LEFT.set([MOST_STEPS])
@@ -109,7 +109,7 @@ def find_errors(validator: Validator, value: object) -> list[ValidationError]:
 
 @lru_cache(maxsize=16)  # as many as there are drafts
 def bounded(kind: type[Validator]) -> type[Validator]:
-    """The validator class `kind` whose keywords count their steps, for `find_errors`."""
+    """Extend the validator class `kind` to count its steps, for `find_errors`."""
     from jsonschema import validators
 
     keywords: dict[str, Any] = {**kind.VALIDATORS, "pattern": _pattern, "uniqueItems": _unique_items}
@@ -159,9 +159,9 @@ def _additional_properties(
 
     if not isinstance(instance, dict):
         return
-    named, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
+    properties, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
     for name, value in instance.items():
-        if name in named or any(_matches(pattern, name) for pattern in patterns):
+        if name in properties or any(_matches(pattern, name) for pattern in patterns):
             continue
         if isinstance(inner, dict):
             yield from validator.descend(value, inner, path=name)
@@ -179,7 +179,7 @@ def _unique_items(validator: Any, unique: object, instance: object, schema: obje
 
 
 def _hashable(value: object) -> object:
-    """A value that equals that of every equal JSON value: numbers by their size, and true is not 1."""
+    """Return the same key for equal JSON values: 1 equals 1.0, but not true."""
     if isinstance(value, dict):
         return ("object", frozenset((key, _hashable(inner)) for key, inner in value.items()))
     if isinstance(value, list):
@@ -189,7 +189,7 @@ def _hashable(value: object) -> object:
 
 @cache
 def own_registry() -> Registry[Any]:
-    """The schemas of JSON Schema itself, for references, without `$schema`: it would choose an unbounded validator."""
+    """Return the schemas of JSON Schema, for references, without `$schema`: it would choose an unbounded validator."""
     from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]  # it has no types
     from referencing import Registry
     from referencing.jsonschema import specification_with
@@ -203,7 +203,7 @@ def own_registry() -> Registry[Any]:
 
 
 def find_unbounded_pattern(schemas: Sequence[Mapping[str, Any]]) -> str | None:
-    """Find a pattern in one of the `schemas` that cannot be matched in linear time; None without one."""
+    """Find a pattern in the `schemas` without a match in linear time; None if there is none."""
     for schema in schemas:
         names = schema.get("patternProperties")
         patterns: list[object] = [schema.get("pattern"), *(names if isinstance(names, dict) else ())]

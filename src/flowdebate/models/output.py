@@ -201,11 +201,10 @@ def _requirement(problem: jsonschema.ValidationError) -> str:
 
 
 def validator_of(schema: Mapping[str, Any], *, where: str, field: str) -> Any:  # noqa: ANN401 - jsonschema's own
-    """The `jsonschema` validator of `schema`, which reads no file and asks no server for what the schema refers to.
+    """Make the `jsonschema` validator of `schema`, without reading files or asking servers for references.
 
-    Call `find_errors` with it, which bounds the work. ConfigurationError for an invalid schema, for one that applies
-    itself to the same value again and again, for a reference that leads to nothing inside the schema, and for a pattern
-    that may take longer than linear time.
+    Call `find_errors` with it, which bounds the work. Raises ConfigurationError for an invalid schema, for endless
+    recursion, for a reference to nothing inside the schema, and for a pattern that may take longer than linear time.
     """
     import jsonschema
     from referencing import Resource
@@ -250,7 +249,7 @@ def validator_of(schema: Mapping[str, Any], *, where: str, field: str) -> Any:  
 
 
 def _check_linear(parts: Sequence[Mapping[str, Any]], where: str, field: str) -> None:
-    """ConfigurationError for a pattern in the schemas `parts` that cannot be matched in linear time."""
+    """Raise ConfigurationError if a pattern in the schemas `parts` may take longer than linear time."""
     if (pattern := find_unbounded_pattern(parts)) is not None:
         raise ConfigurationError(where, field, pattern, LINEAR)
     words = {word for part in parts for word in part}

@@ -32,7 +32,7 @@ class Provider:
     effort: str | None = "reasoning_effort"
 
     def address(self, name: str) -> str | None:
-        """Return the endpoint of the provider `name`, that of its variable first; None for OpenAI's own."""
+        """Return the endpoint of the provider `name`, first from its variable; None for OpenAI's own."""
         return os.environ.get(address_variable(name), "").strip() or self.base_url
 
 
@@ -85,7 +85,7 @@ PROVIDERS: Mapping[str, Provider] = MappingProxyType(
 
 
 def address_variable(name: str) -> str:
-    """Return the environment variable that moves a provider to another address.
+    """Return the environment variable for the address of a provider.
 
     >>> address_variable("llama-server")
     'LLAMA_SERVER_BASE_URL'

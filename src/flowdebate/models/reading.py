@@ -163,7 +163,7 @@ def _gaps(text: str, spans: Sequence[tuple[int, int, object]]) -> Iterator[str]:
 
 
 def repeats_key(text: str) -> bool:
-    """Return whether `text` is valid JSON in which an object has a key twice: nobody knows which value is meant.
+    """Say whether `text` is valid JSON with a repeated key in an object: nobody knows which value is meant.
 
     >>> repeats_key('{"winner": "for", "winner": "against"}'), repeats_key('{"winner": "for"}')
     (True, False)
@@ -178,7 +178,7 @@ def repeats_key(text: str) -> bool:
 
 
 class _Repeated(ValueError):
-    """An object has a key twice."""
+    """Repeated key in an object."""
 
 
 def _once_each(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -323,7 +323,7 @@ def find_choice(text: str, choices: Sequence[str], synonyms: Mapping[str, str] =
 
 
 def find_name(text: str, names: Sequence[str]) -> str | None:
-    """Find the one of `names` that `text` is a form of, or puts into words that say nothing else; None for any other.
+    """Find the one name that `text` spells, alone or inside a phrase without other content; None without a match.
 
     Blanks, hyphens, underscores and dots in a name do not matter.
 
@@ -346,9 +346,9 @@ def find_name(text: str, names: Sequence[str]) -> str | None:
             if _ABOUT_NAMES.issuperset((*words[:start], *words[end:])):
                 form = _joined(words[start:end])
                 forms |= {form, form.removesuffix("'s")}
-        found = [name for name, form in written.items() if form and form in forms]
-        if found:
-            return found[0] if len(found) == 1 else None
+        matches = [name for name, form in written.items() if form and form in forms]
+        if matches:
+            return matches[0] if len(matches) == 1 else None
     return None
 
 

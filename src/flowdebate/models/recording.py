@@ -194,13 +194,13 @@ class HttpExchange(Recorded):
 
     @classmethod
     def of(cls, exchange: Exchange) -> HttpExchange:
-        """Convert `exchange`; ValueError for a request that is no JSON."""
+        """Convert `exchange`; raise ValueError if its request is not JSON."""
         body = clean_text(exchange.body)
         return cls(sent=json.loads(exchange.sent), status=exchange.status, kind=exchange.kind, body=body)
 
     @property
     def refuses(self) -> bool:
-        """Whether the response refuses the request."""
+        """Say whether the response refuses the request."""
         return is_refusal(self.status, self.body)
 
 
@@ -219,7 +219,7 @@ class Call(Recorded):
     """Those of a failed call; an answer has its own."""
     notices: tuple[Notice, ...] = ()
     exchanges: tuple[HttpExchange, ...] = ()
-    """Those that were recorded over HTTP, in order."""
+    """Recorded exchanges over HTTP, in order."""
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
@@ -381,9 +381,9 @@ def _new_call(
     exchanges: Sequence[Exchange] | None = None,
     host: str = "",
 ) -> Call:
-    """Make a call's line from its first fields, `opening`; ValueError for an answer that could not be read back.
+    """Make a call's line from its first fields, `opening`; raise ValueError for an answer that cannot be read back.
 
-    With `exchanges`, nothing of `host` is in it.
+    With `exchanges`, the line never contains `host`.
     """
     line: dict[str, Any] = {**opening, "notices": []}
     # without times, so that a recording of the same answers is the same file
@@ -401,9 +401,9 @@ def _new_call(
                 line["notices"].append(Notice.model_validate({"kind": event.kind, "facts": facts}).model_dump())
     if exchanges is not None:
         line["exchanges"] = [HttpExchange.of(exchange).model_dump() for exchange in exchanges]
-        kept = {name: line[name] for name in opening}  # what was asked is found again by its digest
+        opening_fields = {name: line[name] for name in opening}  # a replay finds the request by its digest
         secrets = [secret for exchange in exchanges for secret in exchange.secrets]
-        line = {**_anonymous(line, host, secrets), **kept}
+        line = {**_anonymous(line, host, secrets), **opening_fields}
     return read_record(Call, json.dumps(clean_data(line)))
 
 
@@ -428,7 +428,7 @@ _HOME = re.compile(r"((?:/home/|/Users/|[A-Za-z]:(?:\\)+Users(?:\\)+))[^/\\\s\"'
 
 
 def _anonymous(value: Any, host: str = "", secrets: Iterable[str] = ()) -> Any:  # noqa: ANN401 - JSON data
-    """Copy JSON data without keys, `secrets`, addresses, the name of `host`, and whose home directory it is.
+    """Copy JSON data without keys, `secrets`, addresses, the name of `host`, and users' home directories.
 
     >>> _anonymous({"error": "no answer from http://10.0.0.7:8000/v1, gpu-7:8000 or gpu-7.lan"})
     {'error': 'no answer from [address], [address] or [address]'}
@@ -607,7 +607,7 @@ def _read_cassette(path: str) -> tuple[Header, list[Call]]:
 
 
 def read_exchanges(path: str | os.PathLike[str]) -> list[HttpExchange]:
-    """Read the exchanges over HTTP in the cassette at `path`, in the order of its calls; BadFile for any other file."""
+    """Read the exchanges over HTTP in the cassette at `path`, in the order of its calls; raise BadFile without any."""
     return [exchange for call in _read_cassette(str(path))[1] for exchange in call.exchanges]
 
 

@@ -63,7 +63,7 @@ class Override:
 
 
 def choose_model(model: ModelChoice, override_model: ModelSpec | None) -> ModelChoice:
-    """Return the models of a run; ConfigurationError for two of them, and for an override that is no model."""
+    """Return the models of a run; raise ConfigurationError if both are set, and for an invalid override."""
     if override_model is None:
         return model
     if model is not None:
@@ -88,7 +88,7 @@ class ModelResolver:
         self._overrides = isinstance(choice, Override)
         one = choice.spec if isinstance(choice, Override) else choice
         self._one: ModelSpec | None = None if isinstance(one, Mapping) else one
-        """Model for both intents, or for everybody; None where there is none."""
+        """Model for all intents; None without one."""
         self._only: Model | None = None
         """The same, once it is resolved: each call asks for it several times."""
         self._by_intent: Mapping[str, ModelSpec] = one if isinstance(one, Mapping) else {}
@@ -135,11 +135,11 @@ class ModelResolver:
             return _as_model(spec, "model")
         if spec.startswith(_PREFIX):
             raise ConfigurationError("run", "model", spec, "a real model: an intent cannot refer to an intent")
-        known = self._known.get(spec)
-        if known is None:
+        model = self._known.get(spec)
+        if model is None:
             name = full_name(spec)
-            known = self._known[spec] = self._known.get(name) or self._known.setdefault(name, _named(name, "model"))
-        return known
+            model = self._known[spec] = self._known.get(name) or self._known.setdefault(name, _named(name, "model"))
+        return model
 
 
 def of_intent(choice: ModelChoice, intent: str) -> ModelSpec | None:
@@ -220,7 +220,7 @@ def no_model() -> ModelUnavailable:
 
 
 def vendor_of(model: ModelSpec) -> str:
-    """Return who a model is from: the provider in its name, or that its name tells.
+    """Return the vendor of a model: the provider in its name, or its known maker.
 
     >>> vendor_of("openrouter/openai/gpt-oss-120b"), vendor_of("gpt-5-mini")
     ('openrouter', 'openai')
@@ -262,11 +262,11 @@ _MOST_ASKED = 5  # models of a server whose abilities are asked for
 
 @dataclass(frozen=True, slots=True)
 class _Server:
-    """What a server on this machine has."""
+    """Models of a server on this machine."""
 
     models: tuple[str, ...]
     first: str | None
-    """The first one that chats; None for none."""
+    """First model that chats; None without one."""
 
 
 _seen: tuple[float, Mapping[str, _Server]] = (float("-inf"), {})
@@ -327,7 +327,7 @@ def _ask_server(name: str, base_url: str) -> _Server:
             return loads(answer.read(_LONGEST_LIST))
 
     def chats(model: str) -> bool:
-        """Ask Ollama whether `model` completes texts; True where the server does not say."""
+        """Ask Ollama whether `model` completes texts; True if the server does not say."""
         try:
             abilities = ask("POST", "/api/show", dumps({"model": model}))["capabilities"]
         except (ValueError, TypeError, KeyError, RecursionError):
@@ -337,10 +337,10 @@ def _ask_server(name: str, base_url: str) -> _Server:
     with closing(server):
         entries = ask("GET", f"{parts.path}/models")["data"] or ()
         models = tuple(model for entry in entries if (model := str(entry["id"])).isprintable())
-        named = [model for model in models if not _NO_CHAT.search(model)]
+        chat_models = [model for model in models if not _NO_CHAT.search(model)]
         if name == "ollama":
-            named = list(itertools.islice(filter(chats, named[:_MOST_ASKED]), 1))
-        return _Server(models, next(iter(named), None))
+            chat_models = list(itertools.islice(filter(chats, chat_models[:_MOST_ASKED]), 1))
+        return _Server(models, next(iter(chat_models), None))
 
 
 def _is_local(provider: Provider) -> bool:
@@ -386,7 +386,7 @@ def _named(spec: str, field: str, where: str = "model") -> Model:
 
 
 def _address(provider: str) -> str | None:
-    """The address of a provider without an SDK; ConfigurationError for one that cannot be used."""
+    """Return the address of a provider without an SDK; raise ConfigurationError if it is invalid."""
     from flowdebate.models.openai.endpoint import address_of, check_address
 
     address, variable = PROVIDERS[provider].address(provider), address_variable(provider)
@@ -400,14 +400,14 @@ def _address(provider: str) -> str | None:
 
 
 def _check_program(spec: str, field: str, where: str) -> str:
-    """The agent CLI in `spec`, with its model behind a slash; ConfigurationError for one that is not known."""
+    """Return the agent CLI in `spec`, with its model behind a slash; raise ConfigurationError if it is unknown."""
     from flowdebate.models.cli import PROGRAMS
 
-    program, slash, model = (named := spec.removeprefix(_CLI)).partition("/")
+    program, slash, model = (name := spec.removeprefix(_CLI)).partition("/")
     if program not in PROGRAMS or (slash and not model.strip()):
-        allowed = " or ".join(f'"{_CLI}{name}"' for name in PROGRAMS)
+        allowed = " or ".join(f'"{_CLI}{option}"' for option in PROGRAMS)
         raise ConfigurationError(where, field, spec, f"{allowed}, with a model of it behind a slash or none")
-    return named
+    return name
 
 
 @lru_cache(maxsize=1)
@@ -448,7 +448,7 @@ _WORDS: Mapping[str, str] = {
     "gpt": "openai", "chatgpt": "openai", "claude": "anthropic", "sonnet": "anthropic", "opus": "anthropic",
     "haiku": "anthropic", "gemini": "gemini", "grok": "xai", "mistral": "mistral", "deepseek": "deepseek",
 }  # fmt: skip
-"""Makers by the words that mistyped names begin with."""
+"""Makers by the first word of mistyped names."""
 _HOSTS = ("cerebras", "fireworks", "groq", "openrouter", "together")
 """Providers of models by many makers."""
 _TAG = re.compile(r"[^/:\s]+:([\d.]+[bmk]|latest|[^:]*q\d)[^/:\s]*", re.IGNORECASE)
@@ -458,7 +458,7 @@ _LISTED = re.compile(r"\w[\w./:-]*\w")
 
 
 def with_maker(name: str) -> str:
-    """Return `name` with its maker in front where the name alone tells it; anything else as it is.
+    """Put the maker in front of `name` if the name alone identifies it; return any other name unchanged.
 
     >>> with_maker("gpt-5-mini"), with_maker("claude-sonnet-4-5"), with_maker("gpt-oss-120b")
     ('openai/gpt-5-mini', 'anthropic/claude-sonnet-4-5', 'gpt-oss-120b')
@@ -468,10 +468,10 @@ def with_maker(name: str) -> str:
 
 
 def full_name(spec: str, where: str = "model", field: str = "model") -> str:
-    """Return the name of a model with its provider; a name that has one already, or tells none, as it is.
+    """Add the provider to the name of a model, unless it has one or none is known.
 
-    Servers on this machine are asked only for names that no maker owns. Raises ConfigurationError for a name of several
-    models.
+    Servers on this machine are asked only about names without a known maker. Raises ConfigurationError for an ambiguous
+    name.
 
     >>> full_name("claude-sonnet-4-5"), full_name("local")
     ('anthropic/claude-sonnet-4-5', 'local')
@@ -483,7 +483,7 @@ def full_name(spec: str, where: str = "model", field: str = "model") -> str:
     mistyped = re.search("[/:]", spec) and not _TAG.fullmatch(spec) and _guess_provider(spec, 0.75)
     if mistyped or not _LISTED.fullmatch(spec):
         return spec
-    forms = [f"{server}/{model}" for server, found in _servers().items() for model in _named_so(spec, found.models)]
+    forms = [f"{server}/{model}" for server, listing in _servers().items() for model in _named_so(spec, listing.models)]
     maker = next((maker for maker, names in _PUBLISHERS.items() if names.fullmatch(spec)), None)
     if maker is not None and (not forms or _has_key(maker)):
         forms.insert(0, f"{maker}/{spec}")
@@ -494,7 +494,7 @@ def full_name(spec: str, where: str = "model", field: str = "model") -> str:
 
 
 def _named_so(name: str, models: Sequence[str]) -> list[str]:
-    """The model that is called `name` among those of a server; else all that differ from it by a tag alone."""
+    """Find the model `name` of a server, or else all models that differ only in their tags."""
     exact = [model for model in models if model in (name, f"{name}:latest")]
     return exact[:1] or [model for model in models if model.partition(":")[0] == name]
 
@@ -504,7 +504,7 @@ def _has_key(provider: str) -> bool:
 
 
 def _guess_provider(spec: str, cutoff: float = 0.6) -> str | None:
-    """The provider that `spec` begins with, however it is written; None without a guess."""
+    """Guess the provider at the beginning of `spec`, despite typos; None without a guess."""
     import difflib
 
     provider = re.split(r"\s*[/:]\s*", spec.strip(), maxsplit=1)[0].lower()
@@ -523,11 +523,11 @@ _CLOUDS = {
     **dict.fromkeys(("azure", "azure-openai", "azure_openai", "azure_ai"), _AZURE),
     **dict.fromkeys(("bedrock", "amazon-bedrock", "aws", "aws-bedrock"), _BEDROCK),
 }
-"""How to reach the clouds that are no providers, by what people call them."""
+"""Advice on clouds without a provider of their own, by their common names."""
 
 
 def _hint(spec: str) -> str:
-    """Say what may be meant by `spec`, whose sign or provider is mistyped or missing; "" without a guess."""
+    """Suggest a correction of `spec` with a mistyped or missing provider; "" without a guess."""
     start, *name = re.split(r"\s*[/:]\s*", spec.strip(), maxsplit=1)
     maker = next((maker for word, maker in _WORDS.items() if start.lower().startswith(word)), None)
     if cloud := _CLOUDS.get(start.lower()):
@@ -552,7 +552,7 @@ def _hint(spec: str) -> str:
 
 
 def _form_at(host: str, name: str) -> str:
-    """The name of a model at a provider of many makers' models."""
+    """Return the name of a model at a provider with models of many makers."""
     default = PROVIDERS[host].default or ""
     return f"{host}/{default if default.rpartition('/')[2] == name else name}"
 

@@ -114,7 +114,7 @@ class SeparatedText:
 
 
 def may_have_tags(text: str) -> bool:
-    """Return whether `text` has the sign that a tag or a token begins with."""
+    """Say whether `text` contains the first character of a tag or token."""
     return "<" in text or "[" in text or "\u25c1" in text
 
 
@@ -201,7 +201,7 @@ def _separate_blocks(text: str, *, ended: bool) -> SeparatedText:
 
 
 def _read_tag(mark: re.Match[str]) -> tuple[str, bool]:
-    """Return the name of a tag, and whether it closes; an empty name for code."""
+    """Return the name of a tag, empty for code, and whether the tag closes."""
     kind = mark.lastgroup
     if kind == "name":
         # some models open one and close the other
@@ -239,7 +239,7 @@ class _Blocks:
             self.opening, self.name = tag, name
 
     def close(self, tag: re.Match[str], name: str) -> None:
-        """End the thought, if `tag` closes one of that `name`."""
+        """End the thought if `tag` closes a thought with this `name`."""
         opening = self.opening
         if opening is None or name != self.name:
             return
@@ -270,7 +270,7 @@ class _Blocks:
 
 
 def _unwrap(text: str) -> str:
-    """Remove the tags around an answer behind a thought, and what closes a thought inside of it."""
+    """Remove the tags around an answer after a thought, and closing tags of thoughts inside it."""
     stray = _STRAY.match(text)
     text = text if stray is None else text[stray.end() :]
     opening = _WRAPPED.match(text)
@@ -351,7 +351,7 @@ def without_thinking(response: ModelResponse) -> ModelResponse:
 
 
 def count_reasoning(usage: Usage, thought: int, length: int) -> Usage:
-    """Count `thought` of `length` characters as reasoning tokens, where the provider does not."""
+    """Count `thought` of `length` characters as reasoning tokens, unless the provider counts them."""
     if not thought or usage.reasoning_tokens:
         return usage
     completion = usage.completion_tokens

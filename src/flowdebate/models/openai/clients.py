@@ -207,7 +207,7 @@ _PROXIES = ("http", "https", "socks5", "socks5h")
 
 
 def _check_proxies() -> None:
-    """ConfigurationError for a proxy of the environment that no connection can use; its password is not shown."""
+    """Raise ConfigurationError, without the password, for an unusable proxy of the environment."""
     from urllib.request import getproxies
 
     for kind, address in getproxies().items():
@@ -220,9 +220,9 @@ def _check_proxies() -> None:
 
 @lru_cache(maxsize=8)
 def _trusted(file: str | None, folder: str | None) -> ssl.SSLContext:
-    """The certificates that are trusted, by what the environment says of them; to read them takes a while.
+    """Load the trusted certificates that the environment names, which takes a while.
 
-    ConfigurationError that names the variable whose certificates cannot be read.
+    Raises ConfigurationError, with the name of the variable, for unreadable certificates.
     """
     import httpcore2
 
@@ -290,12 +290,12 @@ class PooledModel:
 
     @property
     def structured_modes(self) -> Sequence[StructuredMode]:
-        """Structured modes in which it asks for data, the first one first."""
+        """Structured modes of the model, in order of preference."""
         return self._modes
 
     @property
     def learned(self) -> Learned:
-        """Record of what this process has learned of the model at its address."""
+        """Refusals of the model at its address, as this process has learned them."""
         return learned_of(self.base_url, self._name)
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:

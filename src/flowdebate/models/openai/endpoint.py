@@ -66,7 +66,7 @@ class Exchange:
     received: bytearray = field(default_factory=bytearray)
     """Body of the response, as far as it was read."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
-    """Texts of the endpoint that must never be shown."""
+    """Texts of the endpoint that errors and logs never show."""
 
     @property
     def body(self) -> str:
@@ -78,7 +78,7 @@ _ERROR = re.compile(r"\s*(?:event: *error\s+)?(?:data: *)?\[?\{\s*(?:\"type\"\s*
 
 
 def is_refusal(status: int, body: str) -> bool:
-    """Tell whether a response refuses its request, by its status or in its body, as some servers do.
+    """Say whether a response refuses its request, by its status or in its body, as some servers do.
 
     >>> is_refusal(400, ""), is_refusal(200, '{"error": "Unexpected endpoint"}'), is_refusal(200, '{"choices": []}')
     (True, True, False)
@@ -89,12 +89,12 @@ def is_refusal(status: int, body: str) -> bool:
 _REFUSED = 400
 
 exchanges: ContextVar[list[Exchange] | None] = ContextVar("flowdebate_exchanges", default=None)
-"""Exchanges of the call in progress; None where nobody records them."""
+"""Exchanges of the call in progress; None if they are not recorded."""
 
 
 @contextmanager
 def record_exchanges() -> Iterator[list[Exchange]]:
-    """Collect the exchanges of the calls inside; those of an inner block are also collected around it."""
+    """Collect the exchanges of all calls inside the block, nested blocks included."""
     recorded: list[Exchange] = []
     outer = exchanges.get()
     token = exchanges.set(recorded)
@@ -107,7 +107,7 @@ def record_exchanges() -> Iterator[list[Exchange]]:
 
 
 def note_exchange(sent: bytes, status: int, headers: Mapping[str, str], *, secrets: tuple[str, ...]) -> None:
-    """Begin an exchange whose response has arrived, where somebody records them."""
+    """Begin an exchange when its response has arrived, if exchanges are recorded."""
     recorded = exchanges.get()
     if recorded is not None:
         recorded.append(Exchange(sent=sent, status=status, kind=headers.get("content-type", ""), secrets=secrets))
@@ -153,7 +153,7 @@ def _is_secret(name: str, value: str) -> bool:
 def clean_key(key: str | None, source: str) -> str | None:
     r"""Return `key` without the line end of its file.
 
-    AuthenticationFailed, which does not show the key, for one that cannot be sent.
+    Raises AuthenticationFailed, without the key in it, for an invalid key.
 
     >>> clean_key("sk-1\n", "in OPENAI_API_KEY")
     'sk-1'

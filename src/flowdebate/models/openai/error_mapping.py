@@ -166,7 +166,7 @@ def map_error(
 def find_unsendable(
     error: Exception, create: Callable[..., object], parameters: Mapping[str, Any]
 ) -> RequestRejected | None:
-    """Return the error of a request that `create` cannot send, and that no server has seen; None for any other."""
+    """Return the error of a request that `create` cannot send; None for any other error."""
     if not isinstance(error, (TypeError, ValueError, RecursionError)):
         return None
     problem = ""
@@ -238,7 +238,7 @@ def _error_of_status(
 
 
 def _certain(status: int, text: str, reason: _Reason, *, base_url: str, inside: bool) -> ModelError | None:
-    """Map a refusal whose words say that it is about the key, the prompt, the address or the model."""
+    """Map a refusal with words about the key, the prompt, the address or the model."""
     words, final, callers = reason.words, text.rstrip("."), status < 500 or inside  # noqa: PLR2004
     filtered = callers and status not in _TRANSIENT and _CONTENT.search(words)
     no_path = (inside or status in (404, 405)) and _NO_PATH.search(reason.message.lower())
@@ -260,7 +260,7 @@ def _certain(status: int, text: str, reason: _Reason, *, base_url: str, inside: 
 
 
 def _uncertain(status: int, text: str, words: str, wait: float | None, base_url: str) -> ModelError:
-    """Map a refusal by its status: in another form, the request may be accepted."""
+    """Map a refusal by its status alone: another form of the request may be accepted."""
     if status in _TRANSIENT or (status >= 500 and status != 501 and not _TEMPLATE.search(words)):  # noqa: PLR2004
         return ProviderFailed(text, status=status, retry_after=wait)
     error = RequestRejected(text, status=status)
@@ -274,7 +274,7 @@ def _uncertain(status: int, text: str, words: str, wait: float | None, base_url:
 
 
 def _limited(status: int, text: str, words: str, wait: float | None) -> ModelError | None:
-    """Map a refusal because of a limit or a quota; None for any other."""
+    """Map a refusal because of a limit or a quota; return None for any other."""
     money = status == 402 or (status in _SPENT and _MONEY.search(words) is not None)  # noqa: PLR2004
     quota = status in _SPENT and _QUOTA.search(words) is not None
     if not (money or quota or status in _OVERLOADED or (status < 500 and _THROTTLED.search(words))):  # noqa: PLR2004
@@ -291,7 +291,7 @@ def _limited(status: int, text: str, words: str, wait: float | None) -> ModelErr
 
 
 def _address_advice(base_url: str) -> str:
-    """Say what to change in an address at which there is no API."""
+    """Suggest a correction of an address without an API."""
     path = urlsplit(base_url).path.rstrip("/")
     if not base_url or re.search(r"/v\d", path):
         return f"Check base_url{_at(base_url)}: it must be the address below which /chat/completions is"
@@ -404,14 +404,14 @@ def _chain(error: BaseException | None, during: BaseException | None) -> Iterato
 
 @dataclass(frozen=True, slots=True)
 class _Reason:
-    """Reason of a refusal, as its body has it."""
+    """Reason for a refusal, from its body."""
 
     message: str
-    """What the endpoint says, and below it what the one behind it says; on one line."""
+    """Message of the endpoint, then that of the endpoint behind it, on one line."""
     words: str
     """All texts of the body in lower case, codes and parameters included."""
     wait: float | None
-    """Seconds to wait, as a sentence or a field of the body names them."""
+    """Seconds to wait, from a sentence or a field of the body."""
 
     @classmethod
     def of(cls, body: object, secrets: Sequence[str]) -> _Reason:

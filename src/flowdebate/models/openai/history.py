@@ -30,7 +30,7 @@ def fields_of(message: Json) -> Mapping[str, Json]:
 
 
 def merge(merged: dict[str, Json], piece: Mapping[str, Json]) -> None:
-    """Add a piece of a streamed message to what has arrived of it."""
+    """Merge a piece of a streamed message into the fields so far."""
     for name, raw in piece.items():
         value, before = _plain(raw), merged.get(name)
         if value is None or (name in _ONE_WORD and not value and before):
@@ -71,10 +71,10 @@ def _plain(value: Json, clean: Callable[[str], str] = str) -> Json:
 
 
 def history_of(fields: Mapping[str, Json], calls: Sequence[ToolCall], secrets: Sequence[str]) -> Message | None:
-    """Return a message that makes `calls` as it came; None where it has nothing that these do not tell."""
+    """Return the unchanged message with the `calls`; None if it adds nothing to them."""
     try:
-        whole: Message = _plain(dict(fields), lambda text: redact(clean_text(text), secrets))
-        message = {name: value for name, value in whole.items() if value not in (None, "", [], {})}
+        plain_message: Message = _plain(dict(fields), lambda text: redact(clean_text(text), secrets))
+        message = {name: value for name, value in plain_message.items() if value not in (None, "", [], {})}
         raw = sorted(message.get("tool_calls", ()), key=lambda call: call.get("index") or 0)
         if message.keys() <= _PLAIN_FIELDS and all(call.keys() <= _PLAIN_CALL for call in raw):
             return None
@@ -82,13 +82,13 @@ def history_of(fields: Mapping[str, Json], calls: Sequence[ToolCall], secrets: S
             return None
         message["tool_calls"] = [
             {
-                **{name: value for name, value in each.items() if name != "index"},
+                **{name: value for name, value in raw_call.items() if name != "index"},
                 "id": call.id,
                 "type": "function",
-                "function": {**each["function"], "name": call.name, "arguments": call.arguments},
+                "function": {**raw_call["function"], "name": call.name, "arguments": call.arguments},
             }
-            for each, call in zip(raw, calls, strict=True)
+            for raw_call, call in zip(raw, calls, strict=True)
         ]
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):  # not what its calls were read from
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):  # the fields do not belong to the calls
         return None
     return {**message, "role": "assistant"}

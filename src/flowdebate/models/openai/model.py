@@ -188,8 +188,8 @@ class OpenAIModel(PooledModel):
         if self._base_url is None:
             check_address("OpenAIModel", _URL_ENV, url)
         variable = key_variable(self._api_key_env, url, paired=self._base_url is None)
-        named = os.environ.get(variable) if variable else None
-        key = clean_key(self._api_key or named, "in api_key" if self._api_key else f"in {variable}")
+        environment_key = os.environ.get(variable) if variable else None
+        key = clean_key(self._api_key or environment_key, "in api_key" if self._api_key else f"in {variable}")
         if not key and variable and (url.startswith(_OPENAI) or variable != _KEY_ENV):
             raise AuthenticationFailed(f"there is no API key: set {variable}, or pass api_key")
         return Endpoint.of(url, key or NO_KEY, self._headers)
@@ -260,13 +260,13 @@ class Dialect:
     room: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     """Name of the parameter that limits an answer's length."""
     unset_room: int | None = None
-    """Limit that the client sends where nobody sets one; None where it sends none."""
+    """Default limit of the client; None if it sends none."""
     effort: str | None = None
     """Name of the parameter that says how much to think, with a dot before the name inside of it; None for none."""
     parts: Sequence[Part] = PARTS
-    """Parts of a request that are left out where the server refuses them."""
+    """Optional parts of a request, left out if the server refuses them."""
     strict: bool = False
-    """Whether the refusal of what the user set is raised instead."""
+    """True to raise the refusal of a user's setting instead."""
     strict_model: bool = False
     """Whether the answer of a model by another name is rejected."""
     amend: Callable[[Parameters], Parameters] | None = None
@@ -314,7 +314,7 @@ class Chat:
         return replace(answered, usage=offered.usage + answered.usage)
 
     async def _choice(self, request: ModelRequest) -> ModelResponse:
-        """Answer with one token, and the log-probabilities of the likeliest ones; without any where none are given."""
+        """Answer with one token, and the log-probabilities of the likeliest ones if the server returns them."""
         if "logprobs" in self._learned.dropped:
             return ModelResponse(finish="stop", usage=Usage.none())
         parameters = self._parameters(request) | {"temperature": 0, self.dialect.room: 1}
@@ -345,8 +345,8 @@ class Chat:
         learned, common, offered = self._learned, self._parameters(request), _as_tools(tools)
 
         def write(mode: StructuredMode | None) -> Parameters:
-            asked = parameters_of(output, mode=mode or "md_json", messages=request.messages, tools=offered)
-            return common | asked
+            output_parameters = parameters_of(output, mode=mode or "md_json", messages=request.messages, tools=offered)
+            return common | output_parameters
 
         modes = learned.order(self.dialect.structured, request)
         form, _, response = await self._ask(write, request, modes=modes)
@@ -396,7 +396,7 @@ class Chat:
         *,
         modes: Sequence[StructuredMode] = (),
     ) -> tuple[Form, Any, ModelResponse]:
-        """Request one answer in a form that the server accepts: the form, openai's completion, and the response.
+        """Request one answer in an accepted form; return the form, openai's completion and the response.
 
         The completion of a streamed answer is None.
         """
@@ -409,12 +409,12 @@ class Chat:
         async def send(form: Form) -> tuple[Form, Any, ModelResponse]:
             if form.mode in ("json", "md_json"):
                 await load(instruction, request.output, form.mode)
-            whole = amend(form.mode)
-            parameters = form.write(whole, parts)
+            all_parameters = amend(form.mode)
+            parameters = form.write(all_parameters, parts)
             request.attempts.room = _room_of(parameters) or self.dialect.unset_room
             with request.attempts.sending(self.dialect.label, request, asked_as=form.mode) as attempt:
                 completion, response = await self._send(parameters, request, attempt)
-            flags = () if request.choices else form.flags(whole, parts)
+            flags = () if request.choices else form.flags(all_parameters, parts)
             return form, completion, replace(response, flags=(*response.flags, *flags)) if flags else response
 
         negotiation = Negotiation(amend, modes=modes, parts=parts, learned=self._learned, model=self.dialect.model)
@@ -493,7 +493,7 @@ class Chat:
         return response
 
     async def _chunks(self, parameters: Parameters, ends: list[bool]) -> AsyncIterator[Any]:
-        """Yield the chunks of a streamed answer, and put into `ends` whether the server has said that it ends.
+        """Yield the chunks of a streamed answer; append to `ends` whether the server has ended it.
 
         The connection is released however the iteration ends.
         """
@@ -568,13 +568,13 @@ async def _check_stream(stream: Any) -> None:  # noqa: ANN401 - openai's own
 
 
 def _has_ended(stream: Any) -> bool:  # noqa: ANN401 - openai's own
-    """Whether a stream that is read has said that it ends: openai's client keeps that to itself, its body knows."""
+    """Say whether the server has ended a stream. openai's client does not tell, but the body of the response does."""
     body = getattr(stream.response, "stream", None)
     return bool(getattr(stream, "ended", False) or getattr(body, "ended", False))
 
 
 def _ignore(_: str) -> None:
-    """Listen to nobody: a server that only streams was asked for a whole answer."""
+    """Ignore streamed text, from a server without whole answers."""
 
 
 def _room_of(parameters: Parameters) -> int | None:

@@ -42,15 +42,15 @@ class Part:
 
     name: str
     hint: re.Pattern[str]
-    """Words of a refusal that suggest to leave it out first."""
+    """Words in a refusal, for which this part is left out first."""
     drop: Callable[[Parameters], Parameters]
-    """Function that leaves it out, or puts it in another way; the same object for a request without it."""
+    """Function that removes or rewrites the part; it returns a request without it unchanged."""
     flag: Flag | None = None
-    """Mark of an answer for which a setting of the user was left out; None for what the library adds."""
+    """Flag of an answer without a setting of the user; None for parts from the library."""
     vague: bool = False
-    """Whether the hint occurs in refusals for other reasons as well."""
+    """True if other refusals have the hint as well."""
     only_hinted: bool = False
-    """Whether the step is of no use where the words do not suggest it."""
+    """True for a step that only helps if the hint matches."""
 
 
 def _hint(words: str) -> re.Pattern[str]:
@@ -101,20 +101,20 @@ def _join_system(parameters: Parameters) -> Parameters:
     system = [message["content"] for message in messages if message["role"] == "system"]
     if not system:
         return parameters
-    others = [message for message in messages if message["role"] != "system"]
-    if not others or others[0]["role"] != "user":
-        others.insert(0, {"role": "user", "content": system.pop()})
+    conversation = [message for message in messages if message["role"] != "system"]
+    if not conversation or conversation[0]["role"] != "user":
+        conversation.insert(0, {"role": "user", "content": system.pop()})
     for content in reversed(system):
-        others[0] = {**others[0], "content": _join_contents(content, others[0]["content"])}
-    return {**parameters, "messages": others}
+        conversation[0] = {**conversation[0], "content": _join_contents(content, conversation[0]["content"])}
+    return {**parameters, "messages": conversation}
 
 
 def _join_roles(parameters: Parameters) -> Parameters:
-    """Join neighbouring messages of one role, but for those of tools."""
+    """Join neighbouring messages of one role, except messages of tools."""
     joined: list[Any] = []
     for message in parameters["messages"]:
         last = joined[-1] if joined else {}
-        plain = not any("tool_calls" in each or "tool_call_id" in each for each in (last, message))
+        plain = not any("tool_calls" in neighbour or "tool_call_id" in neighbour for neighbour in (last, message))
         if plain and last.get("role") == message["role"]:
             joined[-1] = {**last, "content": _join_contents(last["content"], message["content"])}
         else:
@@ -127,7 +127,7 @@ _PLAIN_CALL = ("id", "type", "function")
 
 
 def _leave_out_history(parameters: Parameters) -> Parameters:
-    """Leave what another server added out of the messages that call tools."""
+    """Remove other servers' additions from messages with tool calls."""
     messages = list(map(_without_additions, parameters["messages"]))
     return parameters if messages == parameters["messages"] else {**parameters, "messages": messages}
 
@@ -142,15 +142,15 @@ def _without_additions(message: Message) -> Message:
 
 @lru_cache
 def effort_part(name: str) -> Part:
-    """Make the part that says how much to think, in the field `name`, which may be one inside of another."""
+    """Make the part for the effort, in the field `name`, such as "effort" or the nested "reasoning.effort"."""
     outer, _, inner = name.partition(".")
 
     def drop(parameters: Parameters) -> Parameters:
         extra = dict(parameters.get("extra_body", ()))
-        held = extra.get(outer)
-        if held is None or (inner and inner not in held):
+        setting = extra.get(outer)
+        if setting is None or (inner and inner not in setting):
             return parameters
-        rest = {key: value for key, value in held.items() if key != inner} if inner else {}
+        rest = {key: value for key, value in setting.items() if key != inner} if inner else {}
         extra = {**extra, outer: rest} if rest else _leave_out(outer)(extra)
         return {**parameters, "extra_body": extra} if extra else _leave_out("extra_body")(parameters)
 
@@ -208,33 +208,33 @@ class Form:
     dropped: frozenset[str]
 
     def write(self, parameters: Parameters, parts: Sequence[Part]) -> Parameters:
-        """Leave out what is `dropped` of `parts`."""
+        """Remove the `dropped` ones of `parts`."""
         for part in parts:
             if part.name in self.dropped:
                 parameters = part.drop(parameters)
         return parameters
 
     def flags(self, parameters: Parameters, parts: Sequence[Part]) -> tuple[Flag, ...]:
-        """List the marks of what the user set and this form leaves out of `parameters`."""
+        """List the flags of user settings that this form removes from `parameters`."""
         flags = [part.flag for part in parts if part.name in self.dropped and part.drop(parameters) is not parameters]
         return tuple(flag for flag in flags if flag is not None)
 
 
 @dataclass(slots=True)
 class Learned:
-    """What one model on one server has shown: the parts that it refuses, and of structured modes."""
+    """Record of one model on one server: refused parts, and experience with structured modes."""
 
     dropped: frozenset[str] = frozenset()
-    """Names of the parts without which it answers."""
+    """Names of refused parts."""
     tools_apart: bool = False
-    """Whether it takes no tools beside a structured answer."""
+    """True if it rejects tools beside a structured answer."""
     last: dict[StructuredMode, None] = field(default_factory=dict)
     """Modes to try after all others, in the order in which they failed: a server may know them by then."""
     prose: Counter[StructuredMode] = field(default_factory=Counter)
-    """Answers in a row that had no JSON object, as if the server ignored the mode."""
+    """Consecutive answers without a JSON object, as if the server ignored the mode."""
 
     def order(self, modes: Sequence[StructuredMode], request: ModelRequest) -> list[StructuredMode]:
-        """Order `modes` as they are tried: the one that is next for `request`, those after it, those before it."""
+        """Order `modes` for `request`: the next mode, later ones, earlier ones."""
         if request.skipped_modes == 0:  # a later retry counts on the order with which its call began
             for mode in modes:
                 if self.prose[mode] >= _IGNORED:
@@ -256,7 +256,7 @@ class Learned:
 
 @lru_cache(maxsize=1_000)
 def learned_of(base_url: str, model: str) -> Learned:
-    """Return what this process has learned of a model: kept here, since each run may make model objects of its own."""
+    """Return the record of a model, which all runs of this process share."""
     del base_url, model  # they tell one record from another
     return Learned()
 
@@ -294,7 +294,7 @@ class Negotiation:
         self._reason = ""
 
     async def settle(self, send: Callable[[Form], Awaitable[T]]) -> T:
-        """Send the request by `send` until it is not refused, and remember the form that was accepted.
+        """Send the request with `send` until the server accepts a form, and remember this form.
 
         Errors: the first refusal where no form is accepted; any other error as it is.
         """
@@ -312,7 +312,7 @@ class Negotiation:
             self.form = self._next_form(failure)
 
     def _next_form(self, error: ModelError) -> Form:
-        """Return the form to try after `error`; raise `error` where none can help, the first refusal after the last."""
+        """Return the next form after `error`; raise `error` if none can help, or the first refusal after the last."""
         words = re.sub(rf"(?<!\w){re.escape(self._model.lower())}(?!\w)", "", getattr(error, "words", ""))
         if self._first is not None and words != self._reason:
             self._base = self.form  # the last step has helped: the reason is another one now
@@ -346,7 +346,7 @@ class Negotiation:
         return part.drop(parameters) is not parameters
 
     def _remember(self) -> None:
-        """Remember the accepted form for all later requests; say what is left out of what the user set."""
+        """Remember the accepted form for all later requests, and report omitted user settings."""
         for mode in self._modes[: self._modes.index(self.form.mode)] if self.form.mode else ():
             self._learned.put_last(mode)
         dropped = self.form.dropped - self._learned.dropped
@@ -364,9 +364,9 @@ _PLAIN = "all"
 
 
 def is_open(error: ModelError, *, hinted: bool = False) -> bool:
-    """Whether `error` refuses a request that the server might accept in another form.
+    """Say whether `error` is the refusal of a request that another form might avoid.
 
-    A server that is certain about its reason is believed, unless it denies something that is `hinted` at.
+    A certain reason is believed, unless it is `hinted` that the refusal is about an optional part.
     """
     if isinstance(error, RequestRejected) and not error.transient:
         denied = error.status in _DENIALS and not isinstance(error, (ContextTooLong, RateLimited))

@@ -161,7 +161,7 @@ class Reader:
     room: int | None = None
     """Limit of the answer's tokens in the request; None where it had none."""
     blank: bool = False
-    """Whether an answer may have neither text nor calls of tools."""
+    """True if an answer may have neither text nor tool calls."""
 
     def completion(self, completion: Json) -> ModelResponse:
         """Read a whole chat completion."""
@@ -312,7 +312,7 @@ class Reader:
         return without_thinking(response)  # before JSON and calls of tools are looked for in the text
 
     def _raise_empty(self, content: _Content, reason: object) -> None:
-        """Say where the text of an answer without content is, or why it ended; nothing where neither is known."""
+        """Raise EmptyResponse with the field of a misplaced text, or with the finish reason, if either is known."""
         if content.elsewhere:
             field = max(content.elsewhere, key=lambda name: content.elsewhere[name])
             raise EmptyResponse(
@@ -320,8 +320,8 @@ class Reader:
                 "not read as an answer. Turn the server's reasoning parser or the model's thinking off"
             )
         if reason is not None:
-            named = _clean(one_line(str(reason)[:_LONGEST_NAME]), self.secrets)
-            raise EmptyResponse(f"the answer has no text, and ended for the reason {named!r}")
+            ending = _clean(one_line(str(reason)[:_LONGEST_NAME]), self.secrets)
+            raise EmptyResponse(f"the answer has no text, and ended for the reason {ending!r}")
 
 
 def logprobs_of(completion: Json, choices: Sequence[str]) -> dict[str, float] | None:
@@ -383,12 +383,12 @@ class _Parts:
     several: bool = False
     """Whether pieces of more than one answer arrived; only the first is read."""
     ended: bool = False
-    """Whether the usage of the whole answer has arrived, which is the last that a server sends."""
+    """True once the usage of the whole answer has arrived, which servers send last."""
     thought: int = 0
     unknown: str = ""
     elsewhere: Counter[str] = field(default_factory=Counter)
     deltas: list[Mapping[str, Json]] = field(default_factory=list)
-    """Pieces of the message that have more than text."""
+    """Pieces of the message with more than text."""
 
     def add(self, chunk: Json) -> str:
         """Add one chunk and return its text, cleaned."""
@@ -436,7 +436,7 @@ class _Parts:
         return _Content("".join(self.text), self.thought, self.unknown, self.elsewhere)
 
     def fields(self) -> dict[str, Json]:
-        """Put the fields of the message together."""
+        """Merge the fields of all pieces of the message."""
         merged: dict[str, Json] = {}
         for delta in self.deltas:
             merge(merged, delta)
@@ -469,7 +469,7 @@ class _Content(NamedTuple):
     thought: int
     """Characters of thinking beside the text."""
     unknown: str
-    """Description of what is neither text nor thinking; empty where there is nothing else."""
+    """Description of content other than text and thinking; empty without any."""
     elsewhere: Counter[str]
     """Characters in other fields of the message, by their names."""
     refusal: str = ""
@@ -480,7 +480,7 @@ _TEXT = re.compile(r"(\A|_|\b)(text|markdown)\Z", re.IGNORECASE)
 
 
 def _read_content(content: object) -> _Content:
-    """Read content that is a text, or one or many parts: texts are joined, thinking is skipped and counted."""
+    """Read content from a text, a part or many parts: join texts; skip thinking, but count it."""
     if content is None:
         return _Content("", 0, "", Counter())
     if isinstance(content, str):
@@ -504,7 +504,7 @@ def _read_content(content: object) -> _Content:
 
 
 def _text_in(part: object) -> str:
-    """Return the text of a part, which may be an object or a list itself."""
+    """Return the text of a part, also of an object or a list."""
     if isinstance(part, str):
         return part
     if isinstance(part, list):
@@ -521,7 +521,7 @@ _OTHER_FIELDS = frozenset({"role", "content", "refusal", "type", "id", "name", "
 
 
 def _add_other_fields(counts: Counter[str], fields: Mapping[str, Json]) -> None:
-    """Add the lengths of texts in other fields of a message, where some servers put what belongs into its content."""
+    """Add the lengths of texts in other fields of a message, where some servers put its content."""
     for name, value in fields.items():
         if isinstance(value, (str, list, dict)) and name not in _OTHER_FIELDS and not name.startswith("_"):
             text = _text_in(value)
@@ -530,12 +530,14 @@ def _add_other_fields(counts: Counter[str], fields: Mapping[str, Json]) -> None:
 
 
 def _reason_of(choice: Json) -> object:
-    """Return the reason for which an answer ended: that of the protocol or, where that says nothing, another one."""
-    named = getattr(choice, "finish_reason", None)
-    if ending_of(named) in ("missing", "unknown"):
-        others = (getattr(choice, name, None) for name in ("native_finish_reason", "stop_reason", "done_reason"))
-        return next((other for other in others if ending_of(other) not in ("missing", "unknown")), named)
-    return named
+    """Return the finish reason from the protocol's field or, if that says nothing, from another field."""
+    reason = getattr(choice, "finish_reason", None)
+    if ending_of(reason) in ("missing", "unknown"):
+        candidates = (getattr(choice, name, None) for name in ("native_finish_reason", "stop_reason", "done_reason"))
+        return next(
+            (candidate for candidate in candidates if ending_of(candidate) not in ("missing", "unknown")), reason
+        )
+    return reason
 
 
 def _clean(text: str, secrets: Sequence[str]) -> str:
