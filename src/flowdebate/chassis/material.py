@@ -39,7 +39,7 @@ SOURCE_TOKENS = 32_000
 """The most tokens of sources in a prompt for a model of unknown context: a quarter of what hosted models have."""
 _SEARCHED = "too long to be shown in full; each turn shows relevant passages"
 PASSAGES = "Passages from the sources that may be relevant to this turn; the sources contain more:"
-"""Title of the passages that fit a turn best."""
+"""Title of the passages for a turn."""
 _LAST_WORDS = 3_000
 """Characters of the end of the transcript by which passages are looked for: the last arguments."""
 
@@ -73,7 +73,7 @@ class Material:
         return tuple(source for source in self.all_of_run(ctx) if source.left_out is None)
 
     def all_of_run(self, ctx: Context) -> tuple[Source, ...]:
-        """All sources, with those that were left out, as they were when the run began."""
+        """Return all sources as of the start of the run, omitted ones included."""
         sources: tuple[Source, ...] = ctx.run.known.get(self, self.sources)
         return sources
 
@@ -115,8 +115,8 @@ class Material:
         def instructions(_: object, ctx: Context) -> str:
             sources = self.of_run(ctx)
             template = getattr(prompt.template(ctx), "sources", SOURCES)
-            whole = self._room(sources, ctx.model(prompt.model)) is None
-            return render_sources(sources, template, whole=whole, numbers=self.numbered)
+            fits = self._room(sources, ctx.model(prompt.model)) is None
+            return render_sources(sources, template, whole=fits, numbers=self.numbered)
 
         async def revise(text: str, value: object, ctx: Context) -> str:
             sources = self.of_run(ctx)
@@ -154,13 +154,13 @@ class Material:
             raise ConfigurationError(block, "sources", seen, allowed, hint="Name a model that can for it")
 
     def parts(self, ctx: Context, model: Model) -> tuple[tuple[Passage, ...], ...]:
-        """The parts in which `model` is shown the sources; one where all of them fit into a prompt."""
+        """Divide the sources into parts for prompts of `model`; one part if they all fit into a prompt."""
         sources = tuple(source for source in self.of_run(ctx) if source.image is None)
         room = self._room(sources, model)
         return divide(sources, sum(len(source.text) for source in sources) if room is None else room)
 
     def _room(self, sources: tuple[Source, ...], model: Model) -> int | None:
-        """The characters that there are for passages; None where all sources fit into a prompt of `model`."""
+        """Return the number of characters for passages; None if all sources fit into a prompt of `model`."""
         tokens = self.tokens
         if tokens is None:
             context = context_of(model)
@@ -185,9 +185,9 @@ def make_material(value: SourcesLike | Sources | Material | None, *, where: str)
 def render_sources(
     sources: tuple[Source, ...], template: str = SOURCES, *, whole: bool = True, numbers: bool = False
 ) -> str:
-    r"""The part of a system message with the text of all sources, page by page, as it is, which can forge nothing.
+    r"""Render the part of a system message with the text of all sources, page by page, safe from forgery.
 
-    A line below them says what was escaped. Sources that are not `whole` are listed by their names.
+    A line below them explains escaped characters. Unless `whole`, sources are listed by their names.
 
     >>> print(render_sources((Source.of("a.md", "Rents rose.\n[b.md] They fell."),)).split("\n\n")[0])
     Sources:
@@ -201,13 +201,13 @@ def render_sources(
             for part in ([(source.name, f"\n{numbered(source)}")] if _has_numbers(source, numbers) else source.parts())
         ]
         return filled(template, sources="\n".join(_frame_all(parts)))
-    about = {source.name: f"({len(source.text):,} characters: {_SEARCHED})" for source in sources}
-    about |= {source.name: AN_IMAGE for source in sources if source.image is not None}
-    return filled(template, sources="\n".join(f"[{tag_text(name)}] {text}" for name, text in about.items()))
+    descriptions = {source.name: f"({len(source.text):,} characters: {_SEARCHED})" for source in sources}
+    descriptions |= {source.name: AN_IMAGE for source in sources if source.image is not None}
+    return filled(template, sources="\n".join(f"[{tag_text(name)}] {text}" for name, text in descriptions.items()))
 
 
 def _frame_all(parts: Iterable[tuple[str, str]]) -> list[str]:
-    """The lines of texts by name, and one that explains what was escaped in them."""
+    """Write lines for texts by name, and a line about escaped characters in them."""
     texts = [*parts]
     lines = [f"[{tag_text(name)}] {frame(text)}" for name, text in texts]
     return [*lines, *filter(None, [explain_escapes(*(text for _, text in texts))])]
@@ -221,15 +221,18 @@ def render_passages(
     passages: Sequence[Passage], sources: Sequence[Source], *, numbers: bool = False, title: str = PASSAGES
 ) -> str:
     """Render the part of a turn's message with some passages of the sources, under a title."""
-    known = {source.name: source for source in sources}
+    by_name = {source.name: source for source in sources}
 
-    def text_of(each: Passage) -> str:
-        source = known[each.source]
+    def text_of(passage: Passage) -> str:
+        source = by_name[passage.source]
         if _has_numbers(source, numbers):
-            return f"\n{numbered(source, each.start, each.end)}"
-        return source.text[each.start : each.end].strip("\r\n")  # blanks in front of code say where it belongs
+            return f"\n{numbered(source, passage.start, passage.end)}"
+        return source.text[passage.start : passage.end].strip("\r\n")  # blanks in front of code say where it belongs
 
-    parts = [(f"{each.source}, {each.page}" if each.page else each.source, text_of(each)) for each in passages]
+    parts = [
+        (f"{passage.source}, {passage.page}" if passage.page else passage.source, text_of(passage))
+        for passage in passages
+    ]
     return "\n".join([title, *_frame_all(parts)])
 
 

@@ -115,7 +115,7 @@ class PatternOutput(WireModel):
 
     @property
     def incomplete(self) -> str | None:
-        """Line that says who is missing and why, the first one of every answer; None if nobody is."""
+        """First line of every answer if speakers are missing, with the reasons; None if nobody is missing."""
         return missing_line(self.losses)
 
     @property
@@ -124,10 +124,10 @@ class PatternOutput(WireModel):
         return None
 
     def find_repetitions(self) -> list[str]:
-        """Remark on contributions to the transcript that are the same, word for word; short ones may well be."""
-        said: Sequence[Any] = getattr(self, self.transcript_field, ())  # a revision that changes nothing is none
+        """List remarks on identical contributions to the transcript, except short ones."""
+        transcript: Sequence[Any] = getattr(self, self.transcript_field, ())  # a revision that changes nothing is none
         same: dict[str, list[Any]] = {}
-        for entry in said:
+        for entry in transcript:
             if len(words := " ".join(entry.text.split())) >= _LEAST_REPEATED:
                 same.setdefault(words.casefold(), []).append(entry)
         return [
@@ -159,7 +159,7 @@ OutputT = TypeVar("OutputT", bound=PatternOutput)
 
 
 def mark_answer(answer: Any, losses: Sequence[ProviderFailure]) -> Any:  # noqa: ANN401 - what a schema says
-    """Return an answer in words below the line that says who is missing; any other answer as it is."""
+    """Put the line about missing speakers above an answer in words; return any other answer unchanged."""
     line = missing_line(losses)
     if line is None or not isinstance(answer, str) or answer.startswith(line):
         return answer

@@ -62,14 +62,14 @@ class OwnWords:
         return self.keep(text, ctx, instructions=system.partition(INSTRUCTIONS)[2])
 
     def keep(self, text: str, ctx: Context, *, instructions: str = "") -> str:
-        """Return the own words in `text` as `read` does, for a speaker with these `instructions`."""
-        said, other = self.separate(text, instructions=instructions)
+        """Return the speaker's own words in `text`, as `read` does, for a speaker with these `instructions`."""
+        words, other = self.separate(text, instructions=instructions)
         if other is None:
-            return said
+            return words
         if ctx.scope.sequencer is not None:  # a block that is used without its pattern has no state
             cut = CutAnswer(round=round_of(ctx), name=self.name, other=other, answer=text)
             ctx.scope.handle.update(cut_answers=[*pattern_state(ctx).cut_answers, cut])
-        return Trimmed(said)
+        return Trimmed(words)
 
     def separate(self, text: str, *, instructions: str = "") -> tuple[str, str | None]:
         """Return the own words in `text`, and the name of the speaker for whom it goes on; None for nobody."""

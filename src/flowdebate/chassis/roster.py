@@ -141,13 +141,13 @@ def check_roster(
 
 
 def listed_models(roster: Sequence[object]) -> list[ModelSpec]:
-    """Return the models of a roster that lists nothing but models; none for any other roster."""
+    """Return the models of a roster of nothing but models; no models for any other roster."""
     listed: list[ModelSpec] = [entry for entry in roster if isinstance(entry, (str, Model))]
     return listed if len(listed) == len(roster) else []
 
 
 def _name_after_models(members: Sequence[object], where: str, field: str) -> Iterator[object]:
-    """Yield `members`, with the name of its model for each that has none; the second of one model is "… (2)"."""
+    """Yield `members`; unnamed ones get the name of their model, and the second of one model "… (2)"."""
     count: dict[str, int] = {}
     for index, value in enumerate(members):
         member = full_name(value, where, f"{field}[{index}]") if isinstance(value, str) else value
@@ -434,7 +434,7 @@ class Role:
 
     @property
     def closes(self) -> bool:
-        """Whether the role ends the pattern: without its answer, what was said is kept, and it can be asked again."""
+        """True if the role ends the pattern: on failure, contributions are kept, and it can be asked again."""
         return self.instead in ("no_verdict", "no_output")
 
     def check(self, value: object, *, where: str) -> None:

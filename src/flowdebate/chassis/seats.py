@@ -122,7 +122,7 @@ def deal(seated: Mapping[str, ModelSpec | None], found: Sequence[str]) -> tuple[
 
 
 def with_first(choice: ModelChoice, listed: Sequence[ModelSpec]) -> ModelChoice:
-    """Return `choice` with the first of the `listed` models for all who have none, where no default model is set.
+    """Add the first of the `listed` models to `choice` as the default, unless a default model is set.
 
     >>> with_first({"chair": "local"}, ["openai/gpt-5", "gemini/gemini-3-pro"])
     {'default': 'openai/gpt-5', 'chair': 'local'}

@@ -168,9 +168,9 @@ def check_options(spec: PatternSpec[OptionsT], options: OptionsT) -> Loop[Option
         speaker=spec.speaker.name,
         where=where,
     )
-    given = FailurePolicy() if options.failures is None else options.failures
-    check_failure_policy(given, where=where)
-    failures = spec.failures if options.failures is None else given.over(spec.failures)
+    policy = FailurePolicy() if options.failures is None else options.failures
+    check_failure_policy(policy, where=where)
+    failures = spec.failures if options.failures is None else policy.over(spec.failures)
     if options.collection_id is not None:
         check_name(options.collection_id, where=where, field="collection_id")
     template = spec.speaker.create[0].template
@@ -197,7 +197,7 @@ def check_options(spec: PatternSpec[OptionsT], options: OptionsT) -> Loop[Option
         owns_transcript=options.transcript is None,
         collection_id=name if options.collection_id is None else options.collection_id,
         failures=failures,
-        judge_failures=failures if given.on_failure is not None else replace(failures, on_failure="skip"),
+        judge_failures=failures if policy.on_failure is not None else replace(failures, on_failure="skip"),
         material=make_material(options.sources, where=where),
         window=prompts.history if isinstance(prompts.history, Window) else None,
         schema=None if schema is None else OutputSchema.of(schema, where=where),

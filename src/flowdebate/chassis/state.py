@@ -392,11 +392,11 @@ class RoleFailed(BlockEvent):
 
 
 _LONGEST_REASON = 200
-"""Characters of an error in a line about who is missing."""
+"""Maximum characters of an error in the line about missing speakers."""
 
 
 def missing_line(failures: Iterable[ProviderFailure | RoleFailed]) -> str | None:
-    """The line that says who did not answer, and why; None for no failures but flags of what was said.
+    """Write the line about missing speakers, with the reasons; None if failures only flag contributions.
 
     >>> lost = ProviderFailure(round=1, role="debater", name="Cleo", error="ModelNotFound: no", instead="skipped")
     >>> missing_line([lost, lost])

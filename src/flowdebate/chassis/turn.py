@@ -102,9 +102,9 @@ class FailurePolicy:
 
 
 DEFAULT_QUORUM = 2
-"""Voices that a round needs, unless a policy or a pattern says otherwise."""
+"""Default number of voices in a round."""
 FAIL = FailurePolicy(on_failure="fail", quorum=DEFAULT_QUORUM)
-"""Default of the patterns in which a missing side changes the question."""
+"""Default of patterns with sides: a missing side changes the question."""
 SKIP = FailurePolicy(on_failure="skip", quorum=DEFAULT_QUORUM)
 """Default of panels."""
 
@@ -118,9 +118,9 @@ MISSING: Final = _Missing.ANSWER
 
 
 def is_provider_failure(error: BaseException) -> bool:
-    """Whether the provider is at fault; failures of the application's own code are never skipped.
+    """Say whether the provider is at fault; failures of the application's own code are never skipped.
 
-    An endpoint that rejects one member's key says nothing about the others, who may have other models.
+    A rejected key counts: other members may have other models.
     """
     rejected = isinstance(error, AuthenticationFailed) and error.status is not None
     return rejected or (isinstance(error, ModelError) and error.providers_fault)
@@ -198,11 +198,11 @@ async def in_time(
     losses: Callable[[BaseException], bool],
     closes: bool = False,
 ) -> Any:  # noqa: ANN401 - the call's value
-    """Await `call` for `timeout` seconds at most, and until the deadline of the round; ModelTimeout then.
+    """Await `call` for at most `timeout` seconds, and until the deadline of the round; then raise ModelTimeout.
 
-    A failure that `losses` says yes to, so that the caller goes on without the answer, is recorded where the run is
-    stored: when it is resumed, the call is not repeated, and fails as it did. That of a role that `closes` the pattern
-    changes nothing that was said: a resumed run asks it again.
+    If `losses` accepts a failure, the caller continues without the answer, and a stored run records the failure: when
+    the run is resumed, the call is not repeated, and fails in the same way. A role that `closes` the pattern is asked
+    again instead, since its failure changes nothing in the debate.
     """
     journal = ctx.run.journal
     if journal is None:
@@ -326,9 +326,9 @@ def guarded(
     *,
     closes: bool = False,
 ) -> Block[Any, Any]:
-    """`role` with its deadline; `recover` replaces its answer if its provider fails and failures are tolerated.
+    """Give `role` its deadline; `recover` replaces its answer if its provider fails and failures are tolerated.
 
-    One that `closes` the pattern is asked again when the run is resumed.
+    A resumed run asks a role that `closes` the pattern again.
     """
     if not failures.goes_on and failures.turn_timeout is None:
         return role

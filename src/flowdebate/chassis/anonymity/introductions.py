@@ -1,6 +1,6 @@
-"""Introductions in which authors name their own model family or its maker: "I am Claude, made by Anthropic".
+"""Introductions of authors with their own model family or its maker: "I am Claude, made by Anthropic".
 
-They are looked for in folded text (`fold`): in lower case, without accents. Once an author is introduced, all families
+The text is folded (`fold`): in lower case, without accents. Once an author is introduced, all families
 and makers up to the end of the introduction are its own: a maker behind a label would tell what the label hides.
 """
 
@@ -58,13 +58,13 @@ introduces a model. To look for them one by one takes a fifth of the time that t
 have none."""
 
 Own: TypeAlias = tuple[tuple[int, int], Literal["family", "maker"], str]
-"""A family or maker that an author calls its own: its span, what it is, and which."""
+"""An author's own family or maker: its span, its kind, and its name."""
 
 _TOKEN = re.compile(r"\d+|[^\W\d_]+")
 
 
 def family_among(text: str) -> str | None:
-    """The first well-known family in lower-case `text`; None without one.
+    """Return the first well-known family in lower-case `text`; None without one.
 
     >>> family_among("gpt-5-mini"), family_among("smollm2"), family_among("my-own")
     ('gpt', 'smollm', None)
@@ -93,7 +93,7 @@ _MOST = 5  # introductions of a sentence
 
 
 class _Patterns(NamedTuple):
-    """Patterns of what authors call themselves by in English, and of families and makers anywhere."""
+    """Patterns of introductions in English, and of families and makers anywhere."""
 
     family: re.Pattern[str]
     maker: re.Pattern[str]
@@ -109,7 +109,7 @@ def _any_of(words: Iterator[str] | frozenset[str] | dict[str, str]) -> str:
 
 @lru_cache(maxsize=1)
 def _patterns() -> _Patterns:
-    """Patterns of authors who name their own model family ("I am Claude") or its maker ("made by Anthropic")."""
+    """Compile the patterns of own model families ("I am Claude") and their makers ("made by Anthropic")."""
     maker = rf"(?:{_any_of(MAKERS)})\b"
     family = rf"(?:{_any_of(FAMILIES)}){_VERSION}\b"
     mark = r"[*_\"'(]{0,3}"
@@ -211,12 +211,12 @@ _SENTENCE = re.compile(r"(?:[^.!?。\n]|[.!?](?![\s*_\"')]|\Z))+")
 
 
 def find_own_names(low: str) -> Iterator[Own]:
-    """Find the families and makers that authors call their own in folded text that names any."""
+    """Find the authors' own families and makers in folded text."""
     patterns = _patterns()
     for match in patterns.family.finditer(low):
-        named = match.lastindex or 0
-        yield match.span(named), "family", family_among(match[named]) or ""
-        end = match.end(named)
+        group = match.lastindex or 0
+        yield match.span(group), "family", family_among(match[group]) or ""
+        end = match.end(group)
         stop = _ENDS.search(low, end, end + _LONGEST)
         yield from _names_in(low, end, min(len(low), end + _LONGEST) if stop is None else stop.start())
     for match in patterns.maker.finditer(low):
@@ -253,8 +253,10 @@ def _find_abroad(low: str, start: int, end: int) -> Iterator[Own]:
         elif kind == "role":
             direct = direct and low[name.end() : name.end() + 2].lstrip()[:1] in (",", "(")
         # "as" introduces nobody by what comes behind a name
-        made = _MADE_OTHERWISE.search(low, introduction.end(), name.start() if kind == "role" else end) is not None
-        if direct or (made and _THAT.search(low, *between) is None):
+        states_maker = (
+            _MADE_OTHERWISE.search(low, introduction.end(), name.start() if kind == "role" else end) is not None
+        )
+        if direct or (states_maker and _THAT.search(low, *between) is None):
             yield from _names_in(low, introduction.end(), end)
             return
 

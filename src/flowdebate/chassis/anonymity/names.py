@@ -45,13 +45,13 @@ def kin_among(judges: Iterable[str], debaters: Iterable[str]) -> tuple[tuple[str
 
 
 def is_about_models(topic: Sequence[str]) -> bool:
-    """Whether the debate is about models, so that their names are part of the question."""
+    """Say whether the debate is about models, so that their names are part of the question."""
     # where names of models were hidden all the same, 6 further turns of the corpus would be changed
     words = {word for text in topic for word in re.findall(r"[^\W_]+", text.replace("'", ""))}
-    about = {"ai", "llm", "llms", "chatbot", "chatbots", *FAMILIES, *MAKERS} - _PLAIN_WORDS
+    ai_words = {"ai", "llm", "llms", "chatbot", "chatbots", *FAMILIES, *MAKERS} - _PLAIN_WORDS
     phrases = ("language model", "artificial intelligence")
     return (
-        not words.isdisjoint(about)
+        not words.isdisjoint(ai_words)
         or any(family_among(text) for text in topic)
         or any(phrase in text for text in topic for phrase in phrases)
     )
