@@ -284,7 +284,7 @@ def test_no_attack_of_the_corpus_passes_for_a_line(attack: Any) -> None:
     ("template", "part", "text"),
     [
         (RoundRobinDebaterTemplate, "reply", "{last}"),
-        (RoundRobinDebaterTemplate, "found", "{issues}"),
+        (RoundRobinDebaterTemplate, "issues", "{issues}"),
         (RoundRobinDebaterTemplate, "transcript", "So far: {transcript}"),
         (RefereeTemplate, "audit", "{speakers} spoke"),
         (RoundRobinSynthesizerTemplate, "task", "{question}"),

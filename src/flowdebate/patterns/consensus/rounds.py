@@ -372,13 +372,13 @@ class Voting(Phase[VoteAsked, Ballot]):
         return [VoteAsked(task=state.question, agent=name, proposals=proposals) for name in names]
 
     def read(self, answer: object, block: str, asked: VoteAsked, ctx: Context) -> Ballot:  # noqa: ARG002
-        said = as_model({"choice": answer} if isinstance(answer, str) else answer, VoteAnswer, block=block)
-        words = clean_data({"reasoning": said.reasoning, "choice": said.choice})
-        known = find_name(words["choice"], [proposal.agent for proposal in asked.proposals])
+        vote = as_model({"choice": answer} if isinstance(answer, str) else answer, VoteAnswer, block=block)
+        words = clean_data({"reasoning": vote.reasoning, "choice": vote.choice})
+        match = find_name(words["choice"], [proposal.agent for proposal in asked.proposals])
         return Ballot(
             voter=asked.agent,
-            choice=words["choice"] if known is None else known,
-            confidence=said.confidence,
+            choice=words["choice"] if match is None else match,
+            confidence=vote.confidence,
             reasoning=words["reasoning"],
         )
 

@@ -113,7 +113,7 @@ class DebateDocument(RoundsDocument):
         yield from (decision_group(each) for each in self.raw.moderator_decisions if each.round == number)
 
     def result(self) -> Iterator[Section]:
-        """Who is missing where there is no verdict, above which a live view would say so."""
+        """Yield the missing speakers if there is no verdict; a live view shows them above the verdict."""
         if self.raw.verdict is None:
             yield from self.mark()
 
@@ -314,7 +314,7 @@ def _ballots(judging: Judging | None, sides: Sequence[Side | Debater]) -> Ballot
 
 
 def order_effect(judging: Judging) -> str | None:
-    """Say in words that the order of the sides decided; None where it did not.
+    """Describe the effect of the order of the sides on the verdict; None if it had none.
 
     >>> from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging
     >>> both = [JudgeBallot(order=["a", "b"], winner="a"), JudgeBallot(order=["b", "a"], winner="b")]

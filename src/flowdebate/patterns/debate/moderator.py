@@ -145,9 +145,9 @@ def render_moderator_turn(
 
 @lru_cache(maxsize=256)  # each round's prompt has the decisions of all rounds before
 def _render_decision(number: int, reason: str | None, briefing: str | None, new_angle: str | None) -> str:
-    """What it said; who spoke is in the transcript."""
-    said = {"reason for leaving a debater out": reason, "briefing": briefing, "new angle": new_angle}
-    return listed(*(f"round {number}, {what}: {quoted(text)}" for what, text in said.items() if text))
+    """Render a decision of the moderator; the transcript has the speakers."""
+    parts = {"reason for leaving a debater out": reason, "briefing": briefing, "new angle": new_angle}
+    return listed(*(f"round {number}, {label}: {quoted(text)}" for label, text in parts.items() if text))
 
 
 class CompletedDecision(DebateModeratorOutput):

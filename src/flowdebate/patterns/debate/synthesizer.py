@@ -63,7 +63,7 @@ def render_synthesizer_system(*, template: SynthesizerTemplate = SYNTHESIZER) ->
 
 
 def render_synthesizer_turn(raw: DebateRawOutput, *, template: SynthesizerTemplate = SYNTHESIZER) -> str:
-    """Transcript, framing and verdict; no winner is "none". LookupError for a debate without a verdict."""
+    """Render transcript, framing and verdict; no winner is "none". Raise LookupError without a verdict."""
     transcript = render_entries(raw.transcript)
     parts = [filled(template.transcript, question=quoted(raw.question), rounds=raw.rounds, transcript=transcript)]
     framing = [

@@ -106,7 +106,7 @@ def render_entries(
     labels: Labels = (),
     show: Callable[[str], str] = quoted,
 ) -> str:
-    """The transcript as text: `[stance] …`, or with `names` `[name, stance] …`, under a heading for each round.
+    """Render the transcript as text: `[stance] …`, or with `names` `[name, stance] …`, under a heading for each round.
 
     Rendering more entries only adds to the end. No entries are `(empty)`. A line below a flagged argument says that it
     is cut off or empty. `below` has another line for each entry (empty for none), such as
@@ -172,7 +172,7 @@ def _lines(
 def parse_entries(text: str, *, names: bool = False) -> list[DebateContributionEntry]:
     """Read the entries that `render_entries` wrote as `text`, of either kind; without names, `agent_name` is empty.
 
-    ViewError for what it cannot have written.
+    Raises ViewError for any other text.
     """
     if text == EMPTY:
         return []

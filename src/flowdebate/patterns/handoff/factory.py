@@ -316,8 +316,10 @@ class Speaker(Block[Any, HandoffDecision]):
             # one that is cut on purpose ends where it should
             cut_off = answer.cut_off and not isinstance(words, Trimmed)
             answer = answer.model_copy(update={"response": str(words), "cut_off": cut_off})
-        said = check_decision(answer, agent_name=self._words.name, names=self.roster_names, chosen_by=by, speaker=self)
-        return said if said.problem is None else replace(said, problem=f"{unread}{said.problem}")
+        decision = check_decision(
+            answer, agent_name=self._words.name, names=self.roster_names, chosen_by=by, speaker=self
+        )
+        return decision if decision.problem is None else replace(decision, problem=f"{unread}{decision.problem}")
 
     def outline(self) -> Outline:
         return self._inner.outline()
@@ -384,11 +386,11 @@ def create_speaker(  # noqa: PLR0913 - what a speaker is made of, each with its 
         **form,
         **filled_in,
     ).with_form(prompt.room)
-    asked = options.get("instructions")
+    instructions = options.get("instructions")
     words = OwnWords(
         name=agent_name,
         others=dict.fromkeys(others),
-        system_prompt="\n".join(text for text in (system_prompt, asked) if isinstance(text, str)),
+        system_prompt="\n".join(text for text in (system_prompt, instructions) if isinstance(text, str)),
     )
     return Speaker(
         inner,

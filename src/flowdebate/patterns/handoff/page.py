@@ -121,7 +121,7 @@ class HandoffDocument(Document):
         yield from self.result()
 
     def result(self) -> Iterator[Section]:
-        """The line that says who is missing; the transcript is the result."""
+        """Yield the line about missing speakers; the transcript is the result."""
         yield from self.mark()
 
 

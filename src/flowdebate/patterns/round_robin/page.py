@@ -84,7 +84,7 @@ class RoundRobinDocument(RoundsDocument):
         return (referee_group(audit) for audit in self.raw.audits if audit.round == number)
 
     def result(self) -> Iterator[Section]:
-        """Who is missing where there is no output, above which a live view would say so."""
+        """Yield the missing speakers if there is no output; a live view shows them above the output."""
         if self.output is None:
             yield from self.mark()
 
@@ -104,10 +104,10 @@ class RoundRobinLive(OneByOne):
 def referee_group(audit: RefereeAudit) -> Group:
     """A referee's review of a round."""
     facts = []
-    for found in audit.assessments:
-        issues = "; ".join(found.issues)
-        text = f"{found.score} of 100{f': {issues}' if issues else ''}"
-        facts.append(Fact(label=found.agent_name, text=text, tone="dim", short=True))
+    for assessment in audit.assessments:
+        issues = "; ".join(assessment.issues)
+        text = f"{assessment.score} of 100{f': {issues}' if issues else ''}"
+        facts.append(Fact(label=assessment.agent_name, text=text, tone="dim", short=True))
     return Group(label="Referee", text=audit.notes, facts=tuple(facts))
 
 

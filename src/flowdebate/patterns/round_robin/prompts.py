@@ -57,11 +57,11 @@ def render_contributions(
     [Ada, economist] It pays back.
     Referee: Give figures.
     """
-    found = {audit.round: audit for audit in audits}  # a round whose report was lost has none
+    by_round = {audit.round: audit for audit in audits}  # a round whose report was lost has none
     return render_rounds(
         entries,
         lambda entry: f"[{speaker_tag(entry.agent_name, entry.role)}] {quoted(entry.text)}",
-        lambda number: [] if number not in found else _render_audit(found[number], scores=scores),
+        lambda number: [] if number not in by_round else _render_audit(by_round[number], scores=scores),
     )
 
 
@@ -121,7 +121,9 @@ class RoundRobinDebaterTemplate(Template):
         uses(*_TURN, "question"),
     )
     """Whose turn it is; `{who}` is its role, or its name where it has none."""
-    found: str = part("The referee raised these issues about your last turn: {issues}. Avoid them now.", uses("issues"))
+    issues: str = part(
+        "The referee raised these issues about your last turn: {issues}. Avoid them now.", uses("issues")
+    )
     """The issues of the debater's own turn in the latest audit; left out if there are none."""
     opening: str = part(
         "Nobody has spoken yet. Answer the question from your own point of view: say what you would do, why, and what "
@@ -171,7 +173,7 @@ _DETERMINERS = frozenset({"a", "an", "the", "my", "our", "your", "his", "her", "
 
 
 def _with_article(role: str) -> str:
-    """Write a role as it stands in a sentence, with an article.
+    """Write a role with an article, for use in a sentence.
 
     >>> _with_article("economist"), _with_article("a mayor")
     ('the economist', 'a mayor')
@@ -210,8 +212,8 @@ def render_debater_turn(
     about: dict[str, object] = {**me.about, "who": who, "round": round}
     last = [filled(template.turn, question=quoted(question), **about)]
     latest = audits[-1].assessments if audits else ()
-    if issues := next((issues_of(found) for found in latest if found.agent_name == me.name), ""):
-        last.append(filled(template.found, issues=issues))
+    if issues := next((issues_of(assessment) for assessment in latest if assessment.agent_name == me.name), ""):
+        last.append(filled(template.issues, issues=issues))
     other = next((entry.agent_name for entry in reversed(entries) if entry.agent_name != me.name), None)
     if other is not None:
         last.append(filled(template.reply, other=tag_name(other), **about))

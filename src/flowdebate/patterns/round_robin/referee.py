@@ -128,7 +128,7 @@ def create_referee(
             entries=recent_entries(ctx), audits=audits, round=number, max_rounds=max_rounds, template=texts
         )
 
-    def found(answer: Any, _: ModelResponse, __: Context) -> RefereeReport:  # noqa: ANN401 - the model made below
+    def read_report(answer: Any, _: ModelResponse, __: Context) -> RefereeReport:  # noqa: ANN401 - the model made below
         assessments = [
             Assessment(
                 agent_name=item.agent_name,
@@ -148,7 +148,7 @@ def create_referee(
         template=template,
         transcript=transcript,
         output_schema=_report_on(tuple(roster)),
-        transform=found,
+        transform=read_report,
     )
     return RosterBlock(inner, roster)
 

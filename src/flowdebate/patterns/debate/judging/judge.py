@@ -202,10 +202,10 @@ class Judge(Block[Any, JudgedVerdict]):
             raise ConfigurationError(where, "stances", stances, "at least one stance")
         own: BlockOptions = {**(options or {}), **how.for_block()}
         material = make_material(sources, where=where)
-        given = generator_options(own, "intent/synthesize", SHOWN, where=block_name)
-        self._visibility: Visibility = given["visibility"]
+        block_options = generator_options(own, "intent/synthesize", SHOWN, where=block_name)
+        self._visibility: Visibility = block_options["visibility"]
         # a panel has no model of its own, and the run may have none
-        self._model: Model | str = given["model"] if own.get("model") or not how.panel else how.panel[0]
+        self._model: Model | str = block_options["model"] if own.get("model") or not how.panel else how.panel[0]
         self._profile = own.get("profile")
         self._setup = JurorSetup(
             name=block_name,
@@ -216,7 +216,7 @@ class Judge(Block[Any, JudgedVerdict]):
             fit=how.fit,
             criteria=how.criteria,
             transcript=transcript,
-            options=given,
+            options=block_options,
             show=show,
         )
         self._labels = labels_for(sides, how.labels or how.crossed_labels, where=where)
@@ -252,9 +252,9 @@ class Judge(Block[Any, JudgedVerdict]):
             entries = recent_entries(ctx)
             places = order_for_judge(entries, shuffle=self._shuffle, random=self._random or ctx.random)
             order = dict.fromkeys([*(entries[place].stance for place in places), *self.sides])
-            shown = self._render(question, JudgeView(order=tuple(order)), places, ctx)
-            self._announce(shown, ctx)
-            only: JudgedVerdict = await first.asking(shown)(shown, ctx.child(self.name, ctx.path))
+            case = self._render(question, JudgeView(order=tuple(order)), places, ctx)
+            self._announce(case, ctx)
+            only: JudgedVerdict = await first.asking(case)(case, ctx.child(self.name, ctx.path))
             return only
         fallback, ballots = None, await self._ballots(asking, question, ctx)
         if any(ballot.problem == NO_LOGPROBS for ballot in ballots):
@@ -294,8 +294,8 @@ class Judge(Block[Any, JudgedVerdict]):
             aliases = self._anonymity.aliases(ctx)
             entries = self._anonymity.entries(ctx)[-len(entries) :]
             notes = [aliases.hide(note).text for note in notes]
-        shown = apply_labels([entries[place] for place in places], view)
-        return JudgeInput(question=question, view=view, entries=shown, notes=notes, places=places, number=number)
+        labelled = apply_labels([entries[place] for place in places], view)
+        return JudgeInput(question=question, view=view, entries=labelled, notes=notes, places=places, number=number)
 
     def _is_concise(self, ctx: Context) -> bool:
         return (self._profile or profile_of(ctx.model(self._model))) == "concise"
@@ -314,10 +314,10 @@ class Judge(Block[Any, JudgedVerdict]):
         entries = recent_entries(ctx)
         calls: list[Callable[[], Awaitable[BallotCall]]] = []
         for number, view in enumerate(views):
-            shown = self._render(question, view, in_view(entries, view), ctx, number=number)
+            case = self._render(question, view, in_view(entries, view), ctx, number=number)
             for juror in asking.jurors:
                 inner = ctx.child(self.name, f"{ctx.path}/{step}[{len(calls)}]")
-                calls.append(partial(self._ballot, juror, replace(shown, model=juror.voter), inner))
+                calls.append(partial(self._ballot, juror, replace(case, model=juror.voter), inner))
         if not self.how.curtail:
             return await self._usable(await in_order(calls, finish=True), ctx)
         cast = await in_order(calls[: len(calls) // 2 + 1], finish=True)  # the other calls could outvote any fewer
@@ -327,38 +327,38 @@ class Judge(Block[Any, JudgedVerdict]):
             cast.append(await calls[len(cast)]())
         return await self._usable(cast, ctx)
 
-    async def _ballot(self, juror: Juror | LetterJuror, shown: JudgeInput, ctx: Context) -> BallotCall:
-        self._announce(shown, ctx)
+    async def _ballot(self, juror: Juror | LetterJuror, case: JudgeInput, ctx: Context) -> BallotCall:
+        self._announce(case, ctx)
         error = recorded_failure(ctx, block=self.name)
         try:
             if error is None:
-                return BallotCall(await juror.cast(shown, ctx), juror, ctx)
+                return BallotCall(await juror.cast(case, ctx), juror, ctx)
         except ModelError as failure:
             if not (isinstance(failure, BadAnswer) or (len(self.how.panel) > 1 and is_provider_failure(failure))):
                 raise
             error = failure
-        lost = self._setup.open_ballot(shown, ctx, problem=one_line(error_text(error)))
+        lost = self._setup.open_ballot(case, ctx, problem=one_line(error_text(error)))
         return BallotCall(lost, juror, ctx, error)
 
     async def _usable(self, cast: Sequence[BallotCall], ctx: Context) -> list[JudgeBallot]:
-        """The ballots, if enough models answered; else the first failure. Failed calls are discarded."""
-        failed = [(each, each.error) for each in cast if each.error is not None]
-        answered = {id(each.juror) for each in cast if each.error is None}
-        asked = {id(each.juror) for each in cast}
-        if failed and len(answered) < min(self.how.quorum or DEFAULT_QUORUM, len(asked)):
-            jurors = {id(each.juror): (each, error) for each, error in failed} if len(self.how.panel) > 1 else {}
-            for each, error in jurors.values():
-                name = each.juror.voter or self.name
+        """Return the ballots if enough models answered; else raise the first failure. Failed calls are discarded."""
+        failed = [(call, call.error) for call in cast if call.error is not None]
+        answered = {id(call.juror) for call in cast if call.error is None}
+        jurors = {id(call.juror) for call in cast}
+        if failed and len(answered) < min(self.how.quorum or DEFAULT_QUORUM, len(jurors)):
+            failures = {id(call.juror): (call, error) for call, error in failed} if len(self.how.panel) > 1 else {}
+            for call, error in failures.values():
+                name = call.juror.voter or self.name
                 record_failure(error, ctx, block=self.name, role="judge", name=name, instead="skipped")
             raise failed[0][1]
-        for each, error in failed:
-            await discard(each.ctx, error, block=self.name)  # a resumed run leaves out the same ballots
-            silent = id(each.juror) not in answered  # else the verdict says how many of its ballots were of no use
-            answered.add(id(each.juror))
+        for call, error in failed:
+            await discard(call.ctx, error, block=self.name)  # a resumed run leaves out the same ballots
+            silent = id(call.juror) not in answered  # else the verdict says how many of its ballots were of no use
+            answered.add(id(call.juror))
             if silent or (is_provider_failure(error) and not isinstance(error, BadAnswer)):
-                voter = each.juror.voter or self.name
+                voter = call.juror.voter or self.name
                 record_failure(error, ctx, block=self.name, role="judge", name=voter, instead="skipped")
-        return [each.ballot for each in cast]
+        return [call.ballot for call in cast]
 
     async def _decide(
         self, asking: Asking, ballots: list[JudgeBallot], question: str, ctx: Context, fallback: str | None
@@ -424,14 +424,14 @@ class Judge(Block[Any, JudgedVerdict]):
             await discard(ctx, failure, block=self.name)
         return None
 
-    def _announce(self, shown: JudgeInput, ctx: Context) -> None:
+    def _announce(self, case: JudgeInput, ctx: Context) -> None:
         ctx.emit(
             JudgeViewMade(
                 block=self.name,
-                order=tuple(shown.places),
+                order=tuple(case.places),
                 anonymized=self._anonymized,
-                view=shown.number,
-                model=shown.model,
+                view=case.number,
+                model=case.model,
             )
         )
 
@@ -481,8 +481,8 @@ def _person(name: str, how: JudgeOptions, sides: Sequence[str], material: Materi
     """The human who decides a flipped verdict."""
     from flowdebate.blocks.human.human import human
 
-    def ballots_in_words(shown: FlippedBallots) -> str:
-        return render_ballots(shown.ballots)
+    def ballots_in_words(flipped: FlippedBallots) -> str:
+        return render_ballots(flipped.ballots)
 
     prompt = "The judge found otherwise when it was shown the arguments in another order. Decide."
     person = human(name=f"{name}-human", prompt=prompt, context=ballots_in_words, ask=how.ask)

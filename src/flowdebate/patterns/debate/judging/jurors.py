@@ -174,10 +174,10 @@ def scores_among(names: tuple[str, ...], criteria: tuple[str, ...] = ()) -> type
     )
 
 
-def shares_of(given: Mapping[str, float]) -> dict[str, float]:
-    """The share of each side in the scores that were `given`, 1 in total."""
-    whole = sum(given.values())
-    return {side: value / whole if whole else 1 / len(given) for side, value in given.items()}
+def shares_of(scores: Mapping[str, float]) -> dict[str, float]:
+    """Return the share of each side in the `scores`, 1 in total."""
+    total = sum(scores.values())
+    return {side: value / total if total else 1 / len(scores) for side, value in scores.items()}
 
 
 # One call
@@ -222,7 +222,7 @@ class JurorSetup:
     options: FilledOptions
     """Options of the blocks that ask the models."""
     show: Callable[[str], str] = quoted
-    """The function that puts a text behind a label: `frame` where the texts are material and no arguments."""
+    """Function that puts a text behind a label: `frame` if the texts are material instead of arguments."""
 
     def of_panel(self, model: Model | str | None) -> JurorSetup:
         """The set-up with a model of a panel; None for the judge's own model."""
@@ -233,24 +233,24 @@ class JurorSetup:
         """The name of a panel's model; None for the judge's own."""
         return model if model is None or isinstance(model, str) else model.name
 
-    def render(self, shown: JudgeInput) -> str:
+    def render(self, case: JudgeInput) -> str:
         """The transcript as one view has it."""
-        notes = shown.notes if self.show is quoted else notes_on_escapes(shown)
-        return render_entries(shown.entries, names=self.named, below=notes, show=self.show)
+        notes = case.notes if self.show is quoted else notes_on_escapes(case)
+        return render_entries(case.entries, names=self.named, below=notes, show=self.show)
 
     def explain(self, office: str) -> str:
         """A system message, with what a reader of quotes has to know."""
         return f"{office}\n\n{HOW_TO_READ_QUOTES}" if self.has_sources else office
 
-    def open_ballot(self, shown: JudgeInput, ctx: Context, **found: Any) -> JudgeBallot:  # noqa: ANN401 - fields
-        """A ballot about a view, with what was `found`."""
-        view = shown.view
+    def open_ballot(self, case: JudgeInput, ctx: Context, **fields: Any) -> JudgeBallot:  # noqa: ANN401 - fields
+        """Make a ballot about a view, with further `fields`."""
+        view = case.view
         return JudgeBallot(
-            view=shown.number,
+            view=case.number,
             order=list(view.order),
             labels=None if view.labels is None else dict(view.labels),
-            model=ctx.model(self.options["model"]).name if shown.model is None else shown.model,
-            **found,
+            model=ctx.model(self.options["model"]).name if case.model is None else case.model,
+            **fields,
         )
 
 
@@ -268,36 +268,36 @@ class Juror:
         """The block that asks the model, with the sides in declared order."""
         return self._generators(self._setup.sides)
 
-    async def cast(self, shown: JudgeInput, ctx: Context) -> JudgeBallot:
-        ballot: JudgeBallot = await self.asking(shown)(shown, ctx)
+    async def cast(self, case: JudgeInput, ctx: Context) -> JudgeBallot:
+        ballot: JudgeBallot = await self.asking(case)(case, ctx)
         return ballot
 
-    def asking(self, shown: JudgeInput) -> Generator[Any]:
-        """The block for `shown`; it returns a `JudgeBallot`, or a `JudgedVerdict` if only a winner is asked for."""
+    def asking(self, case: JudgeInput) -> Generator[Any]:
+        """Make the block for `case`. It returns a `JudgeBallot`, or a `JudgedVerdict` for a winner alone."""
         if self._scored:
-            names = tuple(map(shown.view.named, shown.view.order))
-            return self._generators(names).with_transform(partial(self._ballot, shown))
-        asked = self._generators(self._setup.sides).with_transform(partial(self._verdict, shown))
+            names = tuple(map(case.view.named, case.view.order))
+            return self._generators(names).with_transform(partial(self._ballot, case))
+        block = self._generators(self._setup.sides).with_transform(partial(self._verdict, case))
         if not self._setup.named:
-            return asked
-        return asked.with_synonyms({entry.agent_name: entry.stance for entry in shown.entries})
+            return block
+        return block.with_synonyms({entry.agent_name: entry.stance for entry in case.entries})
 
     def _make_generator(self, names: tuple[str, ...]) -> Generator[Any]:
         setup = self._setup
 
-        def system(shown: JudgeInput) -> str:
+        def system(case: JudgeInput) -> str:
             if self._scored:
-                office = render_judge_office(view=shown.view, template=setup.template)
+                office = render_judge_office(view=case.view, template=setup.template)
                 if setup.criteria is not None:
                     criteria = listed(*map(tag_text, setup.criteria))
                     office = f"{office}\n\n{filled(setup.template.rubric, criteria=criteria)}"
                 return setup.explain(office)
             return setup.explain(render_judge_system(stances=setup.sides, template=setup.template))
 
-        def turn(shown: JudgeInput) -> str:
-            transcript = setup.render(shown)
+        def turn(case: JudgeInput) -> str:
+            transcript = setup.render(case)
             return render_judge_turn(
-                question=shown.question, transcript=transcript, template=setup.template, show=setup.show
+                question=case.question, transcript=transcript, template=setup.template, show=setup.show
             )
 
         return generator(
@@ -311,26 +311,26 @@ class Juror:
             **setup.options,
         )
 
-    def _ballot(self, shown: JudgeInput, answer: Any, _: ModelResponse, ctx: Context) -> JudgeBallot:  # noqa: ANN401 - of the schema above
-        given = answer.scores.model_dump(by_alias=True)
-        found = {side: given[shown.view.named(side)] for side in shown.view.order}
+    def _ballot(self, case: JudgeInput, answer: Any, _: ModelResponse, ctx: Context) -> JudgeBallot:  # noqa: ANN401 - of the schema above
+        points = answer.scores.model_dump(by_alias=True)
+        scores = {side: points[case.view.named(side)] for side in case.view.order}
         rubric, weights = None, self._setup.criteria
         if weights is not None:
-            whole = math.fsum(weights.values())
-            rubric, found = (
-                found,
+            total = math.fsum(weights.values())
+            rubric, scores = (
+                scores,
                 {
-                    side: math.fsum(weight * by[name] for name, weight in weights.items()) / whole
-                    for side, by in found.items()
+                    side: math.fsum(weight * by[name] for name, weight in weights.items()) / total
+                    for side, by in scores.items()
                 },
             )
-        scores = shares_of(found)
-        said = {"verdict": answer.verdict, "reasoning": answer.reasoning, "criteria": rubric}
-        return self._setup.open_ballot(shown, ctx, scores=scores, winner=leader_of(scores), **said)
+        scores = shares_of(scores)
+        texts = {"verdict": answer.verdict, "reasoning": answer.reasoning, "criteria": rubric}
+        return self._setup.open_ballot(case, ctx, scores=scores, winner=leader_of(scores), **texts)
 
-    def _verdict(self, shown: JudgeInput, answer: Any, _: ModelResponse, ctx: Context) -> JudgedVerdict:  # noqa: ANN401 - of the schema above
+    def _verdict(self, case: JudgeInput, answer: Any, _: ModelResponse, ctx: Context) -> JudgedVerdict:  # noqa: ANN401 - of the schema above
         """The verdict of a single-view judge, whose only ballot leaves its words to it."""
-        ballot = self._setup.open_ballot(shown, ctx, winner=answer.winner)
+        ballot = self._setup.open_ballot(case, ctx, winner=answer.winner)
         return JudgedVerdict(
             verdict=add_headline(answer.verdict, answer.winner, self._setup.sides),
             winner=answer.winner,
@@ -400,7 +400,7 @@ class LetterJuror:
         resources = {"transcript": self._setup.transcript}
         return self._choose(self._system, self._turn, self._letters, self._setup.options, resources)
 
-    async def cast(self, shown: JudgeInput, ctx: Context) -> JudgeBallot:
+    async def cast(self, case: JudgeInput, ctx: Context) -> JudgeBallot:
         """Ask about one view; the ballot has a `problem` where the letters say nothing."""
         setup = self._setup
         if self._reasons:
@@ -412,8 +412,8 @@ class LetterJuror:
                 resources={"transcript": setup.transcript},
                 **hidden,
             )
-            shown = replace(shown, reasons=await reasoner(shown, ctx.child(setup.name, f"{ctx.path}/reasons")))
-        ballot: JudgeBallot = await self.block.with_transform(partial(self._ballot, shown))(shown, ctx)
+            case = replace(case, reasons=await reasoner(case, ctx.child(setup.name, f"{ctx.path}/reasons")))
+        ballot: JudgeBallot = await self.block.with_transform(partial(self._ballot, case))(case, ctx)
         return ballot
 
     async def pick(self, question: str, texts: Sequence[str], ctx: Context) -> int:
@@ -444,42 +444,44 @@ class LetterJuror:
         slots: FilledOptions = {**options, "tools": ()}  # no room for calls
         return generator(name=self._setup.name, prompt=system, user=user, choices=choices, resources=resources, **slots)
 
-    def _system(self, shown: JudgeInput) -> str:
+    def _system(self, case: JudgeInput) -> str:
         template = self._setup.template
         if not self._reasons:
             return template.letter
-        return self._setup.explain(render_judge_office(view=shown.view, template=template, reasons=True))
+        return self._setup.explain(render_judge_office(view=case.view, template=template, reasons=True))
 
-    def _debate(self, shown: JudgeInput) -> str:
+    def _debate(self, case: JudgeInput) -> str:
         setup = self._setup
-        return filled(setup.template.turn, question=setup.show(shown.question), transcript=setup.render(shown))
+        return filled(setup.template.turn, question=setup.show(case.question), transcript=setup.render(case))
 
-    def _turn(self, shown: JudgeInput) -> str:
+    def _turn(self, case: JudgeInput) -> str:
         template, letters = self._setup.template, listed_letters(self._letters)
         if self._reasons:
-            asked = filled(template.after_reasons, reasons=quoted(shown.reasons), letters=letters)
-            return f"{self._debate(shown)}\n\n{asked}"
+            request = filled(template.after_reasons, reasons=quoted(case.reasons), letters=letters)
+            return f"{self._debate(case)}\n\n{request}"
         setup = self._setup
         if setup.show is not quoted:
-            shown = replace(shown, notes=notes_on_escapes(shown))
-        sides = render_sides(shown, setup.show)
-        return filled(template.letter_turn, question=setup.show(shown.question), sides=sides, letters=letters)
+            case = replace(case, notes=notes_on_escapes(case))
+        sides = render_sides(case, setup.show)
+        return filled(template.letter_turn, question=setup.show(case.question), sides=sides, letters=letters)
 
-    def _ballot(self, shown: JudgeInput, _: str, response: ModelResponse, ctx: Context) -> JudgeBallot:
-        labels = shown.view.labels
+    def _ballot(self, case: JudgeInput, _: str, response: ModelResponse, ctx: Context) -> JudgeBallot:
+        labels = case.view.labels
         assert labels is not None  # noqa: S101 - letters are labels
         setup, logprobs = self._setup, response.logprobs
-        found = {"problem": NO_LOGPROBS} if logprobs is None else read_logprobs(logprobs, labels)
-        ballot = setup.open_ballot(shown, ctx, reasoning=shown.reasons, **found)
+        fields = {"problem": NO_LOGPROBS} if logprobs is None else read_logprobs(logprobs, labels)
+        ballot = setup.open_ballot(case, ctx, reasoning=case.reasons, **fields)
         if self._reasons or logprobs is None:
             return ballot
-        said = {side: [each.text for each in shown.entries if each.stance == label] for side, label in labels.items()}
+        arguments = {
+            side: [entry.text for entry in case.entries if entry.stance == label] for side, label in labels.items()
+        }
         default = (setup.template.letter, setup.template.letter_turn) == (JUDGE.letter, JUDGE.letter_turn)
         fit, fitted = setup.fit, FITTED.get((response.model or "").rpartition("/")[2].removesuffix(".gguf"))
         if fit is None and default and fitted is not None:
             fit = LetterFit(per_log_length=fitted[0], min_log_odds=fitted[1])
         ballot = ballot.model_copy(
-            update={"lengths": {side: sum(map(len, texts)) for side, texts in said.items()}, "fit": fit}
+            update={"lengths": {side: sum(map(len, texts)) for side, texts in arguments.items()}, "fit": fit}
         )
         if fit is None:
             return ballot
@@ -488,20 +490,20 @@ class LetterJuror:
         return ballot.model_copy(update={"scores": scores, "winner": winner})
 
 
-def notes_on_escapes(shown: JudgeInput) -> list[str]:
-    """The line below each text of material: what was escaped in it."""
-    return [explain_escapes(entry.text) for entry in shown.entries]
+def notes_on_escapes(case: JudgeInput) -> list[str]:
+    """Return a line for each text of material, about escaped characters in it."""
+    return [explain_escapes(entry.text) for entry in case.entries]
 
 
-def render_sides(shown: JudgeInput, show: Callable[[str], str] = quoted) -> str:
-    """The arguments by side, in the order of the view, each under its letter."""
-    notes = [*shown.notes, *[""] * (len(shown.entries) - len(shown.notes))]
+def render_sides(case: JudgeInput, show: Callable[[str], str] = quoted) -> str:
+    """Render the arguments by side, in the order of the view, each under its letter."""
+    notes = [*case.notes, *[""] * (len(case.entries) - len(case.notes))]
     parts = []
-    for side in shown.view.order:
-        letter = shown.view.named(side)
+    for side in case.view.order:
+        letter = case.view.named(side)
         lines = [
             f"- {show(entry.text)}" + (f"\n{note}" if note else "")
-            for entry, note in zip(shown.entries, notes, strict=True)
+            for entry, note in zip(case.entries, notes, strict=True)
             if entry.stance == letter
         ]
         parts.append("\n".join([f"Side {letter}:", *(lines or [EMPTY])]))
