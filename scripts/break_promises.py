@@ -139,7 +139,7 @@ BREAKS = (
         "an impossible policy is refused",
         f"{FAILURES}::test_an_impossible_policy_is_refused_before_anything_runs",
         "chassis/spec.py",
-        "    check_failure_policy(given, where=where)\n",
+        "    check_failure_policy(policy, where=where)\n",
         "",
     ),
     Break(
