@@ -42,7 +42,7 @@ _NEAR = 5
 def locate(
     sources: tuple[Source, ...], *, file: str | None, line: int | None, end_line: int | None, quote: str | None
 ) -> Place:
-    """The place that a reviewer names, looked up in the material: where a quote stands, or why there is no such place.
+    """Look up a reviewer's place in the material: return the lines of its quote, or the reason that it is missing.
 
     >>> from flowdebate.sources.source import Source
     >>> material = (Source.of("app.py", "x = 0"), Source.of("b.py", "y = x / 0"))
@@ -55,30 +55,30 @@ def locate(
     name, line, end_line = _resolve(file, line, end_line, sources)
     if line is not None and end_line is not None and end_line < line:
         line, end_line = end_line, line
-    named = Place(file=name or file, line=line, end_line=end_line, quote=quote)
+    claimed = Place(file=name or file, line=line, end_line=end_line, quote=quote)
     has_quote = bool((quote or "").split())
     if not sources or not (file or line or has_quote):
-        return named
+        return claimed
     if has_quote:
         for names in [[name], [*files]] if name else [[*files]]:
             if spots := _spots(quote or "", names, sources):
-                # one that is still there, and the nearest to the line that was named
-                spot = min(spots, key=lambda each: (not each[1], abs(each[1] - (line or 0))))
+                # a line that still exists first, then the one nearest to the claimed line
+                spot = min(spots, key=lambda span: (not span[1], abs(span[1] - (line or 0))))
                 place = Place(file=spot[0], line=spot[1] or None, end_line=spot[2] or None, quote=quote, found=True)
                 moved = file is not None and names != [name]
-                note = f"named as {named.text}, where the material does not have the quote" if moved else None
+                note = f"named as {claimed.text}, where the material does not have the quote" if moved else None
                 return place.model_copy(update={"note": note})
     problem = "the material does not have the quote" if has_quote else None
     if file is not None and name is None:
         problem = f"the material has no {file}"
     elif line is not None:
-        numbers = {each.number for each in files.get(name or "", ())}
+        numbers = {row.number for row in files.get(name or "", ())}
         wrong = next((number for number in (line, end_line or line) if number not in numbers), None)
         if wrong is None:
             note = f"the line exists, but {problem}" if problem else None
-            return named.model_copy(update={"found": True, "note": note})
+            return claimed.model_copy(update={"found": True, "note": note})
         problem = f"line {line} of which file?" if name is None else f"{name} has no line {wrong}"
-    return named.model_copy(update={"found": problem is None, "problem": problem})
+    return claimed.model_copy(update={"found": problem is None, "problem": problem})
 
 
 @lru_cache(maxsize=8)
@@ -91,7 +91,7 @@ def _files(sources: tuple[Source, ...]) -> dict[str, list[Line]]:
     return files
 
 
-# What people and models write behind a path, and in front of it.
+# Line numbers that people and models write after a path, and words that they write before it.
 _AT_LINES = re.compile(
     r"(?:(?::|#)\s*L?(?P<line>\d+)(?:\s*[-\u2013]\s*L?(?P<end>\d+)|:\d+)?"
     r"|[\s,(]+(?:lines?|ll?\.)\s*(?P<first>\d+)(?:\s*(?:[-\u2013]|to|and)\s*(?P<last>\d+))?\)?)\s*\Z",
@@ -103,9 +103,9 @@ _BEFORE_PATH = re.compile(r"(?:(?:file|source|path)\b:?\s+|file://|(?:\./)+|[ab]
 def _resolve(
     file: str | None, line: int | None, end_line: int | None, sources: tuple[Source, ...]
 ) -> tuple[str | None, int | None, int | None]:
-    """The file of the material that is meant by `file`, and the lines, which may stand behind its path.
+    """Resolve `file` to a file of the material, with the lines; the path may include them.
 
-    A path may be that from another folder or system, quoted, with its page, or as the prompt shows it.
+    The path may come from another folder or system. It may be quoted, have a page, or look as in the prompt.
     """
     files = _files(sources)
     if file is None:
@@ -132,52 +132,53 @@ def _resolve(
 
 _MOST_LAYERS = 8
 _LONGEST_LINES = 60
-"""Characters behind a path that say which lines."""
+"""Most characters of line numbers after a path."""
 _AROUND_PATH = {**PAIRS, **dict(zip("`\"'*_", "`\"'*_", strict=True))}
 
 
 def _find_file(path: str, files: Mapping[str, object]) -> str | None:
-    """The file with this path, or the only one whose path ends with it or ends it; with either slash, in any case."""
+    """Find the file with this path, or else the only file with a matching end; slashes and case may differ."""
     if path in files:
         return path
     plain = re.sub(r"^(?:\./|[ab]/)", "", path.strip().replace("\\", "/"))
     for fold in (str, str.casefold):
-        wanted = fold(plain)
-        exact = [name for name in files if fold(name.replace("\\", "/")) == wanted]
-        close = [name for name in files if fold(name).endswith(f"/{wanted}") or wanted.endswith(f"/{fold(name)}")]
-        if found := exact or close:
-            return found[0] if len(found) == 1 else None
+        target = fold(plain)
+        exact = [name for name in files if fold(name.replace("\\", "/")) == target]
+        close = [name for name in files if fold(name).endswith(f"/{target}") or target.endswith(f"/{fold(name)}")]
+        if matches := exact or close:
+            return matches[0] if len(matches) == 1 else None
     return None
 
 
 def _spots(quote: str, names: Sequence[str], sources: tuple[Source, ...]) -> list[tuple[str, int, int]]:
-    """Where a quote stands in these files: file, first and last line (0 without numbers).
+    """Find a quote in these files: file, first and last line (0 without numbers).
 
-    Word for word but for blanks, as it is or without what a prompt and Markdown put around it; else as arguments quote.
+    The quote must match word for word, apart from blanks, with or without the marks that prompts and Markdown add.
+    Otherwise look it up like the quotes of arguments.
     """
-    index = _index(sources)  # once: sources take time to be hashed
+    index = _index(sources)  # once, since hashing sources takes time
     for form, numbers in copied_forms(quote):
         for text in dict.fromkeys((form, unescaped(form))):
             spots = [spot for name in names for view in _VIEWS for spot in _spots_in(text, *index(name, view))]
             if spots := [spot for spot in spots if not numbers or numbers & {*range(spot[1], spot[2] + 1)}]:
                 return spots
     holders = tuple(source for source in sources if _names_of(source) & {*names})
-    found = look_up_quote(quote, holders)
-    lines = lines_of(found, holders)
-    if found.status != "verified" or not lines or not {lines[0].file, found.source} & {*names}:
+    match = look_up_quote(quote, holders)
+    lines = lines_of(match, holders)
+    if match.status != "verified" or not lines or not {lines[0].file, match.source} & {*names}:
         return []
     return [(lines[0].file, *_ends(lines))]
 
 
 @lru_cache(maxsize=512)
 def _names_of(source: Source) -> frozenset[str]:
-    """The names by which reviewers may call a source: its own, and those of the files in a diff."""
+    """Return the names that reviewers may use for a source: its own, and the names of the files in a diff."""
     return frozenset({source.name, *(line.file for line in number_lines(source))})
 
 
 _View: TypeAlias = Literal["lines", "signs", "after", "before"]
 _VIEWS: tuple[_View, ...] = ("lines", "signs", "after", "before")
-"""A diff as quotes show it: its lines, those with their signs, and the file after and before the change."""
+"""Views of a diff in quotes: its lines, its lines with signs, and the file after and before the change."""
 _LEFT_OUT: dict[_View, str] = {"after": "-", "before": "+"}
 
 
@@ -194,27 +195,30 @@ def _ends(lines: Sequence[Line]) -> tuple[int, int]:
 
 @lru_cache(maxsize=8)
 def _index(sources: tuple[Source, ...]) -> Callable[[str, _View], tuple[str, list[int], list[Line]]]:
-    """The function that returns a view of a file of the material, as all quotes of a run are looked up in it."""
+    """Return a cached function that renders a view of a file, shared by all quotes of a run."""
     files = _files(sources)
     return cache(lambda file, view: _in_one_line(files[file], view))
 
 
 def _in_one_line(of_file: Sequence[Line], view: _View) -> tuple[str, list[int], list[Line]]:
-    """The text of a file with single blanks; and its lines that are not blank, with where each begins in it."""
+    """Join the lines of a file with single blanks; return the text, the start of each line in it, and the lines."""
     signed = view == "signs"
     all_lines = [line for line in of_file if line.sign != _LEFT_OUT.get(view)]
     if view != "lines" and not any(line.sign for line in all_lines):
         return "", [], []  # no diff
-    shown = [(line, f"{line.sign if signed else ''}{line.text}".split()) for line in all_lines]
-    lines, words = [line for line, parts in shown if parts], [" ".join(parts) for _, parts in shown if parts]
-    return " ".join(words), [0, *accumulate(len(each) + 1 for each in words[:-1])], lines
+    words_by_line = [(line, f"{line.sign if signed else ''}{line.text}".split()) for line in all_lines]
+    lines, words = (
+        [line for line, parts in words_by_line if parts],
+        [" ".join(parts) for _, parts in words_by_line if parts],
+    )
+    return " ".join(words), [0, *accumulate(len(text) + 1 for text in words[:-1])], lines
 
 
 # Coverage
 
 
 def cover(sources: tuple[Source, ...], read: Mapping[str, Mapping[str, int]]) -> list[FileCoverage]:
-    """What the reviewers were shown of each file; `read` has the number of lines by reviewer and source."""
+    """Count the lines of each file that the reviewers were shown; `read` has them by reviewer and source."""
     coverage = []
     for source in sources:
         lines = () if source.left_out is not None else _lines_under_review(source)
@@ -233,7 +237,7 @@ def cover(sources: tuple[Source, ...], read: Mapping[str, Mapping[str, int]]) ->
 
 
 def read_lines(sources: tuple[Source, ...], parts: Sequence[Sequence[Passage] | None]) -> dict[str, int]:
-    """Count the lines under review that prompts had, by source; None is a prompt with all of them."""
+    """Count the lines under review in prompts, by source; None stands for a prompt with all lines."""
     counts: dict[str, int] = {}
     for source in sources:
         passages = [passage for part in parts for passage in part or () if passage.source == source.name]
@@ -274,9 +278,9 @@ def group(found: Iterable[Raised]) -> list[list[Raised]]:
 
 
 def pairs_to_compare(groups: Sequence[Sequence[Raised]]) -> tuple[list[tuple[int, int]], int]:
-    """Find the pairs that may be about the same matter: of different reviewers, at one place.
+    """Find the pairs of findings that may be the same: from different reviewers, at one place.
 
-    Returns the nearest ones, as many as a merger is asked about, and how many there are.
+    Return the nearest pairs, up to the limit of a merger, and the number of all pairs.
     """
     files: dict[str | None, list[int]] = defaultdict(list)
     for index, findings in enumerate(groups):
@@ -295,7 +299,7 @@ def pairs_to_compare(groups: Sequence[Sequence[Raised]]) -> tuple[list[tuple[int
 
 
 def _near_pairs(groups: Sequence[Sequence[Raised]], indexes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """The pairs of the groups `indexes`, which are in one file, that are near each other: (lines apart, one, other)."""
+    """List the pairs of nearby groups among `indexes`, all in one file: (lines apart, one, other)."""
     names = {index: {raised.agent_name for raised in groups[index]} for index in indexes}
     places = {index: groups[index][0].place for index in indexes}
     anywhere = [index for index in indexes if not places[index].line]
@@ -319,22 +323,22 @@ def _near_pairs(groups: Sequence[Sequence[Raised]], indexes: Sequence[int]) -> I
 
 
 def join(groups: Sequence[Sequence[Raised]], same: Iterable[tuple[int, int]]) -> list[Finding]:
-    """The findings, with those that are the `same` as one; nothing that was raised is lost."""
+    """Merge the findings that are the `same`; nothing that a reviewer raised is lost."""
     into = list(range(len(groups)))
     for first, second in same:
         one, other = sorted((into[first], into[second]))
-        into = [one if each == other else each for each in into]
+        into = [one if target == other else target for target in into]
     joined: dict[int, list[Raised]] = defaultdict(list)
     for at, raised in zip(into, groups, strict=True):
         joined[at] += raised
     findings = []
-    for number, raised in enumerate(sorted(joined.values(), key=lambda each: min(map(_key, each))), start=1):
-        # a place in the material first: that somebody else names a wrong one must not weaken the finding
-        lead = min(raised, key=lambda each: ([True, None, False].index(each.place.found), *_key(each)))
-        gravest = min(raised, key=lambda each: SEVERITIES.index(each.severity)).severity
-        about = lead.model_dump(include={"title", "claim", "suggestion"})
-        by_name = sorted(raised, key=lambda each: (each.agent_name, *_key(each)))
-        findings.append(Finding(id=f"F{number}", severity=gravest, place=lead.place, raised=by_name, **about))
+    for number, raised in enumerate(sorted(joined.values(), key=lambda entries: min(map(_key, entries))), start=1):
+        # a place in the material first: a wrong place from somebody else must not weaken the finding
+        lead = min(raised, key=lambda entry: ([True, None, False].index(entry.place.found), *_key(entry)))
+        gravest = min(raised, key=lambda entry: SEVERITIES.index(entry.severity)).severity
+        texts = lead.model_dump(include={"title", "claim", "suggestion"})
+        by_name = sorted(raised, key=lambda entry: (entry.agent_name, *_key(entry)))
+        findings.append(Finding(id=f"F{number}", severity=gravest, place=lead.place, raised=by_name, **texts))
     return findings
 
 
@@ -344,7 +348,7 @@ Judgement = TypeVar("Judgement", Verdict, Defence)
 
 
 def index_by_finding(judgements: Iterable[Judgement]) -> Mapping[str, list[Judgement]]:
-    """Index what was said about findings by their ids."""
+    """Index verdicts or defences by the ids of their findings."""
     index: dict[str, list[Judgement]] = defaultdict(list)
     for judgement in judgements:
         index[judgement.finding].append(judgement)
@@ -352,7 +356,7 @@ def index_by_finding(judgements: Iterable[Judgement]) -> Mapping[str, list[Judge
 
 
 class Tally(NamedTuple):
-    """Counts of the reviewers for and against one finding."""
+    """Counts of reviewers for and against one finding."""
 
     reviewers: int
     """Reviewers whose findings were heard."""
@@ -364,16 +368,16 @@ class Tally(NamedTuple):
     models: int
     """Different models among the supporters."""
     has_place: bool
-    """Whether the material has the place; True if the finding names none."""
+    """True if the material has the place, or if the finding names none."""
 
     @property
     def support(self) -> int:
-        """Reviewers who raised the finding and stand by it, or confirm it."""
+        """Number of reviewers who confirm the finding, or raised it and stand by it."""
         return self.raised - self.withdrawn + self.confirmed
 
     @property
     def has_majority(self) -> bool:
-        """Whether a majority of at least two reviewers support the finding."""
+        """True if a majority of at least two reviewers support the finding."""
         return self.support > 1 and 2 * self.support > self.reviewers
 
     @property
@@ -387,13 +391,13 @@ class Tally(NamedTuple):
 
 
 class StateRule(NamedTuple):
-    """One row of the table of states, from which both the documentation and `Finding.why` are written."""
+    """One row of the table of states, the source of the documentation and of `Finding.why`."""
 
     state: FindingState
     condition: str
-    """When it applies, for the documentation."""
+    """Condition of the rule, for the documentation."""
     reason: str
-    """The same for one finding."""
+    """Condition of the rule in words for one finding, as in `Finding.why`."""
     applies: Callable[[Tally], bool]
 
 
@@ -442,11 +446,16 @@ def decide(
     decided = []
     for finding in findings:
         raisers = set(finding.raisers)
-        others = [verdict for verdict in verdicts_by_finding[finding.id] if verdict.agent_name not in raisers]
+        examinations = [verdict for verdict in verdicts_by_finding[finding.id] if verdict.agent_name not in raisers]
         answers = [defence for defence in defences_by_finding[finding.id] if defence.agent_name in raisers]
-        tally = _tally(finding.model_copy(update={"verdicts": others, "defences": answers}), voices)
+        tally = _tally(finding.model_copy(update={"verdicts": examinations, "defences": answers}), voices)
         rule = _rule_for(tally)
-        update = {"verdicts": others, "defences": answers, "state": rule.state, "why": f"{rule.reason}: {tally.text}"}
+        update = {
+            "verdicts": examinations,
+            "defences": answers,
+            "state": rule.state,
+            "why": f"{rule.reason}: {tally.text}",
+        }
         decided.append((tally.refuted - tally.support, finding.model_copy(update=update)))
     decided.sort(key=lambda entry: (SEVERITIES.index(entry[1].severity), entry[0], int(entry[1].id[1:])))
     return [finding for _, finding in decided]
@@ -522,7 +531,7 @@ def parse_gate(gate: object, *, where: str, reviewers: int) -> tuple[Rule, ...]:
 def hold_gate(
     gate: str, rules: Iterable[Rule], findings: Sequence[Finding], *, voices: Mapping[str, str], missing: str | None
 ) -> GateResult:
-    """Hold the findings against the rules; `missing` is a reason not to decide where no finding breaks them.
+    """Hold the findings against the rules; `missing` is a reason not to decide when no finding breaks them.
 
     A finding whose place is not in the material breaks no rule. If it would break one with its place, the gate is
     undecided.

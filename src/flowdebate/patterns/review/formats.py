@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 # Comments
 
 _MOST_OF_COMMENT = 65_000
-"""Characters: GitHub takes 65,536 in a comment, and rejects a longer one as a whole."""
+"""Most characters of a comment: GitHub rejects comments with more than 65,536."""
 _REFERENCE = re.compile(r"@(?=\w)|#(?=\d)|(?<![\w-])GH-(?=\d)", re.IGNORECASE)
-"""Beginnings of what GitHub turns into mentions of people and references to issues, also behind a backslash."""
+"""Starts of GitHub mentions and issue references; a backslash does not prevent them."""
 
 
 def findings_markdown(document: Document) -> str:
@@ -69,7 +69,7 @@ def _finding_lines(finding: Finding) -> Iterable[str]:
     missing += f" ({_plain(place.note)})" if place.note is not None else ""
     claim = f"**{_plain(finding.title)}**. {_plain(finding.claim)}"
     yield f"- **{finding.severity}** {finding.id}{location}{missing}: {claim}"
-    if (text := printable(finding.suggestion or "").strip()) and "\n" in text:  # code, of which each blank counts
+    if (text := printable(finding.suggestion or "").strip()) and "\n" in text:  # code, so every blank counts
         fence = "`" * (max(map(len, ["``", *re.findall("`+", text)])) + 1)
         yield f"  - Suggestion:\n\n{indent(f'{fence}{chr(10)}{text}{chr(10)}{fence}', '    ')}"
     elif text:
@@ -81,15 +81,15 @@ def _finding_lines(finding: Finding) -> Iterable[str]:
 
 
 def _plain(text: str) -> str:
-    """One line of Markdown that shows the text, and mentions nobody on GitHub.
+    """Escape text for one line of Markdown, without mentions on GitHub.
 
-    GitHub looks for mentions behind its Markdown, where a backslash is gone; a zero-width space breaks them.
+    GitHub looks for mentions after rendering Markdown, when backslashes are gone; a zero-width space breaks them.
     """
     return escaped(_REFERENCE.sub(lambda match: f"{match[0]}\u200b", " ".join(text.split())))
 
 
 def remark_text(remark: Verdict | Defence) -> str:
-    """Say what a reviewer says of a finding: "confirms it: …"."""
+    """Write a reviewer's verdict or defence in words: "confirms it: …"."""
     if isinstance(remark, Defence):
         return f"{'stands by it' if remark.stands else 'withdraws it'}: {remark.reason}"
     word = {"confirm": "confirms it", "refute": "refutes it", "neither": "says neither"}[remark.verdict]
@@ -103,9 +103,9 @@ def remark_text(remark: Verdict | Defence) -> str:
 _SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS: Mapping[Severity, str] = {"blocker": "error", "major": "warning", "minor": "note", "nit": "note"}
 _MOST_RESULTS = 5_000
-"""Results of a run that GitHub shows; it rejects a file with more than 25,000."""
+"""Most results in a file: GitHub shows so many, and rejects files with more than 25,000."""
 _MOST_OF_MESSAGE = 8_000
-"""Characters of one result's message."""
+"""Most characters of one result's message."""
 
 
 def findings_sarif(document: Document) -> str:
@@ -122,11 +122,11 @@ def findings_sarif(document: Document) -> str:
         "version": __version__,
         "rules": [{"id": grade, "defaultConfiguration": {"level": level}} for grade, level in _LEVELS.items()],
     }
-    shown = sorted(raw.findings, key=lambda finding: STATES.index(finding.state))[:_MOST_RESULTS]
-    results = [(finding, _location(finding, raw)) for finding in shown]
+    findings = sorted(raw.findings, key=lambda finding: STATES.index(finding.state))[:_MOST_RESULTS]
+    results = [(finding, _location(finding, raw)) for finding in findings]
     notes = [*raw.first_notes, *([raw.empty_note] if raw.empty else [])]
     notes += [_sentence(finding) for finding, location in results if location is None]
-    if more := len(raw.findings) - len(shown):
+    if more := len(raw.findings) - len(findings):
         notes.append(f"{counted(more, 'more finding')} left out, the least grave ones")
     invocation: dict[str, Any] = {"executionSuccessful": document.has_result}
     if notes:
@@ -142,7 +142,7 @@ def findings_sarif(document: Document) -> str:
 
 
 def _location(finding: Finding, raw: ReviewRawOutput) -> dict[str, Any] | None:
-    """Where a result is shown: its place, or the first line under review of its file or of the first file."""
+    """Locate a result: at its place, or at the first line under review of its file or of the first file."""
     place = finding.place
     files = {file.file: file for file in raw.coverage if file.left_out is None}
     first = next(iter(files.values()), None)
@@ -160,7 +160,7 @@ def _location(finding: Finding, raw: ReviewRawOutput) -> dict[str, Any] | None:
 
 
 def _uri(name: str) -> str:
-    """A relative address of a file, below the folder that is reviewed."""
+    """Return the relative address of a file below the reviewed folder."""
     parts = [part for part in in_line(name).replace("\\", "/").split("/") if part not in ("", ".", "..")]
     return quote("/".join(parts) or "material", errors="replace")
 
@@ -185,7 +185,7 @@ def _result(finding: Finding, location: Mapping[str, Any]) -> dict[str, Any]:
         "partialFingerprints": {"finding/v1": fingerprint},
         "properties": {"state": finding.state, "raisedBy": finding.raisers, "id": finding.id},
     }
-    if finding.state == "disputed":  # by the standard, what is to be reviewed has no level
+    if finding.state == "disputed":  # by the standard, a result for review has no level
         result |= {"kind": "review", "level": "none"}
     else:
         result |= {"kind": "fail", "level": _LEVELS[finding.severity]}
@@ -198,8 +198,11 @@ def _result(finding: Finding, location: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def findings_lines(document: Document) -> str:
-    """Render JSON Lines: each finding as the raw output has it; the last line has the gate and what was read."""
+    """Render JSON Lines: each finding as the raw output has it; the last line has the gate and the coverage."""
     raw: ReviewRawOutput = document.raw
-    about = raw.model_dump(mode="json", by_alias=True, include={"coverage", "gate", "empty"}, exclude_defaults=True)
-    rows = [*(finding.model_dump(mode="json", by_alias=True) for finding in raw.findings), *([about] if about else [])]
+    summary = raw.model_dump(mode="json", by_alias=True, include={"coverage", "gate", "empty"}, exclude_defaults=True)
+    rows = [
+        *(finding.model_dump(mode="json", by_alias=True) for finding in raw.findings),
+        *([summary] if summary else []),
+    ]
     return "\n".join(seen_json(json.dumps(row, ensure_ascii=False)) for row in rows)

@@ -110,10 +110,10 @@ class ReviewDocument(Document):
         raw = self.raw
         for number, title in _PHASES.items():
             lost = list(failures(loss for loss in raw.losses if max(loss.round, 1) == number))
-            said = list(self._reports() if number == 1 else self._remarks("verdicts" if number == 2 else "defences"))  # noqa: PLR2004
-            if said or lost:
+            entries = list(self._reports() if number == 1 else self._remarks("verdicts" if number == 2 else "defences"))  # noqa: PLR2004
+            if entries or lost:
                 yield Heading(title=title)
-                yield from said
+                yield from entries
                 yield from lost
 
     def _reports(self) -> Iterator[Section]:
@@ -124,10 +124,10 @@ class ReviewDocument(Document):
     def _remarks(self, kind: Literal["verdicts", "defences"]) -> Iterator[Section]:
         remarks: list[Any] = [remark for finding in self.raw.findings for remark in getattr(finding, kind)]
         for name in dict.fromkeys(remark.agent_name for remark in remarks):
-            yield said_group(name, [remark for remark in remarks if remark.agent_name == name])
+            yield answers_group(name, [remark for remark in remarks if remark.agent_name == name])
 
     def result(self) -> Iterator[Section]:
-        """The gate and the numbers first, then the findings by state."""
+        """Lay out the gate and the numbers, then the findings by state."""
         yield from self.mark()
         raw = self.raw
         tone: Tone
@@ -143,10 +143,10 @@ class ReviewDocument(Document):
                 facts.append(Fact(label="Places", text=raw.places_note, tone="warning"))
             yield Card(title="Review", facts=tuple(facts), lead="Result")
         for state in STATES:
-            found = raw.in_state(state)
-            if found:
-                yield Heading(title=f"{state.capitalize()}: {len(found)}", level=2)
-            yield from map(finding_group, found)
+            findings = raw.in_state(state)
+            if findings:
+                yield Heading(title=f"{state.capitalize()}: {len(findings)}", level=2)
+            yield from map(finding_group, findings)
         if raw.empty:
             yield Remark(text=raw.empty_note)
         if raw.left_apart:
@@ -154,7 +154,7 @@ class ReviewDocument(Document):
 
 
 def finding_group(finding: Finding) -> Group:
-    """One finding with all that was said of it."""
+    """Lay out one finding with its verdicts and defences."""
     place = finding.place
     facts = [Fact(label="Place", text=place.text or "none named", tone="plain")]
     if place.quote:
@@ -166,20 +166,22 @@ def finding_group(finding: Finding) -> Group:
     facts.append(Fact(label="Claim", text=finding.claim))
     facts += [Fact(label="Suggestion", text=finding.suggestion)] if finding.suggestion else []
     facts.append(Fact(label="Raised by", text=", ".join(finding.raisers)))
-    said: list[Verdict | Defence] = [*finding.verdicts, *finding.defences]
-    facts += [Fact(label=each.agent_name, text=remark_text(each), tone="plain") for each in said]
+    answers: list[Verdict | Defence] = [*finding.verdicts, *finding.defences]
+    facts += [Fact(label=answer.agent_name, text=remark_text(answer), tone="plain") for answer in answers]
     facts.append(Fact(label=finding.state.capitalize(), text=finding.why, tone="dim"))
     # a title of several lines could be taken for what the page says of it
     return Group(label=f"{finding.id}, {finding.severity}", text=" ".join(finding.title.split()), facts=tuple(facts))
 
 
-def said_group(name: str, said: list[Any]) -> Group:
-    """What a reviewer says of findings."""
-    text = "answers for own findings" if isinstance(said[0], Defence) else "examines findings of others (names hidden)"
+def answers_group(name: str, answers: list[Any]) -> Group:
+    """Lay out the verdicts or defences of one reviewer."""
+    text = (
+        "answers for own findings" if isinstance(answers[0], Defence) else "examines findings of others (names hidden)"
+    )
     return Group(
         label=name,
         text=text,
-        facts=tuple(Fact(label=each.finding, text=remark_text(each), tone="plain") for each in said),
+        facts=tuple(Fact(label=answer.finding, text=remark_text(answer), tone="plain") for answer in answers),
     )
 
 
@@ -190,8 +192,8 @@ def _reported(event: FindingsReported) -> Iterator[Section]:
 
 
 def _examined(event: FindingsExamined) -> Iterator[Section]:
-    if said := [*event.verdicts, *event.defences]:
-        yield said_group(event.agent_name, said)
+    if answers := [*event.verdicts, *event.defences]:
+        yield answers_group(event.agent_name, answers)
 
 
 class ReviewLive(Together):

@@ -62,7 +62,7 @@ class ReviewInput(PatternInput):
 
 
 class ReviewPart(ReviewInput):
-    """The input of a reviewer about one part of sources that do not fit into one prompt."""
+    """Input of a reviewer about one part of sources that are too long for one prompt."""
 
     part: int
     """The number of the part; 0 is the first."""
@@ -82,7 +82,7 @@ class Place(WireModel):
     problem: str | None = None
     """Why it was not found."""
     note: str | None = Field(default=None, exclude_if=is_none)
-    """How a place that was found differs from what the reviewer named; None (and not written) for no difference."""
+    """Difference between the found place and the place in the finding; None (and not written) for no difference."""
 
     @property
     def text(self) -> str:
@@ -194,35 +194,35 @@ class GateResult(WireModel):
 
 
 class FileCoverage(WireModel):
-    """What the reviewers were shown of one file."""
+    """Coverage of one file by the reviewers' prompts."""
 
     file: str
     lines: int = 0
     """Lines under review: changed ones in a diff, otherwise all."""
     read: dict[str, int] = Field(default_factory=new_dict)
-    """By reviewer, how many of these lines its prompts had."""
+    """Number of these lines in the prompts of each reviewer."""
     first_line: int | None = None
-    """Number of the first line under review that is still there."""
+    """Number of the first line under review that still exists."""
     left_out: str | None = None
-    """Why nobody was shown the file."""
+    """Reason that the file was shown to nobody."""
     unread: str | None = None
-    """What of a document is not in its text, such as "2 pictures"."""
+    """Parts of a document that its text lacks, such as "2 pictures"."""
     excluded: bool = False
-    """Whether the user excluded the file."""
+    """True if the user excluded the file."""
 
     @property
     def is_read(self) -> bool:
-        """Whether a reviewer was shown all of it."""
+        """True if some reviewer was shown the whole file."""
         return self.left_out is None and self.unread is None and self.lines in self.read.values()
 
     @property
     def gap(self) -> str:
-        """What was not read, for a file that was not read in full."""
+        """Description of the unread part of the file."""
         return self.left_out or self.unread or f"{max(self.read.values(), default=0)} of {self.lines} lines"
 
 
 def unread_files(coverage: Iterable[FileCoverage]) -> list[str]:
-    """List the files that were not read in full, each with its gap, without those that the user excluded."""
+    """List the files with unread parts, each with its gap, apart from files that the user excluded."""
     return [f"{file.file} ({file.gap})" for file in coverage if not file.is_read and not file.excluded]
 
 
@@ -250,7 +250,7 @@ class ReviewState(PatternState):
     voices: dict[str, str] = Field(default_factory=new_dict)
     """The model of each reviewer; its own name where a block of the application's speaks."""
     lines: dict[str, dict[str, int]] = Field(default_factory=new_dict)
-    """By reviewer and file, how many lines under review its prompts had."""
+    """Number of lines under review in the prompts, by reviewer and file."""
     findings: list[Finding] | None = None
     """Once they are merged."""
     left_apart: int = 0
@@ -271,7 +271,7 @@ class ReviewRawOutput(PatternOutput):
     gate: GateResult | None = None
     """None without a gate."""
     coverage: list[FileCoverage] = Field(default_factory=new_list)
-    """What the reviewers were shown of each file, in the order of the sources."""
+    """Coverage of each file, in the order of the sources."""
     left_apart: int = 0
     """Pairs of findings at one place that nobody was asked about: they may be the same."""
     empty: dict[str, int] = Field(default_factory=new_dict)
@@ -300,7 +300,7 @@ class ReviewRawOutput(PatternOutput):
 
     @property
     def coverage_note(self) -> str:
-        """How many files were read in full, in a sentence that names the others; "" without files."""
+        """Sentence that counts the files read in full and names the others; "" without files."""
         if not self.coverage:
             return ""
         full = sum(file.is_read for file in self.coverage)
@@ -313,7 +313,7 @@ class ReviewRawOutput(PatternOutput):
 
     @property
     def places_note(self) -> str:
-        """Which findings name places that are not in the material, and why; "" for none."""
+        """Sentence about findings whose places are not in the material; "" for none."""
         unlocated = [
             f"{finding.id} ({finding.place.problem})" for finding in self.findings if finding.place.found is False
         ]
@@ -321,7 +321,7 @@ class ReviewRawOutput(PatternOutput):
 
     @property
     def first_notes(self) -> list[str]:
-        """What readers need to know before the findings."""
+        """Notes for readers, above the findings."""
         return [*filter(None, [self.coverage_note, self.places_note])]
 
     @property
@@ -437,7 +437,7 @@ class FindingsAsked:
     turned: bool = False
     """Whether this is the second time, in the other order."""
     part: int = 0
-    """Which part of the sources the findings are in, where they do not fit into one prompt; 0 is the first."""
+    """Number of the part of the sources with these findings, if one prompt is too short for all; 0 is the first."""
 
     @property
     def subject(self) -> str:

@@ -44,15 +44,15 @@ if TYPE_CHECKING:
 
 
 Parts: TypeAlias = "Sequence[Sequence[Passage] | None]"
-"""Parts of the sources, in each of which all lines are shown; None for all sources at once."""
+"""Parts of the sources, each shown in full; None for all sources at once."""
 Hide: TypeAlias = "Callable[[str, Context], str | None]"
 """Replaces the names in a text by aliases."""
 GOALS = {"find": "Read the material", "examine": "Examine findings of others", "defend": "Answer for own findings"}
 """What a reviewer does in each phase, by its name; in order."""
 _AT_ONCE = 100
-"""Findings that a reviewer's prompt takes in before others are served."""
+"""Findings rendered for a prompt before other tasks get a turn."""
 _MANY = 200
-"""Findings that are compared in a moment: these make at most 20,000 pairs."""
+"""Most findings to compare on the event loop: they make at most 20,000 pairs."""
 
 
 class ReviewerTurn(Block[Any, None]):
@@ -81,39 +81,41 @@ class ReviewerTurn(Block[Any, None]):
 
     async def act(self, _: object, ctx: Context, /) -> None:
         state, name, failures = state_of(ctx, ReviewState), self._agent_name, self._loop.failures
-        shown = await self._shown(state, ctx)
-        if self._phase != "find" and not shown:
+        rendered = await self._render_findings(state, ctx)
+        if self._phase != "find" and not rendered:
             return
         sources = () if self._loop.material is None else self._loop.material.of_run(ctx)
-        blocks = {id(each[0]): (each, voice) for each, voice in zip(self._speakers, self._voices, strict=True)}
+        speakers_by_block = {
+            id(speakers[0]): (speakers, voice) for speakers, voice in zip(self._speakers, self._voices, strict=True)
+        }
 
         async def speak(block: Block[Any, Any], task: TurnTask) -> FindingsReported | FindingsExamined:
-            asked, voice = blocks[id(block)]
+            speakers, voice = speakers_by_block[id(block)]
             parts = self._parts(voice, ctx)
             by_part: dict[int, list[tuple[Finding, str]]] = {n: [] for n in range(len(parts)) if self._phase == "find"}
             place_parts = _index_parts(parts, sources)
-            for finding, text in shown:
+            for finding, text in rendered:
                 number = place_parts.get((finding.place.file, finding.place.line), 0)
                 by_part.setdefault(number, []).append((finding, text))
             calls = [
                 partial(
                     ask,
-                    each,
+                    speaker,
                     self._input(state, part, turned, number if len(parts) > 1 else None, ctx),
                     _place(ctx, turned, number),
                     failures,
                 )
                 for number, part in by_part.items()
-                for turned, each in enumerate(asked)
+                for turned, speaker in enumerate(speakers)
             ]
             answers = await in_order(calls)
             task.heard()
-            groups = [answers[at : at + len(asked)] for at in range(0, len(answers), len(asked))]
-            about = [[finding for finding, _ in part] for part in by_part.values()]
-            read = partial(self._read, groups, asked, about, sources)
-            said = await accepted(read, ctx, returns=list[Raised | Verdict | Defence], own=self._own)
-            task.complete([each.model_dump(by_alias=True) for each in said])
-            return self._record(said, voice, block.name, read_lines(sources, parts), ctx)
+            groups = [answers[at : at + len(speakers)] for at in range(0, len(answers), len(speakers))]
+            findings = [[finding for finding, _ in part] for part in by_part.values()]
+            read = partial(self._read, groups, speakers, findings, sources)
+            entries = await accepted(read, ctx, returns=list[Raised | Verdict | Defence], own=self._own)
+            task.complete([entry.model_dump(by_alias=True) for entry in entries])
+            return self._record(entries, voice, block.name, read_lines(sources, parts), ctx)
 
         def lose(error: Exception, instead: Recovery) -> None:
             block = self._speakers[0][0].name
@@ -121,7 +123,7 @@ class ReviewerTurn(Block[Any, None]):
 
         finished = await take_turn(
             ctx,
-            [each[0] for each in self._speakers],
+            [blocks[0] for blocks in self._speakers],
             speak,
             goal=GOALS[self._phase],
             metadata={"round": state.round, "phase": self._phase},
@@ -134,39 +136,39 @@ class ReviewerTurn(Block[Any, None]):
         if finished is not None:
             ctx.emit(finished)
 
-    async def _shown(self, state: ReviewState, ctx: Context) -> list[tuple[Finding, str]]:
-        """The findings that the reviewer is asked about, each as text without names."""
+    async def _render_findings(self, state: ReviewState, ctx: Context) -> list[tuple[Finding, str]]:
+        """Render the findings for this reviewer to examine or answer, as texts without names."""
         name, defends = self._agent_name, self._phase == "defend"
         if self._phase == "find" or name not in state.found:
             return []
-        said = index_by_finding(
+        refutations = index_by_finding(
             verdict for verdicts in state.verdicts.values() for verdict in verdicts if verdict.verdict == "refute"
         )
-        shown = []
+        rendered = []
         for number, finding in enumerate(state.findings or (), start=1):
-            if number % _AT_ONCE == 0:  # others are served meanwhile
+            if number % _AT_ONCE == 0:  # other tasks run meanwhile
                 await asyncio.sleep(0)
-            against = [verdict.reason for verdict in said[finding.id]] if defends else []
+            against = [verdict.reason for verdict in refutations[finding.id]] if defends else []
             if (name in finding.raisers) == defends and bool(against) == defends:
-                reasons = sorted(self._hide(each, ctx) or "" for each in against)
+                reasons = sorted(self._hide(reason, ctx) or "" for reason in against)
                 title, claim = (self._hide(text, ctx) or "" for text in (finding.title, finding.claim))
-                shown.append((finding, render_finding(finding, title=title, claim=claim, refuted=reasons)))
-        return shown
+                rendered.append((finding, render_finding(finding, title=title, claim=claim, refuted=reasons)))
+        return rendered
 
     def _parts(self, voice: object, ctx: Context) -> Parts:
-        """The parts of the sources that the reviewer is asked about one by one; a person or a custom block has one."""
+        """Divide the sources into parts, one for each call; a person or a custom block gets all in one."""
         material = self._loop.material
         if material is None or voice is None:
             return [None]
         return [*material.parts(ctx, ctx.model(voice))] or [None]  # type: ignore[arg-type]  # what a role takes
 
     def _input(
-        self, state: ReviewState, shown: Sequence[tuple[Finding, str]], turned: int, part: int | None, ctx: Context
+        self, state: ReviewState, rendered: Sequence[tuple[Finding, str]], turned: int, part: int | None, ctx: Context
     ) -> object:
         if self._phase == "find":
-            about = self._loop.spec.input_type.about(state.question)
-            return about if part is None else ReviewPart(question=state.question, part=part)
-        texts = [text for _, text in shown]
+            material = self._loop.spec.input_type.about(state.question)
+            return material if part is None else ReviewPart(question=state.question, part=part)
+        texts = [text for _, text in rendered]
         kind: Any = self._phase
         question = self._hide(state.question, ctx) or ""
         # the order of the findings is the other one as well: what is read first is believed more
@@ -177,13 +179,13 @@ class ReviewerTurn(Block[Any, None]):
         self,
         groups: Sequence[Sequence[object]],
         blocks: Sequence[Block[Any, Any]],
-        about: Sequence[Sequence[Finding]],
+        findings_by_part: Sequence[Sequence[Finding]],
         sources: tuple[Source, ...],
     ) -> list[Raised | Verdict | Defence]:
-        """The answers about each part as data with places looked up; OutputError names the block of an invalid one."""
+        """Parse the answers about all parts and look up the places; OutputError names the block of an invalid one."""
         return [
             entry
-            for answers, findings in zip(groups, about, strict=True)
+            for answers, findings in zip(groups, findings_by_part, strict=True)
             for entry in self._read_part(answers, blocks[0].name, findings, sources)
         ]
 
@@ -192,75 +194,77 @@ class ReviewerTurn(Block[Any, None]):
     ) -> list[Raised | Verdict | Defence]:
         name = self._agent_name
         if self._phase == "find":
-            value = {"findings": answers[0]} if isinstance(answers[0], (list, tuple)) else answers[0]
-            found = []
-            for draft in as_model(value, Findings, block=block).findings:
-                fields = {key: _clean(given) for key, given in draft.model_dump().items()}
+            report = {"findings": answers[0]} if isinstance(answers[0], (list, tuple)) else answers[0]
+            raised = []
+            for draft in as_model(report, Findings, block=block).findings:
+                fields = {key: _clean(value) for key, value in draft.model_dump().items()}
                 place = locate(sources, **{key: fields.pop(key) for key in ("file", "line", "end_line", "quote")})
-                found.append(Raised(agent_name=name, place=place, **fields))
-            return [*found]
+                raised.append(Raised(agent_name=name, place=place, **fields))
+            return [*raised]
         schema = answer_to(self._phase)  # of both orders: the words are the same
         read: list[Any] = [as_model(answer, schema, block=block) for answer in answers]
         if self._phase == "defend":
-            said = {each.finding: each for each in reversed(read[0].answers)}  # the first answer counts
-            kept = (said[each.id] for each in findings if each.id in said)
+            answers_by_finding = {
+                answer.finding: answer for answer in reversed(read[0].answers)
+            }  # the first answer counts
+            heard = (answers_by_finding[finding.id] for finding in findings if finding.id in answers_by_finding)
             return [
-                Defence(finding=each.finding, agent_name=name, stands=each.stands, reason=clean_text(each.reason))
-                for each in kept
+                Defence(finding=answer.finding, agent_name=name, stands=answer.stands, reason=clean_text(answer.reason))
+                for answer in heard
             ]
         orders = [index_by_finding(answer.verdicts) for answer in read]
         verdicts = (self._verdict(finding, [order[finding.id] for order in orders], sources) for finding in findings)
         return [verdict for verdict in verdicts if verdict is not None]
 
     def _verdict(self, finding: Finding, orders: Sequence[list[Any]], sources: tuple[Source, ...]) -> Verdict | None:
-        """What the reviewer says of a finding, if anything; "neither" where it changes with the order of the words."""
-        said = [verdict for order in orders for verdict in order]
-        if not said:
+        """Combine the verdicts from both orders; "neither" if they differ, None without any."""
+        verdicts = [verdict for order in orders for verdict in order]
+        if not verdicts:
             return None
-        words = {each.verdict for each in said}
+        words = {verdict.verdict for verdict in verdicts}
         answered = all(orders)
         agreed = answered and len(words) == 1 and "unsure" not in words
-        quote = _clean(said[0].quote)
-        found = locate(sources, file=None, line=None, end_line=None, quote=quote).found if quote else None
+        quote = _clean(verdicts[0].quote)
+        quote_found = locate(sources, file=None, line=None, end_line=None, quote=quote).found if quote else None
         return Verdict(
             finding=finding.id,
             agent_name=self._agent_name,
-            verdict=said[0].verdict if agreed else "neither",
-            reason=clean_text(said[0].reason),
+            verdict=verdicts[0].verdict if agreed else "neither",
+            reason=clean_text(verdicts[0].reason),
             quote=quote,
-            quote_found=found,
+            quote_found=quote_found,
             flipped={"confirm", "refute"} <= words,
         )
 
     def _record(
-        self, said: Sequence[Any], voice: object, block: str, lines: dict[str, int], ctx: Context
+        self, entries: Sequence[Any], voice: object, block: str, lines: dict[str, int], ctx: Context
     ) -> FindingsReported | FindingsExamined:
         state, name, handle = state_of(ctx, ReviewState), self._agent_name, ctx.scope.handle
         if self._phase == "find":
             heard = name if voice is None else ctx.model(voice).name  # type: ignore[arg-type]  # what a role takes
             handle.update(
-                found={**state.found, name: list(said)},
+                found={**state.found, name: list(entries)},
                 voices={**state.voices, name: heard},
                 lines={**state.lines, name: lines},
             )
-            return FindingsReported(block=block, agent_name=name, findings=list(said))
+            return FindingsReported(block=block, agent_name=name, findings=list(entries))
         field = "verdicts" if self._phase == "examine" else "defences"
-        handle.update(**{field: {**getattr(state, field), name: list(said)}})
-        given: dict[str, Any] = {"verdicts": [], "defences": [], field: list(said)}
-        return FindingsExamined(block=block, agent_name=name, **given)
+        handle.update(**{field: {**getattr(state, field), name: list(entries)}})
+        answers: dict[str, Any] = {"verdicts": [], "defences": [], field: list(entries)}
+        return FindingsExamined(block=block, agent_name=name, **answers)
 
     def outline(self) -> Outline:
         return Outline(text=self.name, kind="sequencer", children=(self._speakers[0][0].outline(),))
 
 
 def _place(ctx: Context, turned: int, part: int = 0) -> Context:
-    """Where a call of a turn is made: about the first part of the sources or another, in one order or the other."""
+    """Return the context of one call of a turn, with its part and order in the path."""
     path = f"{ctx.path}/part-{part + 1}" if part else ctx.path
     return ctx.child(ctx.block, f"{path}/turned" if turned else path)
 
 
 def _index_parts(parts: Parts, sources: tuple[Source, ...]) -> dict[tuple[str | None, int | None], int]:
-    """The number of the first part that has each line of each file, and each file; {} for one part."""
+    """Index the parts by file and line, and by file alone: the first part with it counts. Empty for one part."""
     index: dict[tuple[str | None, int | None], int] = {}
     by_name = {source.name: source for source in sources}
     for number, part in enumerate(parts if len(parts) > 1 else ()):
@@ -290,81 +294,87 @@ class Merging(Wrapped):
         state = state_of(ctx, ReviewState)
         if state.losses:
             check_quorum(state, list(state.found), quorum=self._loop.failures.least, block=ctx.block)
-        groups = group(raised for found in state.found.values() for raised in found)
-        asked, possible = await _find_pairs(groups) if self._asks else ([], 0)
+        groups = group(raised for report in state.found.values() for raised in report)
+        pairs, possible = await _find_pairs(groups) if self._asks else ([], 0)
         ctx.scope.handle.deadline = None  # the time for finding is over
-        findings = join(groups, await self._compare(groups, asked, ctx) if asked else [])
-        ctx.scope.handle.update(findings=findings, left_apart=possible - len(asked))
+        findings = join(groups, await self._compare(groups, pairs, ctx) if pairs else [])
+        ctx.scope.handle.update(findings=findings, left_apart=possible - len(pairs))
         if any(len(finding.raisers) < len(state.found) for finding in findings):
             self._loop.open_round(ctx, 2)
 
     async def _compare(
         self, groups: Sequence[Sequence[Raised]], pairs: Sequence[tuple[int, int]], ctx: Context
     ) -> list[tuple[int, int]]:
-        """The pairs that the merger finds the same in both orders; without its answer, none."""
+        """Return the pairs that the merger calls the same in both orders; none without its answer."""
 
-        def shown(at: int) -> str:
+        def render(at: int) -> str:
             [finding] = join([groups[at]], [])
             title, claim = (self._hide(text, ctx) or "" for text in (finding.title, finding.claim))
             return render_finding(finding, title=title, claim=claim).partition("] ")[2]
 
-        found: list[set[int]] = []
+        same_by_order: list[set[int]] = []
         for turned in (False, True):
             texts = [
-                f"[Pair {number}, {word}] {shown(at)}"
+                f"[Pair {number}, {word}] {render(at)}"
                 for number, pair in enumerate(pairs, start=1)
                 for word, at in zip(("first", "second"), reversed(pair) if turned else pair, strict=True)
             ]
-            asked = FindingsAsked(
+            question = FindingsAsked(
                 kind="merge", question=state_of(ctx, ReviewState).question, shown="\n".join(texts), turned=turned
             )
-            answer = await self._inner(asked, _place(ctx, int(turned)))
+            answer = await self._inner(question, _place(ctx, int(turned)))
             if answer is MISSING:
                 return []
-            said = as_model(answer, Comparison, block=self.name).pairs
-            found.append({each.pair for each in said if each.same} - {each.pair for each in said if not each.same})
-        return [pair for number, pair in enumerate(pairs, start=1) if all(number in each for each in found)]
+            answers = as_model(answer, Comparison, block=self.name).pairs
+            same_by_order.append(
+                {answer.pair for answer in answers if answer.same}
+                - {answer.pair for answer in answers if not answer.same}
+            )
+        return [pair for number, pair in enumerate(pairs, start=1) if all(number in same for same in same_by_order)]
 
 
 async def _find_pairs(groups: Sequence[Sequence[Raised]]) -> tuple[list[tuple[int, int]], int]:
-    """Find the pairs to ask about; those of many findings, of which there may be millions, beside the event loop."""
+    """Find the pairs to ask about. Many findings make millions of pairs: they leave the event loop free."""
     if len(groups) > _MANY:
         return await asyncio.to_thread(pairs_to_compare, groups)
     return pairs_to_compare(groups)
 
 
 def reports_of(loop: Loop[ReviewOptions], state: ReviewState) -> list[ReviewReport]:
-    """What was said in each phase, in declared order."""
-    said: list[dict[str, str]] = [
-        {name: report_of(found) for name, found in state.found.items()},
-        *({name: verdicts_text(each) for name, each in of.items()} for of in (state.verdicts, state.defences)),
+    """Return what each reviewer said in each phase, in declared order."""
+    texts_by_phase: list[dict[str, str]] = [
+        {name: report_of(findings) for name, findings in state.found.items()},
+        *(
+            {name: verdicts_text(entries) for name, entries in answers.items()}
+            for answers in (state.verdicts, state.defences)
+        ),
     ]
     return [
         ReviewReport(round=number, agent_name=name, text=texts[name])
-        for number, texts in enumerate(said, start=1)
+        for number, texts in enumerate(texts_by_phase, start=1)
         for name in loop.names
         if name in texts
     ]
 
 
-def verdicts_text(said: Sequence[Any]) -> str:
-    """What a reviewer says of findings, as text, a line for each."""
+def verdicts_text(entries: Sequence[Any]) -> str:
+    """Write the verdicts or defences of a reviewer as text, one a line."""
     lines = []
-    for each in said:
-        word = each.verdict if isinstance(each, Verdict) else "stands" if each.stands else "withdrawn"
-        lines.append(f"{each.finding}: {word}. {each.reason}")
+    for entry in entries:
+        word = entry.verdict if isinstance(entry, Verdict) else "stands" if entry.stands else "withdrawn"
+        lines.append(f"{entry.finding}: {word}. {entry.reason}")
     return "\n".join(lines) or "Nothing said."
 
 
-def report_of(found: Sequence[Raised], *, brief: bool = False) -> str:
-    """What a reviewer found, as text, a line for each finding, and how many were empty; without claims if `brief`."""
+def report_of(findings: Sequence[Raised], *, brief: bool = False) -> str:
+    """Write the findings of a reviewer as text, one a line, and count the empty ones; without claims if `brief`."""
     lines = [
-        f"{f'{each.place.text}: ' if each.place.text else ''}{each.title} ({each.severity})"
-        f"{'' if brief else f'. {each.claim}'}"
-        for each in found
-        if not each.is_empty
+        f"{f'{finding.place.text}: ' if finding.place.text else ''}{finding.title} ({finding.severity})"
+        f"{'' if brief else f'. {finding.claim}'}"
+        for finding in findings
+        if not finding.is_empty
     ]
-    if empty := len(found) - len(lines):
+    if empty := len(findings) - len(lines):
         lines.append(f"{empty} left out, without a title or a claim.")
     return "\n".join(lines) or "Nothing found."
 
@@ -375,8 +385,8 @@ def open_defence(loop: Loop[ReviewOptions]) -> Handler[Any, None]:
     @handler(name=f"{loop.name}-open-defence")
     def open_(_: object, ctx: Context) -> None:
         ctx.scope.handle.deadline = None
-        said = state_of(ctx, ReviewState).verdicts.values()
-        if any(each.verdict == "refute" for verdicts in said for each in verdicts):
+        verdicts_by_name = state_of(ctx, ReviewState).verdicts.values()
+        if any(verdict.verdict == "refute" for verdicts in verdicts_by_name for verdict in verdicts):
             loop.open_round(ctx, 3)
 
     return open_
