@@ -225,7 +225,7 @@ class Comparison(InNotebooks, WireModel):
 
 
 def read_comparison(raw: DebateRawOutput | None, *, run_id: str) -> Comparison:
-    """Read the comparison that a run of the block came to; FlowDebateError where a limit, say, has cut it short."""
+    """Read the comparison from a run; FlowDebateError if a limit, for example, cut it short."""
     verdict = None if raw is None else raw.verdict
     judging = None if verdict is None else verdict.judging
     if raw is None or verdict is None or judging is None:

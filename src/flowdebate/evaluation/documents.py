@@ -330,7 +330,7 @@ _SHOWN_REPAIRS = 3  # of each model, in a table
 
 
 def lay_out_leaderboard(board: Leaderboard) -> Summary:
-    """Models by strength, judges by consistency, what had to be repaired, and what they come to in words."""
+    """Lay out models by strength, judges by consistency, repaired answers, and the findings in words."""
 
     def share(figure: Figure | None) -> str:
         if figure is None:
@@ -367,13 +367,13 @@ def lay_out_leaderboard(board: Leaderboard) -> Summary:
         head=("Model", "Answers", "Repaired", "Most often", "Thought aloud", "Without a tag", "Template tokens"),
         rows=tuple(
             (
-                each.model,
-                f"{each.answers:,}",
-                f"{each.repaired:,} ({each.repaired / each.answers:.0%})",
-                ", ".join(f"{repair} ({count:,})" for repair, count in islice(each.repairs.items(), _SHOWN_REPAIRS)),
-                *(f"{count:,}" for count in (each.thought_aloud, each.thought_unannounced, each.template_tokens)),
+                model.model,
+                f"{model.answers:,}",
+                f"{model.repaired:,} ({model.repaired / model.answers:.0%})",
+                ", ".join(f"{repair} ({count:,})" for repair, count in islice(model.repairs.items(), _SHOWN_REPAIRS)),
+                *(f"{count:,}" for count in (model.thought_aloud, model.thought_unannounced, model.template_tokens)),
             )
-            for each in board.answers
+            for model in board.answers
         ),
     )
     sections: list[ReportSection] = [models] if board.models else []

@@ -1,6 +1,6 @@
-"""Leaderboard of stored runs: models by the debates that they won, judges by what counts besides the arguments.
+"""Leaderboard of stored runs: models by the debates that they won, judges by other influences than arguments.
 
-All models, too, by how often their answers had to be repaired before they could be read.
+It also counts the repaired answers of all models.
 """
 
 from __future__ import annotations
@@ -54,20 +54,20 @@ class RankedJudge(WireModel):
 
 
 class AnsweringModel(WireModel):
-    """How one model writes its answers, in all roles."""
+    """Form of one model's answers, in all roles."""
 
     model: str
     answers: int
     repaired: int
-    """The number of answers that had to be repaired."""
+    """Number of repaired answers."""
     repairs: dict[str, int]
-    """The number of answers by repair, the most frequent first."""
+    """Number of answers by repair, the most frequent first."""
     thought_aloud: int
-    """The number of answers with thinking in their text."""
+    """Number of answers with thinking in their text."""
     thought_unannounced: int
-    """The number of those whose thinking had no opening tag."""
+    """Number of answers with thinking but no opening tag."""
     template_tokens: int
-    """The number of answers that ended with tokens of a chat template."""
+    """Number of answers with tokens of a chat template at the end."""
 
 
 class Leaderboard(InNotebooks, WireModel):
@@ -81,7 +81,7 @@ class Leaderboard(InNotebooks, WireModel):
     judges: list[RankedJudge]
     """The most consistent first."""
     answers: list[AnsweringModel] = Field(default_factory=list)
-    """Models whose answers were not always clean, those with the largest share of repairs first."""
+    """Models with unclean answers, the largest share of repairs first."""
     left_out: dict[str, int] = Field(default_factory=dict)
     """The runs that say nothing about models, by reason."""
     findings: list[str]
@@ -181,12 +181,12 @@ def _models(games: Sequence[Game], ranking: Ranking | None) -> list[RankedModel]
     return sorted(found, key=lambda each: (-(each.strength or 0), -each.wins / each.games))
 
 
-# How many items of a list were dropped, in front of the list's name.
+# Number of dropped items, before the name of the list.
 _COUNT = re.compile(r"\A\d+ of \d+ ")
 
 
 def _answers(steps: Iterable[StepRow]) -> list[AnsweringModel]:
-    """Count the repairs and the oddities of each model that has any."""
+    """Count the repairs and oddities of each model with any."""
     answers, oddities, repairs = Counter[str](), dict[str, Counter[str]](), dict[str, Counter[str]]()
     for step in steps:
         manner = None if step.kind != "call" or step.body is None else manner_of(step.body)
@@ -196,7 +196,7 @@ def _answers(steps: Iterable[StepRow]) -> list[AnsweringModel]:
         kinds = {_COUNT.sub("", repair) for repair in manner.repaired}
         repairs.setdefault(manner.model, Counter()).update(sorted(kinds))
         oddities.setdefault(manner.model, Counter()).update((*manner.flags, *(["repaired"] if kinds else ())))
-    found = [
+    models = [
         AnsweringModel(
             model=model,
             answers=count,
@@ -208,8 +208,8 @@ def _answers(steps: Iterable[StepRow]) -> list[AnsweringModel]:
         )
         for model, count in answers.items()
     ]
-    unclean = [each for each in found if each.repaired or each.thought_aloud or each.template_tokens]
-    return sorted(unclean, key=lambda each: (-each.repaired / each.answers, each.model))
+    unclean = [model for model in models if model.repaired or model.thought_aloud or model.template_tokens]
+    return sorted(unclean, key=lambda model: (-model.repaired / model.answers, model.model))
 
 
 def _first(places: Sequence[Places]) -> Figure | None:

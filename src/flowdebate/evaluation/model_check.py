@@ -1,7 +1,7 @@
-"""`ModelCheck`: short calls that show what a model at its address takes, how it answers, and which roles it can play.
+"""`ModelCheck`: short calls that test a model's requests, answers and roles at its address.
 
-Nothing is probed here that calls do not settle by themselves: the check makes ordinary calls, each kind of request and
-each role once, and reports what the model layer has learned from them, repaired and flagged.
+The check makes ordinary calls, one for each kind of request and each role, and reports what the model layer learned,
+repaired and flagged on the way.
 """
 
 from __future__ import annotations
@@ -54,19 +54,19 @@ from flowdebate.patterns.debate.judging.options import JudgeOptions
 from flowdebate.runs.limits import Limits
 
 MOST_REQUESTS = 60
-"""Requests that a check sends at most, those that the server refuses and retries included."""
+"""Most requests of a check, including refused ones and retries."""
 USUAL_CALLS = 22
-"""Calls of a check of a model that can do everything."""
+"""Calls of a check when the model can do everything."""
 
 Group: TypeAlias = Literal["request", "structured answers", "answers", "roles"]
 Outcome: TypeAlias = Literal["works", "differs", "refused", "fails"]
-"""Result of one row: as asked; usable, but repaired or in another way; refused by the server; unusable."""
+"""Result of one row: as requested; usable, but repaired or in another form; refused by the server; unusable."""
 Status: TypeAlias = Literal["running", "complete", "failed", "limit", "interrupted"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRow:
-    """Row of the table: what was tried, how it went, and the evidence in words."""
+    """Row of the table: the probe, its outcome, and the evidence in words."""
 
     group: Group
     name: str
@@ -126,11 +126,11 @@ class _Part:
 
     title: str
     key: str
-    """Name of the part where it is left out."""
+    """Name of the part in the list of omitted parts."""
     is_in: Callable[[dict[str, Any]], bool]
-    """Predicate of bodies that have it."""
+    """Predicate for bodies with this part."""
     advice: str = ""
-    """Advice for users of a model that refuses it; blank where there is nothing to set."""
+    """Advice for users if the model refuses the part; blank without a setting for it."""
 
 
 def _names(*fields: str) -> Callable[[dict[str, Any]], bool]:
@@ -170,7 +170,7 @@ _FLIPPED = "another winner in the other order"
 
 @dataclass(frozen=True, slots=True)
 class _Role:
-    """Role that a model plays in the check."""
+    """Role of the model in the check."""
 
     title: str
     pattern: str
@@ -201,7 +201,7 @@ def _roles(body: dict[str, Any]) -> list[str]:
 
 
 def _leaves_choice(body: dict[str, Any]) -> bool:
-    """Tell whether `body` leaves it to the model whether it calls a tool."""
+    """Return whether `body` lets the model decide about tool calls."""
     choice = body.get("tool_choice", "auto")
     return choice == "auto" or (isinstance(choice, dict) and choice.get("type") == "auto")
 
@@ -232,7 +232,7 @@ class _Budget:
 
 
 class _Patient(PerRequestWrapper):
-    """Model whose calls are sent again after failures of the endpoint, but not for another answer."""
+    """Model that retries failures of the endpoint, but not invalid answers."""
 
     @property
     def retry(self) -> Retry:
@@ -240,7 +240,7 @@ class _Patient(PerRequestWrapper):
 
 
 class _Watched(Wrapper):
-    """Model whose calls in patterns are noted in a check."""
+    """Model that notes its calls in patterns for a check."""
 
     def __init__(self, inner: Model, check: ModelCheck, pattern: str) -> None:
         super().__init__(inner)
@@ -254,17 +254,17 @@ class _Watched(Wrapper):
 
 @dataclass(slots=True)
 class ModelCheck:
-    """Check of `model`: `async for step in check.run()` makes the calls, and yields what is tried next.
+    """Check of `model`: `async for step in check.run()` makes the calls and yields the next step.
 
-    `rows()`, `advice()` and `as_dict()` report what is known so far, also after an interruption.
+    `rows()`, `advice()` and `as_dict()` report the results so far, also after an interruption.
     """
 
     model: Model
     record: str | None = None
-    """File to which all calls are recorded, with their exchanges over HTTP; None for none."""
+    """File for a recording of all calls with their HTTP exchanges; None to record nothing."""
     status: Status = "running"
     error: str | None = None
-    """Why the check ended early; None if it did not."""
+    """Reason for an early end of the check; None without one."""
     _calls: list[_Call] = field(default_factory=list)
     _budget: _Budget = field(default_factory=_Budget)
     _raw: dict[str, Any] = field(default_factory=dict)
@@ -308,7 +308,7 @@ class ModelCheck:
         if first.error is not None and streamed.error is not None:
             self._fail(first.error)
             return
-        # few optional parts at once: where the words of a refusal do not help, all of a call's may be left out
+        # few optional parts at once: an unclear refusal may cost a call all of them
         yield "a debate so far, with a temperature"
         await self._ask("history", _HISTORY, settings=replace(_SETTINGS, temperature=0.2))
         if getattr(self.model, "takes_effort", False):
@@ -338,26 +338,26 @@ class ModelCheck:
         self.status, self.error = "failed", str(error)
 
     async def _try_modes(self) -> AsyncIterator[str]:
-        """Ask for a structured answer in each mode that the model has, the first of them first."""
+        """Ask for a structured answer in each mode of the model, in order."""
         output = OutputSchema.of(_Choice)
-        left = 1
+        untried = 1
         for skipped in range(len(STRUCTURED_MODES)):
-            if not left:
+            if not untried:
                 return
             yield f"a structured answer, {skipped + 1}"
             await self._ask("structured", _CHOICE, output=output, skipped_modes=skipped)
-            left = len(set(self._modes) - {attempt.asked_as for attempt in self._attempts("structured")})
+            untried = len(set(self._modes) - {attempt.asked_as for attempt in self._attempts("structured")})
 
     @property
     def _modes(self) -> Sequence[StructuredMode]:
-        """Structured modes of the model; empty for one that does not say."""
+        """Structured modes of the model; empty if it does not list them."""
         modes: Sequence[StructuredMode] = getattr(self.model, "structured_modes", ())
         return modes
 
     async def _try_pattern(self, name: str, build: Callable[..., Any]) -> None:
-        """Run a short one of the pattern, as users do."""
-        left = MOST_REQUESTS - self._budget.used
-        if left < 1:
+        """Run the pattern once, in short, as users do."""
+        remaining = MOST_REQUESTS - self._budget.used
+        if remaining < 1:
             raise LimitReached("calls", limit=MOST_REQUESTS, used=self._budget.used)
         members = [{"name": member} for member in _NAMES]
         options: dict[str, dict[str, Any]] = {
@@ -377,10 +377,10 @@ class ModelCheck:
         sent = len(self._calls)
         block = build(name="check", settings=_SETTINGS, **options[name])
         handle = block.start(
-            subject, model=_Watched(self._recorded, self, name), limits=Limits(calls=left), store=False, seed=1
+            subject, model=_Watched(self._recorded, self, name), limits=Limits(calls=remaining), store=False, seed=1
         )
         try:
-            async for _ in handle:  # listened to, so that speakers stream
+            async for _ in handle:  # speakers stream only to a listener
                 pass
             self._raw[name] = (await handle).raw
         except (ModelError, QuorumLost):
@@ -400,7 +400,7 @@ class ModelCheck:
         skipped_modes: int = 0,
         stream: bool = False,
     ) -> _Call:
-        """Make one call, whose failure is a result as well."""
+        """Make one call; a failure is a result as well."""
         request = ModelRequest(
             messages=list(messages),
             block=f"check {place}",
@@ -426,17 +426,17 @@ class ModelCheck:
             try:
                 response = await send(request)
             except FlowDebateError as error:
-                made = request.attempts.made[before:]
-                self._calls.append(_Call(place=place, attempts=made, exchanges=exchanges, error=error))
+                attempts = request.attempts.made[before:]
+                self._calls.append(_Call(place=place, attempts=attempts, exchanges=exchanges, error=error))
                 raise
-        made = request.attempts.made[before:]
-        self._calls.append(_Call(place=place, attempts=made, exchanges=exchanges, response=response))
+        attempts = request.attempts.made[before:]
+        self._calls.append(_Call(place=place, attempts=attempts, exchanges=exchanges, response=response))
         return response
 
     # Report
 
     def rows(self) -> list[CheckRow]:
-        """Return what is known so far, in order."""
+        """Return the rows so far, in order."""
         return [
             *self._request_rows(),
             *self._mode_rows(),
@@ -470,7 +470,7 @@ class ModelCheck:
             yield CheckRow(group="request", name="tools beside a schema", outcome="refused", detail="asked apart")
 
     def _limit_name(self, sent: Sequence[tuple[dict[str, Any], bool]]) -> str:
-        """Name the limit as the server takes it, where it refuses the other name."""
+        """Name the limit that the server accepts, if it refuses the other name."""
         accepted = {name for body, refuses in sent if not refuses for name in body}
         name = next((name for name in ("max_tokens", "max_completion_tokens") if name in accepted), None)
         return f"as {name}" if name and _LIMIT_NAME in self._learned.dropped else ""
@@ -483,7 +483,7 @@ class ModelCheck:
         return ""
 
     def _mode_rows(self) -> Iterator[CheckRow]:
-        # a model that does not say in which modes it asks is judged by those in which it has asked
+        # a model that does not list its modes is judged by the modes of its requests
         for mode in self._modes or dict.fromkeys(attempt.asked_as for attempt in self._attempts("structured")):
             row = CheckRow(group="structured answers", name=mode or "in its own way", outcome="works")
             sent = [
@@ -519,7 +519,7 @@ class ModelCheck:
             yield from self._thinking()
 
     def _oddity_rows(self) -> Iterator[CheckRow]:
-        """Sum up what all answers show."""
+        """Sum up the oddities of all answers."""
         reasons = Counter(
             reason.decode(errors="replace")
             for exchange in self._exchanges()
@@ -552,7 +552,7 @@ class ModelCheck:
         return [call.response for call in self._calls if call.response is not None]
 
     def _thinking(self) -> Iterator[CheckRow]:
-        """Say whether the model thinks, and where its thinking stands."""
+        """Describe the model's thinking and its place in the answers."""
         flags = Counter(flag for response in self._responses for flag in response.flags)
         lost = sum(isinstance(call.error, LostToThinking) for call in self._calls)
         thought = sum(attempt.usage.reasoning_tokens or 0 for call in self._calls for attempt in call.attempts)
@@ -592,21 +592,21 @@ class ModelCheck:
         )
 
     def _speech(self, calls: Sequence[_Call], outcome: Outcome, detail: str) -> tuple[Outcome, str]:
-        """Compare what the debaters wrote with what the transcript has of it."""
+        """Compare the debaters' answers with their turns in the transcript."""
         raw = self._raw.get("debate")
-        kept = {entry.text.strip() for entry in raw.transcript} if raw is not None else set()
+        speeches = {entry.text.strip() for entry in raw.transcript} if raw is not None else set()
         written = {call.response.text.strip() for call in calls if call.response is not None}
-        if raw is None or written == kept:
+        if raw is None or written == speeches:
             return outcome, detail
-        what = "it writes the other side's turn, too" if raw.cut_answers else "it writes its own name in front"
-        return "differs", _joined(detail, f"{what}: removed")
+        addition = "it writes the other side's turn, too" if raw.cut_answers else "it writes its own name in front"
+        return "differs", _joined(detail, f"{addition}: removed")
 
     def _exchanges(self) -> Iterator[Exchange]:
         for call in self._calls:
             yield from call.exchanges
 
     def advice(self) -> list[str]:
-        """Return what to set for this model, each in a sentence; empty where the defaults fit."""
+        """Return the settings for this model, one sentence each; empty if the defaults fit."""
         rows = {(row.group, row.name): row for row in self.rows()}
         outcomes = {place: row.outcome for place, row in rows.items()}
         advice = [part.advice for part in _PARTS if part.advice and outcomes.get(("request", part.title)) == "refused"]
@@ -667,7 +667,7 @@ def _body_of(sent: bytes) -> dict[str, Any]:
 
 
 def _is_asked_as(mode: str | None, body: dict[str, Any]) -> bool:
-    """Tell whether `body` asks for data in `mode`."""
+    """Return whether `body` asks for data in `mode`."""
     form = body.get("response_format") or body.get("output_config", {}).get("format")
     if form:
         return mode == ("json" if form.get("type") == "json_object" else "json_schema")
@@ -679,10 +679,10 @@ def _listed(counts: Counter[str]) -> str:
 
 
 def _words_of(exchange: Exchange) -> str:
-    """Quote what a server says in a refusal."""
+    """Quote the message of a refusal."""
     text = exchange.body
-    found = re.search(r'"(?:message|msg|detail|error)"\s*:\s*("(?:[^"\\]|\\.)*")', text)
-    words = one_line(json.loads(found[1], strict=False) if found else text, secrets=exchange.secrets)
+    match = re.search(r'"(?:message|msg|detail|error)"\s*:\s*("(?:[^"\\]|\\.)*")', text)
+    words = one_line(json.loads(match[1], strict=False) if match else text, secrets=exchange.secrets)
     return words if len(words) <= _LONGEST_WORDS else f"{words[: _LONGEST_WORDS - 1]}…"
 
 
@@ -690,7 +690,7 @@ _LONGEST_WORDS = 160
 
 
 def _judge_choice(response: ModelResponse | None) -> tuple[Outcome, str]:
-    """Judge the answer to the question whose argument is about noise."""
+    """Judge the answer about the author of the argument on noise."""
     data = None if response is None else response.data
     if response is None or not isinstance(data, _Choice):
         return "fails", "no data"
@@ -700,7 +700,7 @@ def _judge_choice(response: ModelResponse | None) -> tuple[Outcome, str]:
 
 
 def _outcome_of(calls: Sequence[_Call]) -> tuple[Outcome, str]:
-    """Sum up calls of one kind: how many were answered, repaired and asked again."""
+    """Sum up calls of one kind: answers, repairs and retries."""
     answers = [call for call in calls if call.response is not None]
     again = [
         attempt.error for call in calls for attempt in call.attempts if attempt.error not in (None, "RequestRejected")

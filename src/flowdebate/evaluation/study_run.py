@@ -59,7 +59,7 @@ _FATAL = (ConfigurationError, RunChanged, RunConflict, StoreError, RealModelForb
 
 
 def _missing_verdict(raw: DebateRawOutput) -> str:
-    """Why a debate has no verdict: the kind of its judge's failure, if it failed."""
+    """Return the reason for a missing verdict: the kind of the judge's failure, if it failed."""
     failure = next((loss for loss in raw.losses if loss.role == "judge"), None)
     return "NoVerdict" if failure is None else failure.error.partition(":")[0]
 
