@@ -117,7 +117,7 @@ _REMARKS = TypeAdapter(list[str])
 
 
 def read_remarks(stored: object) -> list[str] | None:
-    """The remarks on the calls of a run or an outcome; None where it has none, or none that can be read."""
+    """Return the remarks on the calls of a run or an outcome; None without any readable ones."""
     try:
         return _REMARKS.validate_python(stored) or None
     except ValidationError:
@@ -148,14 +148,14 @@ class Document(InNotebooks, WireModel):
     """That it was held in; not written without one."""
     status: DebateStatus
     incomplete: str | None = None
-    """The line that says who is missing in the result; not written where nobody is."""
+    """Line about participants missing in the result; not written if nobody is missing."""
     error: str | None = None
     """Why it failed, or which limit ended it."""
     raw: Any
     models: dict[str, list[str]] | None = None
     """The models that have answered, by seat: a speaker's name, or a role; not written where nobody has noted them."""
     remarks: list[str] | None = None
-    """Remarks on the calls, such as a setting that a model refuses; not written where there is none."""
+    """Remarks on the calls, such as a setting refused by a model; not written if there are none."""
     usage: Tokens | None = None
     cost: float | None = None
     """By the prices that were given, or known ones; not written without any."""
@@ -233,7 +233,7 @@ class Document(InNotebooks, WireModel):
 
     @property
     def notes(self) -> list[str]:
-        """Remarks for the end, a line each: on changed answers, calls, sources and quotes."""
+        """List the remarks for the end: on changed answers, calls, sources and quotes."""
         changed = None if self.CHANGING is None else changes_note(self.raw, self.CHANGING)
         cut = [
             f"Round {answer.round}: {answer.name} went on to write the turn of {answer.other}, which was cut off"
@@ -294,7 +294,7 @@ class Document(InNotebooks, WireModel):
         yield from ()
 
     def mark(self, answer: object = None) -> Iterator[Section]:
-        """The line that says who is missing, unless the `answer` below begins with it."""
+        """Yield the line about missing participants, unless the `answer` below begins with it."""
         line = self.raw.incomplete
         if line is not None and not (isinstance(answer, str) and answer.startswith(line)):
             yield incomplete_fact(line)
@@ -375,9 +375,9 @@ def material_notes(raw: PatternOutput) -> list[str]:
         notes.append(f"Source: {source.name} ({pages}{source.size:,} bytes, SHA-256 {source.sha256}{masked})")
     if more := len(sources) - _MOST_SOURCES:
         notes += [f"Sources: {more:,} more"] if more > 0 else []
-    if left := omissions(raw.sources or ()):
-        rest = f" and {len(left) - _MOST_SOURCES:,} more" if len(left) > _MOST_SOURCES else ""
-        notes.append(f"Left out: {', '.join(left[:_MOST_SOURCES])}{rest}")
+    if omitted := omissions(raw.sources or ()):
+        rest = f" and {len(omitted) - _MOST_SOURCES:,} more" if len(omitted) > _MOST_SOURCES else ""
+        notes.append(f"Left out: {', '.join(omitted[:_MOST_SOURCES])}{rest}")
     if raw.older is not None:
         notes.append(f"History: prompts had a summary of all rounds up to {raw.older.rounds}, not the words")
     if raw.quotes is not None:

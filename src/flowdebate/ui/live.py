@@ -122,7 +122,7 @@ class Live:
         self._writing: set[str] = set()
         """Blocks whose text is coming in."""
         self._failed: list[RoleFailed] = []
-        """What the run went on without, until a result says so."""
+        """Failures of the run so far, until its result lists them."""
         self._flags: dict[str, Flag] = {}
         """What is wrong with what somebody is about to have said, by name."""
         self._speech = Speech()
@@ -167,7 +167,7 @@ class Live:
             yield from self._marked(event, self.whole(event))
 
     def _marked(self, event: object, sections: Iterable[LiveT]) -> Iterator[LiveT | Fact]:
-        """The `sections` of an event, with the line about who is missing above a result."""
+        """Add the line about missing participants above a result in the `sections` of an event."""
         if isinstance(event, RoleFailed):
             self._failed.append(event)
         for section in sections:

@@ -28,7 +28,7 @@ PlanT = TypeVar("PlanT", bound="Plan")
 
 
 FORWARDED: ContextVar[bool] = ContextVar("forwarded", default=False)
-"""Whether a proxy or a tunnel has sent the request that is being answered: then somebody else may be asking."""
+"""True while answering a request from a proxy or tunnel: it may come from somebody else."""
 
 
 @dataclass(frozen=True)
@@ -40,24 +40,24 @@ class AllowedModels:
     own: str | None = None
     """The service's own model."""
     providers: bool = False
-    """Whether requests may name every model of a provider that is set up, unless they are forwarded."""
+    """True if requests may name every model of a configured provider, unless they are forwarded."""
 
     @property
     def names(self) -> list[str]:
         """The names, or the patterns of them."""
         own = [self.own] if self.own not in (None, EACH) else []
-        found = () if self.patterns else found_models()
-        every = [f"{name}/*" for name in dict.fromkeys(map(vendor_of, found)) if name in PROVIDERS]
-        allowed = [*own, *(self.patterns or found), *(every if self._is_own else ())]
+        models = () if self.patterns else found_models()
+        every = [f"{name}/*" for name in dict.fromkeys(map(vendor_of, models)) if name in PROVIDERS]
+        allowed = [*own, *(self.patterns or models), *(every if self._is_own else ())]
         return list(dict.fromkeys(map(with_maker, allowed)))
 
     @property
     def _is_own(self) -> bool:
-        """Whether who asks is who pays: on a server of one's own, without a proxy."""
+        """True if the requests come from the payer: on the user's own server, without a proxy."""
         return self.providers and not FORWARDED.get()
 
     def _hint(self, model: str) -> str:
-        """Say how a model that is refused could be allowed."""
+        """Say how to allow a refused model."""
         provider = PROVIDERS.get(vendor_of(model))
         if provider is None:
             return "Name it as provider/model"
@@ -373,7 +373,7 @@ def sources_lines(plan: Plan) -> list[str]:
     from flowdebate.chassis.material import SOURCE_TOKENS
     from flowdebate.sources.quotes import divide
 
-    left = omissions(plan.sources)
+    omitted = omissions(plan.sources)
     whole = f"Sources: {_few(shown)}"
     if len(read) > 1:
         whole += f"; together {sum(tokens):,} tokens"
@@ -384,8 +384,8 @@ def sources_lines(plan: Plan) -> list[str]:
         if plan.info.load_page().divides_sources:
             parts = divide(tuple(read), (most or SOURCE_TOKENS) * 4)
             how = f"are read in {counted(len(parts), 'part')}: each reviewer is asked about each part"
-    lines = [f"{whole}, estimated, which {how}", *([f"Left out: {_few(left)}"] if left else [])]
-    return [*(f"Compared: {text}" for text in dict.fromkeys(each.commits for each in read) if text), *lines]
+    lines = [f"{whole}, estimated, which {how}", *([f"Left out: {_few(omitted)}"] if omitted else [])]
+    return [*(f"Compared: {text}" for text in dict.fromkeys(source.commits for source in read) if text), *lines]
 
 
 def _few(texts: Sequence[str]) -> str:
@@ -410,7 +410,7 @@ def prices_of(given: Sequence[str]) -> Prices | None:
         return None
     rest = table.pop(None, None)
     table |= {full: price for name, price in table.items() if (full := with_maker(str(name))) not in table}
-    table = {"local": _FREE, **table}  # unless it was given a price of its own
+    table = {"local": _FREE, **table}  # unless the user set its price
     if rest is None:
         return table
 

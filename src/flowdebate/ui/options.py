@@ -141,23 +141,23 @@ def read_models(given: object, flag: str = "--model", word: str = "MODEL") -> An
     return models[DEFAULT] if [*models] == [DEFAULT] else models
 
 
-def read_by_seat(given: object, flag: str, word: str) -> Any:  # noqa: ANN401 - as `read_models`
-    """Read an option like `read_models`, where only one value may be without a seat."""
-    values = read_models(given, flag, word)
+def read_by_seat(value: object, flag: str, word: str) -> Any:  # noqa: ANN401 - as `read_models`
+    """Read an option like `read_models`, with at most one value without a seat."""
+    values = read_models(value, flag, word)
     of_all = values.get(DEFAULT) if isinstance(values, dict) else values
-    if isinstance(of_all, list) and isinstance(given, (list, tuple)):
+    if isinstance(of_all, list) and isinstance(value, (list, tuple)):
         allowed = f"given once for each: those without one of their own have {of_all[0]}"
         raise ConfigurationError(COMMAND, flag, of_all[1], allowed)
     return values
 
 
-def read_efforts(given: object) -> object:
+def read_efforts(value: object) -> object:
     """The `effort` of a plan, likewise.
 
     >>> read_efforts(["low", "judge=high"])
     {'default': 'low', 'judge': 'high'}
     """
-    return read_by_seat(given, "--effort", "LEVEL")
+    return read_by_seat(value, "--effort", "LEVEL")
 
 
 def join_models(before: object, after: object) -> object:
@@ -171,9 +171,9 @@ def join_models(before: object, after: object) -> object:
     return {**(before if isinstance(before, Mapping) else {DEFAULT: before}), **after}
 
 
-def in_words(given: str) -> int | str:
+def in_words(length: str) -> int | str:
     """A length as the command line has it: a number of words, or a name."""
-    return int(given) if given.isdecimal() else given
+    return int(length) if length.isdecimal() else length
 
 
 Panel: TypeAlias = Literal[
@@ -237,7 +237,7 @@ class RosterEntry(BaseModel):
 
 
 class PersonaEntry(RosterEntry):
-    """Somebody without an assigned position; the name of a model alone stands for `{"model": …}`."""
+    """Speaker without an assigned position; a model's name alone stands for `{"model": …}`."""
 
     name: Text | None = Field(default=None, description="Default: the name of its model.")
     role: Text | None = None
@@ -277,15 +277,15 @@ class SourceEntry(RosterEntry):
     size: Annotated[int, Field(ge=0)] = 0
     sha256: Annotated[str, NOTHING, Field(pattern="^([0-9a-f]{64})?$")] = ""
     masked: Text | None = None
-    """Note of the secrets in it that were masked."""
+    """Note about masked secrets in the source."""
     left_out: Text | None = None
-    """Why a file was not read."""
+    """Reason for a file that was not read."""
     unread: Text | None = None
-    """Parts of a document that were not read."""
+    """Unread parts of a document."""
     excluded: bool = False
-    """Whether the user excluded it by a glob."""
+    """True if the user excluded the source by a glob."""
     commits: Text | None = None
-    """Which commits its diff compares."""
+    """Commits that the diff compares."""
 
     @classmethod
     def of(cls, source: Source) -> Self | str:
@@ -293,12 +293,12 @@ class SourceEntry(RosterEntry):
         if source == Source.of(source.name, source.text):
             return source.text
         pages = {page.name: page.start for page in source.pages} or None
-        about = source.model_dump(include=_ABOUT)
-        return cls(text=source.text or None, image=source.image, pages=pages, **about)
+        metadata = source.model_dump(include=_ABOUT)
+        return cls(text=source.text or None, image=source.image, pages=pages, **metadata)
 
     @classmethod
     def of_stored(cls, value: object) -> object:
-        """The entry that a stored plan has; a text is one, whatever it looks like. Anything else is left to be refused.
+        """Read an entry of a stored plan; any text is valid. Return other values unchanged, for validation to reject.
 
         >>> SourceEntry.of_stored("data:text/html;base64,QQ==").text
         'data:text/html;base64,QQ=='
@@ -311,16 +311,16 @@ class SourceEntry(RosterEntry):
         if not self.sha256 and self.left_out is None:
             return Source.of(name, self.text or "")
         pages = tuple(Page(start=start, name=page) for page, start in (self.pages or {}).items())
-        about = self.model_dump(include=_ABOUT)
-        return Source(name=name, text=self.text or "", image=self.image, pages=pages, **about)
+        metadata = self.model_dump(include=_ABOUT)
+        return Source(name=name, text=self.text or "", image=self.image, pages=pages, **metadata)
 
 
 MOST_SOURCES = 1_000
-"""Sources of one plan: each is a line of every prompt."""
+"""Most sources of one plan: each takes a line of every prompt."""
 
 
 def _check_sources(value: object) -> object:
-    """Refuse, by its name, what the one who gives a source does not say: it is computed."""
+    """Reject computed fields of a source by name: users do not set them."""
     problem = None
     if isinstance(value, (list, dict)) and len(value) > MOST_SOURCES:
         problem = f"at most {MOST_SOURCES:,} sources"
@@ -550,13 +550,13 @@ class PlanOptions(BaseModel):
 
     @classmethod
     def lists_models(cls) -> bool:
-        """Return whether a list of models can be the roster: nobody on it has to be given a position."""
+        """Return whether a list of models can be the roster: its members need no positions."""
         entry = _entry_model(cls.model_fields[cls.ROSTER].annotation)
         return entry is not None and issubclass(entry, PersonaEntry)
 
     @classmethod
     def _list_members(cls, options: dict[str, Any], where: str) -> dict[str, Any]:
-        """`options` with a list of models as the roster, each member named after its model."""
+        """Turn a list of models in `options` into the roster, with members named after their models."""
         models = options.get("model")
         seats = models if isinstance(models, dict) else {DEFAULT: models}
         if not isinstance(listed := seats.get(DEFAULT), list):
@@ -569,14 +569,14 @@ class PlanOptions(BaseModel):
             allowed = f"one model where the {field} are named as well"
             raise ConfigurationError(where, place, listed, allowed)
         rest = {seat: model for seat, model in seats.items() if seat != DEFAULT}
-        others = {key: value for key, value in options.items() if key != "model"}
-        return {**others, field: listed, **({"model": rest} if rest else {})}
+        remaining = {key: value for key, value in options.items() if key != "model"}
+        return {**remaining, field: listed, **({"model": rest} if rest else {})}
 
     @classmethod
     def _refused(cls, error: ValidationError, where: str, over: Mapping[str, Any]) -> ConfigurationError:
         # a misspelt key is an unknown one and a missing one: the unknown one says what is wrong
         problems: Any = error.errors()
-        problem = next((each for each in problems if each["type"] == "extra_forbidden"), problems[0])
+        problem = next((entry for entry in problems if entry["type"] == "extra_forbidden"), problems[0])
         first, *rest = problem["loc"]
         name = str(first)
         field = cls.flag_of(name) if name in over else name
@@ -589,7 +589,7 @@ class PlanOptions(BaseModel):
         got = None if problem["type"] == "missing" else problem["input"]
         if name == "base_url" and isinstance(got, str):
             got = address_of(got)  # without its password
-        needed = tuple(key for key, each in fields.items() if each.is_required()) or tuple(fields)[:1]
+        needed = tuple(key for key, option in fields.items() if option.is_required()) or tuple(fields)[:1]
         return ConfigurationError(where, field, got, sentence_of(problem, needed))
 
     @property

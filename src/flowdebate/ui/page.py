@@ -69,7 +69,7 @@ class PatternPage(ABC):
     question_about_sources: ClassVar[str | None] = None
     """The subject where sources are given without one."""
     divides_sources: ClassVar[bool] = False
-    """Whether sources that do not fit into a prompt are divided over several calls, and not searched."""
+    """True if sources too long for a prompt are divided over several calls, not searched."""
     start_tool: ClassVar[StartTool | None] = None
     """A tool of its own for hosts of an MCP server; it requires sources if there is a `question_about_sources`."""
     formats: ClassVar[Mapping[str, Callable[[Any], str]]] = {}
@@ -100,7 +100,7 @@ class PatternPage(ABC):
         return roster(options, made, kind=Persona, default=self.default_speakers, least=self.least)
 
     def speakers_in(self, subject: str) -> list[dict[str, str]] | None:  # noqa: ARG002 - of most patterns, nobody
-        """The speakers whom the subject names, as options; None where a model has to propose them."""
+        """Return the speakers named in the subject, as options; None if a model has to propose them."""
         return []
 
     def create_proposer(self, instructions: str | None = None) -> Block[Any, Sequence[Any]]:

@@ -61,7 +61,7 @@ class Plan:
     seats: Mapping[str, Model | str]
     """By role, for roles that have another one."""
     first: Model | str | None = None
-    """Model of whoever has none, where the speakers were listed by their models and no default is set."""
+    """Default model when the speakers are a list of models and no default is set."""
     dealt: Any = None
     """The `model` of the options with names in the place of "each"; None where nothing was dealt."""
     apply: Callable[[Model | str], Model | str] = field(default_factory=lambda: lambda model: model)
@@ -222,7 +222,7 @@ def make_plan(
 
 
 def _at_address(plan: Plan) -> Plan:
-    """Return `plan` with a model at its base URL for whatever is asked; ConfigurationError for a seat without one.
+    """Return `plan` with a model at its base URL for every call; ConfigurationError for a seat without one.
 
     Nothing that such a plan sends may reach the default model, which is somewhere else.
     """
@@ -231,25 +231,27 @@ def _at_address(plan: Plan) -> Plan:
         return plan
     models = plan.models or {}
     chat, synthesize = (models.get(intent, plan.first) for intent in ("chat", "synthesize"))
-    seats = {each.name: each.model or chat for each in plan.speakers} or {f"{options.SPEAKER}s": chat}
+    seats = {speaker.name: speaker.model or chat for speaker in plan.speakers} or {f"{options.SPEAKER}s": chat}
     seats |= {role: plan.seats.get(role, synthesize) for role in options.roles}
     if getattr(options, "panel", None):
         del seats["judge"]
-    left = [seat for seat, model in seats.items() if model is None and seat not in people]
-    if left:
-        of = "" if len(left) == len(seats) else f", for {', '.join(left)}"
+    unassigned = [seat for seat, model in seats.items() if model is None and seat not in people]
+    if unassigned:
+        of = "" if len(unassigned) == len(seats) else f", for {', '.join(unassigned)}"
         allowed = f"the model's name as the server at {address_of(options.base_url)} has it{of}"
         place, field = options.place("model")
         raise ConfigurationError(place, field, options.model, allowed)
-    first = next((model for model in seats.values() if model is not None), None)  # of what is no seat: a summary
+    first = next(
+        (model for model in seats.values() if model is not None), None
+    )  # for calls without a seat, such as summaries
     return plan if first is None else replace(plan, models={"chat": first, "synthesize": first, **models})
 
 
 def _are_listed(options: PlanOptions) -> bool:
-    """Return whether the speakers are a list of models, of which the first is the default where there is no other."""
+    """Return whether the speakers are a list of models whose first is the default."""
     entries = getattr(options, options.ROSTER)
     at_address = options.base_url is not None  # FLOWDEBATE_MODEL is somewhere else
-    return bool(entries) and all(each.name is None for each in entries) and (at_address or not model_of_environment())
+    return bool(entries) and all(entry.name is None for entry in entries) and (at_address or not model_of_environment())
 
 
 def _efforts(plan: Plan) -> Seats | None:
@@ -302,7 +304,7 @@ def _with_seats(plan: Plan) -> Plan:
 
 
 def _with_full_names(options: PlanOptions) -> PlanOptions:
-    """The options with the provider of each model, which the stored plan has too."""
+    """Return the options with the provider of each model, also for the stored plan."""
 
     def named(value: Any, place: tuple[str, str]) -> Any:  # noqa: ANN401 - a value of any option
         match value:
@@ -335,15 +337,16 @@ def _read_sources(options: PlanOptions) -> PlanOptions:
     entries: dict[str, SourceEntry | str] = {}
     read: list[Source] = []
     if isinstance(options.sources, dict):
-        read = read_texts({name: each for name, each in options.sources.items() if isinstance(each, str)})
-        entries = {name: each for name, each in options.sources.items() if isinstance(each, SourceEntry)}
+        read = read_texts({name: text for name, text in options.sources.items() if isinstance(text, str)})
+        entries = {name: entry for name, entry in options.sources.items() if isinstance(entry, SourceEntry)}
     elif options.sources is not None:
         read = read_sources(options.sources, folder=options.folder("sources"))
     if options.diff is not None:
         read += read_diff(Diff(options.diff, folder=options.folder("diff"), exclude=options.exclude or ()))
         check_size(read, "diff")
     excluded = options.exclude or ()
-    for source in (Source.of_excluded(each.name) if matches_glob(each.name, excluded) else each for each in read):
+    for loaded in read:
+        source = Source.of_excluded(loaded.name) if matches_glob(loaded.name, excluded) else loaded
         if source.name in entries:  # speakers name a source by it
             raise ConfigurationError(where, field, source.name, "sources of different names: NAME=FILE gives one")
         entries[source.name] = SourceEntry.of(source)
@@ -532,11 +535,11 @@ def _read_stored(run: StoredRun) -> tuple[PatternInfo, dict[str, Any], str]:
 
 
 def with_stored_sources(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a stored plan with its sources as they were stored: nothing in them is read again."""
+    """Return the options of a stored plan with its stored sources, without reading files again."""
     sources = options.get("sources")
     if not isinstance(sources, Mapping):
         return dict(options)
-    return {**options, "sources": {name: SourceEntry.of_stored(each) for name, each in sources.items()}}
+    return {**options, "sources": {name: SourceEntry.of_stored(value) for name, value in sources.items()}}
 
 
 def _of_another(run: StoredRun, verb: str) -> ConfigurationError:

@@ -93,9 +93,9 @@ class Shares:
 
     @property
     def winner(self) -> int | None:
-        """The place of the side that has more than all others; None where none has."""
-        most = max(self.values)
-        return self.values.index(most) if self.values.count(most) == 1 else None
+        """Index of the side with the largest share; None for a tie."""
+        largest = max(self.values)
+        return self.values.index(largest) if self.values.count(largest) == 1 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,11 +111,11 @@ class Ballots:
     """What they come to, in a sentence."""
 
     are_votes: bool = False
-    """Whether each ballot only names a winner, or none: then it has no shares that could be drawn."""
+    """True if each ballot only names a winner or none, so that there are no shares to draw."""
 
     @property
     def tally(self) -> str:
-        """The ballots of the side that has most, or the share of each side where the judge gave shares.
+        """Number of ballots for the leading side, or the share of each side if the judge gave shares.
 
         >>> one = Shares(order=("a", "b"), values=(1.0, 0.0))
         >>> Ballots(sides=("a", "b"), rows=(one,), total=(1.0, 0.0), remark="", are_votes=True).tally
@@ -124,8 +124,8 @@ class Ballots:
         if not self.are_votes:
             return " : ".join(f"{100 * share:.0f}" for share in self.total)
         counts = [sum(row.winner == side for row in self.rows) for side in range(len(self.sides))]
-        most = max(counts)
-        first = str(most) if counts.count(most) == 1 else " : ".join(map(str, counts))
+        largest = max(counts)
+        first = str(largest) if counts.count(largest) == 1 else " : ".join(map(str, counts))
         return f"{first} of {len(self.rows)} {'ballot' if len(self.rows) == 1 else 'ballots'}"
 
 
@@ -280,11 +280,11 @@ def role_failed(role: str, name: str, why: str, recovery: Recovery) -> Fact:
 
 
 INCOMPLETE = "Incomplete"
-"""The label of the line that says who is missing."""
+"""Label of the line about missing participants."""
 
 
 def incomplete_fact(line: str) -> Fact:
-    """The line that says who is missing, above a result."""
+    """Line about missing participants, above a result."""
     return Fact(label=INCOMPLETE, text=line.removeprefix(f"{INCOMPLETE}: "), tone="warning", edge=True)
 
 

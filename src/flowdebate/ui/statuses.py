@@ -57,7 +57,7 @@ STATUSES: Mapping[str, Status] = {
 }
 
 RESUMABLE = ("interrupted", "failed", "limit", "left_behind", "rejected", "no_verdict")
-"""Statuses of runs that can go on without a further word of their user; with the judge, if there is no verdict."""
+"""Statuses of runs that can continue without input from their user; without a verdict, with the judge."""
 OVER = (*COMPLETE, "failed", "limit", "dead_letter")
 """Statuses of runs that ask nobody any more."""
 

@@ -27,20 +27,20 @@ class StepTokens(WireModel):
 
 
 class RefusedAnswer(WireModel):
-    """A request that was sent and brought no answer of use."""
+    """Failed request, without a usable answer."""
 
     model: str
     error: str
     """Name of the error, such as "SchemaViolation"."""
     answer: str | None
-    """What the model said, if it said anything."""
+    """Text of the model's answer, if any."""
     prompt_tokens: int | None
     completion_tokens: int | None
     seconds: float
 
     @classmethod
     def of(cls, attempt: Attempt) -> Self:
-        """The account of an attempt with an error."""
+        """Describe a failed attempt."""
         return cls(
             model=attempt.model,
             error=attempt.error or "",
@@ -64,7 +64,7 @@ class StepState(WireModel):
     failures: list[str]
     """Failures of earlier attempts."""
     refused: list[RefusedAnswer]
-    """Requests that failed: of an answered call those before its answer, of another one all."""
+    """Failed requests of the call; in an answered call, those before its answer."""
     repaired: list[str]
     """Repairs of a structured answer, in words such as "code fence"."""
     model: str | None
