@@ -72,7 +72,7 @@ class Field:
     value: object = None
     """What it is filled with."""
     placeholder: str = ""
-    """Grey text while it is empty, which is never sent."""
+    """Grey text in the empty field; it is never sent."""
     flag: str = ""
     """What the command line calls it, and errors of it."""
     models: bool = False
@@ -95,9 +95,9 @@ class Form:
     question: str
     """What it is filled with."""
     example: str = ""
-    """A sample of what it is about, which fills the form only on request."""
+    """Sample question; it fills the form only on request."""
     about_material: str = ""
-    """What is asked about material that comes without a question."""
+    """Default question about material without one."""
     roster: str = ""
     """The key of who speaks."""
     speakers: tuple[tuple[Field, ...], ...] = ()
@@ -127,7 +127,7 @@ def form_of(
     example: bool = False,
     may_be_given: Callable[[type[PlanOptions], str], bool],
 ) -> Form:
-    """The form of a built-in pattern, from the class of its options; filled with its sample if `example`.
+    """Build the form of a built-in pattern from the class of its options, filled with its sample if `example`.
 
     Otherwise the sample is a placeholder: sides of one question must not be debated about another one.
     """
@@ -141,29 +141,29 @@ def form_of(
         if name in hidden or not may_be_given(options, name):
             continue
         option = option_of(options, name)
-        made = _field(name, schema["properties"][name], schema)
-        made = replace(
-            made,
+        field = _field(name, schema["properties"][name], schema)
+        field = replace(
+            field,
             help=_HELP.get(name) or _in_words(option.help),
-            kind="text" if made.kind == "long" and option.metavar != "TEXT" else made.kind,
+            kind="text" if field.kind == "long" and option.metavar != "TEXT" else field.kind,
             value=option.on or None,
             flag=options.flag_of(name),
             models=option.metavar == "SPEC",
         )
-        if made.kind == "json":
-            made = _without_json(made, schema["properties"][name], schema)
+        if field.kind == "json":
+            field = _without_json(field, schema["properties"][name], schema)
         if option.repeated:
             levels = next(
-                (each["enum"] for each in _alternatives(schema["properties"][name], schema) if "enum" in each), ()
+                (part["enum"] for part in _alternatives(schema["properties"][name], schema) if "enum" in part), ()
             )
-            help_text = made.help if levels else _IN_FORM
-            made = replace(made, kind="group", parts=_seats_of(options, levels), help=help_text, choices=())
-        folded[option.panel or "Other"].append(made)
+            help_text = field.help if levels else _IN_FORM
+            field = replace(field, kind="group", parts=_seats_of(options, levels), help=help_text, choices=())
+        folded[option.panel or "Other"].append(field)
     sample = str(page.sample.get(info.subject, ""))
-    blank, entries = _speakers(info, schema, filled=example, shown=not question)
+    blank, entries = _speakers(info, schema, filled=example, placeholders=not question)
     people = tuple(options.PEOPLE) if "humans" in options.model_fields else None
-    front = [each for each in folded[_FRONT] if each.name == options.LENGTH]
-    folded[_FRONT] = [each for each in folded[_FRONT] if each not in front]
+    front = [field for field in folded[_FRONT] if field.name == options.LENGTH]
+    folded[_FRONT] = [field for field in folded[_FRONT] if field not in front]
     return Form(
         pattern=info.name,
         subject=info.subject,
@@ -192,108 +192,110 @@ def _seats_of(options: type[PlanOptions], levels: Sequence[str]) -> tuple[Field,
 
 
 def _speakers(
-    info: PatternInfo, schema: Mapping[str, Any], *, filled: bool, shown: bool
+    info: PatternInfo, schema: Mapping[str, Any], *, filled: bool, placeholders: bool
 ) -> tuple[tuple[Field, ...], tuple[tuple[Field, ...], ...]]:
-    """The fields of a speaker, and those of each one that the form comes with.
+    """Build the blank fields of a speaker, and the fields of each initial speaker.
 
-    Those of the sample are `filled` in, or `shown` as placeholders.
+    Speakers of the sample are `filled` in, or appear as `placeholders`.
     """
     page = info.load_page()
     options = page.options
     entry = _alternatives(schema["properties"][options.ROSTER], schema)
     items = entry[0].get("items", {}) if entry else {}
-    blank = tuple(replace(each, **_ONE_LINE.get(each.name, {})) for each in _parts(items, schema))
+    blank = tuple(replace(field, **_ONE_LINE.get(field.name, {})) for field in _parts(items, schema))
     sample = page.sample.get(options.ROSTER)
     if sample and not filled:
-        known = [
-            tuple(replace(part, placeholder=str(speaker.get(part.name, "")) if shown else "") for part in blank)
+        entries = [
+            tuple(replace(part, placeholder=str(speaker.get(part.name, "")) if placeholders else "") for part in blank)
             for speaker in sample
         ]
     else:
         speakers = sample or page.default_speakers or [{}] * page.least
-        known = [tuple(replace(part, value=speaker.get(part.name)) for part in blank) for speaker in speakers]
-    return blank, tuple(known) if blank else ()
+        entries = [tuple(replace(part, value=speaker.get(part.name)) for part in blank) for speaker in speakers]
+    return blank, tuple(entries) if blank else ()
 
 
 def answer_fields(schema: Mapping[str, Any] | None) -> tuple[Field, ...]:
     """The fields of an answer; one without a name for text, and for what is no object."""
     if schema is None:
         return (Field(name="", label="Your answer", kind="long", required=True),)
-    known, properties = schema.get("$defs", {}), schema.get("properties", {})
+    definitions, properties = schema.get("$defs", {}), schema.get("properties", {})
     parts = tuple(
-        replace(each, help=f"{each.help} It is {kind_of(properties[each.name], known)}.".strip())
-        if each.kind == "json"
-        else each
-        for each in _parts(schema, schema)
+        replace(part, help=f"{part.help} It is {kind_of(properties[part.name], definitions)}.".strip())
+        if part.kind == "json"
+        else part
+        for part in _parts(schema, schema)
     )
     return parts or (replace(_field("", schema, schema), label="Your answer", required=True),)
 
 
 def _parts(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0) -> tuple[Field, ...]:
-    found = _resolved(schema, root)
-    needed = found.get("required", ())
-    properties: Mapping[str, Any] = found.get("properties", {})
+    resolved = _resolved(schema, root)
+    needed = resolved.get("required", ())
+    properties: Mapping[str, Any] = resolved.get("properties", {})
     return tuple(replace(_field(name, part, root, depth), required=name in needed) for name, part in properties.items())
 
 
 def _field(name: str, part: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0) -> Field:
     """The field of a value with the schema `part`."""
-    found = _alternatives(part, root)
-    made = Field(
+    alternatives = _alternatives(part, root)
+    field = Field(
         name=name,
         label=_label(name),
         help=_NULL.sub("none", str(part.get("description", _resolved(part, root).get("description", "")))),
-        nullable=len(found) < len(_all(part, root)),
+        nullable=len(alternatives) < len(_all(part, root)),
     )
-    if len(found) == 1:
-        return _single(made, found[0], root, depth)
-    if all(each.get("type") in _SIMPLE for each in found) and found:
-        return replace(made, kind="mixed", choices=tuple(c for each in found for c in each.get("enum", ())))
-    several = [each["items"]["enum"] for each in found if "enum" in each.get("items", {})]
-    if several and all(each.get("type") in ("array", "boolean") for each in found):
-        return replace(made, kind="choices", choices=tuple(several[0]))
-    return replace(made, kind="json")
+    if len(alternatives) == 1:
+        return _single(field, alternatives[0], root, depth)
+    if all(alternative.get("type") in _SIMPLE for alternative in alternatives) and alternatives:
+        return replace(
+            field, kind="mixed", choices=tuple(c for alternative in alternatives for c in alternative.get("enum", ()))
+        )
+    several = [alternative["items"]["enum"] for alternative in alternatives if "enum" in alternative.get("items", {})]
+    if several and all(alternative.get("type") in ("array", "boolean") for alternative in alternatives):
+        return replace(field, kind="choices", choices=tuple(several[0]))
+    return replace(field, kind="json")
 
 
-def _without_json(made: Field, part: Mapping[str, Any], root: Mapping[str, Any]) -> Field:
-    """The field of an option in a form that can be filled in by hand."""
-    for each in _alternatives(part, root):
-        items = _resolved(each.get("items", {}), root)
+def _without_json(field: Field, part: Mapping[str, Any], root: Mapping[str, Any]) -> Field:
+    """Replace the JSON field of an option by a field for people."""
+    for alternative in _alternatives(part, root):
+        items = _resolved(alternative.get("items", {}), root)
         if items.get("type") == "object":
-            return replace(made, kind="entries", parts=_parts(items, root, 1))
-        if isinstance(each.get("additionalProperties"), Mapping):
-            return replace(made, kind="pairs")
-        if each.get("type") == "object":
+            return replace(field, kind="entries", parts=_parts(items, root, 1))
+        if isinstance(alternative.get("additionalProperties"), Mapping):
+            return replace(field, kind="pairs")
+        if alternative.get("type") == "object":
             parts = (
                 Field(name="name", label="Name", required=True),
                 Field(name="type", label="Type", kind="choice", choices=_SCHEMA_TYPES, value="Text"),
                 Field(name="description", label="Description"),
             )
-            return replace(made, kind="schema", parts=parts)
-    return made
+            return replace(field, kind="schema", parts=parts)
+    return field
 
 
-def _single(made: Field, part: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Field:
+def _single(field: Field, part: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Field:
     choices = part.get("enum") or ([part["const"]] if "const" in part else None)
     if choices:
-        return replace(made, kind="choice", choices=tuple(choices))
+        return replace(field, kind="choice", choices=tuple(choices))
     match part.get("type"):
         case "string":
-            return replace(made, kind="text" if depth else "long")
+            return replace(field, kind="text" if depth else "long")
         case "boolean":
-            return replace(made, kind="flag", value=part.get("default"))
+            return replace(field, kind="flag", value=part.get("default"))
         case "integer" | "number" as kind:
             least = part.get("minimum", part.get("exclusiveMinimum"))
             whole = kind == "integer"
-            return replace(made, kind="number", minimum=least, maximum=part.get("maximum"), whole=whole)
+            return replace(field, kind="number", minimum=least, maximum=part.get("maximum"), whole=whole)
         case "array":
             items = _resolved(part.get("items", {}), root)
             lists: Mapping[object, Kind] = {"string": "lines", "integer": "numbers", "number": "numbers"}
             of_items = lists.get(items.get("type"), "json")
-            return replace(made, kind="choices" if "enum" in items else of_items, choices=tuple(items.get("enum", ())))
+            return replace(field, kind="choices" if "enum" in items else of_items, choices=tuple(items.get("enum", ())))
         case _:
             inner = _parts(part, root, depth + 1) if depth < _DEEPEST else ()
-            return replace(made, kind="group", parts=inner) if inner else replace(made, kind="json")
+            return replace(field, kind="group", parts=inner) if inner else replace(field, kind="json")
 
 
 def _alternatives(part: Mapping[str, Any], root: Mapping[str, Any]) -> list[Mapping[str, Any]]:

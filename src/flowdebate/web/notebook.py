@@ -157,10 +157,10 @@ def _in_short(document: Document) -> Summary:
     """A few lines of a report: the question, the state, and what came out."""
     card = next((section for section in document.sections() if isinstance(section, Card)), None)
     facts = [] if card is None else [fact for fact in card.facts if fact.label in (card.lead, "Winner")]
-    found = [f"{fact.label}: {fact.text}" for fact in facts] or [status_text(document.status)]
-    found = [document.raw.incomplete, *found] if document.raw.incomplete else found
+    points = [f"{fact.label}: {fact.text}" for fact in facts] or [status_text(document.status)]
+    points = [document.raw.incomplete, *points] if document.raw.incomplete else points
     about = shortened(document.subject, 500)
-    return Summary(title=document.title, about=about, sections=(Points(items=tuple(found)),))
+    return Summary(title=document.title, about=about, sections=(Points(items=tuple(points)),))
 
 
 def _state(value: object) -> Summary | None:

@@ -125,7 +125,7 @@ def shares(values: Sequence[float]) -> list[tuple[float, float]]:
 
 
 def _error_words(name: str) -> str:
-    """An error's name in words.
+    """Turn the name of an error into words.
 
     >>> _error_words("SchemaViolation")
     'schema violation'

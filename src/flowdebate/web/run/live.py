@@ -32,7 +32,7 @@ class _Result:
     outputs: tuple[Output, ...]
     names: dict[str, Party]
     missing: Fact | None = None
-    """Who is missing in it."""
+    """Line about missing participants."""
 
 
 class LivePage:
@@ -208,7 +208,7 @@ class LivePage:
     # The record
 
     def _answer(self, event: ModelCalled | HumanAsked) -> None:
-        if isinstance(event, ModelCalled) and event.error is not None:  # no step of the run, but it was paid for
+        if isinstance(event, ModelCalled) and event.error is not None:  # not a step of the run, but paid for
             if event.attempts:
                 self._failed += 1
                 failed = call_of(0, event, self._turns, self._names)

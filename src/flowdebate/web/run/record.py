@@ -43,7 +43,7 @@ class Call:
     party: Party | None
     model: str | None = None
     attempts: int = 0
-    """Requests that were sent for it; 0 for a person's."""
+    """Number of requests for the call; 0 for a person's answer."""
     failures: tuple[str, ...] = ()
     repaired: tuple[str, ...] = ()
     """Repairs of a structured answer."""
@@ -55,7 +55,7 @@ class Call:
     origin: str = "asked"
     """"asked", or for a fork also "reused" or "edited"."""
     refused: tuple[RefusedAnswer, ...] = ()
-    """Requests that failed, with what their model had said."""
+    """Failed requests, with the texts of their models."""
     text: str = ""
 
     @property
@@ -123,7 +123,7 @@ class Trace:
 
     calls: tuple[Call, ...]
     failed: tuple[Call, ...] = ()
-    """Calls without an answer: they were paid for, and no step came of them."""
+    """Calls without an answer: paid for, but no steps of the run."""
     bars: tuple[Bar, ...] = ()
     rows: tuple[Row, ...] = ()
     ticks: tuple[Tick, ...] = ()
@@ -183,8 +183,8 @@ def _call(
     # a block that asks several times has a `#` and a number behind its place, and says its role once
     call = asked.get(step.place) or asked.get(step.place.partition("#")[0])
     usage, refused = step.usage, step.refused
-    prompts = [each.prompt_tokens for each in refused] + ([usage.prompt_tokens] if usage else [])
-    answers = [each.completion_tokens for each in refused] + ([usage.completion_tokens] if usage else [])
+    prompts = [request.prompt_tokens for request in refused] + ([usage.prompt_tokens] if usage else [])
+    answers = [request.completion_tokens for request in refused] + ([usage.completion_tokens] if usage else [])
     return Call(
         number=number,
         place=step.place,
@@ -197,7 +197,7 @@ def _call(
         refused=tuple(refused),
         prompt_tokens=_sum_of(prompts),
         completion_tokens=_sum_of(answers),
-        seconds=step.seconds if step.finished else sum(each.seconds for each in refused),
+        seconds=step.seconds if step.finished else sum(request.seconds for request in refused),
         starts=None if step.at is None or step.seconds is None else step.at - step.seconds,
         origin=step.origin or "asked",
         text=step.text,
@@ -205,9 +205,9 @@ def _call(
 
 
 def _sum_of(counts: Sequence[int | None]) -> int | None:
-    """Sum up counts; None without any, or where one is unknown."""
-    known = [count for count in counts if count is not None]
-    return sum(known) if known and len(known) == len(counts) else None
+    """Sum up counts; None without any, or if one is unknown."""
+    reported = [count for count in counts if count is not None]
+    return sum(reported) if reported and len(reported) == len(counts) else None
 
 
 def call_of(
@@ -226,7 +226,7 @@ def call_of(
         model=event.model,
         attempts=max(len(event.attempts), 1),
         repaired=event.repaired,
-        refused=tuple(RefusedAnswer.of(each) for each in event.attempts if each.error is not None),
+        refused=tuple(RefusedAnswer.of(attempt) for attempt in event.attempts if attempt.error is not None),
         prompt_tokens=event.usage.prompt_tokens,
         completion_tokens=event.usage.completion_tokens,
         seconds=event.seconds,

@@ -93,7 +93,7 @@ class Sheet:
     card: Card | None
     outputs: tuple[Output, ...]
     missing: Fact | None
-    """Who is missing in the result."""
+    """Line about participants missing in the result."""
     rounds: tuple[Round, ...]
     trace: Trace
     board: Board
@@ -118,17 +118,17 @@ class Sheet:
         parties = parties_of(document)
         trace = trace_of(steps, events, parties)
         sections = list(document.sections() if sections is None else sections)
-        began = None if details is None else f"{moment(details.created_at):%-d %B %Y}"
-        took = None if document.seconds is None else duration(document.seconds)
+        start = None if details is None else f"{moment(details.created_at):%-d %B %Y}"
+        length = None if document.seconds is None else duration(document.seconds)
         return cls(
             document=document,
             question=document.subject,
             status=document.status if details is None else details.status,
-            kicker=tuple(filter(None, (document.title, began, document.ending, took))),
+            kicker=tuple(filter(None, (document.title, start, document.ending, length))),
             parties=tuple(parties.values()),
-            card=next((each for each in sections if isinstance(each, Card)), None),
-            outputs=tuple(each for each in sections if isinstance(each, Output)),
-            missing=next((each for each in reversed(sections) if _is_mark(each)), None),
+            card=next((section for section in sections if isinstance(section, Card)), None),
+            outputs=tuple(section for section in sections if isinstance(section, Output)),
+            missing=next((section for section in reversed(sections) if _is_mark(section)), None),
             rounds=tuple(_rounds(sections, parties, trace)),
             trace=trace,
             board=board_of(events, parties),
@@ -225,7 +225,7 @@ def _rounds(sections: Iterable[Section], parties: dict[str, Party], trace: Trace
 
 
 def _is_mark(section: Section) -> TypeGuard[Fact]:
-    """Whether a section is the line about who is missing, which stands above the result."""
+    """Return whether a section is the line about missing participants, above the result."""
     return isinstance(section, Fact) and section.label == INCOMPLETE
 
 

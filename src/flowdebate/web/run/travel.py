@@ -114,7 +114,7 @@ def fork_line(
 # Two runs side by side
 
 _PASS = re.compile(r"\[\d+\]")
-"""The number of a round or of another pass of a loop, in a place."""
+"""Number of a round or another loop pass, within a path."""
 _WORD = re.compile(r"\s*\S+|\s+\Z")
 _MARGIN = re.compile(r"(\A\s+|\n\s*)")
 # the time of the comparison grows with the product of their lengths
@@ -203,19 +203,19 @@ def _pieces(*found: tuple[Kind, str]) -> list[Piece]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """The steps of a run, and the rounds in which its turns were."""
+    """Steps of a run, with the rounds of its turns."""
 
     calls: Sequence[Call]
     rounds: Sequence[Round] = ()
 
     @classmethod
     def of(cls, sheet: Sheet | None) -> Self:
-        """The course of a run; an empty one for a run without a document."""
+        """Build the course of a run; empty for a run without a document."""
         return cls(calls=()) if sheet is None else cls(calls=sheet.trace.calls, rounds=sheet.rounds)
 
     @property
     def positions(self) -> dict[tuple[str, ...], Call]:
-        """Steps by what they are in any run: a turn by its round and number, another by its round, role and number."""
+        """Index the steps by keys common to all runs: turns by round and number, others by round, role and number."""
         turns = {
             turn.call.number: ("turn", str(at), str(number))
             for at, part in enumerate(self.rounds)
@@ -241,39 +241,39 @@ def compare(one: Course, other: Course, *, fork: Literal["one", "other"] | None)
     pairs: list[Pair | Same] = []
     for same, group in groupby(_pair_steps(one.positions, other.positions), key=lambda pair: _is_same(*pair)):
         if same:
-            steps = [(left, right) for left, right in group if left is not None and right is not None]
-            calls = [left for left, _ in steps]
+            steps = [(first, second) for first, second in group if first is not None and second is not None]
+            calls = [first for first, _ in steps]
             shared = Same(
                 first=calls[0].number,
                 last=calls[-1].number,
                 names=tuple(dict.fromkeys(call.who for call in calls)),
                 reused=fork is not None
-                and all((right if fork == "other" else left).origin == "reused" for left, right in steps),
+                and all((second if fork == "other" else first).origin == "reused" for first, second in steps),
             )
             pairs.append(shared)
         else:
-            pairs += [_pair(left, right, fork) for left, right in group]
+            pairs += [_pair(first, second, fork) for first, second in group]
     return pairs
 
 
 def _pair_steps(
-    left: Mapping[tuple[str, ...], Call], right: Mapping[tuple[str, ...], Call]
+    one: Mapping[tuple[str, ...], Call], other: Mapping[tuple[str, ...], Call]
 ) -> Iterator[tuple[Call | None, Call | None]]:
     """Steps of both runs in the order of the first one."""
-    if left.keys().isdisjoint(right):
-        yield from zip_longest(left.values(), right.values())
+    if one.keys().isdisjoint(other):
+        yield from zip_longest(one.values(), other.values())
         return
-    after: dict[tuple[str, ...], list[Call]] = {}  # what only the other has, by the step in both that comes before
+    after: dict[tuple[str, ...], list[Call]] = {}  # steps of the other run alone, by the common step before them
     last: tuple[str, ...] = ()
-    for position, call in right.items():
-        if position in left:
+    for position, call in other.items():
+        if position in one:
             last = position
         else:
             after.setdefault(last, []).append(call)
     for call in after.get((), ()):
         yield None, call
-    for position, call in left.items():
-        yield call, right.get(position)
+    for position, call in one.items():
+        yield call, other.get(position)
         for extra in after.get(position, ()):
             yield None, extra
 
