@@ -73,9 +73,9 @@ class GuardOptions:
     signed_out: Callable[[], Awaitable[float]] | None = None
     """When somebody last signed all browsers out, in seconds since the epoch."""
     root: str = ""
-    """Path under which a proxy serves the application, such as "/debates"; empty: that of X-Forwarded-Prefix."""
+    """Path of the application behind a proxy, such as "/debates"; empty to take it from X-Forwarded-Prefix."""
     paths: frozenset[str] = frozenset()
-    """First parts of the application's own paths."""
+    """First segments of the application's own paths."""
     max_body: int = 1_000_000
     """Bytes of a request's body: fifty times the longest question, and nothing that fills the memory."""
 
@@ -100,7 +100,7 @@ _PREFIX = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._-][A-Za-z0-9._~-]*){1,8
 
 
 def is_prefix(root: str) -> bool:
-    """Whether `root` can be the path under which a proxy serves the application.
+    """Return whether `root` is a valid path for the application behind a proxy.
 
     >>> is_prefix("/debates"), is_prefix("/a/b"), is_prefix("//evil.example"), is_prefix("/..")
     (True, True, False, False)
@@ -173,7 +173,7 @@ class Guard:
     # Who asks
 
     def _enter_prefix(self, scope: Scope, headers: Headers) -> None:
-        """Take the prefix of a proxy for the path under which the application is mounted; the proxy may remove it.
+        """Mount the application under the prefix of its proxy, even if the proxy removes the prefix from requests.
 
         The header counts only for hosts that were allowed by name: whoever reaches this machine directly names none.
         """
@@ -316,7 +316,7 @@ def _check_origin(request: Request) -> None:
 
 
 def _is_same_origin(origin: str, headers: Headers) -> bool:
-    """Whether a page of `origin` is one of this server; a proxy may leave the port out of Host, a browser does not."""
+    """Return whether `origin` is this server; a proxy may drop the port from Host, a browser does not."""
     parts, host = urlsplit(origin), headers["host"].lower()
     return parts.netloc == host or (parts.hostname == host and headers.get("sec-fetch-site") == "same-origin")
 

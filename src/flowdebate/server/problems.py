@@ -47,7 +47,7 @@ STATUSES: Mapping[type[FlowDebateError], HTTPStatus] = {
     errors.ResourceConflict: HTTPStatus.INTERNAL_SERVER_ERROR,
     errors.ModelError: HTTPStatus.BAD_GATEWAY,
     errors.ModelUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
-    errors.AuthenticationFailed: HTTPStatus.SERVICE_UNAVAILABLE,  # a key that the server lacks, or that is wrong
+    errors.AuthenticationFailed: HTTPStatus.SERVICE_UNAVAILABLE,  # the server's key is missing or wrong
     errors.ModelTimeout: HTTPStatus.GATEWAY_TIMEOUT,
     # not 429, which would say that this client asks too often: it is this server that asks its provider
     errors.RateLimited: HTTPStatus.SERVICE_UNAVAILABLE,

@@ -63,7 +63,7 @@ class _Shown(BaseModel):
 
 
 class ProposedSides(_Shown):
-    """The sides of a question."""
+    """Sides of a question."""
 
     sides: list[Side] = Field(description="As `debaters` of a request to begin a run has them.")
 
@@ -97,7 +97,7 @@ async def begin(body: BeginBody, front: FrontOf, service: ServiceOf, request: Re
 
 @changes.post("/sides", responses=responses(422, 429))
 async def propose_sides(body: BeginBody, front: FrontOf, service: ServiceOf) -> ProposedSides:
-    """Propose the sides of a debate: those that its options or question name, or else one call of a model."""
+    """Propose the sides of a debate: the sides in its options or question, or else the answer of one model call."""
     sides = await service.propose_sides(
         body.pattern,
         body.question,
@@ -106,7 +106,7 @@ async def propose_sides(body: BeginBody, front: FrontOf, service: ServiceOf) -> 
         limits=limits_of(body.limits),
         check=front.check_options,
     )
-    return ProposedSides(sides=[each for each in speakers_of(sides) if isinstance(each, Side)])
+    return ProposedSides(sides=[side for side in speakers_of(sides) if isinstance(side, Side)])
 
 
 @router.get("/runs", response_model=RunPage, responses=responses())
@@ -380,7 +380,7 @@ def written(body: Mapping[str, Any], request: Request) -> WrittenRequest:
 
 
 def _unnamed_speakers(body: Mapping[str, Any]) -> list[Any]:
-    """Return who speaks in a run whose options name nobody; nobody where a model has to propose them."""
+    """Return the speakers of a run if its options name nobody; empty if a model has to propose them."""
     info = find_pattern(body["pattern"])
     if info is None or not isinstance(body.get("question"), str):
         return []

@@ -37,7 +37,7 @@ router: APIRouter = APIRouter(include_in_schema=False, default_response_class=HT
 async def new(
     request: Request, front: FrontOf, pattern: str | None = None, question: _Question = "", *, example: bool = False
 ) -> Response:
-    """The form of a new run: of the first pattern, or of `pattern`; about `question`, or filled with its example."""
+    """Show the form of a new run of `pattern` or the first pattern, with `question` or the pattern's example."""
     front.check_writable()
     own = front.service.patterns
     built_in = [info for info in PATTERNS.values() if info.name not in own] if front.service.plans else []

@@ -212,7 +212,7 @@ def _sheet(details: RunDetails, *, public: bool = False) -> Sheet | None:
 
 
 def _without_reasons(document: Document) -> Document:
-    """The document with the kinds of failures alone, also in the line about them that answers begin with."""
+    """Reduce the failures of the document to their kinds, also in the line about them above answers."""
     line = document.raw.incomplete
     if line is None:
         return document
@@ -221,12 +221,12 @@ def _without_reasons(document: Document) -> Document:
         for loss in document.raw.losses
     ]
     short = missing_line(losses) or ""
-    told = document.model_copy(update={"raw": document.raw.model_copy(update={"losses": losses})})
-    return type(document).model_validate(_with_text(told.model_dump(mode="json", by_alias=True), line, short))
+    redacted = document.model_copy(update={"raw": document.raw.model_copy(update={"losses": losses})})
+    return type(document).model_validate(_with_text(redacted.model_dump(mode="json", by_alias=True), line, short))
 
 
 def _with_text(value: Any, before: str, after: str) -> Any:  # noqa: ANN401 - JSON data
-    """The JSON data with one text in the place of another, wherever it stands."""
+    """Replace one text by another everywhere in the JSON data."""
     match value:
         case str():
             return value.replace(before, after)

@@ -123,7 +123,7 @@ class _Request(BaseModel):
     user: str | None = Field(None, max_length=200)
     metadata: dict[str, str] | None = Field(None, max_length=16)
     models: str | list[str] | dict[str, str] | None = None
-    """The `model` of the pattern's options: for all, by name and role, or a list with one for each member."""
+    """Build the `model` option of the pattern: one for all, by name and role, or a list with one for each member."""
 
     @model_validator(mode="before")
     @classmethod
@@ -263,8 +263,8 @@ def read_chat(
         raise ConfigurationError(where, "messages", f"{len(whole):,} characters", allowed)
     if info is None or (page := info.load_page()).options.ROSTER in options:
         return {}, whole
-    found = page.speakers_in(question)  # of the message alone: without them a model reads the whole chat
-    return {page.options.ROSTER: found} if found else {}, whole
+    speakers = page.speakers_in(question)  # of the message alone; if it names none, a model reads the whole chat
+    return {page.options.ROSTER: speakers} if speakers else {}, whole
 
 
 _LEAD = "The chat before this question, for reference:"

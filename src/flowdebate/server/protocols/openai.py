@@ -269,7 +269,7 @@ class _Completion(_Answer):
     def _object(
         self, kind: str, choices: list[Any], *, details: RunDetails | None = None, **more: object
     ) -> dict[str, Any]:
-        about = {} if details is None else {"flowdebate": _about(details)}
+        extension = {} if details is None else {"flowdebate": _about(details)}
         return {
             "id": f"chatcmpl-{self.run.run_id}",
             "object": kind,
@@ -277,7 +277,7 @@ class _Completion(_Answer):
             "model": self.model.id,
             "choices": choices,
             **more,
-            **about,
+            **extension,
         }
 
 
@@ -331,10 +331,10 @@ class _Response(_Answer):
 
     def _object(self, details: RunDetails | None = None, said: str | None = None) -> dict[str, Any]:
         """The response, which is in progress without `details` of its run."""
-        status, about = "in_progress", {}
+        status, extension = "in_progress", {}
         if details is not None:
             status = "completed" if _finish_reason(details) == "stop" else "incomplete"
-            about = {"flowdebate": _about(details)}
+            extension = {"flowdebate": _about(details)}
         return {
             "id": f"resp_{self.run.run_id}",
             "object": "response",
@@ -350,15 +350,15 @@ class _Response(_Answer):
             "tool_choice": "none",
             "tools": [],
             "usage": None if details is None else _response_usage(details),
-            **about,
+            **extension,
         }
 
 
 def _about(details: RunDetails) -> dict[str, Any]:
-    """The run of an answer, and who is missing in it."""
+    """Describe the run of an answer, with its missing participants."""
     line = None if details.document is None else details.document.raw.incomplete
-    about = {"runId": details.run_id, "status": details.status}
-    return about if line is None else {**about, "incomplete": line}
+    run = {"runId": details.run_id, "status": details.status}
+    return run if line is None else {**run, "incomplete": line}
 
 
 def _part(text: str) -> dict[str, Any]:
