@@ -87,7 +87,7 @@ class OwnedService:
         labels: Mapping[str, str] | None = None,
         **options: Any,  # noqa: ANN401 - those of the service
     ) -> Sequence[Any]:
-        """Return the speakers that a run of this owner would have."""
+        """Propose the speakers of a new run of this owner."""
         return await self._service.propose_sides(pattern, question, labels=self._labels(labels), **options)
 
     async def fork(

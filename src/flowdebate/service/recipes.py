@@ -49,14 +49,14 @@ class Recipe:
 
     @property
     def proposes(self) -> bool:
-        """Whether its block proposes the speakers of its plan, which has none yet."""
+        """True if the block proposes the speakers of a plan without any."""
         return self.plan is not None and not self.plan.speakers
 
 
 async def make_recipe(make: Callable[[], Recipe], options: Mapping[str, Any]) -> Recipe:
-    """Make a recipe; in a thread of its own where its `options` name files, so that it holds up nobody else.
+    """Make a recipe; if its `options` name files, in a thread of its own, so that nobody else has to wait.
 
-    A document takes up to 15 seconds, and more where it waits for others. The end of the process does not wait for it.
+    A document takes up to 15 seconds, and longer in a queue. The end of the process does not wait for it.
     """
     sources = options.get("sources")
     texts = sources.values() if isinstance(sources, Mapping) else ()
@@ -74,7 +74,7 @@ async def make_recipe(make: Callable[[], Recipe], options: Mapping[str, Any]) ->
             problem = error
 
         def settle() -> None:
-            if future.done():  # nobody waits for it any more
+            if future.done():  # nobody is waiting any more
                 return
             if recipe is not None:
                 future.set_result(recipe)
@@ -154,19 +154,19 @@ class Recipes:
     def with_sides(
         self, recipe: Recipe, sides: Sequence[Any], limits: Limits | None, labels: Mapping[str, str] | None
     ) -> Recipe:
-        """The recipe of a run with proposed `sides`; ConfigurationError for sides that do not fit its plan."""
-        assert recipe.plan is not None  # noqa: S101 - only a plan has sides that are to be proposed
+        """Build the recipe of a run with proposed `sides`; ConfigurationError for sides that do not fit its plan."""
+        assert recipe.plan is not None  # noqa: S101 - only a plan waits for proposed sides
         return self._of_plan(with_sides(recipe.plan, sides), limits, labels or {})
 
     def _of_proposer(self, plan: Plan, limits: Limits | None) -> Recipe:
-        """The recipe of the call that proposes the speakers of a plan without any."""
+        """Build the recipe of the call that proposes the speakers of a plan."""
         page = plan.info.load_page()
-        asked = self._on_own_model(plan)
+        assigned_plan = self._on_own_model(plan)
         return Recipe(
             name=plan.info.name,
             block=page.create_proposer(plan.options.instructions),
             value=plan.subject,
-            model=with_policies(asked, recording=False).models,
+            model=with_policies(assigned_plan, recording=False).models,
             limits=self._bounded(plan.limits if limits is None else limits),
             seed=plan.seed,
             plan=plan,
@@ -333,7 +333,7 @@ class Recipes:
         )
 
     def _on_own_model(self, plan: Plan) -> Plan:
-        """`plan` with the model of the service where it names none."""
+        """Return `plan` with the model of the service if it names none."""
         if plan.models is not None or self._model in (None, EACH):
             return plan
         model = self._model

@@ -180,7 +180,7 @@ class Service(Readership):
         return self._recipes.model_name
 
     def restrict_models(self, *, providers: bool = False) -> AllowedModels:
-        """Allow only models that are set up, unless `allow_models` says which; for front ends that serve others.
+        """Allow only configured models, unless `allow_models` lists others; for front ends that serve others.
 
         With `providers`, requests that no proxy has forwarded may name every model of a provider that is set up.
         """
@@ -276,7 +276,7 @@ class Service(Readership):
         limits: Limits | None = None,
         check: CheckOptions | None = None,
     ) -> Sequence[Any]:
-        """Return the speakers that a run would have: those that its options or question name, else proposed ones.
+        """Return the speakers of a new run: those in its options or question, otherwise proposed ones.
 
         A proposal is one call of the model of its debaters, which counts towards budgets. `begin` proposes by itself;
         this is for a front end that shows sides before they are debated. It raises what `begin` raises.
@@ -307,7 +307,7 @@ class Service(Readership):
         return sides
 
     async def _stored_sides(self, run_id: str | None) -> Sequence[Any]:
-        """Return the sides that the run `run_id` has already: a repeated request must not pay for others."""
+        """Return the sides of the existing run `run_id`: a repeated request must not pay for new ones."""
         if run_id is None:
             return ()
         with suppress(RunNotFound):

@@ -1,4 +1,4 @@
-"""Servers that end when they are told to, also if their event loop is stuck."""
+"""Servers that stop on a signal, even with a stuck event loop."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _TO_BEGIN = 5.0
-"""Seconds in which a server begins to stop: the longest validation takes two."""
+"""Seconds for a server to begin to stop: the longest validation takes two."""
 _TO_END = 15.0
-"""Seconds for what a server does beside waiting, which has times of its own."""
+"""Seconds for stopping a server, apart from its waits with their own times."""
 
 
 class EndingServer(uvicorn.Server):
-    """A uvicorn server whose process ends after a signal, whatever keeps its event loop: runs continue from the store.
+    """A uvicorn server whose process ends after a signal, even with a stuck event loop; runs continue from the store.
 
-    `patience` is the number of seconds for which it waits while it stops.
+    `patience` is the number of seconds for its waits while it stops.
     """
 
     def __init__(self, config: uvicorn.Config, *, patience: float) -> None:
@@ -31,12 +31,12 @@ class EndingServer(uvicorn.Server):
         self._deadline: threading.Timer | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to stop, as uvicorn does, and no later than in five seconds."""
+        """Begin to stop like uvicorn, within five seconds."""
         self._end_after(_TO_BEGIN, sig)
         super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop as uvicorn does, in bounded time."""
+        """Stop like uvicorn, in bounded time."""
         if self._deadline is not None:
             self._end_after(self._patience + _TO_END, signal.SIGTERM)
         try:
