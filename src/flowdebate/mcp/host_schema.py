@@ -1,4 +1,4 @@
-"""Schemas of tools in the words that all hosts take: those of Gemini and OpenAI refuse some of JSON Schema's."""
+"""Tool schemas for all hosts: Gemini and OpenAI refuse some keywords of JSON Schema."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ REFUSED = frozenset({
     "exclusiveMaximum", "unevaluatedProperties", "unevaluatedItems", "dependentSchemas", "dependentRequired",
     "prefixItems", "contains", "minContains", "maxContains", "not", "if", "then", "else", "oneOf", "allOf",
 })  # fmt: skip
-"""Keywords that no schema of a tool has."""
+"""Keywords to remove from tool schemas."""
 
 
 def for_hosts(schema: dict[str, Any]) -> dict[str, Any]:
-    """Copy the schema of a tool's arguments without keywords that hosts refuse.
+    """Copy the schema of a tool's arguments without the keywords refused by hosts.
 
     It may accept more than the original, by which arguments are still checked.
 

@@ -45,15 +45,15 @@ _LAST = 1.0
 async def _tell(service: Service, run: RunDetails, ctx: Context[Any, Any]) -> None:
     progress = Progress(_usual_calls(run.document))
     usage = None if run.document is None else run.document.usage
-    told, last = 0 if usage is None else usage.calls, -1.0
+    reported, last = 0 if usage is None else usage.calls, -1.0
     async with aclosing(service.follow(run.run_id)) as updates:
         async for update in updates:
             if update.kind == "reset":
                 progress = Progress(progress.usual)
-            # the stream begins with the run; what was told by an earlier call of the tool is passed over, since the
+            # the stream begins with the run; calls reported by an earlier call of the tool are skipped, since the
             # protocol wants progress that only increases
-            elif update.kind == "event" and progress.follow(update.event) and progress.calls >= told:
-                # who speaks next is news between two calls: a part of the way to the next one
+            elif update.kind == "event" and progress.follow(update.event) and progress.calls >= reported:
+                # a new speaker is news between two calls: report a fraction of the way to the next one
                 value = float(progress.calls) if progress.calls > last else (last + progress.calls + 1) / 2
                 if value > last:
                     await ctx.report_progress(value, progress.total_for(value), progress.message)
@@ -90,7 +90,7 @@ class Progress:
         return True
 
     def total_for(self, value: float) -> int | None:
-        """The usual number of calls, unless `value` is beyond it: a bar beyond its end would say nothing."""
+        """Return the usual number of calls; None if `value` exceeds it, as a bar past its end says nothing."""
         return self.usual if self.usual is not None and value <= self.usual else None
 
     @property

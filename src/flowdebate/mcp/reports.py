@@ -208,7 +208,7 @@ def shorten(text: str) -> str:
 
 
 def split_said(document: Document) -> list[Section]:
-    """The sections of `document` without its result, which stands at the end, or at the beginning."""
+    """Return the sections of `document` without its result, at the end or the beginning."""
     sections, result = list(document.sections()), list(document.outcome())
     size = len(result)
     return sections[size:] if sections[:size] == result else sections[: len(sections) - size]
@@ -277,16 +277,16 @@ def sentence_of(error: BaseException) -> str | None:
             return None
 
 
-def unknown_arguments(names: Sequence[str], known: Iterable[str]) -> str:
-    """Say that a tool has no such arguments, which ones may be meant, and which it has.
+def unknown_arguments(names: Sequence[str], arguments: Iterable[str]) -> str:
+    """Write an error about unknown arguments of a tool, with suggestions and the valid ones.
 
     >>> unknown_arguments(["modles"], ["question", "models"])
     'unknown argument `modles`. Did you mean `models`? It takes question, models.'
     """
-    arguments = [*known]
-    hints = "".join(f" Did you mean `{close}`?" for name in names if (close := nearest(name, arguments)))
+    choices = [*arguments]
+    hints = "".join(f" Did you mean `{close}`?" for name in names if (close := nearest(name, choices)))
     listed = ", ".join(f"`{name}`" for name in names)
-    return _line(f"unknown argument{'s'[: len(names) - 1]} {listed}.{hints} It takes {', '.join(arguments)}.")
+    return _line(f"unknown argument{'s'[: len(names) - 1]} {listed}.{hints} It takes {', '.join(choices)}.")
 
 
 def _line(text: str) -> str:

@@ -166,13 +166,13 @@ def _server_card(url: str) -> dict[str, Any]:
 
 
 class _Server(MCPServer[Any]):
-    """The SDK's server, with this library's sentences for what a caller can mend, and schemas that every host takes.
+    """The SDK's server, with this library's error messages for callers and with schemas for every host.
 
     The SDK ignores unknown arguments; here they are errors, or a misspelt option would start another run than meant.
     """
 
     async def list_tools(self) -> list[Tool]:
-        """List the tools, with schemas that allow no other arguments."""
+        """List the tools, with schemas that forbid other arguments."""
         tools = await super().list_tools()
         schemas = [{**for_hosts(tool.input_schema), "additionalProperties": False} for tool in tools]
         return [tool.model_copy(update={"input_schema": schema}) for tool, schema in zip(tools, schemas, strict=True)]

@@ -127,9 +127,9 @@ def make_options(
     quorum: int | None = None,
     models: Sequence[str] | None = None,
 ) -> dict[str, Any] | None:
-    """The options of a plan of the built-in `pattern`; None without any.
+    """Build the options of a plan of the built-in `pattern`; None without any.
 
-    ConfigurationError for what the pattern does not have.
+    ConfigurationError for an option that the pattern lacks.
     """
     info = find_pattern(pattern)
     if info is None:
@@ -137,8 +137,8 @@ def make_options(
         raise ConfigurationError("start_debate", "pattern", pattern, allowed)
     kind = info.load_page().options
     options = {} if confidence is None else info.load_page().options_for(confidence)
-    given = {"model": model, "effort": effort, "quorum": quorum}
-    options |= {name: each for name, each in given.items() if each is not None}
+    shared = {"model": model, "effort": effort, "quorum": quorum}
+    options |= {name: value for name, value in shared.items() if value is not None}
     if models is not None:
         if sides or not kind.lists_models():
             allowed = f"left out {'beside `sides`' if sides else f'in a {info.name}'}: use `model`, by name"
@@ -163,7 +163,7 @@ def make_options(
 
 @contextmanager
 def _naming_models(pattern: str, models: Sequence[str] | None) -> Iterator[None]:
-    """Inside, an error about the roster is one about `models`, if these were given."""
+    """Report errors about the roster as errors about `models`, if the caller set these."""
     try:
         yield
     except ConfigurationError as error:
