@@ -260,8 +260,8 @@ def leaderboard(
     from flowdebate.web.notebook import summary_markdown
 
     async def read(store: Store) -> tuple[Sequence[StoredRun], list[StepRow]]:
-        found = await list_runs(store, state=status, block=pattern, search=text, limit=limit)
-        return found, [step for run in found for step in await store.steps(run.header.run_id)]
+        runs = await list_runs(store, state=status, block=pattern, search=text, limit=limit)
+        return runs, [step for run in runs for step in await store.steps(run.header.run_id)]
 
     with opened(store) as place:
         board = leaderboard_of(*asyncio.run(read(place.store)))

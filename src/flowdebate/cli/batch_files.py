@@ -140,7 +140,7 @@ def _read_csv_rows(path: str, content: str) -> Iterator[Row]:
 
 
 def _allow_long_cells(content: str) -> None:
-    """Let a cell of CSV be as long as the file, which has a bound of its own."""
+    """Let a CSV cell be as long as its file; files have a limit of their own."""
     csv.field_size_limit(max(csv.field_size_limit(), len(content)))
 
 

@@ -1,4 +1,4 @@
-"""`flowdebate models check`: calls that show what a model can do, as a table with what to set."""
+"""`flowdebate models check`: test calls to a model, with a table of results and settings."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def check_models(
 
 
 async def _run(report: ModelCheck) -> Signals | None:
-    """Run a check; a first SIGINT or SIGTERM ends it, and is returned."""
+    """Run a check; the first SIGINT or SIGTERM ends it and is returned."""
     from flowdebate.evaluation.model_check import MOST_REQUESTS, USUAL_CALLS
     from flowdebate.models.openai.clients import keep_connections
 
@@ -117,7 +117,7 @@ def _show(report: ModelCheck) -> None:
         page.line()
         page.columns((group.upper(), "", ""), [(row.name, row.outcome, row.detail) for row in rows])
     cut = [row for row in report.rows() if row.outcome == "fails"] if page.screen.is_terminal else []
-    if cut:  # a terminal cuts the last column of a table, and these details say why
+    if cut:  # a terminal cuts the last column of a table, where these details are
         page.line()
     for row in cut:
         page.labelled(row.name, row.detail, "red", indent="")
@@ -150,11 +150,11 @@ def _check_quickly(models: Sequence[Model], *, as_json: bool) -> None:
 
 
 async def _ask_once(model: Model) -> dict[str, Any]:
-    """One short answer of a model: its seconds and tokens, or the error."""
+    """Ask a model for a short answer; return its seconds and tokens, or the error."""
     from flowdebate.blocks.generator import generator
     from flowdebate.runs.limits import Limits
 
-    # one request: a retry would cost what nobody has asked for, and hide that the first one failed
+    # one request: a retry would cost money and hide the first failure
     asking = generator(name="check", prompt="Answer with one word.", user="Say: ready")
     begun = time.perf_counter()
     try:

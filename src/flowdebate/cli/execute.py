@@ -284,7 +284,7 @@ async def end_of_stored(place: Place, run_id: str) -> Ended:
 
 
 def _state_of(document: Document) -> str:
-    """The status of a run, which is as good as without a verdict if nobody has written its output."""
+    """Return the status of a run; a run without a written output counts as one without a verdict."""
     return "no_verdict" if any(loss.instead == "no_output" for loss in document.raw.losses) else document.status
 
 

@@ -1,4 +1,4 @@
-"""`flowdebate models`: which models would be asked, where that choice comes from, and what they can do."""
+"""`flowdebate models`: list the models in use, the origin of that choice, and their abilities."""
 
 from __future__ import annotations
 

@@ -87,17 +87,17 @@ def compare(  # noqa: PLR0913 - the options of the command
     if many:
         for flag, value in (("--question", question), ("--reference", reference)):
             opt.check(value is None, flag, value, "left out for a file of rows, which has a column for it")
-        read = read_rows(files[0])[:limit]  # an empty cell is no text
+        table = read_rows(files[0])[:limit]  # an empty cell is no text
         rows = [
-            {"question": each.question, **{k: cell for k, cell in each.others.items() if cell != ""}} for each in read
+            {"question": row.question, **{key: cell for key, cell in row.others.items() if cell != ""}} for row in table
         ]
-        blanks = [[key for key, cell in each.others.items() if cell == ""] for each in read]
+        blanks = [[key for key, cell in row.others.items() if cell == ""] for row in table]
     else:
         opt.check(question is not None, "--question", question, "what the texts answer")
         opt.check(not side, "--side", side, "left out for files of texts")
         texts = _read_files(files)
-        known = {} if reference is None else {"reference": read_text(reference, megabytes=1)}
-        rows, side = [{"question": question, **known, **texts}], [*texts]
+        references = {} if reference is None else {"reference": read_text(reference, megabytes=1)}
+        rows, side = [{"question": question, **references, **texts}], [*texts]
         blanks = []
     make = Models(base_url)
 
@@ -135,7 +135,7 @@ def compare(  # noqa: PLR0913 - the options of the command
 
 @contextmanager
 def _options_named(path: str | None, blanks: Sequence[Sequence[str]]) -> Iterator[None]:
-    """Let errors of `compare_all` name the option, or the row of the file at `path` and its `blanks`, empty cells."""
+    """Name the option in errors of `compare_all`, or the row of the file at `path` with its `blanks` (empty cells)."""
     try:
         yield
     except ConfigurationError as error:

@@ -60,7 +60,7 @@ def exit_code_of_signal(number: int) -> int:
 
 def prepare_streams() -> None:
     """Make stdout and stderr accept any character, and reopen closed streams on the null device."""
-    if sys.stdin is None:  # closed, as by cron or a container: first of all, or the next file has its number
+    if sys.stdin is None:  # closed, as by cron or a container: first of all, or the next file gets its number
         sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115 - open to the end
     for name in ("stdout", "stderr"):
         stream: TextIO | None = getattr(sys, name)
