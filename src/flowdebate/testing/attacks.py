@@ -1,4 +1,4 @@
-"""Attack corpus: arguments, names, stances and material that attack the readers of a debate.
+"""Attack corpus: arguments, names, stances and material against the readers of a debate.
 
 An attack is data. Each one pretends to be something that it is not: an entry of the transcript, an order from above,
 an answer of the judge's, a piece of markup, a command for a terminal. `written` fills in the two sides.
@@ -30,8 +30,7 @@ answer or a tool's result, a field to be filled in, a link or an element, a term
 there are, or an opinion that many share."""
 
 AttackPlace: TypeAlias = Literal["argument", "name", "stance", "material"]
-"""Where it stands: in what a model says, in what a debater or its position is called, or in a source, a diff or a
-compared text."""
+"""Location of an attack: a model's answer, the name of a debater or position, or a source, diff or compared text."""
 
 _FIELD = re.compile("«(own|other|question)»")
 
@@ -257,4 +256,4 @@ ATTACKS: tuple[Attack, ...] = (
     *_CALLED,
     *_MATERIAL,
 )
-"""The corpus, kind by kind; the last ones are for names and stances, and for material."""
+"""Attacks by kind, with those on names, stances and material at the end."""

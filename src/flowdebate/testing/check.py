@@ -60,11 +60,11 @@ PROMISES: Mapping[str, Callable[[Any], Iterator[str]]] = {
 
 # In no prompt by chance: where it is shown, the pattern has asked it.
 _OTHER_QUESTION = f"Should the {OTHER_WORDS[0]} ferry cross the {OTHER_WORDS[1]} before the winter?"
-# Examples that are tried in search of a smaller one: each is several runs.
+# Most examples in the search for a smaller one: each takes several runs.
 _SHRINKING = 100
-# Places of the application's code at which runs of the first example are cancelled.
+# Most places in the application's code for cancelling runs of the first example.
 _PLACES = 20
-# A check that will take longer, in seconds, says so after a few examples.
+# A longer check, in seconds, announces its time after a few examples.
 _LONG, _FEW = 60, 3
 
 
@@ -90,7 +90,7 @@ class CheckOptions(TypedDict, total=False):
     max_calls: int
     """From this number of model calls on, a run counts as one that does not end; default 2,000."""
     max_seconds: float
-    """Seconds after which a run counts as one that does not end; default 5."""
+    """Seconds before a run counts as endless; default 5."""
 
 
 def check_debate(pattern: Block[Any, Any] | Callable[[], Block[Any, Any]], **options: Unpack[CheckOptions]) -> None:
@@ -126,9 +126,9 @@ class Finding:
     """Examples that were tried after that, in search of a smaller one."""
     seen: Coverage = field(default_factory=Coverage)
     seconds: float = 0.0
-    """Seconds that the examples have taken."""
+    """Seconds of all examples so far."""
     hung: bool = False
-    """Whether a run did not end in its time: a smaller example would take as long."""
+    """True after a run that exceeded its time: a smaller example would take as long."""
 
 
 def find_broken_promise(
@@ -224,7 +224,7 @@ class _Check:
     """How many examples are tried in search of a smaller one."""
     found: Finding = field(default_factory=Finding)
     waits: dict[Wait | None, int] = field(default_factory=dict)
-    """How often the first example waits, by the place in the application's code."""
+    """Number of waits in the first example, by place in the application's code."""
 
     @cached_property
     def clock(self) -> Clock:
@@ -239,17 +239,17 @@ class _Check:
             return  # hypothesis asks once more for the one that failed: a block that keeps state might pass it now
         else:
             self.found.shrunk += 1
-        began = monotonic()
+        start = monotonic()
         pattern = self.make()
         broken: tuple[Callable[..., Iterator[str]], str] | None
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FlowDebateWarning)  # it is what is recorded that counts
+            warnings.simplefilter("ignore", FlowDebateWarning)  # only the recorded behaviour counts
             try:
                 broken = run_in_time(lambda: self._first_problem(pattern, example), self.clock)
             except RunHangs as hang:
                 self.found.hung = True
                 broken = ends_within_its_rounds, _describe_hang(self.clock.seconds, hang.place)
-        self.found.seconds += monotonic() - began
+        self.found.seconds += monotonic() - start
         if broken is not None:
             promise, problem = broken
             call = f"{self.where}(…, examples=[{example!r}])"
@@ -258,7 +258,7 @@ class _Check:
             self._announce()
 
     def _announce(self) -> None:
-        """Say what an example takes if the check will take long."""
+        """Announce the time of an example if the check will take long."""
         examples, took = self.options.get("max_examples", 100), self.found.seconds / self.found.examples
         if took * examples > _LONG:
             warnings.warn(
@@ -309,7 +309,7 @@ class _Check:
             return run
 
         elsewhere = replace(example, question=_OTHER_QUESTION, seed=example.seed + 1, faults={})
-        # an answer that is kept without its question is kept in the first run: this one has words that no other has
+        # an answer stored without its question comes from the first run: this run has words of its own
         other = await play(elsewhere)
         first = await play(example)
         yield OF_A_RUN, first
@@ -332,7 +332,7 @@ class _Check:
                 yield OF_A_CANCELLATION, cancelled
 
     async def _cancelled(self, pattern: Block[Any, Any], example: Example) -> AsyncIterator[Cancelled]:
-        """Runs that are cancelled where they wait: the first example's at each place, each further one's at one."""
+        """Cancel runs while they wait: in the first example at each place, in further examples at one."""
         if not self.waits:
             with watching(lambda place: self.waits.update({place: self.waits.get(place, 0) + 1})):
                 await self._play(pattern, example, frozenset())
@@ -349,20 +349,20 @@ class _Check:
     async def _cancel(
         self, pattern: Block[Any, Any], example: Example, place: Wait | None, number: int
     ) -> Cancelled | None:
-        """A run that was cancelled when it waited at `place` for the `number`th time; None if it has ended by that."""
-        left = number
+        """Cancel a run at its wait number `number` at `place`; None if the run ended."""
+        remaining = number
         handles: list[RunHandle[Any]] = []
 
         def cancel() -> None:
             if handles and not handles[-1].done():
                 handles[-1].cancel()
-            elif left == 0:  # a run that a human's answer continues has started, and is not returned yet
+            elif remaining == 0:  # a run that a human's answer continues has started, and is not returned yet
                 asyncio.get_running_loop().call_soon(cancel)
 
         def notice(waits: Wait | None) -> None:
-            nonlocal left
-            left -= waits == place
-            if left == 0 and waits == place:
+            nonlocal remaining
+            remaining -= waits == place
+            if remaining == 0 and waits == place:
                 asyncio.get_running_loop().call_soon(cancel)  # once the task really waits
 
         with watching(notice):
@@ -371,7 +371,7 @@ class _Check:
             except asyncio.CancelledError:  # the run's, as it should be
                 self.clock.stop()
                 return None
-        reached, left = left <= 0, -1
+        reached, remaining = remaining <= 0, -1
         return Cancelled(place=place, run=run) if reached else None
 
     async def _play(
@@ -381,7 +381,7 @@ class _Check:
         stances: frozenset[str],
         handles: list[RunHandle[Any]] | None = None,
     ) -> Played:
-        """The run of an example; `handles` get its handle, and that of each part that a human's answer begins."""
+        """Run an example; add its handle to `handles`, and another one after each human answer."""
         options, store = self.options, _store_of(pattern)
         model = ExampleModel(example, answers=options.get("answers"), max_calls=options.get("max_calls", 2000))
         handles = [] if handles is None else handles
@@ -410,7 +410,7 @@ class _Check:
         return Played(example=example, view=view, output=output, error=error, model=model, stances=stances, hangs=hangs)
 
     async def _hang(self, handle: RunHandle[Any]) -> str | None:
-        """What a run does that is not over in its time; it is cancelled."""
+        """Describe a run that exceeded its time, and cancel it."""
         await handle.wait(self.clock.left)
         if handle.done():
             return None
@@ -422,7 +422,7 @@ class _Check:
 
 
 def _store_of(pattern: Block[Any, Any]) -> MemoryStore | Literal[False]:
-    """A store for a pattern in which humans answer."""
+    """Create a store for a pattern with humans."""
     humans = any(getattr(resource, "needs_store", False) for resource in pattern.resources.values())
     return MemoryStore() if humans else False
 

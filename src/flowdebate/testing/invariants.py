@@ -43,11 +43,11 @@ class Played:
     stances: frozenset[str]
     """The stances of a debate; empty for other patterns, and where they are not known."""
     hangs: str | None = None
-    """What a run does that was cancelled because its time was over."""
+    """Description of a run that was cancelled after its time."""
 
     @property
     def unending(self) -> bool:
-        """Whether the run was cut off because it did not end."""
+        """True if the run was cut off after its time."""
         return self.model.unending or self.hangs is not None
 
     @property
@@ -91,24 +91,24 @@ class Runs:
 
     first: Played
     at_once: Played
-    """As `first`, after it."""
+    """Same as `first`, run after it."""
     other: Played
-    """With another question, another seed, and models that do not fail, before `first`."""
+    """Run before `first` with another question, another seed and no model failures."""
     later: Played
-    """As `other`, after `first`."""
+    """Repeat of `other` after `first`."""
     changed: Played | None
     """As `first`, with another seed for a debate, and else with answers that arrive in another order; None if models
     fail in the first run."""
     alone: Played
-    """As `first`, on a pattern that was built anew; `first` itself if the check cannot build one."""
+    """Repeat of `first` on a new pattern; `first` itself if the check cannot build one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cancelled:
-    """A run that was cancelled, and that went on."""
+    """Run that went on after its cancellation."""
 
     place: Wait | None
-    """The place in the application's code at which it waited then; None for the library's."""
+    """Place of its wait in the application's code; None for the library's code."""
     run: Played
 
 
@@ -125,9 +125,9 @@ class Coverage:
     examples: int = 0
     runs: int = 0
     speakers: frozenset[tuple[str, str]] = frozenset()
-    """The turns of the pattern, and who speaks in them."""
+    """Turns of the pattern, with their speakers."""
     heard: set[str] = field(default_factory=set)
-    """The names of turns in which somebody was heard."""
+    """Names of turns with an answer."""
 
     def count(self, run: Played) -> None:
         self.runs += 1
@@ -360,7 +360,7 @@ def keeps_no_state(runs: Runs) -> Problems:
 
 
 def _compare(first: Played, again: Played) -> str | None:
-    """The first difference between two runs; None for none."""
+    """Return the first difference between two runs; None without any."""
     for number, calls in enumerate(zip(first.model.calls, again.model.calls, strict=False), start=1):
         if calls[0] != calls[1]:
             return f"call {number}: {_describe_difference(list(calls[0]), list(calls[1]))}"
@@ -391,10 +391,10 @@ def asks_the_question_as_it_is(runs: Runs) -> Problems:
 def answers_the_question_asked(runs: Runs) -> Problems:
     """A run says nothing about the question of an earlier run, and what a pattern that was built anew says."""
     for run in (runs.first, runs.at_once):
-        known = f"{run.example.question} {' '.join(run.example.texts)}".casefold()
+        material = f"{run.example.question} {' '.join(run.example.texts)}".casefold()
         for text in _list_texts([_as_json(run.raw), _as_json(run.output)]):
             for word in OTHER_WORDS:
-                if word.casefold() in text.casefold() and word.casefold() not in known:
+                if word.casefold() in text.casefold() and word.casefold() not in material:
                     yield f"asked {shown(run.example.question)}, it says {shown(text)}"
                     return
     difference = None if runs.alone is runs.first else _compare(runs.alone, runs.first)
@@ -432,8 +432,8 @@ def arrival_does_not_matter(runs: Runs) -> Problems:
 def ends_when_cancelled(cancelled: Cancelled) -> Problems:
     """A run that is cancelled ends: no block swallows the cancellation."""
     run, place = cancelled.run, "" if cancelled.place is None else f" at {cancelled.place}"
-    told = run.hangs or (run.view.status if run.error is None else error_text(run.error))
-    yield f"cancelled{place}, the run goes on: {told}"
+    status = run.hangs or (run.view.status if run.error is None else error_text(run.error))
+    yield f"cancelled{place}, the run goes on: {status}"
 
 
 # All runs
@@ -515,12 +515,12 @@ def _find_blocks_showing(run: Played) -> set[str]:
 
 
 def _block_of(path: str) -> str:
-    """The name of the block at the end of a path, without the number of a pass."""
+    """Return the block name at the end of a path, without the number of a pass."""
     return path.rpartition("/")[2].rpartition("[")[0] if path.endswith("]") else path.rpartition("/")[2]
 
 
 def _list_texts(value: object) -> Iterator[str]:
-    """The texts in JSON data."""
+    """Yield the texts in JSON data."""
     if isinstance(value, str):
         yield value
     for item in value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ():

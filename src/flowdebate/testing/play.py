@@ -1,4 +1,4 @@
-"""Runs of a check: bounded in time, watched where they wait, and cancelled there."""
+"""Runs of a check: bounded in time, watched at their waits, and cancelled there."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _GRACE = 1.0
 
 
 class Wait(NamedTuple):
-    """A place in the application's code at which a run waits."""
+    """Place of a wait in the application's code."""
 
     code: CodeType
     line: int
@@ -35,7 +35,7 @@ class Wait(NamedTuple):
 
 
 class RunHangs(Exception):
-    """A run that blocks its thread beyond its time."""
+    """Error for a run that blocks its thread beyond its time."""
 
     def __init__(self, place: Wait | None) -> None:
         self.place = place
@@ -44,35 +44,35 @@ class RunHangs(Exception):
 
 @dataclass
 class Clock:
-    """The time that each run has."""
+    """Clock with the time of each run."""
 
     seconds: float
     _end: float | None = field(default=None, init=False)
 
     def start(self) -> None:
-        """Begin the time of a run."""
+        """Start the time of a run."""
         self._end = monotonic() + self.seconds
 
     def stop(self) -> None:
-        """Let no time count until the next run."""
+        """Stop the clock until the next run."""
         self._end = None
 
     @property
     def left(self) -> float:
-        """Seconds until the run has to be over."""
+        """Return the remaining seconds of the run."""
         return self.seconds if self._end is None else max(self._end - monotonic(), 0.0)
 
     @property
     def blocked(self) -> bool:
-        """Whether a run is over its time, and its event loop has not noticed."""
+        """Return whether a run exceeded its time without notice by its event loop."""
         return self._end is not None and monotonic() > self._end + 2 * _GRACE
 
 
 def run_in_time(make: Callable[[], Coroutine[Any, Any, T]], clock: Clock) -> T:
-    """Return the coroutine's result from a thread of its own, which is left alone if a run blocks it: RunHangs."""
+    """Return the coroutine's result from a thread of its own; abandon the thread with RunHangs if a run blocks it."""
     outcome: Future[T] = Future()
 
-    async def main() -> None:  # what is left in the loop may resist its cancellation: the result does not wait for it
+    async def main() -> None:  # remaining tasks may resist cancellation: the result does not wait for them
         try:
             outcome.set_result(await make())
         except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
@@ -90,7 +90,7 @@ def run_in_time(make: Callable[[], Coroutine[Any, Any, T]], clock: Clock) -> T:
 
 @contextmanager
 def watching(notice: Callable[[Wait | None], object]) -> Iterator[None]:
-    """Call `notice` whenever a task that begins inside waits, with the place in the application's code, if any."""
+    """Call `notice` at each wait of a task started inside, with the place in the application's code, if any."""
     loop = asyncio.get_running_loop()
     outside = loop.get_task_factory()
 
@@ -127,7 +127,7 @@ def _drive(call: Coroutine[Any, Any, Any], notice: Callable[[Wait | None], objec
 
 
 def place_of_task(task: asyncio.Task[Any]) -> Wait | None:
-    """Return the place in the application's code at which a task waits."""
+    """Return the place of a task's wait in the application's code."""
     return _application_place(_inwards(task.get_coro()))
 
 
@@ -153,7 +153,7 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def _application_place(frames: Iterator[FrameType]) -> Wait | None:
-    """Return the innermost place that belongs neither to the library nor to Python."""
+    """Return the innermost place outside of the library and Python."""
     place = None
     for frame in frames:
         path = frame.f_code.co_filename

@@ -1,4 +1,4 @@
-"""`serve_recording`: a server on this machine that answers as a recorded one did."""
+"""`serve_recording`: a local server with the answers of a recorded one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from flowdebate.models.recording import HttpExchange, read_exchanges
 
 @contextmanager
 def serve_recording(path: str | os.PathLike[str]) -> Iterator[str]:
-    """Serve the exchanges in the cassette at `path` as a model's server on the loopback; yields its base URL.
+    """Serve the exchanges in the cassette at `path` from a local model server; yields its base URL.
 
     The cassette is one of `flowdebate models check MODEL --record FILE`, or of a `RecordingModel` with
     `exchanges=True`. A request that is in it gets the recorded response again, and of equal ones each its own in their
@@ -66,7 +66,7 @@ def serve_recording(path: str | os.PathLike[str]) -> Iterator[str]:
 
 
 class _Recording:
-    """Recorded exchanges, found by their requests."""
+    """Recorded exchanges by their requests."""
 
     def __init__(self, exchanges: Sequence[HttpExchange]) -> None:
         self._exchanges = exchanges
@@ -106,7 +106,7 @@ class _Recording:
 
 
 _FORMS = ("stream", "response_format", "tools", "tool_choice", "output_config format", "logprobs")
-"""Parts, or what they begin with, that decide the form of a response."""
+"""Parts of a request, or their prefixes, that decide the form of its response."""
 
 
 def _refusal(problem: str) -> HttpExchange:
@@ -124,7 +124,7 @@ def _content_of(sent: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parts_of(sent: dict[str, Any]) -> frozenset[str]:
-    """Name the parts of a request that servers refuse or answer in another form.
+    """Name the parts of a request that change the form of a response, or that servers refuse.
 
     >>> sorted(_parts_of({"messages": [{"role": "system"}, {"role": "user"}], "stream": True, "temperature": 0}))
     ['stream', 'system', 'temperature']
