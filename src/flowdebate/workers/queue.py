@@ -63,7 +63,7 @@ SELECT workflow_uuid FROM "{schema}".workflow_status WHERE queue_name = %(queue)
 AND status IN ('ENQUEUED', 'DELAYED', 'PENDING', 'ERROR') AND serialization IS DISTINCT FROM 'portable_json' LIMIT 100
 """
 FOREIGN = "its delivery was not written by this library, and is not read: it may hold a program"
-"""Why a run is given up whose row in the queue is marked as pickled, or has no mark."""
+"""Reason for giving up a run with a pickled or unmarked row in the queue."""
 _GIVEN_UP = """
 SELECT status, count(*) FROM runs
 WHERE status IN ('rejected', 'dead_letter') AND header::jsonb->'plan'->>'workers' = %(queue)s GROUP BY 1
@@ -305,7 +305,7 @@ class RunQueue:
             self._send(run_id, known, history, queue_partition_key=partition, delay_seconds=delay)
 
     def problem_of(self, delivery: str) -> str | None:
-        """Read why a worker gave up on a delivery; None if it did not."""
+        """Read a worker's reason for giving up on a delivery; None if it did not."""
         rows = self._query(_PROBLEM, delivery=delivery)
         if not rows or rows[0][0] != _OURS:
             return FOREIGN if rows else None
@@ -315,7 +315,7 @@ class RunQueue:
         return str(problem or failure) if problem or failure else None
 
     def foreign(self) -> list[str]:
-        """Find the deliveries that this library has not written."""
+        """Find the deliveries from other writers than this library."""
         return [str(delivery) for (delivery,) in self._query(_FOREIGN, queue=self.name)]
 
     def _query(self, query: str, **values: object) -> Sequence[Any]:
@@ -447,17 +447,17 @@ _OURS = "portable_json"  # DBOS's mark of rows that hold JSON, as this library w
 
 
 def json_serializer() -> Serializer:
-    """DBOS's serializer of JSON, for all that has no mark: its default reads pickles."""
+    """DBOS's JSON serializer, for rows without a mark: its default reads pickles."""
     from dbos._serialization import DBOSPortableJSON
 
     return DBOSPortableJSON
 
 
 def refuse_pickles() -> None:
-    """Keep DBOS from unpickling rows in this process, which is a worker's alone; ConfigurationError if it still would.
+    """Keep DBOS from unpickling rows in this process, a worker; ConfigurationError if DBOS still would.
 
-    DBOS decides by a mark in the row how it is read. Without this, whoever may write in the queue's tables could run
-    code in every worker.
+    A mark in each row decides how DBOS reads it. Without this function, anybody with write access to the queue's tables
+    could run code in every worker.
     """
     from dbos import _serialization
 
