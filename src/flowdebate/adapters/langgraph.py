@@ -150,7 +150,7 @@ class RunnableModel(AdaptedModel):
 
 
 def _reason_of(message: object) -> object:
-    """Return the reason for the end of a message, which each integration of LangChain names in its own way."""
+    """Return the finish reason of a message; each LangChain integration has its own name for it."""
     metadata = getattr(message, "response_metadata", None) or {}
     return next((metadata[name] for name in ("finish_reason", "stop_reason", "done_reason") if name in metadata), None)
 
