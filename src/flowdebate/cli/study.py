@@ -87,11 +87,12 @@ def compare(  # noqa: PLR0913 - the options of the command
     if many:
         for flag, value in (("--question", question), ("--reference", reference)):
             opt.check(value is None, flag, value, "left out for a file of rows, which has a column for it")
-        table = read_rows(files[0])[:limit]  # an empty cell is no text
+        source_rows = read_rows(files[0])[:limit]  # an empty cell is no text
         rows = [
-            {"question": row.question, **{key: cell for key, cell in row.others.items() if cell != ""}} for row in table
+            {"question": row.question, **{key: cell for key, cell in row.others.items() if cell != ""}}
+            for row in source_rows
         ]
-        blanks = [[key for key, cell in row.others.items() if cell == ""] for row in table]
+        blanks = [[key for key, cell in row.others.items() if cell == ""] for row in source_rows]
     else:
         opt.check(question is not None, "--question", question, "what the texts answer")
         opt.check(not side, "--side", side, "left out for files of texts")
