@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+from typing import TYPE_CHECKING
 
 import httpx2
 import pytest
@@ -14,6 +16,9 @@ from flowdebate.server.guard import Link, Links
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
 from tests.server.stage import TOKEN, Stage, debater, staged
+
+if TYPE_CHECKING:
+    from flowdebate.models.base import ModelRequest
 
 SIDES = [{"name": "Ann", "stance": "Ship"}, {"name": "Ben", "stance": "Wait"}]
 WITH_ANN = {"options": {"max_rounds": 1, "debaters": SIDES, "humans": ["Ann"]}}
@@ -73,6 +78,23 @@ def test_a_link_shows_one_request_and_takes_its_answer(stage: Stage) -> None:
 
 WITH_BOTH = {"options": {"max_rounds": 2, "debaters": SIDES, "humans": ["Ann", "Ben", "judge"]}}
 ANN, BEN, JUDGE = "debate-debater-Ann", "debate-debater-Ben", "debate-judge"
+
+
+def _named(request: ModelRequest) -> object:
+    """Arguments that name their author and the other side."""
+    ann, ben = ("Ann", "Ben") if "Ann" in request.block else ("Ben", "Ann")
+    return f"As {ann}, I say that {ben} is wrong. {ben}'s tests failed, @{ann} has seen it."
+
+
+def test_a_person_who_judges_by_a_link_reads_no_names() -> None:
+    """Neither beside the arguments nor inside them: on the page of the link, and over HTTP."""
+    with staged(lambda: Service(store="memory:", model=FunctionModel(_named))) as stage:
+        run_id = waiting(stage, **WITH_JUDGE)
+        link = stage.post(f"/runs/{run_id}/links", {"role": JUDGE}).json()
+        with httpx2.Client(base_url=stage.url, trust_env=False, verify=False) as person:
+            for shown in (person.get(link["page"]).text, person.get(link["path"]).text):
+                assert "I say that Speaker" in shown
+                assert not re.search("Ann|Ben", shown)
 
 
 def test_a_link_for_a_role_is_for_all_its_turns(stage: Stage) -> None:
