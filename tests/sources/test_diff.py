@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from flowdebate.errors import BadFile
+from flowdebate.patterns.review.findings import cover
 from flowdebate.sources.diff import Diff, read_diff
 from flowdebate.sources.source import number_lines
 
@@ -202,14 +203,36 @@ def test_git_runs_nothing_that_a_repository_names(repository: Path) -> None:
     assert not mark.exists()
 
 
-def test_excluded_and_generated_files_are_left_out_with_the_reason(repository: Path) -> None:
+def test_generated_files_come_last_and_folded(repository: Path) -> None:
+    """A long one is cut, and says by how much; a short one is shown in full; an excluded one is not shown."""
+    code = {"package-lock.json": "{}\n" * 3_000, "go.sum": "a v1\n", "z.py": "z = 1\n", "b/app.js": "x" * 9_000}
+    commit(repository, {**code, "yarn.lock": "x\n" * 50})
+    sources = read(repository, exclude=["yarn.lock"])
+    assert next(iter(sources)) == "z.py"
+    assert {name: source.unread for name, source in sources.items()} == {
+        "b/app.js": "1 of 1 changed line, folded",
+        "go.sum": None,
+        "package-lock.json": "2,960 of 3,000 changed lines, folded",
+        "yarn.lock": None,
+        "z.py": None,
+    }
+    assert added(sources["package-lock.json"]) == ["{}"] * 40
+    assert "\n\\ 2,960 more changed lines, not shown\n" in sources["package-lock.json"].text
+    assert sources["yarn.lock"].left_out == "is excluded"
+    assert all(len(source.text) < 5_000 for source in sources.values())
+    assert [file.is_read for file in cover((*sources.values(),), {"ann": {"go.sum": 1, "z.py": 1}})] == [
+        source.name in ("go.sum", "z.py") for source in sources.values()
+    ]
+
+
+def test_excluded_files_are_left_out_with_the_reason(repository: Path) -> None:
     """A change of nothing but excluded files is no change; one of pictures alone cannot be read."""
     commit(repository, {"package-lock.json": "{}\n" * 3, "docs/a.png": b"\x89PNG\0\1", "b.py": "b = 1\n"})
     sources = read(repository, exclude=["docs/*"])
     assert {name: (source.left_out, source.excluded) for name, source in sources.items()} == {
         "b.py": (None, False),
         "docs/a.png": ("is excluded", True),
-        "package-lock.json": ("is generated, with 3 changed lines", False),
+        "package-lock.json": (None, False),
     }
     with pytest.raises(BadFile) as caught:
         read(repository, exclude=["*.png", "*.json", "b.py"])

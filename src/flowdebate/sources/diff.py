@@ -21,6 +21,10 @@ _SECONDS = 60
 _CONTEXT = "--unified=10"
 """Ten lines around a change: three are too few for a review."""
 _LINK, _SUBMODULE = "120000", "160000"
+IS_LINK, IS_SUBMODULE, IS_BINARY = "is a link", "is a submodule", "is binary"
+HOLDS_SECRETS = f"{SECRET}, and is never read"
+TOO_LARGE = f"is larger than {MOST_OF_FILE} MB"
+"""Reasons for leaving a changed file out."""
 _MOST_CONTROL = 0.02
 """Share of control characters in a text; a compressed file has about .12."""
 _CONTROL = re.compile(r"[\0-\x08\x0e-\x1a\x1c-\x1f]")
@@ -34,7 +38,12 @@ _GENERATED = (
     *("*.lock", "*-lock.json", "*-lock.yaml", "*.lockb", "go.sum", "npm-shrinkwrap.json", "packages.lock.json"),
     *("*.min.js", "*.min.css", "*.js.map", "*.css.map", "*.snap", "*.pb.go", "*_pb2.py", "*_pb2.pyi", "*.g.dart"),
 )
-"""Names of generated files, which people do not review."""
+"""Names of generated files, which people do not review: they come last, and only their beginning is shown."""
+_MINIFIED = re.compile(r"^[+-][^\n]{5000}", re.MULTILINE)
+"""A line that no person wrote."""
+_FOLDED_LINES = 40
+_FOLDED_CHARACTERS = 4_000
+"""Most changed lines and characters of a generated file in prompts."""
 # Neither the configuration nor the environment of a user may change what a diff says.
 _OPTIONS = ("--no-color", "--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/", "--find-renames",
             "--no-relative", "-l1000", f"-O{os.devnull}", "--submodule=short", "--ignore-submodules=dirty")  # fmt: skip
@@ -72,8 +81,8 @@ class _Change(NamedTuple):
 def read_diff(diff: Diff) -> list[Source]:
     """Return the diff of each changed file as a source; an unreadable file has the reason in `left_out`.
 
-    Lock files and other generated files are left out, with their number of changed lines. Secrets are masked. Git runs
-    no programs from the configuration of the repository.
+    Lock files and other generated files come last and folded: a long one is cut after its first lines, and `unread` has
+    their number. Secrets are masked. Git runs no programs from the configuration of the repository.
 
     Raises `BadFile` if the commits cannot be compared, if nothing changed, and if nothing can be read: see its
     `no_changes`.
@@ -94,6 +103,7 @@ def read_diff(diff: Diff) -> list[Source]:
             )
             for change, patch in zip(changes, git.patches(compared), strict=True)
         ]
+    sources.sort(key=comes_last)
     if all(source.excluded for source in sources):
         raise BadFile(git.name, "has no changes outside of excluded files", no_changes="none")
     if all(source.left_out is not None for source in sources):
@@ -106,32 +116,63 @@ def _source_of(change: _Change, patch: bytes, *, diff: Diff, git: _Git, temporar
     name = os.fsencode(change.path).decode(errors="replace")
     if matches_glob(name, diff.exclude):
         return Source.of_excluded(name)
-    if (reason := _why_left_out(change, name, patch)) is not None:
-        return Source(name=name, left_out=reason)
+    if _LINK in change.modes:
+        return Source(name=name, left_out=IS_LINK)
+    if _SUBMODULE in change.modes:
+        return Source(name=name, left_out=IS_SUBMODULE)
+    if holds_secrets(name):
+        return Source(name=name, left_out=HOLDS_SECRETS)
     if _is_binary(patch):
         contents = [git.content(change, side) for side in (0, 1)]
-        old, new = (None if content is None else _as_text(content) for content in contents)
+        old, new = (None if content is None else as_text(content) for content in contents)
         if old is None or new is None:
-            return Source(name=name, left_out=f"is larger than {MOST_OF_FILE} MB" if None in contents else "is binary")
+            return Source(name=name, left_out=TOO_LARGE if None in contents else IS_BINARY)
         head = patch.partition(b"\nBinary files ")[0]
         names = f"\n--- a/{change.old_path}\n+++ b/{name}\n".encode(errors="replace")
         patch = head + names + git.diff_of(old, new, temporary)
+    return source_of_patch(name, patch)
+
+
+def source_of_patch(name: str, patch: bytes) -> Source:
+    """Make a source from the diff of one file, with secrets masked; a generated file is folded."""
     text, masked = mask_secrets("\n".join(map(_decoded, patch.split(b"\n"))))
-    return Source.of(name, text, patch).model_copy(update={"masked": masked})
+    unread = None
+    if matches_glob(name, _GENERATED) or _MINIFIED.search(text):
+        text, unread = _fold(text)
+    return Source.of(name, text, patch).model_copy(update={"masked": masked, "unread": unread})
 
 
-def _why_left_out(change: _Change, name: str, patch: bytes) -> str | None:
-    """Return the reason for leaving a changed file out, apart from its content; None to include it."""
-    if _LINK in change.modes:
-        return "is a link"
-    if _SUBMODULE in change.modes:
-        return "is a submodule"
-    if is_secret(Path(name)) and not _CODE.search(name):
-        return f"{SECRET}, and is never read"
-    if matches_glob(name, _GENERATED):
-        lines = len(re.findall(rb"\n[-+]", patch.partition(b"\n@@ ")[2]))
-        return f"is generated, with {counted(lines, 'changed line')}"
-    return None
+def holds_secrets(name: str) -> bool:
+    """Say whether a changed file may hold secrets by its name; source code is judged by its content."""
+    return is_secret(Path(name)) and not _CODE.search(name)
+
+
+def comes_last(source: Source) -> bool:
+    """Say whether a changed file is behind all others: it is generated, or was folded."""
+    return matches_glob(source.name, _GENERATED) or source.unread is not None
+
+
+def _fold(text: str) -> tuple[str, str | None]:
+    """Cut a diff after its first changed lines; return the rest and a note of the number of lines that were cut."""
+    lines = text.split("\n")
+    begin = next((index for index, line in enumerate(lines) if line.startswith("@@ ")), len(lines))
+    changed = [index for index, line in enumerate(lines) if index > begin and line[:1] in ("+", "-")]
+    end = changed[_FOLDED_LINES] if len(changed) > _FOLDED_LINES else len(lines)
+    room, kept = _FOLDED_CHARACTERS, lines[:begin]
+    for line in lines[begin:end]:
+        room -= len(line) + 1
+        if room < 0:
+            break
+        kept.append(line)
+    if len(kept) == len(lines):
+        return text, None
+    cut = sum(index >= len(kept) for index in changed)
+    if cut == 0:
+        return text, None
+    # like "\ No newline at end of file", it is no line of the file
+    return "\n".join([*kept, f"\\ {counted(cut, 'more changed line')}, not shown", ""]), (
+        f"{cut:,} of {counted(len(changed), 'changed line')}, folded"
+    )
 
 
 def _is_binary(patch: bytes) -> bool:
@@ -147,7 +188,7 @@ def _decoded(line: bytes) -> str:
         return line.decode("cp1252", errors="replace")
 
 
-def _as_text(content: bytes) -> str | None:
+def as_text(content: bytes) -> str | None:
     """Decode a file that git takes for binary; None if it is binary."""
     marks = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"\xef\xbb\xbf": "utf-8-sig"}
     encoding = marks.get(content[:2]) or marks.get(content[:3])

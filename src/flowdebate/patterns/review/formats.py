@@ -33,7 +33,7 @@ def findings_markdown(document: Document) -> str:
     raw: ReviewRawOutput = document.raw
     if not raw.reviewers:
         return ""
-    head = [f"### Review: {_plain(raw.answer or 'not finished')}", ""]
+    head = [f"### {_plain(raw.headline)}", ""]
     if raw.gate is not None:
         head += [f"**Gate** “{_plain(raw.gate.rule)}” **{raw.gate.word}**: {_plain(raw.gate.why)}", ""]
     head += [line for note in raw.first_notes for line in (_plain(note), "")]

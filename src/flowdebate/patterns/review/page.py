@@ -132,7 +132,7 @@ class ReviewDocument(Document):
         raw = self.raw
         tone: Tone
         if raw.answer is not None:
-            facts = [Fact(label="Result", text=raw.answer, tone="strong")]
+            facts = [Fact(label="Result", text=raw.headline, tone="strong")]
             if raw.gate is not None:
                 tone = "good" if raw.gate.holds else "warning"
                 facts.append(Fact(label="Gate", text=f'"{raw.gate.rule}" {raw.gate.word}: {raw.gate.why}', tone=tone))

@@ -299,12 +299,21 @@ class ReviewRawOutput(PatternOutput):
         return ", ".join(parts) or "nothing found"
 
     @property
+    def headline(self) -> str:
+        """First line for readers: the share of the files that was read, and the result."""
+        return ": ".join(filter(None, [self._files_read, self.answer or "not finished"]))
+
+    @property
+    def _files_read(self) -> str:
+        full = sum(file.is_read for file in self.coverage)
+        return f"Read {full} of {counted(len(self.coverage), 'file')} in full" if self.coverage else ""
+
+    @property
     def coverage_note(self) -> str:
         """Sentence that counts the files read in full and names the others; "" without files."""
         if not self.coverage:
             return ""
-        full = sum(file.is_read for file in self.coverage)
-        parts = [f"Read {full} of {counted(len(self.coverage), 'file')} in full"]
+        parts = [self._files_read]
         excluded = [file.file for file in self.coverage if file.excluded]
         missing = unread_files(self.coverage)
         parts += [f"not read: {', '.join(missing)}"] if missing else []
