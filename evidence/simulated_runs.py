@@ -42,7 +42,8 @@ async def _debated(schedule: str, count: int) -> list[float]:
         judge = SimJudge(slot=1.0, noise=HALF / 2, quality=quality, seed=SEED)
         sides = [Debater(side, side, block=Returns(f"{side}, in item {item}")) for side in SIDES]
         pattern = debate(name="item", debaters=sides, max_rounds=1, judge=schedule, synthesizer=False)
-        found = (await pattern.run(f"Item {item}?", model=judge, seed=item)).raw.verdict.winner
+        verdict = (await pattern.run(f"Item {item}?", model=judge, seed=item)).raw.verdict
+        found = None if verdict is None else verdict.winner
         rights.append(0.5 if found is None else float(found == max(SIDES, key=quality.__getitem__)))
     return rights
 

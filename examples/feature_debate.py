@@ -71,7 +71,8 @@ def main(
         print(f"Round {decided.round}: {', '.join(decided.next_speakers)}; {decided.new_angle or 'no new angle'}")
     for entry in result.raw.transcript:
         print(f"{entry.round}. [{entry.stance}] {entry.text}")
-    print(f"Winner: {result.raw.verdict.winner or 'none, a synthesis'}")
+    if (verdict := result.raw.verdict) is not None:
+        print(f"Winner: {verdict.winner or 'none, a synthesis'}")
     print(f"Over after {result.raw.rounds} rounds: {result.raw.stop_reason}")
     decision: Decision = result.output
     print(f"Decision: {decision.decision}")

@@ -32,10 +32,12 @@ async def main(model: Model | str | None = None, store: StoreChoice = "formats.s
     first = await pattern.run(QUESTION, model=model, store=store, seed=7)
     for asked in first.raw.cross_questions:
         print(f"{asked.question.agent_name} asks: {asked.question.text}")
-        print(f"  {asked.answer.agent_name}: {asked.answer.text}")
+        if asked.answer is not None:
+            print(f"  {asked.answer.agent_name}: {asked.answer.text}")
     for vote in first.raw.audience:
         print(f"{vote.voter}: {vote.before} -> {vote.after}")
-    print(first.raw.verdict.verdict)
+    if first.raw.verdict is not None:
+        print(first.raw.verdict.verdict)
 
     further = await pattern.continue_run(first.run_id, ask="What would it cost?", model=model, store=store)
     print("\nA reader asks: What would it cost?")

@@ -30,7 +30,8 @@ def main(model: Model | str = "local", *, folder: Path | None = None) -> DebateR
             return main(model, folder=Path(temporary))
     path = folder / "meetings.jsonl"
     live = pattern.run_sync(QUESTION, model=RecordingModel(model, path))
-    print(f"RecordingModel {live.usage.calls} calls in {live.seconds:.1f} s; verdict: {live.raw.verdict.verdict}")
+    verdict = live.raw.verdict.verdict if live.raw.verdict else "none"
+    print(f"RecordingModel {live.usage.calls} calls in {live.seconds:.1f} s; verdict: {verdict}")
 
     cassette = ReplayModel(path)
     began = time.perf_counter()

@@ -61,7 +61,8 @@ def main(model: Model | str | None = None) -> Plan:
     result = pattern.run_sync(QUESTION, model=model)
     plan: Plan = result.output
     print(f"{plan.shares_percent}% shares, {plan.cash_percent}% cash: {plan.why}")
-    print(f"The judge found: {result.raw.verdict.verdict}")
+    if result.raw.verdict is not None:
+        print(f"The judge found: {result.raw.verdict.verdict}")
     return plan
 
 

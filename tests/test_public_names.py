@@ -17,7 +17,6 @@ import pytest
 
 import flowdebate
 from flowdebate import errors
-from flowdebate.patterns.debate import factory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -282,13 +281,26 @@ def printed(code: str) -> str:
     return run.stdout.strip()
 
 
-def test_hovering_over_debate_shows_what_most_people_set() -> None:
-    """Each overload begins with it, and the docstring fits a hover."""
-    first = ["name", "debaters", "max_rounds", "judge", "model"]
-    overloads: list[Any] = [flowdebate.debate, *get_overloads(factory.debate)]
-    signatures = [inspect.signature(function) for function in overloads]
+@pytest.mark.parametrize(
+    ("pattern", "first"),
+    [
+        ("debate", ["name", "debaters", "max_rounds", "judge", "model"]),
+        ("round_robin", ["name", "debaters", "max_rounds", "referee", "model"]),
+        ("deliberation", ["name", "debaters", "max_rounds", "moderator", "model"]),
+        ("handoff", ["name", "debaters", "max_turns", "first", "model"]),
+        ("consensus", ["name", "agents", "max_rounds", "judge", "model"]),
+        ("council", ["name", "members", "chair", "review", "model"]),
+        ("review", ["name", "reviewers", "sources", "gate", "model"]),
+    ],
+)
+def test_hovering_over_a_pattern_shows_what_most_people_set(pattern: str, first: list[str]) -> None:
+    """Each overload begins with it, and the docstring, which begins with the promise, fits a hover."""
+    function: Any = getattr(flowdebate, pattern)
+    signatures = [inspect.signature(each) for each in (function, *get_overloads(inspect.unwrap(function)))]
     assert [list(signature.parameters)[: len(first)] for signature in signatures] == [first] * len(signatures)
-    assert len((inspect.getdoc(flowdebate.debate) or "").split()) <= 200
+    text = inspect.getdoc(function) or ""
+    assert len(text.split()) <= 200
+    assert "await pattern.run(" in text.splitlines()[0]
 
 
 def test_options_of_a_speaker_name_a_public_type() -> None:

@@ -63,6 +63,7 @@ async def debates(url: str) -> None:
     for number, result in enumerate(results):
         texts = [entry.text for entry in result.raw.transcript]
         assert texts == [f"About Question number {number}."] * 4, texts  # noqa: S101 - none mixed up
+        assert result.raw.verdict  # noqa: S101
         assert result.raw.verdict.winner == "for"  # noqa: S101
 
 

@@ -112,6 +112,7 @@ def test_a_debate_on_its_mock_responses() -> None:
         }
         result = city.run_sync("May cars go?", model=model)
     assert result.raw.transcript[0].text == "Clean air."
+    assert result.raw.verdict is not None
     assert result.raw.verdict.winner == "cars out"
     assert result.usage.total_tokens
 

@@ -404,7 +404,10 @@ def test_a_judge_that_pays_whoever_speaks_last_is_found_where_the_speaking_order
         )
         model = {"chat": FunctionModel(chat), "synthesize": FunctionModel(rebuttals_win)}
         result = pattern.run_sync("Tea or coffee?", model=model, seed=at, store=False)
+        assert result.raw.verdict is not None
         assert result.raw.verdict.winner == names[-1]
+        assert result.raw.verdict is not None
+        assert result.raw.verdict.judging is not None
         items.append(result.raw.verdict.judging.ballots)
         spoken.append(speaking_order(result.raw.transcript))
     blind, known = full_audit(items), full_audit(items, spoken=spoken)

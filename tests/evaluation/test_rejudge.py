@@ -73,7 +73,9 @@ async def test_a_debate_is_judged_again_as_it_was_judged(options: dict[str, Any]
     pattern = debate(name="d", debaters=sides, max_rounds=1, judge=how, mirror=mirror, synthesizer=False)
     raw = (await pattern.run("Q?", model=SimJudge())).raw
     (found,) = await rejudge([DebateRawOutput.model_validate(raw.to_wire())], model=SimJudge(), store=False)
-    before = (raw.first_verdict or raw.verdict).judging
+    verdict = raw.first_verdict or raw.verdict
+    assert verdict is not None
+    before = verdict.judging
     again = found.unwrap().output.ballots
 
     def shape(ballots: Sequence[JudgeBallot]) -> list[Any]:
@@ -82,10 +84,12 @@ async def test_a_debate_is_judged_again_as_it_was_judged(options: dict[str, Any]
             for each in ballots
         )
 
+    assert before is not None
     assert shape(again) == shape(before.ballots)
     read = judge_again_as(before)
     assert (read.form, read.rule, str(read.plan)) == (how.form, how.rule, str(how.plan))
     assert read.criteria == how.criteria
+    assert before is not None
     assert read.min_log_odds == before.min_log_odds  # what it was, also where the options left it to the fit
     assert judge_again_as(before, schedule="swap").form == how.form
     assert judge_again_as(None).form == "scores"

@@ -47,6 +47,7 @@ async def test_a_run_that_is_cancelled_twice_is_cancelled_once() -> None:
     handle.cancel()
     with pytest.raises(asyncio.CancelledError):
         await handle
+    assert handle.raw is not None
     assert (handle.status, handle.raw.status) == ("interrupted", "interrupted")
     assert [task.status for task in handle.tasks.list()] == ["cancelled"]
     assert asyncio.all_tasks() == before

@@ -96,6 +96,7 @@ async def test_a_key_that_a_model_says_is_taken_out_of_what_it_says(transport: A
         result = await debate(name="rent", debaters=SIDES, synthesizer=False, max_rounds=1).run("Cap?", model=model)
         prompts = json.dumps(server.bodies)
     assert "[redacted]" in result.output.transcript[0].text
+    assert result.raw.verdict is not None
     assert result.raw.verdict.winner == "cap rents"
     assert KEY not in _all_of(result)
     assert KEY not in prompts

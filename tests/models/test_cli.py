@@ -256,6 +256,7 @@ def test_a_debate_of_two_programs(stand_in: Callable[..., None]) -> None:
     rent = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False, model={"synthesize": judge})
     result = rent.run_sync("Should rents be capped?")
     assert result.status == "complete"
+    assert result.raw.verdict is not None
     assert result.raw.verdict.verdict == "Both."
     assert [event.model for event in result.events if isinstance(event, ModelCalled)] == [
         "cli/claude",

@@ -174,7 +174,7 @@ async def test_speakers_of_a_handoff_speak_for_themselves(transition: Any, answe
     result = await block.run("Cap rents", model=ScriptedModel(answer))
     (entry,) = result.output.entries
     assert (entry.text, result.status) == ("Rents rise.", "complete")
-    assert [(cut.name, cut.other, cut.answer) for cut in result.raw.cut_answers] == [("Ada", "Ben", DIALOGUE)]
+    assert [(cut.name, cut.other, cut.answer) for cut in result.raw.cut_answers or ()] == [("Ada", "Ben", DIALOGUE)]
 
 
 @pytest.mark.parametrize("words", ["Begin each answer with your name.", "Write **Ada:** in front of it."])

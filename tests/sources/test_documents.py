@@ -142,10 +142,12 @@ def test_a_debate_over_a_report_of_200_pages_says_on_which_page_a_quote_stands(t
     known = f"“{line(137, 5)} {line(137, 6)}”"
     model = ScriptedModel(f"It says {known}.", "It says “rents fell in all districts”.", VERDICT)
     result = rent.run_sync("Should rents be capped?", model=model, seed=1)
+    assert result.raw.quotes is not None
     (found,), (missing,) = result.raw.quotes
     assert (found.status, found.source, found.page) == ("verified", "report.pdf", "page 137")
     assert (missing.status, missing.page) == ("unverified", None)
     assert '(quotes: 1 verified in "report.pdf, page 137")' in model.calls[-1].prompt
+    assert result.raw.sources is not None
     (listed,) = result.raw.sources
     assert listed.pages == PAGES
     assert listed.size == (tmp_path / "report.pdf").stat().st_size

@@ -98,6 +98,7 @@ def test_each_vendor_is_sent_the_image_in_its_form_in_front_of_the_transcript(
         assert all(each["type"] == "text" for each in rest)
     assert len(found["openai"].asked) == len(found["anthropic"].asked) == 2
     assert "image" not in str(found["gemini"].asked[0].body["messages"])
+    assert result.raw.sources is not None
     [listed] = result.raw.sources
     assert (listed.name, listed.media_type, listed.characters) == ("chart.png", "image/png", 0)
     assert result.raw.quotes == [[], [], [], []]

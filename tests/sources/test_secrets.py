@@ -134,7 +134,7 @@ def test_masks_are_said_and_models_see_no_token(tmp_path: Path) -> None:
     raw = rent.run_sync("Rents?", model=FunctionModel(answer)).raw
     assert CANARY[:12] not in "".join(told)
     assert any("token: ghp_****" in text for text in told)
-    assert [source.masked for source in raw.sources] == ["1 secret masked: line 2"]
+    assert [source.masked for source in raw.sources or ()] == ["1 secret masked: line 2"]
     options = ("--max-rounds", "1", "--no-synthesizer", "--no-store")
     with stage() as on:
         done = call(on, "debate", "Rents?", "--source", str(tmp_path / "deploy.yml"), *options)

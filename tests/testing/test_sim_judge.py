@@ -46,7 +46,8 @@ def verdict(model: Model, judge: Any = None, *, stances: Sequence[str] = STANCES
     """What a debate of two rounds finds whose debaters say little."""
     sides = [Debater(f"debater-{n}", stance, block=Returns(f"So: {stance}!")) for n, stance in enumerate(stances)]
     pattern = debate(name="rent", debaters=sides, max_rounds=2, judge=judge, synthesizer=False)
-    found: DebateVerdict = pattern.run_sync("What of rents?", model=model, seed=seed).raw.verdict
+    found = pattern.run_sync("What of rents?", model=model, seed=seed).raw.verdict
+    assert found is not None
     return found
 
 
@@ -267,5 +268,7 @@ def test_names_in_tags_are_read_where_they_are_shown() -> None:
         pattern = debate(
             name="rent", debaters=sides, judge="swap", synthesizer=False, anonymize_transcript=hidden, max_rounds=1
         )
-        winners.append(pattern.run_sync("?", model=model).raw.verdict.winner)
+        found = pattern.run_sync("?", model=model).raw.verdict
+        assert found is not None
+        winners.append(found.winner)
     assert winners == [None, STANCES[1]]

@@ -14,13 +14,16 @@ from flowdebate import (
     DeliberationOutput,
     HandoffOutput,
     Persona,
+    ReviewRawOutput,
     RoundRobinOutput,
+    SynthesizerOptions,
     consensus,
     council,
     debate,
     deliberation,
     generator,
     handoff,
+    review,
     round_robin,
     stop,
 )
@@ -42,8 +45,8 @@ class Plan(BaseModel):
 async def check_a_debate_gives_what_its_schema_says() -> None:
     """The schema's type, text without one, and the raw output without a synthesizer."""
     planned = debate(name="a", debaters=SIDES, output_schema=Plan, max_rounds=1)
-    assert_type(await planned.run("?"), RunResult[Plan])
-    assert_type(planned.start("?"), RunHandle[Plan])
+    assert_type(await planned.run("?"), RunResult[Plan, DebateRawOutput])
+    assert_type(planned.start("?"), RunHandle[Plan, DebateRawOutput])
     assert_type((await planned.resume("id")).output, Plan)
     assert_type(debate(name="a", debaters=SIDES).run_sync("?").output, str)
     assert_type(debate(name="a", debaters=SIDES, synthesizer=False).run_sync("?").output, DebateRawOutput)
@@ -51,6 +54,42 @@ async def check_a_debate_gives_what_its_schema_says() -> None:
     assert_type(debate(name="a", debaters=SIDES, synthesizer=own).run_sync("?").output, Plan)
     assert_type(debate(name="a", debaters=SIDES, output_schema={"type": "object"}).run_sync("?").output, Any)
     assert_type(debate(name="a", debaters=SIDES, synthesizer=str, output_schema=Plan).run_sync("?").output, Plan)
+
+
+def check_the_raw_output_has_its_type_with_every_synthesizer() -> None:
+    """In each pattern, and for each way to make its output; a handle has none until the end."""
+    own = generator(name="own", output_schema=Plan)
+    assert_type(debate(name="a", debaters=SIDES).run_sync("?").raw, DebateRawOutput)
+    assert_type(debate(name="a", debaters=SIDES, synthesizer=True).run_sync("?").raw, DebateRawOutput)
+    assert_type(debate(name="a", debaters=SIDES, synthesizer=False).run_sync("?").raw, DebateRawOutput)
+    assert_type(debate(name="a", debaters=SIDES, synthesizer=own).run_sync("?").raw, DebateRawOutput)
+    assert_type(debate(name="a", debaters=SIDES, synthesizer=str).run_sync("?").raw, DebateRawOutput)
+    assert_type(debate(name="a", debaters=SIDES, synthesizer=SynthesizerOptions()).run_sync("?").raw, DebateRawOutput)
+    assert_type(debate(name="a", debaters=SIDES, output_schema=Plan).run_sync("?").raw, DebateRawOutput)
+    assert_type(debate(name="a", debaters=SIDES, output_schema={"type": "object"}).run_sync("?").raw, DebateRawOutput)
+    assert_type(debate(name="a", debaters=SIDES).map(len).run_sync("?").raw, DebateRawOutput)
+    assert_type(debate(name="a", debaters=SIDES).start("?").raw, DebateRawOutput | None)
+    assert_type(round_robin(name="a", debaters=PEOPLE).run_sync("?").raw, RoundRobinOutput)
+    assert_type(round_robin(name="a", debaters=PEOPLE, synthesizer=False).run_sync("?").raw, RoundRobinOutput)
+    assert_type(round_robin(name="a", debaters=PEOPLE, synthesizer=own).run_sync("?").raw, RoundRobinOutput)
+    assert_type(round_robin(name="a", debaters=PEOPLE, synthesizer=str).run_sync("?").raw, RoundRobinOutput)
+    assert_type(round_robin(name="a", debaters=PEOPLE, output_schema=Plan).run_sync("?").raw, RoundRobinOutput)
+    assert_type(council(name="a", members=PEOPLE).run_sync("?").raw, CouncilOutput)
+    assert_type(council(name="a", members=PEOPLE, output_schema=Plan).run_sync("?").raw, CouncilOutput)
+    assert_type(council(name="a", members=PEOPLE, output_schema={"type": "object"}).run_sync("?").raw, CouncilOutput)
+    assert_type(deliberation(name="a", debaters=PEOPLE).run_sync("?").raw, DeliberationOutput)
+    assert_type(handoff(name="a", debaters=PEOPLE).run_sync("?").raw, HandoffOutput)
+    assert_type(consensus(name="a", agents=PEOPLE).run_sync("?").raw, ConsensusOutput)
+    assert_type(review(name="a", reviewers=PEOPLE).run_sync("?").raw, ReviewRawOutput)
+
+
+async def check_stored_runs_and_batches_have_it_too() -> None:
+    """Resumed, forked and batched runs of a pattern."""
+    pattern = debate(name="a", debaters=SIDES)
+    assert_type((await pattern.resume("id")).raw, DebateRawOutput)
+    assert_type((await pattern.fork("id")).raw, DebateRawOutput)
+    assert_type((await pattern.continue_run("id")).raw, DebateRawOutput)
+    assert_type(pattern.batch_sync(["?"])[0].unwrap().raw, DebateRawOutput)
 
 
 def check_conditions_compose_with_functions_on_either_side() -> None:

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Unpack
+
+from typing_extensions import TypeVar
 
 from flowdebate._text import add_note
 from flowdebate.errors import ConfigurationError, ReadOnly, ResourceConflict, RunExists, RunNotFound
@@ -144,11 +146,13 @@ _ENTITIES = {ord(character): f"#{ord(character)};" for character in '"#&<>%`\\'}
 
 InT_contra = TypeVar("InT_contra", contravariant=True)
 OutT_co = TypeVar("OutT_co", covariant=True)
+RawT_co = TypeVar("RawT_co", covariant=True, default=Any)
+"""The raw output of a pattern: `result.raw`."""
 
 _NONE: Mapping[str, Resource] = MappingProxyType({})  # frozen: all blocks without resources share it
 
 
-class Block(ABC, Generic[InT_contra, OutT_co]):
+class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
     """One step of a debate: configuration only, so that one block can serve a thousand runs at once.
 
     Applications make blocks with `handler`, `generator`, `router` and `sequencer`, or pass plain functions; they do
@@ -180,7 +184,7 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
     role: str | None = None
     """What it does in its pattern, such as "judge", set by the pattern that makes it; None outside of all roles."""
 
-    def in_role(self, role: str) -> Block[InT_contra, OutT_co]:
+    def in_role(self, role: str) -> Block[InT_contra, OutT_co, RawT_co]:
         """This block as it acts in `role` of a pattern, for blocks that a pattern is given.
 
         The block itself is not changed: the application may put the same one into another role, or another pattern.
@@ -234,7 +238,7 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         run_id: str | None = None,
         if_exists: IfExists = "raise",
         observe: Observer | None = None,
-    ) -> RunResult[OutT_co]:
+    ) -> RunResult[OutT_co, RawT_co]:
         """Run the block to its end.
 
         `model` is that of all who name none of their own (a `Model`, a string such as `"openai/gpt-5-mini"`, or a
@@ -269,7 +273,7 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         from flowdebate.models.resolve import choose_model
         from flowdebate.runs.durable.resume import load_same
 
-        async def resume() -> RunResult[OutT_co]:
+        async def resume() -> RunResult[OutT_co, RawT_co]:
             wait = if_exists == "wait"
             same = await load_same(
                 run,
@@ -292,17 +296,17 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
                     raise
             return await resume()  # another process has started it in the meantime
 
-    def start(self, value: InT_contra, **options: Unpack[RunOptions]) -> RunHandle[OutT_co]:
+    def start(self, value: InT_contra, **options: Unpack[RunOptions]) -> RunHandle[OutT_co, RawT_co]:
         """Start a run in the background: a handle to follow, await, cancel and read. Needs a running event loop."""
         return start_block(self, value, make_run(self, value, **options))
 
     def run_sync(
         self, value: InT_contra, *, if_exists: IfExists = "raise", **options: Unpack[RunOptions]
-    ) -> RunResult[OutT_co]:
+    ) -> RunResult[OutT_co, RawT_co]:
         """`run`, for scripts and notebooks."""
         return run_sync(lambda: self.run(value, if_exists=if_exists, **options))
 
-    async def resume(self, run_id: str, **options: Unpack[ResumeOptions]) -> RunResult[OutT_co]:
+    async def resume(self, run_id: str, **options: Unpack[ResumeOptions]) -> RunResult[OutT_co, RawT_co]:
         """Resume a stored run, whatever ended it; the result covers the whole run.
 
         Recorded answers are replayed without new calls; a complete run makes none. `model`, `limits` and `session`
@@ -316,16 +320,16 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         run, value = await self._load(run_id, **options)
         return await run_block(self, value, run)
 
-    async def start_resume(self, run_id: str, **options: Unpack[ResumeOptions]) -> RunHandle[OutT_co]:
+    async def start_resume(self, run_id: str, **options: Unpack[ResumeOptions]) -> RunHandle[OutT_co, RawT_co]:
         """Resume a run in the background: a handle to follow, await, cancel and read; else like `resume`."""
         run, value = await self._load(run_id, **options)
         return start_block(self, value, run)
 
-    def resume_sync(self, run_id: str, **options: Unpack[ResumeOptions]) -> RunResult[OutT_co]:
+    def resume_sync(self, run_id: str, **options: Unpack[ResumeOptions]) -> RunResult[OutT_co, RawT_co]:
         """`resume`, for scripts and notebooks."""
         return run_sync(lambda: self.resume(run_id, **options))
 
-    async def fork(self, run_id: str, **options: Unpack[ForkOptions]) -> RunResult[OutT_co]:
+    async def fork(self, run_id: str, **options: Unpack[ForkOptions]) -> RunResult[OutT_co, RawT_co]:
         """Run a stored run again as a new run, and ask models only for what differs.
 
         A call whose request and model are the same as in the stored run takes the recorded answer, and costs nothing.
@@ -343,18 +347,18 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         run, value = await self._load_fork(run_id, **options)
         return await run_block(self, value, run)
 
-    async def start_fork(self, run_id: str, **options: Unpack[ForkOptions]) -> RunHandle[OutT_co]:
+    async def start_fork(self, run_id: str, **options: Unpack[ForkOptions]) -> RunHandle[OutT_co, RawT_co]:
         """Fork a run in the background: a handle to follow, await, cancel and read; else like `fork`."""
         run, value = await self._load_fork(run_id, **options)
         return start_block(self, value, run)
 
-    def fork_sync(self, run_id: str, **options: Unpack[ForkOptions]) -> RunResult[OutT_co]:
+    def fork_sync(self, run_id: str, **options: Unpack[ForkOptions]) -> RunResult[OutT_co, RawT_co]:
         """`fork`, for scripts and notebooks."""
         return run_sync(lambda: self.fork(run_id, **options))
 
     async def continue_run(
         self, run_id: str, *, rounds: int = 1, ask: str | None = None, **options: Unpack[ForkOptions]
-    ) -> RunResult[OutT_co]:
+    ) -> RunResult[OutT_co, RawT_co]:
         """Go on with a finished debate for `rounds` more, in a fork that pays only for what is new.
 
         `ask` is a question of a reader, which the debaters answer in the first of them. What was said is taken as it
@@ -369,7 +373,9 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
         more = await read_goes_on(where, run_id, rounds=rounds, ask=ask, store=options.get("store"))
         return await self.lengthen(more).fork(run_id, **options)
 
-    def batch(self, questions: Iterable[Any] | AsyncIterable[Any], **options: Unpack[BatchOptions]) -> Batch[OutT_co]:
+    def batch(
+        self, questions: Iterable[Any] | AsyncIterable[Any], **options: Unpack[BatchOptions]
+    ) -> Batch[OutT_co, RawT_co]:
         """Run the block for each of `questions`: `async for item in …`, or `await ….all()`.
 
         At most `max_concurrency` runs go on at once, and questions are read as slots become free, so the iterable may
@@ -386,7 +392,7 @@ class Block(ABC, Generic[InT_contra, OutT_co]):
 
     def batch_sync(
         self, questions: Iterable[Any] | AsyncIterable[Any], **options: Unpack[BatchOptions]
-    ) -> BatchResult[OutT_co]:
+    ) -> BatchResult[OutT_co, RawT_co]:
         """All results of `batch`, for scripts and notebooks."""
         return run_sync(lambda: self.batch(questions, **options).all())
 

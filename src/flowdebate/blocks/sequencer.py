@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar, overload
+from typing import Any, overload
+
+from typing_extensions import TypeVar
 
 from flowdebate.blocks.base import Block, Outline, merge_resources
 from flowdebate.blocks.concurrency import in_order
@@ -29,6 +31,7 @@ from flowdebate.runs.execute import Seat
 InT = TypeVar("InT")
 OutT = TypeVar("OutT")
 NewT = TypeVar("NewT")
+RawT = TypeVar("RawT", default=Any)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -44,7 +47,7 @@ class SequencerSetup:
     protected: bool = False
 
 
-class Sequencer(Block[InT, OutT]):
+class Sequencer(Block[InT, OutT, RawT]):
     """Steps that run one after another, each on the output of the one before; without steps, the identity.
 
     Every verb returns a new sequencer and leaves this one unchanged. Wherever a block is expected, a function of
@@ -77,7 +80,7 @@ class Sequencer(Block[InT, OutT]):
     @overload
     def then(self, block: Block[Any, NewT]) -> Sequencer[InT, NewT]: ...
     @overload
-    def then(self, block: Function) -> Sequencer[InT, Any]: ...
+    def then(self, block: Function) -> Sequencer[InT, Any, RawT]: ...
     def then(self, block: BlockLike) -> Sequencer[InT, Any]:
         """Replace the value by the output of `block`."""
         return self._with(Then(block=self._block(block, "then")))
@@ -86,15 +89,15 @@ class Sequencer(Block[InT, OutT]):
         """`then`, if `condition` holds; else the value is unchanged."""
         return self._with(Then(block=self._block(block, "then_if"), when=self._function(condition, "condition")))
 
-    def tap(self, block: BlockLike) -> Sequencer[InT, OutT]:
+    def tap(self, block: BlockLike) -> Sequencer[InT, OutT, RawT]:
         """Run `block` on the value, which is unchanged."""
         return self._with(Tap(block=self._block(block, "tap")))
 
-    def tap_if(self, condition: Function, block: BlockLike) -> Sequencer[InT, OutT]:
+    def tap_if(self, condition: Function, block: BlockLike) -> Sequencer[InT, OutT, RawT]:
         """`tap`, if `condition` holds."""
         return self._with(Tap(block=self._block(block, "tap_if"), when=self._function(condition, "condition")))
 
-    def map(self, function: Function) -> Sequencer[InT, Any]:
+    def map(self, function: Function) -> Sequencer[InT, Any, RawT]:
         """Apply `function` to the value."""
         return self._with(Map(function=self._function(function, "map"), name=function_name(function)))
 
@@ -151,7 +154,7 @@ class Sequencer(Block[InT, OutT]):
         *,
         over: Function | None = None,
         max_concurrency: int | None = None,
-    ) -> Sequencer[InT, OutT]:
+    ) -> Sequencer[InT, OutT, RawT]:
         """`for_each`, but the value is unchanged."""
         return self._with(self._for_each(block, over, max_concurrency, tapped=True))
 
@@ -174,7 +177,7 @@ class Sequencer(Block[InT, OutT]):
 
     def loop_back(
         self, to: str, *, when: Function, max_iterations: int, label: str = "loop", note: str = ""
-    ) -> Sequencer[InT, OutT]:
+    ) -> Sequencer[InT, OutT, RawT]:
         """Go back to the step `to` while `when` holds, for at most `max_iterations` passes.
 
         `to` is the name of an earlier block of this sequencer; `label` names the passes in the paths of blocks, and

@@ -7,7 +7,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
+
+from typing_extensions import TypeVar
 
 from flowdebate._util.validation import check_library, is_number
 from flowdebate.errors import ConfigurationError
@@ -17,6 +19,7 @@ from flowdebate.ui.live import Live
 from flowdebate.web.notebook import html_of, live_html, markdown_of
 
 OutT = TypeVar("OutT")
+RawT = TypeVar("RawT", default=Any)
 
 _SLOWEST = 60
 """Seconds between two updates, at most."""
@@ -25,20 +28,20 @@ _SHARE, _LONGEST = 10, 2.0
 and is drawn in the event loop that the debate runs in."""
 
 
-class Shown(Generic[OutT]):
+class Shown(Generic[OutT, RawT]):
     """A run that a cell shows: await it for the result."""
 
-    def __init__(self, task: asyncio.Task[RunResult[OutT]]) -> None:
+    def __init__(self, task: asyncio.Task[RunResult[OutT, RawT]]) -> None:
         self._task = task
 
-    def __await__(self) -> Generator[Any, None, RunResult[OutT]]:
+    def __await__(self) -> Generator[Any, None, RunResult[OutT, RawT]]:
         return self._task.__await__()
 
     def _ipython_display_(self) -> None:
         """Show nothing: the run is shown already, where `show` was called."""
 
 
-def show(handle: RunHandle[OutT], *, every: float = 0.25) -> Shown[OutT]:
+def show(handle: RunHandle[OutT, RawT], *, every: float = 0.25) -> Shown[OutT, RawT]:
     """Show a run in the output of this cell while it goes on, and its report at the end; await it for the result.
 
     The output changes at most once in `every` seconds, and only if there is news. A failure of the run is raised by
@@ -66,8 +69,12 @@ def show(handle: RunHandle[OutT], *, every: float = 0.25) -> Shown[OutT]:
 
 
 async def _follow(
-    handle: RunHandle[OutT], live: Live, news: asyncio.Event, update: Callable[[dict[str, str]], None], every: float
-) -> RunResult[OutT]:
+    handle: RunHandle[OutT, RawT],
+    live: Live,
+    news: asyncio.Event,
+    update: Callable[[dict[str, str]], None],
+    every: float,
+) -> RunResult[OutT, RawT]:
     pause, is_first = every, True
     try:
         while not handle.done():

@@ -12,10 +12,11 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar, overload
+from typing import Any, Generic, Literal, Self, TypeAlias, overload
 
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
+from typing_extensions import TypeVar
 
 from flowdebate._text import add_note
 from flowdebate._util.cancellation import wait_uncancelled
@@ -36,6 +37,7 @@ from flowdebate.store.base import COMPLETE, StoredRun
 from flowdebate.store.open import STORE_VARIABLE, StoreChoice, open_store
 
 OutT = TypeVar("OutT")
+RawT = TypeVar("RawT", default=Any)
 
 OnError: TypeAlias = Literal["collect", "raise"]
 """What a batch does with a run that fails."""
@@ -66,7 +68,7 @@ class BatchOptions(BatchControls, total=False):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchItem(Generic[OutT]):
+class BatchItem(Generic[OutT, RawT]):
     """The outcome of one question: either `result` or `error`; the other one is None."""
 
     index: int
@@ -79,7 +81,7 @@ class BatchItem(Generic[OutT]):
     seed: int
     status: RunStatus
     """The status of its run; "failed" if it could not even start."""
-    result: RunResult[OutT] | None = None
+    result: RunResult[OutT, RawT] | None = None
     error: BaseException | None = None
     """The error that ended its run."""
     run: RunView | None = None
@@ -121,7 +123,7 @@ class BatchItem(Generic[OutT]):
         }
         return {**found, **self.row} if isinstance(self.row, Mapping) else found
 
-    def unwrap(self) -> RunResult[OutT]:
+    def unwrap(self) -> RunResult[OutT, RawT]:
         """Return the result, or raise the error."""
         if self.result is None:
             assert self.error is not None  # noqa: S101 - one of them is there
@@ -129,15 +131,15 @@ class BatchItem(Generic[OutT]):
         return self.result
 
 
-class BatchResult(InNotebooks, Sequence[BatchItem[OutT]]):
+class BatchResult(InNotebooks, Sequence[BatchItem[OutT, RawT]]):
     """All items of a batch, in the order of its questions, and their summary."""
 
-    def __init__(self, items: Sequence[BatchItem[OutT]], summary: BatchSummary) -> None:
+    def __init__(self, items: Sequence[BatchItem[OutT, RawT]], summary: BatchSummary) -> None:
         self._items = tuple(items)
         self.summary = summary
 
     @property
-    def failed(self) -> list[BatchItem[OutT]]:
+    def failed(self) -> list[BatchItem[OutT, RawT]]:
         """The items whose runs ended with an error."""
         return [item for item in self._items if item.error is not None]
 
@@ -155,10 +157,10 @@ class BatchResult(InNotebooks, Sequence[BatchItem[OutT]]):
         return len(self._items)
 
     @overload
-    def __getitem__(self, index: int) -> BatchItem[OutT]: ...
+    def __getitem__(self, index: int) -> BatchItem[OutT, RawT]: ...
     @overload
-    def __getitem__(self, index: slice) -> Sequence[BatchItem[OutT]]: ...
-    def __getitem__(self, index: int | slice) -> BatchItem[OutT] | Sequence[BatchItem[OutT]]:
+    def __getitem__(self, index: slice) -> Sequence[BatchItem[OutT, RawT]]: ...
+    def __getitem__(self, index: int | slice) -> BatchItem[OutT, RawT] | Sequence[BatchItem[OutT, RawT]]:
         return self._items[index]
 
     def __repr__(self) -> str:
@@ -296,7 +298,7 @@ class _Job:
     plan: Mapping[str, Any] | None
 
 
-class Batch(Generic[OutT]):
+class Batch(Generic[OutT, RawT]):
     """Runs of one block for many questions: iterate over it for items as they complete, or await `all()`; once.
 
     Made by `Block.batch`; `each` returns the block and the stored plan for a row, if they depend on it. Leaving early
@@ -349,19 +351,19 @@ class Batch(Generic[OutT]):
         """The stored runs of the batch as they were when they were read, by id."""
         self._tally = BatchTally(len(questions) if isinstance(questions, Sized) else None)
         self._in_progress: dict[int, RunView] = {}
-        self._pool: WorkerPool[_Job, BatchItem[OutT]] | None = None
+        self._pool: WorkerPool[_Job, BatchItem[OutT, RawT]] | None = None
 
     @property
     def summary(self) -> BatchSummary:
         """The counts so far, or at the end."""
         return self._tally.summary(self._in_progress.values())
 
-    async def all(self) -> BatchResult[OutT]:
+    async def all(self) -> BatchResult[OutT, RawT]:
         """Wait for all runs; return the items in the order of the questions, and their summary."""
         items = [item async for item in self]
         return BatchResult(sorted(items, key=lambda item: item.index), self.summary)
 
-    async def __aiter__(self) -> AsyncGenerator[BatchItem[OutT]]:
+    async def __aiter__(self) -> AsyncGenerator[BatchItem[OutT, RawT]]:
         if self._pool is not None:
             raise ConfigurationError(f"{self._block.name}.batch()", "iteration", "another one", "the only one")
         self._pool = WorkerPool(self._make_jobs(), self._run_job, size=self._max_concurrency)
@@ -442,9 +444,9 @@ class Batch(Generic[OutT]):
         store = False if options is None else options
         return make_run(job.block, job.question, seed=job.seed, store=store, run_id=job.run_id, **self._common)
 
-    async def _run_job(self, job: _Job) -> BatchItem[OutT]:
+    async def _run_job(self, job: _Job) -> BatchItem[OutT, RawT]:
         replayed = job.run_id in self._stored and self._stored[job.run_id].status in COMPLETE
-        result: RunResult[OutT] | None = None
+        result: RunResult[OutT, RawT] | None = None
         error: BaseException | None = None
         try:
             result = await self._run(job)
@@ -466,7 +468,7 @@ class Batch(Generic[OutT]):
             self._progress(self.summary)
         return item
 
-    async def _run(self, job: _Job) -> RunResult[OutT]:
+    async def _run(self, job: _Job) -> RunResult[OutT, RawT]:
         run = self._make_run(job)
         if self._store is None:
             return await self._act(job, run)
@@ -492,7 +494,7 @@ class Batch(Generic[OutT]):
         )
         return await self._act(job, stored)
 
-    async def _act(self, job: _Job, run: Run) -> RunResult[OutT]:
+    async def _act(self, job: _Job, run: Run) -> RunResult[OutT, RawT]:
         self._in_progress[job.index] = RunView(run)
         return await run_block(job.block, job.question, run)
 
@@ -521,8 +523,8 @@ async def _iterate(questions: Questions) -> AsyncGenerator[Any]:
 
 
 def _make_item(
-    job: _Job, result: RunResult[OutT] | None, error: BaseException | None, run: RunView | None, *, replayed: bool
-) -> BatchItem[OutT]:
+    job: _Job, result: RunResult[OutT, RawT] | None, error: BaseException | None, run: RunView | None, *, replayed: bool
+) -> BatchItem[OutT, RawT]:
     run = run if result is None else result
     return BatchItem(
         index=job.index,

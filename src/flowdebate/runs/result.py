@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, cast
+
+from typing_extensions import TypeVar
 
 from flowdebate._util.importing import InNotebooks
 from flowdebate.resources.resource import StateHandle
@@ -20,10 +22,11 @@ if TYPE_CHECKING:
 
 
 OutT_co = TypeVar("OutT_co", covariant=True)
+RawT_co = TypeVar("RawT_co", covariant=True, default=Any)
 HandleT = TypeVar("HandleT")
 
 
-class RunView(InNotebooks):
+class RunView(InNotebooks, Generic[RawT_co]):
     """Read access to a run, in progress or ended in any way."""
 
     def __init__(self, run: Run) -> None:
@@ -106,9 +109,9 @@ class RunView(InNotebooks):
         return self._run.seconds
 
     @property
-    def raw(self) -> Any:  # noqa: ANN401 - each pattern has a raw output of its own type
+    def raw(self) -> RawT_co:
         """The pattern's raw output (`DebateRawOutput` of a debate), or None where there is none (yet)."""
-        return self._run.raw_output
+        return cast("RawT_co", self._run.raw_output)
 
     @property
     def raw_so_far(self) -> Any:  # noqa: ANN401 - each pattern has a raw output of its own type
@@ -158,7 +161,7 @@ class RunView(InNotebooks):
         return [handle for depth, handle in handles if depth == top][-1]
 
 
-class RunResult(RunView, Generic[OutT_co]):
+class RunResult(RunView[RawT_co], Generic[OutT_co, RawT_co]):
     """Result of a finished run."""
 
     def __init__(self, run: Run, output: OutT_co) -> None:
@@ -172,17 +175,17 @@ class RunResult(RunView, Generic[OutT_co]):
         return f"<RunResult {self.run_id} {self.status}{f' ({line})' if line else ''} output={self.output!r}>"
 
 
-class RunHandle(RunView, Generic[OutT_co]):
+class RunHandle(RunView[RawT_co | None], Generic[OutT_co, RawT_co]):
     """A run in progress: iterate over it for events, await it for the result, cancel it, read it at any time.
 
     A failure of the run is raised by `await handle`; iteration just ends. Several may iterate, each gets all events.
     """
 
-    def __init__(self, run: Run, task: asyncio.Task[RunResult[OutT_co]]) -> None:
+    def __init__(self, run: Run, task: asyncio.Task[RunResult[OutT_co, RawT_co]]) -> None:
         super().__init__(run)
         self._task = task
 
-    def __await__(self) -> Generator[Any, None, RunResult[OutT_co]]:
+    def __await__(self) -> Generator[Any, None, RunResult[OutT_co, RawT_co]]:
         return self._task.__await__()
 
     async def started(self) -> None:
@@ -205,7 +208,7 @@ class RunHandle(RunView, Generic[OutT_co]):
         """Whether the run is over."""
         return self._task.done()
 
-    def result_if_done(self) -> RunResult[OutT_co] | None:
+    def result_if_done(self) -> RunResult[OutT_co, RawT_co] | None:
         """The result of a run that is over; None while it goes on, and if it failed or was cancelled."""
         if not self._task.done() or self._task.cancelled() or self._task.exception() is not None:
             return None

@@ -335,5 +335,6 @@ class AdapterConformance:
         )
         result = await city.run("May cars go?", model=make(script))
         assert [entry.text for entry in result.raw.transcript] == ["Clean air.", "Shops die."]
+        assert result.raw.verdict is not None
         assert result.raw.verdict.winner == "cars out"
         assert len(script.prompts) == 3

@@ -343,7 +343,9 @@ async def test_an_exception_of_a_block_of_ones_own_is_raised_as_it_is(phase: str
     assert caught.value is failure
     made = check_emitted(handle)
     assert made[-1].error == "LookupError: a mistake"
+    assert handle.raw is not None
     assert handle.raw.status == "failed"
+    assert handle.raw is not None
     assert [proposal.agent for proposal in handle.raw.proposals] == (["ann"] if phase == "proposal" else ["ann", "bob"])
 
 
@@ -410,7 +412,9 @@ async def test_exceptions_of_other_functions_of_the_application_are_raised(optio
     with pytest.raises(ZeroDivisionError, match=message):
         await handle
     check_emitted(handle)
+    assert handle.raw is not None
     assert len(handle.raw.proposals) == 3
+    assert handle.raw is not None
     assert handle.raw.status == "failed"
 
 

@@ -90,6 +90,7 @@ async def test_what_was_argued_before_a_failure_is_not_lost() -> None:
     assert [task.output for task in handle.tasks.list(status="completed")] == ["A1", "B1", "A2", "B2"]
     assert handle.status == "failed"
     assert handle.usage.calls == 5
+    assert handle.raw is not None
     assert (handle.raw.status, handle.raw.verdict, len(handle.raw.transcript)) == ("failed", None, 4)
     assert caught.value.run is not None
     assert caught.value.run.raw == handle.raw

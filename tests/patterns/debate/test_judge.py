@@ -133,6 +133,7 @@ def test_a_winner_is_one_of_the_stances_or_none(winner: str | None) -> None:
     """Each stance may win, and None is a synthesis of several."""
     rent = debate(name="rent", debaters=THREE, max_rounds=1, synthesizer=False)
     result = rent.run_sync(QUESTION, model=script("A", "B", "C", verdict={**VERDICT, "winner": winner}))
+    assert result.raw.verdict is not None
     assert result.raw.verdict.winner == winner
     assert [event.verdict for event in events(result, VerdictReached)] == [result.output.verdict]
 
@@ -160,7 +161,9 @@ def test_a_stance_that_two_debaters_share_may_win() -> None:
     """Stances need not differ; the judge chooses among the different ones."""
     sides = [Debater("a", "for"), Debater("b", "for"), Debater("c", "against")]
     rent = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False)
-    assert rent.run_sync(QUESTION, model=script("A", "B", "C")).raw.verdict.winner == "for"
+    verdict = rent.run_sync(QUESTION, model=script("A", "B", "C")).raw.verdict
+    assert verdict is not None
+    assert verdict.winner == "for"
 
 
 def test_a_judge_needs_stances() -> None:

@@ -214,7 +214,10 @@ def test_a_run_that_waits_for_the_person_goes_on_without_judging_again(tmp_path:
     submit_answer_sync(store, parked.run_id, {"reasoning": "Read.", "winner": "for", "verdict": "Yes."})
     silent = ScriptedModel(name="function")
     result = rent.resume_sync(parked.run_id, model=silent, store=store, allow_changes=True)
+    assert result.raw.verdict is not None
     assert result.raw.verdict.winner == "for"
+    assert result.raw.verdict is not None
+    assert result.raw.verdict.judging is not None
     assert len(result.raw.verdict.judging.ballots) == 2
     silent.assert_complete()
 

@@ -252,7 +252,9 @@ def test_a_judge_may_be_a_pipeline() -> None:
         {"x": lambda _: "against", "y": lambda _: "against", "z": lambda _: "for"}
     ).map(vote)  # fmt: skip
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, judge=panel)
-    assert rent.run_sync(QUESTION, model=by_role()).raw.verdict.winner == "against"
+    verdict = rent.run_sync(QUESTION, model=by_role()).raw.verdict
+    assert verdict is not None
+    assert verdict.winner == "against"
 
 
 def test_a_synthesizer_of_ones_own_gets_the_raw_output() -> None:

@@ -139,4 +139,5 @@ def test_three_debaters_argue_three_stances() -> None:
     rent = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False)
     output = rent.run_sync(QUESTION, model=script("A", "B", "C", verdict={**VERDICT, "winner": "later"})).raw
     assert [entry.stance for entry in output.transcript] == ["for", "against", "later"]
+    assert output.verdict is not None
     assert output.verdict.winner == "later"

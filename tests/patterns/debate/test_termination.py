@@ -92,16 +92,24 @@ def test_a_valid_debate_ends_within_its_rounds(case: DebateCase) -> None:
     _check_trail(case, run)
     raw = run.raw
     (stop,) = events(run, RoundsEnded)
+    assert raw is not None
     assert (raw.rounds, raw.stop_reason) == (stop.rounds, stop.reason) == (len(events(run, RoundStarted)), stop.reason)
+    assert raw is not None
     assert raw.transcript == run.transcript.entries
+    assert raw is not None
     assert raw.question == case.question
+    assert raw is not None
     assert (raw.verdict is None) == (not heard)
+    assert raw is not None
     assert raw.verdict is None or raw.verdict.winner in {None, *case.stances}
     moderated = case.options.get("moderator") is not None
+    assert raw is not None
     assert [made.round for made in raw.moderator_decisions] == (list(range(1, raw.rounds + 1)) if moderated else [])
     if stop.reason == "max_rounds":
+        assert raw is not None
         assert raw.rounds == case.max_rounds
     else:
+        assert raw is not None
         assert raw.rounds < case.max_rounds
 
 

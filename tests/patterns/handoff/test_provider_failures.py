@@ -131,7 +131,9 @@ async def test_cancelled_at_any_call_what_was_said_is_kept(form: Any, calls: int
     handle.cancel()
     with pytest.raises(asyncio.CancelledError):
         await handle
+    assert handle.raw is not None
     assert (handle.status, handle.raw.status) == ("interrupted", "interrupted")
+    assert handle.raw is not None
     said = handle.raw.transcript
     assert len(said) == calls // 2
     undecided = [entry for entry in said if entry.next_agent_name is None]

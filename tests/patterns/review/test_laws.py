@@ -394,6 +394,7 @@ def test_a_run_that_ends_early_has_what_was_found_and_an_undecided_gate() -> Non
     pattern = review(name="x", reviewers=people, sources=CODE, gate="no finding")
     result = pattern.run_sync(QUESTION, model=model, limits=Limits(calls=2))
     assert [finding.title for finding in result.raw.findings] == ["T"]
+    assert result.raw.gate is not None
     assert result.raw.gate.holds is None
 
 

@@ -203,6 +203,7 @@ async def test_the_first_answer_stands() -> None:
         await submit_answer(store, "it", {**VERDICT, "winner": "against"})
     assert (await store.run("it")).status == "interrupted"
     result = await pattern.resume("it", store=store, model=Model().model)
+    assert result.raw.verdict is not None
     assert result.raw.verdict.winner == "for"
     with pytest.raises(NotAwaited):
         await submit_answer(store, "it", VERDICT)
@@ -224,7 +225,9 @@ async def test_answers_that_do_not_fit_are_refused_by_their_fields() -> None:
         assert message in str(caught.value)
     assert (await store.run("it")).status == "awaiting"
     await submit_answer(store, "it", json.dumps(VERDICT))
-    assert (await pattern.resume("it", store=store, model=Model().model)).raw.verdict.winner == "for"
+    verdict = (await pattern.resume("it", store=store, model=Model().model)).raw.verdict
+    assert verdict is not None
+    assert verdict.winner == "for"
 
 
 async def test_an_answer_that_its_schema_cannot_hold_off_is_asked_for_again() -> None:
@@ -355,6 +358,7 @@ async def test_a_person_who_judges_reads_no_names() -> None:
     result = await debate(name="rent", debaters=roster, judge=judge, max_rounds=1, synthesizer=False).run("Rent?")
     assert "[cap rents] I am Speaker" in shown[0]
     assert not re.search("Anna|Bert", shown[0])
+    assert result.raw.leaks is not None
     assert result.raw.leaks.count == 2
     named = debate(
         name="rent",

@@ -95,11 +95,12 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     name: str,
     agents: Sequence[MemberLike],
     max_rounds: int = 3,
+    judge: BlockLike | RoleOptions | bool | None = None,
+    model: ModelChoice = None,
     topology: Topology | TopologyFunction | TopologyOptions = "all-to-all",
     convergence: float | ConvergenceOptions | None = DEFAULT_CONVERGENCE,
     confidence: float | None = None,
     voting: VotingRule | VotingOptions = "majority",
-    judge: BlockLike | RoleOptions | bool | None = None,
     tie_break: BlockLike | RoleOptions | bool | None = None,
     format: str | Format | None = None,  # noqa: A002 - the option's name
     terminate_when: StopWhen | None = None,
@@ -110,7 +111,6 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     history_limit: int = 5,
     research: Function | None = None,
     instructions: TextSlot | None = None,
-    model: ModelChoice = None,
     tools: Sequence[ToolLike] | None = None,
     uses: Sequence[Capability] | None = None,
     context: MessagesSlot | None = None,
@@ -120,65 +120,30 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     agent_visibility: Visibility | Mapping[str, bool] | None = None,
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
-) -> Sequencer[Any, ConsensusOutput]:
-    """Build a consensus debate, in which agents search for the best answer: `await pattern.run("How should we …?")`.
+) -> Sequencer[Any, ConsensusOutput, ConsensusOutput]:
+    """Build a consensus debate, whose agents search for the best answer: `await pattern.run("How should we …?")`.
 
-    All agents make a proposal at once. In each round critics criticise the proposals that `topology` assigns them, and
-    the authors revise them. Then all agents vote. The output is a `ConsensusOutput`.
+    All agents make a proposal at once. In each round critics criticise proposals, and the authors revise them. Then all
+    agents vote. The output is a `ConsensusOutput`.
 
-    - `agents`: one or more `Persona`s, dicts, or models, as in `council()`; an agent's `block` replaces its default
-      blocks and receives a `ProposalAsked`, `CritiqueAsked`, `RevisionAsked` or `VoteAsked`.
-    - `format`: "delphi", or a `Format` of this pattern: estimates of agents who are called Expert 1, Expert 2, …
-    - `topology`: who criticises whom, a function of `(names, round, random)` that returns the edges, or
-      `TopologyOptions` with the hub of a star or the sparsity of a graph.
-    - `convergence`: the mean similarity of proposals from which the rounds end, unless the agents' stated positions
-      differ; None only measures it. `ConvergenceOptions` add the threshold of diverging proposals and the measure. The
-      rounds also end if more than half of the agents say that it is enough, if `judge` finds the discussion conclusive,
-      if `terminate_when(ctx)` returns true, or if another round and the vote would exceed `budget` calls:
-      `output.early_end` says which.
-    - `confidence`: with a number, the agents are polled after each round but the last. If the poll has a consensus of
-      at least that confidence, the rounds end, and its ballots are the vote. A poll takes one call of each agent.
-    - `voting`: the decision rule over all eligible voters: more than half, two thirds, all, or more than half of the
-      weight. `VotingOptions` add weights, the minimum number of valid votes, and the order in which voters see the
-      proposals. `tie_break` receives the tied proposals and names one author.
-    - `timeout`: seconds for the whole debate; after that the output contains what was done so far, without an outcome.
-    - `failures`: a `FailurePolicy`; None is `CONSENSUS_FAILURES`: failed calls are skipped, after 90 seconds at the
-      latest. With `StandIn(model)` another model answers for the agent; with "fail" the run raises the error. Its
-      `quorum` (1) counts agents with a proposal. `turn_timeout` bounds each call, `round_timeout` all calls of a round
-      together, and likewise all proposals, and all votes.
-    - `breakers`: the agents' circuit breakers, to share between runs (None creates new ones for each run): after three
-      failures in a row an agent is not asked for a minute.
-    - `archive`: past debates, critics' points, ratings and positions, read before the proposals (`history_limit` of
-      each) and updated after the vote. `research(task, ctx)` or `research(task)` may add text. `output.context` lists
-      what was left out and why.
-    - `judge`, `tie_break`: True for the default one, `ModeratorOptions` for its options, a block or a function.
-    - `prompts`: `PromptOptions` with the `profile` of default prompts, the `length` of an agent's texts, and a
-      `ConsensusTemplate` for the agents.
-    - `sources`: what the default blocks of agents may quote, as in `debate()`; `output.quotes` has the quotes, looked
-      up.
-    - `instructions`, `tools`, `uses`, `context`, `settings` and the profile apply to default blocks only, the length of
-      a turn, the template, `sources` and `agent_visibility` to those of agents.
+    - `agents`: one or more `Persona`s, dicts or models.
+    - `judge`, `tie_break`: who may end the rounds, and who decides a tied vote: True, options, a block or a function.
+    - `model`: for all roles that name none.
+    - `topology`: who criticises whom.
+    - `convergence`, `confidence`: similarity of proposals, or confidence of a poll, from which the rounds end.
+    - `voting`: the decision rule, or `VotingOptions`.
+    - `format`: "delphi", or a `Format` of this pattern.
+    - `budget`, `timeout`: planned calls and seconds for all of it.
+    - `archive`, `history_limit`, `research`: past debates and texts that agents are shown.
+    - `failures`, `breakers`: what a failed provider costs; None is `CONSENSUS_FAILURES`, which skips failed calls.
+    - All others are those of `debate()`.
 
-    `output.losses` lists failed calls, whose partial answers are not used; after a skipped revision the proposal is
-    as before. Invalid options raise `ConfigurationError` before anything is built; `NoProposals` is raised if nobody
-    makes a proposal; exceptions from your own code are always raised. The pattern follows the pipeline of aragora.
+    Takes a str, `{"task": str}` or a `ConsensusInput`. Invalid options raise `ConfigurationError`; a run without any
+    proposal raises `NoProposals`.
 
-    >>> from flowdebate.testing import FunctionModel
-    >>> agents = [{"name": "ann"}, {"name": "bob"}]
-    >>> plan = consensus(name="plan", agents=agents, max_rounds=1)
-    >>> def answer(request):
-    ...     match request.block.split("-")[1]:
-    ...         case "propose":
-    ...             return "Cap rents, and build more homes."
-    ...         case "criticise":
-    ...             return {"reasoning": "Sound.", "issues": [], "suggestions": [], "severity": 0.1}
-    ...         case "revise":
-    ...             return {"proposal": "Cap rents, and build more homes.", "position": "cap", "enough": True}
-    ...         case _:
-    ...             return {"reasoning": "Clear.", "choice": "ann", "confidence": 0.9}
-    >>> output = plan.run_sync("How can rents be affordable?", model=FunctionModel(answer)).output
-    >>> output.outcome, output.winner, output.strength, output.early_end
-    ('consensus', 'ann', 'unanimous', None)
+    >>> plan = consensus(name="plan", agents=[{"name": "ann"}, {"name": "bob"}], topology="ring")
+    >>> plan.name
+    'plan'
     """
     where = f"consensus {name!r}"
     if format is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Required, TypeVar, Unpack, overload
+from typing import Any, TypeVar, Unpack, overload
 
 from flowdebate._util.option_types import Count, check_option
 from flowdebate._util.validation import suggesting
@@ -50,11 +50,6 @@ OutT = TypeVar("OutT")
 class CouncilKeywords(CommonKeywords, total=False):
     """The options of `council` that say nothing about the type of its output; their meaning is there."""
 
-    model: ModelChoice
-    name: Required[str]
-    members: Sequence[MemberLike] | None
-    chair: BlockLike | RoleOptions | None
-    review: ReviewScope
     max_concurrency: int | None
     transcript: CouncilTranscript | None
     member_visibility: Visibility | Mapping[str, bool] | None
@@ -62,19 +57,42 @@ class CouncilKeywords(CommonKeywords, total=False):
 
 
 @overload
-def council(*, output_schema: None = None, **options: Unpack[CouncilKeywords]) -> Sequencer[Any, CouncilOutput]: ...
-
-
-@overload
-def council(*, output_schema: type[OutT], **options: Unpack[CouncilKeywords]) -> Sequencer[Any, OutT]: ...
+def council(
+    *,
+    name: str,
+    members: Sequence[MemberLike] | None = None,
+    chair: BlockLike | RoleOptions | None = None,
+    review: ReviewScope = "others",
+    model: ModelChoice = None,
+    output_schema: None = None,
+    **options: Unpack[CouncilKeywords],
+) -> Sequencer[Any, CouncilOutput, CouncilOutput]: ...
 
 
 @overload
 def council(
     *,
+    name: str,
+    members: Sequence[MemberLike] | None = None,
+    chair: BlockLike | RoleOptions | None = None,
+    review: ReviewScope = "others",
+    model: ModelChoice = None,
+    output_schema: type[OutT],
+    **options: Unpack[CouncilKeywords],
+) -> Sequencer[Any, OutT, CouncilOutput]: ...
+
+
+@overload
+def council(
+    *,
+    name: str,
+    members: Sequence[MemberLike] | None = None,
+    chair: BlockLike | RoleOptions | None = None,
+    review: ReviewScope = "others",
+    model: ModelChoice = None,
     output_schema: object,
     **options: Unpack[CouncilKeywords],
-) -> Sequencer[Any, Any]: ...
+) -> Sequencer[Any, Any, CouncilOutput]: ...
 
 
 @suggesting
@@ -84,11 +102,11 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
     members: Sequence[MemberLike] | None = None,
     chair: BlockLike | RoleOptions | None = None,
     review: ReviewScope = "others",
+    model: ModelChoice = None,
     max_concurrency: int | None = None,
     output_schema: object = None,
     transcript: CouncilTranscript | None = None,
     instructions: TextSlot | None = None,
-    model: ModelChoice = None,
     tools: Sequence[ToolLike] | None = None,
     uses: Sequence[Capability] | None = None,
     context: MessagesSlot | None = None,
@@ -99,44 +117,28 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
     chair_visibility: Visibility | Mapping[str, bool] | None = None,
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
-) -> Sequencer[Any, Any]:
-    """Build a council, a block whose members answer independently and review each other, and whose chair answers.
+) -> Sequencer[Any, Any, CouncilOutput]:
+    """Build a council, a block whose members answer and review each other: `await pattern.run("Ship today?")`.
 
-    All members answer at the same time and see nothing of each other. Then each ranks the others' answers, which it
-    sees under letters, in an order that is balanced over the reviewers. The reviews give a ranking (mean rank, Borda,
-    Kendall's W). The chair sees all of it, under letters as well, and writes the answer. That takes 2N + 1 calls for N
-    members. The form is that of the llm-council project; order and self-preference are controlled here.
+    Members answer at the same time, then rank the others' answers, which they see under letters. The chair reads
+    answers, reviews and ranking, and writes the answer. That takes 2N + 1 calls for N members. `result.raw` is the
+    `CouncilOutput`.
 
-    - `members`: at least two `Persona`s, dicts with `name` and optionally `role`, `system_prompt`, `model`, `block`, or
-      models. `["openai/gpt-5", "anthropic/claude-sonnet-4-5"]` makes two members with these models and these names; the
-      chair is then the default model (of the pattern, the run or FLOWDEBATE_MODEL), or the first of the list if none is
-      set. None: Ada, Ben and Cleo; without a `model` and FLOWDEBATE_MODEL each is of another vendor, as with
-      `model="each"`, as far as there are some, and a `FlowDebateWarning` names them. A member's `block` forms its
-      opinion from a `CouncilInput` and its review from a `ReviewAsked`.
-    - `chair`: None is the default, which `SynthesizerOptions` configure; else a block or a function of `(input, ctx)`
-      or `(input)` with a `ChairAsked`.
-    - `review`: "others"; "all" lets members rank their own answer too, which measures self-preference; "none" leaves
-      the reviews out (N + 1 calls).
-    - `max_concurrency`: how many opinions, or reviews, may be in progress at once; None for all.
-    - `output_schema`: what the chair returns, and the run's output; without one the output is the `CouncilOutput`.
-    - `failures`: what to do when a provider fails for good. The council goes on without a member that fails, as long
-      as `quorum` (2) opinions are left; `on_failure` may also be "fail" or `StandIn(model)`. A member without an
-      opinion does not review; without a chair the answer is None, and a resumed run asks it again.
-    - All other options, such as `model`, `prompts`, `sources` and `instructions`, are those of `debate()`. Unless
-      `prompts` says otherwise, names of members and models in answers are hidden from reviewers and chair.
+    - `members`: at least two `Persona`s, dicts or models, such as `["openai/gpt-5", "anthropic/claude-sonnet-4-5"]`;
+      None is Ada, Ben and Cleo, each of another vendor where several are set up.
+    - `chair`: a block, a function of `(input, ctx)`, or `SynthesizerOptions`.
+    - `review`: "others"; "all" lets members rank their own answer as well; "none" leaves the reviews out.
+    - `model`: for all roles that name none.
+    - `output_schema`: what the chair returns; without one the output is the `CouncilOutput`.
+    - `max_concurrency`: how many opinions or reviews may be in progress at once.
+    - `failures`: what a failed provider costs; by default the council goes on as long as two members are left.
+    - All others are those of `debate()`.
 
-    Raises `ConfigurationError` for invalid options, before anything is built.
+    Takes a str, `{"question": str}` or a `CouncilInput`. Invalid options raise `ConfigurationError`.
 
-    >>> from flowdebate.testing import FunctionModel
-    >>> def reply(request):
-    ...     if "-reviewer-" in request.block:
-    ...         letters = [c for c in "ABC" if f"[Answer {c}]" in request.messages[-1]["content"]]
-    ...         return {"ranking": [{"answer": letter, "reason": "Sound."} for letter in letters]}
-    ...     return {"answer": "Wait a week."} if request.block.endswith("-chair") else f"{request.block}: wait."
-    >>> ship = council(name="ship", members=[{"name": "ann"}, {"name": "bea"}, {"name": "cid"}])
-    >>> result = ship.run_sync("Should we ship today?", model=FunctionModel(reply))
-    >>> result.output.answer, result.usage.calls, len(result.output.ranking)
-    ('Wait a week.', 7, 3)
+    >>> ship = council(name="ship", members=["openai/gpt-5", "anthropic/claude-sonnet-4-5"])
+    >>> ship.name
+    'ship'
     """
     if members is None:
         members, model = MEMBERS, each_by_default(model, where=f"council {name!r}")

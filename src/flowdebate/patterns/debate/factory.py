@@ -353,7 +353,7 @@ def debate(
     synthesizer: Literal[False],
     output_schema: None = None,
     **options: Unpack[DebateKeywords],
-) -> Sequencer[Any, DebateRawOutput]: ...
+) -> Sequencer[Any, DebateRawOutput, DebateRawOutput]: ...
 
 
 @overload
@@ -367,7 +367,7 @@ def debate(
     synthesizer: BlockLike | SynthesizerOptions | Literal[True] | None = None,
     output_schema: type[OutT],
     **options: Unpack[DebateKeywords],
-) -> Sequencer[Any, OutT]: ...
+) -> Sequencer[Any, OutT, DebateRawOutput]: ...
 
 
 @overload
@@ -381,7 +381,7 @@ def debate(
     synthesizer: SynthesizerOptions | Literal[True] | None = None,
     output_schema: None = None,
     **options: Unpack[DebateKeywords],
-) -> Sequencer[Any, str]: ...
+) -> Sequencer[Any, str, DebateRawOutput]: ...
 
 
 @overload
@@ -395,7 +395,7 @@ def debate(
     synthesizer: Block[Any, OutT],
     output_schema: None = None,
     **options: Unpack[DebateKeywords],
-) -> Sequencer[Any, OutT]: ...
+) -> Sequencer[Any, OutT, DebateRawOutput]: ...
 
 
 @overload
@@ -409,7 +409,7 @@ def debate(
     synthesizer: BlockLike | SynthesizerOptions | bool | None = None,
     output_schema: object = None,
     **options: Unpack[DebateKeywords],
-) -> Sequencer[Any, Any]: ...
+) -> Sequencer[Any, Any, DebateRawOutput]: ...
 
 
 @suggesting
@@ -445,19 +445,19 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     debater_visibility: Visibility | Mapping[str, bool] | None = None,
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
-) -> Sequencer[Any, Any]:
+) -> Sequencer[Any, Any, DebateRawOutput]:
     """Build a debate, a block that argues a question and decides it: `await pattern.run("Should we ship?")`.
 
     In each round every debater speaks once; after `max_rounds`, or when `terminate_when(ctx)` is true, the judge reads
-    the transcript and the synthesizer writes the output.
+    the transcript and the synthesizer writes the output. `result.raw` is the `DebateRawOutput`.
 
     - `judge`, `moderator`, `synthesizer`: a block, a function of `(input, ctx)`, or the role's options. A judge may be
       a schedule ("swap"); `synthesizer=False` returns the `DebateRawOutput`.
+    - `model`: for all roles that name none.
     - `turn_order`: "declared", "rotated", "shuffled" or "simultaneous".
     - `phases`, `format`: what the rounds are for, or a named format such as "oxford".
     - `audience`: listeners who vote before and after, in place of a judge.
     - `mirror`: hold it again with the speakers reversed.
-    - `model`: for all roles that name none.
     - `instructions`, `tools`, `uses`, `context`, `settings`, `prompts`: for all default blocks.
     - `sources`: texts or paths that debaters may quote.
     - `baselines`: what to compare the debate with.

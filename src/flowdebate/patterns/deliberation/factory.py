@@ -48,11 +48,11 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
     debaters: Sequence[MemberLike],
     max_rounds: int = 3,
     moderator: BlockLike | ModeratorOptions | bool | None = None,
+    model: ModelChoice = None,
     report: ReportForm = "structured",
     terminate_when: StopWhen | None = None,
     transcript: DeliberationTranscript | None = None,
     instructions: TextSlot | None = None,
-    model: ModelChoice = None,
     tools: Sequence[ToolLike] | None = None,
     uses: Sequence[Capability] | None = None,
     context: MessagesSlot | None = None,
@@ -63,36 +63,29 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
     debater_visibility: Visibility | Mapping[str, bool] | None = None,
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
-) -> Sequencer[Any, DeliberationOutput]:
-    """Build a deliberation, a block that discusses a topic: `await pattern.run("Should we invest?")`.
+) -> Sequencer[Any, DeliberationOutput, DeliberationOutput]:
+    """Build a deliberation, a block that discusses a topic until it is settled: `await pattern.run("Invest $1M?")`.
 
-    In each round all debaters speak once, at the same time, so nobody sees what the others say in it. Then the
-    moderator reads everything and reports `{summary, status, decision}`. The deliberation ends when the moderator
-    reports SETTLED, after `max_rounds`, or if `terminate_when(ctx)` returns true after a round. The output is a
-    `DeliberationOutput` with everything said and the decision; if the topic is settled without one, the summary is the
-    decision.
+    In each round all debaters speak at the same time, and the moderator reports `{summary, status, decision}`. The
+    deliberation ends when the moderator reports SETTLED, after `max_rounds`, or when `terminate_when(ctx)` is true. The
+    output is a `DeliberationOutput`.
 
-    - `debaters`: at least two `Persona`s, dicts with `name`, `role`, `system_prompt` (and `block`, `model`), or models,
-      as in `council()`.
-    - `moderator`, a debater's `block`: a block or a function of `(input, ctx)` or `(input)`; None is the default block.
-      `moderator=False` runs without one, so nothing settles the topic. Your own moderator returns a `ModeratorReport`,
-      a dict, or text for `parse_report`.
-    - `report`: form of the default moderator's answer: "structured" uses a schema, "text" asks for lines of text.
-    - `transcript`: one from `create_deliberation_transcript()`, to share with your own blocks; None creates one.
-    - `failures`: a `FailurePolicy`. Where it goes on, a round whose report failed closes without one; `quorum` (2)
-      counts the personas of a round with skipped turns.
-    - All other options, such as `model`, `prompts`, `sources` and `instructions`, are those of `debate()`.
+    - `debaters`: at least two `Persona`s, dicts with `name`, `role`, `system_prompt`, or models.
+    - `moderator`: a block, a function of `(input, ctx)`, or `ModeratorOptions`; without one (False) nothing settles the
+      topic.
+    - `model`: for all roles that name none.
+    - `report`: how the default moderator answers: "structured" with a schema, "text" in three lines.
+    - `failures`: what a failed provider costs, and time limits of turns and rounds.
+    - All others are those of `debate()`.
 
-    The input is a topic: a str, `{"topic": str}` or a `DeliberationInput`. Invalid options raise `ConfigurationError`
-    before anything is built.
+    Takes a str, `{"topic": str}` or a `DeliberationInput`. Invalid options raise `ConfigurationError`.
 
     >>> from flowdebate.testing import ScriptedModel
     >>> bull, bear = {"name": "Bull", "role": "optimist"}, {"name": "Bear", "role": "risk analyst"}
-    >>> pattern = deliberation(name="deal", debaters=[bull, bear])
-    >>> settled = {"summary": "Both want milestones.", "status": "SETTLED", "decision": "Invest half now."}
-    >>> output = pattern.run_sync("Invest $1M?", model=ScriptedModel("It grows.", "It burns.", settled)).output
-    >>> output.rounds, output.is_settled, output.final_decision
-    (1, True, 'Invest half now.')
+    >>> settled = {"summary": "Both want milestones.", "status": "SETTLED", "decision": "Invest half."}
+    >>> model = ScriptedModel("It grows.", "It burns.", settled)
+    >>> deliberation(name="deal", debaters=[bull, bear]).run_sync("Invest $1M?", model=model).output.final_decision
+    'Invest half.'
     """
     loop = check_options(
         DELIBERATION,

@@ -406,14 +406,14 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     *,
     name: str,
     debaters: Sequence[MemberLike],
-    first: str | None = None,
-    transition: TransitionForm = "structured",
     max_turns: int = 10,
+    first: str | None = None,
+    model: ModelChoice = None,
+    transition: TransitionForm = "structured",
     on_invalid: OnInvalid = "retry",
     terminate_when: StopWhen | None = None,
     transcript: HandoffTranscript | None = None,
     instructions: TextSlot | None = None,
-    model: ModelChoice = None,
     tools: Sequence[ToolLike] | None = None,
     uses: Sequence[Capability] | None = None,
     context: MessagesSlot | None = None,
@@ -423,39 +423,29 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     debater_visibility: Visibility | Mapping[str, bool] | None = None,
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
-) -> Sequencer[Any, HandoffOutput]:
-    r"""Build a handoff, a block that debates a proposition: `await pattern.run("AI may decide")`.
+) -> Sequencer[Any, HandoffOutput, HandoffOutput]:
+    """Build a handoff, in which each speaker names the next one: `await pattern.run("AI may decide")`.
 
-    One debater speaks at a time and names the next speaker. The handoff ends after `max_turns` turns, or if
-    `terminate_when(ctx)` returns true after one. The output is a `HandoffOutput`: the turns, each with the next speaker
-    and who chose it.
+    The handoff ends after `max_turns` turns, or when `terminate_when(ctx)` is true after one. The output is a
+    `HandoffOutput`: the turns, each with the next speaker and who chose it.
 
-    - `debaters`: at least two `Persona`s, dicts with `name`, `role`, `system_prompt` (and `block`, `model`), or models,
-      as in `council()`. A name may be an enum member, whose value is used. `{proposition}` in a system prompt is
-      replaced.
-    - `first`: the first speaker; None takes the first debater declared.
-    - `transition`: how the default speakers hand over: "structured" in JSON, `{response, next_agent_name}`; "tool" by
-      calling `handoff(response, next_agent_name)`; "text" by ending the answer in "Transition to NAME".
-    - `on_invalid`: what happens if a speaker names nobody who can speak next: "retry" asks the model once more with the
-      reason, then draws at random; "random" draws right away; "error" raises `RosterError`. The first contribution is
-      recorded in any case.
-    - a debater's `block`: a block or a function of `(input, ctx)` or `(input)`; None is the default block. It returns
-      `{"response": …, "next_agent_name": …}`, or a str that ends in "Transition to NAME". It is not asked again.
-    - `transcript`: one from `create_handoff_transcript()`, to share with your own blocks; None creates one.
-    - `failures`: a `FailurePolicy`. With "skip" the turn counts, and the next speaker is drawn at random; asking once
-      more may take `turn_timeout` again. A handoff has no rounds: `round_timeout` must be None, and `quorum` has no
-      effect.
-    - All other options, such as `model`, `prompts`, `sources` and `instructions`, are those of `debate()`.
+    - `debaters`: at least two `Persona`s, dicts with `name`, `role`, `system_prompt`, or models. `{proposition}` in a
+      system prompt is replaced.
+    - `first`: the first speaker; None takes the first debater.
+    - `model`: for all roles that name none.
+    - `transition`: how speakers hand over: "structured" in JSON, "tool" by a call, "text" by "Transition to NAME".
+    - `on_invalid`: what happens if a speaker names nobody who can speak next: "retry" asks once more, "random" draws,
+      "error" raises `RosterError`.
+    - `failures`: what a failed provider costs, and the time limit of a turn; `round_timeout` must be None.
+    - All others are those of `debate()`.
 
-    The input is a proposition: a str, `{"proposition": str}` or a `HandoffInput`. Invalid options raise
-    `ConfigurationError` before anything is built.
+    Takes a str, `{"proposition": str}` or a `HandoffInput`. Invalid options raise `ConfigurationError`.
 
     >>> from flowdebate.testing import ScriptedModel
-    >>> sides = [{"name": "Pro"}, {"name": "Con"}, {"name": "Neutral"}]
-    >>> pattern = handoff(name="morals", debaters=sides, transition="text", max_turns=2)
-    >>> model = ScriptedModel("Machines are fair.\nTransition to con", "Fair to whom? Transition to Neutral.")
-    >>> [(turn.agent_name, turn.text) for turn in pattern.run_sync("AI may decide.", model=model).output.transcript]
-    [('Pro', 'Machines are fair.'), ('Con', 'Fair to whom?')]
+    >>> morals = handoff(name="morals", debaters=[{"name": "Pro"}, {"name": "Con"}], transition="text", max_turns=1)
+    >>> output = morals.run_sync("AI may decide.", model=ScriptedModel("It is fair. Transition to Con")).output
+    >>> output.transcript[0].text, output.transcript[0].next_agent_name
+    ('It is fair.', 'Con')
     """
     loop = check_options(
         HANDOFF,

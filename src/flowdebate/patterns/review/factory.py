@@ -57,59 +57,44 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
     *,
     name: str,
     reviewers: Sequence[MemberLike] | None = None,
-    focus: str | Mapping[str, str] | None = None,
+    sources: SourcesLike | Sources | Material | None = None,
     gate: str | None = None,
+    model: ModelChoice = None,
+    focus: str | Mapping[str, str] | None = None,
     merger: BlockLike | RoleOptions | bool | None = None,
     max_concurrency: int | None = None,
     transcript: ReviewTranscript | None = None,
     instructions: TextSlot | None = None,
-    model: ModelChoice = None,
     tools: Sequence[ToolLike] | None = None,
     uses: Sequence[Capability] | None = None,
     context: MessagesSlot | None = None,
     settings: ModelSettings | None = None,
     prompts: PromptOptions | None = None,
-    sources: SourcesLike | Sources | Material | None = None,
     reviewer_visibility: Visibility | Mapping[str, bool] | None = None,
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
-) -> Sequencer[Any, ReviewRawOutput]:
-    """Build a review, a block whose reviewers find what is wrong, and confirm or refute what the others found.
+) -> Sequencer[Any, ReviewRawOutput, ReviewRawOutput]:
+    """Build a review, whose reviewers find faults and confirm or refute them: `await pattern.run("What is wrong?")`.
 
-    All reviewers read the `sources` at the same time and see nothing of each other. What they find at the same place
-    becomes one finding, if the merger finds it the same in both orders. Then each confirms or refutes what others
-    found, without their names; it is asked twice, with the words in both orders, and an answer that flips counts as
-    neither. Who raised a finding that is refuted may answer once. A rule decides: see `ReviewRawOutput.findings`. That
-    takes N calls for N reviewers, 2 for merging, 2N for examining, and up to N for answers.
+    All reviewers read the `sources` at the same time. Findings of one fault are merged. Then each reviewer confirms or
+    refutes the others' findings, and authors of refuted ones may answer once. The output is a `ReviewRawOutput`.
 
-    - `reviewers`: `Persona`s, dicts with `name` and optionally `role`, `system_prompt`, `model`, `block`, or models, as
-      in `council()`. None: Ada, Ben and Cleo, of the vendors that are set up. One alone confirms nothing. A reviewer's
-      `block` returns `Findings` for a `ReviewInput`, and what a `FindingsAsked` asks for; a person is asked once.
-    - `focus`: what to look for above all; a text for all, or by reviewer (`"default"` for those without their own).
-    - `gate`: a rule on the findings, such as "no confirmed blocker"; the output says whether it holds. None: advice.
-    - `merger`: None is the default, which `SynthesizerOptions` configure; False leaves it out, so that only findings of
-      the same place and title are one; else a block or a function with a `FindingsAsked`.
-    - `max_concurrency`: how many reviewers may be at work at once; None for all.
-    - `failures`: what to do when a provider fails for good. The review goes on without a reviewer that fails, as long
-      as `quorum` (2) of them are left; `on_failure` may also be "fail" or `StandIn(model)`. A reviewer that was not
-      heard examines nothing, and a gate that is not broken is undecided.
-    - All other options, such as `model`, `prompts`, `sources` and `instructions`, are those of `council()`.
+    - `reviewers`: `Persona`s, dicts or models; None is Ada, Ben and Cleo. A single reviewer confirms nothing.
+    - `sources`: texts or paths to review.
+    - `gate`: a rule such as "no confirmed blocker"; the output says whether it holds.
+    - `model`: for all roles that name none.
+    - `focus`: what to look for above all, for all or by reviewer.
+    - `merger`: a block, a function or `SynthesizerOptions`; False merges findings of one place and title only.
+    - `max_concurrency`: how many reviewers work at once.
+    - `failures`: what a failed provider costs; by default the review goes on as long as two reviewers are left.
+    - All others are those of `debate()`.
 
-    Raises `ConfigurationError` for invalid options, before anything is built.
+    Takes a str, `{"question": str}` or a `ReviewInput`. Invalid options raise `ConfigurationError`.
 
-    >>> from flowdebate.testing import FunctionModel
-    >>> def reply(request):
-    ...     if "-examiner-" in request.block:
-    ...         return {"verdicts": [{"finding": "F1", "verdict": "confirm", "reason": "It does."}]}
-    ...     found = {"title": "Division by zero", "claim": "It fails.", "severity": "blocker", "quote": "x /= 0"}
-    ...     return {"findings": [found] if request.block.endswith("-ann") else []}
     >>> both = [{"name": "ann"}, {"name": "bea"}]
-    >>> change = review(name="change", reviewers=both, sources={"a.py": "x /= 0"})
-    >>> [finding] = change.run_sync("What is wrong?", model=FunctionModel(reply)).output.findings
-    >>> finding.state, finding.place.text, finding.raisers
-    ('confirmed', 'a.py:1', ['ann'])
-    >>> finding.why
-    'a majority supports it: 1 of 2 reviewers raised it, 1 confirms it; all supporters use the same model'
+    >>> change = review(name="change", reviewers=both, sources={"a.py": "x /= 0"}, gate="no confirmed blocker")
+    >>> change.name
+    'change'
     """
     if reviewers is None:
         reviewers, model = REVIEWERS, each_by_default(model, where=f"review {name!r}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal, Required, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from flowdebate._util.validation import suggesting
 from flowdebate.blocks.sequencer import Sequencer, sequencer
@@ -48,52 +48,78 @@ OutT = TypeVar("OutT")
 class RoundRobinKeywords(PatternKeywords, total=False):
     """The options of `round_robin` that say nothing about the type of its output; their meaning is there."""
 
-    max_rounds: int
-    model: ModelChoice
-    name: Required[str]
-    debaters: Required[Sequence[MemberLike]]
-    referee: BlockLike | RefereeOptions | bool | None
     transcript: RoundRobinTranscript | None
     turn_order: TurnOrder
 
 
 @overload
 def round_robin(
-    *, synthesizer: Literal[False], output_schema: None = None, **options: Unpack[RoundRobinKeywords]
-) -> Sequencer[Any, RoundRobinOutput]: ...
+    *,
+    name: str,
+    debaters: Sequence[MemberLike],
+    max_rounds: int = 2,
+    referee: BlockLike | RefereeOptions | bool | None = None,
+    model: ModelChoice = None,
+    synthesizer: Literal[False],
+    output_schema: None = None,
+    **options: Unpack[RoundRobinKeywords],
+) -> Sequencer[Any, RoundRobinOutput, RoundRobinOutput]: ...
 
 
 @overload
 def round_robin(
     *,
+    name: str,
+    debaters: Sequence[MemberLike],
+    max_rounds: int = 2,
+    referee: BlockLike | RefereeOptions | bool | None = None,
+    model: ModelChoice = None,
     synthesizer: BlockLike | SynthesizerOptions | Literal[True] | None = None,
     output_schema: type[OutT],
     **options: Unpack[RoundRobinKeywords],
-) -> Sequencer[Any, OutT]: ...
+) -> Sequencer[Any, OutT, RoundRobinOutput]: ...
 
 
 @overload
 def round_robin(
     *,
+    name: str,
+    debaters: Sequence[MemberLike],
+    max_rounds: int = 2,
+    referee: BlockLike | RefereeOptions | bool | None = None,
+    model: ModelChoice = None,
     synthesizer: SynthesizerOptions | Literal[True] | None = None,
     output_schema: None = None,
     **options: Unpack[RoundRobinKeywords],
-) -> Sequencer[Any, str]: ...
-
-
-@overload
-def round_robin(
-    *, synthesizer: Block[Any, OutT], output_schema: None = None, **options: Unpack[RoundRobinKeywords]
-) -> Sequencer[Any, OutT]: ...
+) -> Sequencer[Any, str, RoundRobinOutput]: ...
 
 
 @overload
 def round_robin(
     *,
+    name: str,
+    debaters: Sequence[MemberLike],
+    max_rounds: int = 2,
+    referee: BlockLike | RefereeOptions | bool | None = None,
+    model: ModelChoice = None,
+    synthesizer: Block[Any, OutT],
+    output_schema: None = None,
+    **options: Unpack[RoundRobinKeywords],
+) -> Sequencer[Any, OutT, RoundRobinOutput]: ...
+
+
+@overload
+def round_robin(
+    *,
+    name: str,
+    debaters: Sequence[MemberLike],
+    max_rounds: int = 2,
+    referee: BlockLike | RefereeOptions | bool | None = None,
+    model: ModelChoice = None,
     synthesizer: BlockLike | SynthesizerOptions | bool | None = None,
     output_schema: object = None,
     **options: Unpack[RoundRobinKeywords],
-) -> Sequencer[Any, Any]: ...
+) -> Sequencer[Any, Any, RoundRobinOutput]: ...
 
 
 @suggesting
@@ -103,13 +129,13 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
     debaters: Sequence[MemberLike],
     max_rounds: int = 2,
     referee: BlockLike | RefereeOptions | bool | None = None,
+    model: ModelChoice = None,
     synthesizer: BlockLike | SynthesizerOptions | bool | None = None,
     terminate_when: StopWhen | None = None,
     turn_order: TurnOrder = "declared",
     transcript: RoundRobinTranscript | None = None,
     output_schema: object = None,
     instructions: TextSlot | None = None,
-    model: ModelChoice = None,
     tools: Sequence[ToolLike] | None = None,
     uses: Sequence[Capability] | None = None,
     context: MessagesSlot | None = None,
@@ -120,40 +146,28 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
     synthesizer_visibility: Visibility | Mapping[str, bool] | None = None,
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
-) -> Sequencer[Any, Any]:
-    """Build a round robin, a block that works on a question and delivers: `await pattern.run("How do we launch?")`.
+) -> Sequencer[Any, Any, RoundRobinOutput]:
+    """Build a round robin, whose debaters work on a question in turn: `await pattern.run("How do we launch?")`.
 
-    In each round every debater speaks once, in declared order, and sees everything said before, in the same round too
-    (see `turn_order`).
-    After `max_rounds`, or if `terminate_when(ctx)` returns true after a round, the synthesizer turns it all into the
-    output. It is the loop of `debate()` without a moderator, with roles instead of stances and a deliverable instead of
-    a verdict.
+    In each round every debater speaks once and sees everything said before. After `max_rounds`, or when
+    `terminate_when(ctx)` is true, the synthesizer turns it into the output. `result.raw` is the `RoundRobinOutput`.
 
-    - `debaters`: at least two `Persona`s, dicts with `name`, `role`, `system_prompt` (and `block`, `model`), or models,
-      as in `council()`.
-    - `referee`: audits after each round how well the debaters argued: True or `RefereeOptions` for the default one, a
-      block or a function of `(input, ctx)` or `(input)` that returns a `RefereeReport` or a dict; None or False for
-      none. Later rounds and the synthesizer see its report. It decides neither who speaks nor when the rounds end;
-      assessments of debaters who did not speak in the round are dropped.
-    - `synthesizer`, a debater's `block`: a block or a function; None is the default block. `synthesizer=False` returns
-      the `RoundRobinOutput` itself.
-    - `output_schema`: schema of the output; the result of your own synthesizer is validated against it as well.
-    - `transcript`: one from `create_round_robin_transcript()`, to share with your own blocks; None creates one.
-    - `failures`: a `FailurePolicy`. The round robin goes on without a debater that fails, as long as `quorum` (2) of
-      them are heard in the round; `on_failure` may also be "fail" or `StandIn(model)`. A round whose report failed has
-      no audit, and there is no output if the synthesizer fails.
-    - All other options, such as `turn_order`, `model`, `prompts`, `sources` and `instructions`, are those of
-      `debate()`.
+    - `debaters`: at least two `Persona`s, dicts with `name`, `role`, `system_prompt`, or models.
+    - `referee`: reports after each round how well the debaters argued: True, `RefereeOptions`, a block or a function.
+    - `model`: for all roles that name none.
+    - `synthesizer`: a block, a function of `(input, ctx)`, or `SynthesizerOptions`; False returns the
+      `RoundRobinOutput`.
+    - `output_schema`: what the synthesizer returns.
+    - `failures`: what a failed provider costs; by default the round robin goes on as long as two debaters are heard.
+    - All others are those of `debate()`.
 
-    The input is a question: a str, `{"question": str}` or a `RoundRobinInput`. Invalid options raise
-    `ConfigurationError` before anything is built; more than four rounds cause a `FlowDebateWarning`.
+    Takes a str, `{"question": str}` or a `RoundRobinInput`. Invalid options raise `ConfigurationError`.
 
     >>> from flowdebate.testing import ScriptedModel
     >>> debaters = [{"name": "Ada", "role": "economist"}, {"name": "Ben", "role": "engineer"}]
-    >>> pattern = round_robin(name="launch", debaters=debaters, max_rounds=1)
-    >>> result = pattern.run_sync("Launch in May?", model=ScriptedModel("It pays.", "Test it first.", "In June."))
-    >>> result.output, [entry.agent_name for entry in result.raw.transcript]
-    ('In June.', ['Ada', 'Ben'])
+    >>> launch = round_robin(name="launch", debaters=debaters, max_rounds=1)
+    >>> launch.run_sync("Launch in May?", model=ScriptedModel("It pays.", "Test it first.", "In June.")).output
+    'In June.'
     """
     loop = check_options(
         ROUND_ROBIN,
