@@ -46,6 +46,11 @@ Resume: TypeAlias = Annotated[
 FORM = Option(
     panel="Output", flag="--format", help="Print the result for tools on stdout, and nothing else; json are JSON Lines."
 )
+BENCHMARK = Option(
+    panel="Output",
+    help="Review changes with planted faults, and print how many are found. The argument is then a file of changes. "
+    "Default: evidence/review_faults.jsonl. The same command again continues.",
+)
 RUN = "Id of a run, or at least its first 4 characters."
 RunName: TypeAlias = Annotated[str | None, Option(metavar="RUN", help=RUN)]
 RunNames: TypeAlias = Annotated[list[str] | None, Option(metavar="RUN", help=RUN)]

@@ -51,6 +51,7 @@ _HERE = {
     "yes": opt.Yes,
 }
 """Options of this front end alone."""
+_BENCHMARK_FLAGS = {"form": "--format"}
 _RUN_HELP = (
     "Run a pattern from a plan file. The file, TOML or JSON, has the options of the pattern's command and "
     "pattern = NAME."
@@ -75,6 +76,9 @@ def _class_of(info: PatternInfo) -> type[Command]:
         @cached_property
         def loaded(self) -> ClickCommand:
             def run(**given: Any) -> None:  # noqa: ANN401 - the options of the command
+                if given.pop("benchmark", False):
+                    _benchmark(info, given)
+                    return
                 here = {name: given.pop(name, False) for name in _HERE}
                 _run(info, given, form=given.pop("form", None), **here)
 
@@ -83,6 +87,8 @@ def _class_of(info: PatternInfo) -> type[Command]:
             alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
             if page.formats:
                 here = [*here, opt.parameter("form", Literal[tuple(page.formats)], opt.FORM)]
+            if page.benchmarked:
+                here = [*here, opt.parameter("benchmark", bool, opt.BENCHMARK, default=False)]
             alone.command(info.verb)(opt.with_parameters(run, [*parameters_of(page.options), *here]))
             return typer.main.get_command(alone)
 
@@ -150,6 +156,20 @@ def parameters_of(options: type[PlanOptions]) -> Iterator[Parameter]:
 
 
 # Running a plan
+
+
+def _benchmark(info: PatternInfo, given: dict[str, Any]) -> None:
+    """Run the pattern on changes with planted faults; options of one run alone are rejected."""
+    from flowdebate.cli.benchmark import benchmark_reviews
+
+    here = {name: given.pop(name, None) for name in (*_HERE, "form")}
+    with report_problems(), report_warnings():
+        for name in ("no_store", "run_id", "label", "resume", "markdown", "form"):
+            if here[name]:
+                flag = _BENCHMARK_FLAGS.get(name, f"--{name.replace('_', '-')}")
+                raise misuse(flag, here[name], f"{flag} cannot be combined with --benchmark, which makes many runs.")
+        store, as_json = here["store"], bool(here["as_json"])
+        benchmark_reviews(info, given, file=here["file"], store=store, as_json=as_json)
 
 
 def _run(  # noqa: PLR0913 - the options of this front end

@@ -58,6 +58,12 @@ from .ranking import rank_games as rank_games
 from .rejudging import ArguedDebate as ArguedDebate
 from .rejudging import create_rejudge as create_rejudge
 from .rejudging import rejudge as rejudge
+from .review_benchmark import PlantedFault as PlantedFault
+from .review_benchmark import ReviewBenchmark as ReviewBenchmark
+from .review_benchmark import ReviewCase as ReviewCase
+from .review_benchmark import ReviewRates as ReviewRates
+from .review_benchmark import read_review_cases as read_review_cases
+from .review_benchmark import review_benchmark as review_benchmark
 from .sample_sizes import power as power
 from .sample_sizes import smallest_n as smallest_n
 from .sample_sizes import smallest_rate as smallest_rate

@@ -18,6 +18,7 @@ from flowdebate.evaluation.evaluation_run import Evaluation
 from flowdebate.evaluation.judge_quality import JudgeQuality
 from flowdebate.evaluation.leaderboard import Leaderboard
 from flowdebate.evaluation.ranking import RankedSystem, Ranking
+from flowdebate.evaluation.review_benchmark import ReviewBenchmark, describe_benchmark
 from flowdebate.evaluation.stored_audit import rows_of
 from flowdebate.evaluation.study_report import StudyReport
 from flowdebate.evaluation.tournament import Tournament
@@ -77,6 +78,8 @@ def lay_out(value: object) -> Summary | None:  # noqa: C901, PLR0911, PLR0912 - 
             )
         case Tournament():
             return _lay_out_tournament(value)
+        case ReviewBenchmark():
+            return lay_out_review_benchmark(value)
         case BatchResult():
             table = Table(head=("Index", "Question", "Status", "Result"), rows=tuple(map(_item_cells, value)))
             title = f"Batch of {counted(len(value), 'run')}"
@@ -107,6 +110,32 @@ def lay_out_audit(
         ]
     about = f"Audit of {counted(audit.ballots, 'ballot')} on {counted(audit.items, 'item')}{models}"
     return Summary(title="Judge audit", about=about, sections=tuple(sections))
+
+
+def lay_out_review_benchmark(benchmark: ReviewBenchmark) -> Summary:
+    """Lay out recall and false findings, without cross-examination and with it, and the recall by kind of fault."""
+
+    def cell(figure: Figure | None, form: str) -> str:
+        if figure is None:
+            return "none"
+        ends = "" if figure.low is None or figure.high is None else f" ({figure.low:{form}} to {figure.high:{form}})"
+        return f"{figure.value:{form}}{ends}"
+
+    rates = Table(
+        head=("Findings (95% interval)", "Recall", "False per change", "False per clean change"),
+        rows=tuple(
+            (name, cell(rates.recall, ".0%"), cell(rates.false_findings, ".2f"), cell(rates.false_on_clean, ".2f"))
+            for name, rates in (
+                ("Raised, without cross-examination", benchmark.raised),
+                ("Confirmed, with cross-examination", benchmark.confirmed),
+            )
+        ),
+    )
+    kinds = Table(
+        head=("Kind of fault", "Planted", "Raised", "Confirmed"),
+        rows=tuple((kind, *(f"{count:,}" for count in counts)) for kind, counts in benchmark.recall_by_kind.items()),
+    )
+    return Summary(title="Review benchmark", about=describe_benchmark(benchmark), sections=(rates, kinds))
 
 
 def lay_out_benefit(

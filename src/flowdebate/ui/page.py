@@ -74,6 +74,8 @@ class PatternPage(ABC):
     """A tool of its own for hosts of an MCP server; it requires sources if there is a `question_about_sources`."""
     formats: ClassVar[Mapping[str, Callable[[Any], str]]] = {}
     """Other forms of its document, for tools, by their names."""
+    benchmarked: ClassVar[bool] = False
+    """True if its command has --benchmark, which measures it on changes with planted faults."""
     exit_note: ClassVar[str] = ""
     """An exit code that only its command has, in words."""
     confidence: ClassVar[Mapping[Confidence, PlanValues]] = {}

@@ -1,0 +1,81 @@
+"""`flowdebate review --benchmark`: reviews of changes with planted faults, and how many faults they find."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from flowdebate.cli.asking import Totals, store_for_asking
+from flowdebate.cli.batch import Plans, run_batch, show_summary
+from flowdebate.cli.batch_files import Row
+from flowdebate.cli.terminal.process import open_page, tell, write_json
+from flowdebate.errors import RunNotFound
+from flowdebate.store.base import COMPLETE
+from flowdebate.ui.options import misuse
+
+if TYPE_CHECKING:
+    from flowdebate.evaluation import ReviewBenchmark, ReviewCase
+    from flowdebate.patterns import PatternInfo
+    from flowdebate.store.base import Store
+
+
+CHANGES = "evidence/review_faults.jsonl"
+"""The changes of the repository, with a planted fault in two of three."""
+
+
+def benchmark_reviews(
+    info: PatternInfo, options: Mapping[str, Any], *, file: str | None, store: str | None, as_json: bool
+) -> None:
+    """Review each change of a file as a batch, and print how many planted faults were found.
+
+    The subject of the options is the path of the changes. Only stored reviews are asked once, so the same command
+    continues where it stopped.
+    """
+    from flowdebate.evaluation import read_review_cases
+    from flowdebate.evaluation.documents import lay_out_review_benchmark
+
+    page = info.load_page()
+    for name in ("sources", "diff"):
+        if options.get(name):
+            raise misuse(
+                f"--{name}", options[name], "--benchmark brings its own changes: leave out --source and --diff."
+            )
+    cases = read_review_cases(options.get(info.subject) or CHANGES)
+    rows = [Row(question=str(page.question_about_sources), others={"sources": case.sources}) for case in cases]
+    given = {name: value for name, value in options.items() if name != info.subject}
+    with store_for_asking(store) as place:
+        plans = Plans(info.name, given, file, first=rows[0].question)
+        batch_id = plans.name(rows)
+        totals = Totals()
+        finished = asyncio.run(
+            run_batch(plans, rows, name=batch_id, store=place.store, concurrency=1, totals=totals, out=None)
+        )
+        result = asyncio.run(_read_benchmark(place.store, batch_id, cases))
+    if result is not None and as_json:
+        write_json({"batch": batch_id, "benchmark": result.model_dump(mode="json", by_alias=True)})
+    elif not as_json:
+        output = open_page()
+        show_summary(output, batch_id, finished.summary, models=plans.models)
+        if result is not None:
+            output.summary(lay_out_review_benchmark(result))
+    if result is None:
+        tell("There is nothing to count: no review is complete")
+    finished.ending(incomplete=result is None or result.left_out > 0).leave()
+
+
+async def _read_benchmark(store: Store, batch_id: str, cases: Sequence[ReviewCase]) -> ReviewBenchmark | None:
+    """Read the stored reviews; those that an earlier call has completed count too."""
+    from flowdebate.evaluation import review_benchmark
+    from flowdebate.patterns.review.schemas import ReviewRawOutput
+
+    outcomes = []
+    for index, case in enumerate(cases):
+        try:
+            stored = await store.run(f"{batch_id}-{index}")
+        except RunNotFound:
+            continue
+        outcome: dict[str, Any] = dict(stored.outcome or {})
+        if stored.status in COMPLETE and outcome.get("raw"):
+            outcomes.append((case, ReviewRawOutput.model_validate(outcome["raw"]).findings))
+    return review_benchmark(outcomes, left_out=len(cases) - len(outcomes)) if outcomes else None

@@ -1,0 +1,276 @@
+"""Benchmark of reviews: changes with planted faults, and how many of them a review finds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from math import sqrt
+from pathlib import Path
+from statistics import fmean, variance
+from typing import TYPE_CHECKING, Annotated, Protocol, TypeAlias
+
+from pydantic import Field, ValidationError
+
+from flowdebate._text import counted, problems_of
+from flowdebate._util.importing import InNotebooks
+from flowdebate._util.wire import WireModel, new_list
+from flowdebate.errors import BadFile, ConfigurationError
+from flowdebate.evaluation.audit_report import Figure
+from flowdebate.evaluation.statistics import share_interval, two_sided_z
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+TOLERANCE = 3
+"""Lines that a finding may be away from the fault."""
+
+FAULT_KINDS: dict[str, str] = {
+    "deadlock": r"dead.?lock|locks? (twice|again)|already (locked|held)|re-?entran|while holding|self.?lock",
+    "division-by-zero": (
+        r"divi(sion|de[sd]?|ding|sor).{0,40}(zero|\b0\b)|zero.?division|\bNaN\b|\bis (empty|zero)"
+        r"|no clicks"
+    ),
+    "infinite-loop": (
+        r"infinite|endless|never (end|terminat|stop|finish|exit|advance)|forever|loops? (again|without)"
+        r"|same (page|match|index|position)"
+    ),
+    "injection": (
+        r"inject|\bxss\b|cross.?site|sanitiz|escap(e|ing)|parameteri[sz]|shell=|untrusted|concatenat"
+        r"|interpolat"
+    ),
+    "inverted-condition": (
+        r"invert|revers|opposite|negat|wrong way|backwards"
+        r"|(condition|comparison|logic|operator|check).{0,40}(wrong|incorrect)"
+        r"|(wrong|incorrect).{0,40}(condition|comparison|logic|operator|check)"
+    ),
+    "missing-authorization": (
+        r"authori[sz]|permission|access control|owner|adminonly|privilege|anyone|any (user|caller)"
+    ),
+    "missing-await": r"await|promise|corouti|asynchron|\basync\b|unhandled rejection",
+    "null-dereference": (
+        r"\bnull|\bnil\b|\bnone\b|undefined|non-null|nullpointer|attributeerror|typeerror|uninitiali[sz]ed"
+    ),
+    "off-by-one": (
+        r"off.by.one|out of (bounds|range)|bounds|boundary|inclusive|exclusive|index(error)?\b"
+        r"|last (day|element|item)|one (too|more|less|fewer)|zero.based|1.based"
+    ),
+    "overflow": r"overflow|wrap(s|ped)? around|exceeds? .{0,20}(int|32)|too large for",
+    "path-traversal": (
+        r"travers|\.\./|outside (of )?the|arbitrary (file|path)|directory escape|zip.?slip|absolute path"
+    ),
+    "precision-loss": r"precision|integer division|truncat|round(s|ed|ing)? (down|to zero)|loses|fraction",
+    "race": r"\brac(e|y)|thread.?safe|concurren|synchroni[sz]|atomic|simultaneous|read.?lock|rlock|mutex|lock",
+    "resource-leak": (
+        r"leak"
+        r"|(not|never|without|isn't|aren't) .{0,30}(clos|releas|return|remov|unsubscrib|unregister|shut)"
+        r"|fail.{0,20} to close|(un)?clos(e|ed|ing)\b|shut ?down|defer|try-with|context manager|finally"
+    ),
+    "secret-exposure": (
+        r"(log|leak|expos|print|reveal|disclos|plain).{0,60}(password|secret|key|token|credential|header)"
+        r"|(password|secret|key|token|credential|header).{0,60}(log|leak|expos|print|reveal|disclos|plain)"
+    ),
+    "shared-mutable-state": (
+        r"mutabl|mutat|shared|alias|same (list|array|object|slice|reference)"
+        r"|modif(y|ies).{0,40}(original|default|caller|input|argument)|overwrit|shallow"
+    ),
+    "stale-cache": r"cach.{0,80}(key|language|stale)|(key|language|stale).{0,80}cach|wrong language",
+    "swallowed-error": (
+        r"swallow|(ignor|discard|suppress|silent|hid(e|es|den|ing)\b|drop).{0,60}"
+        r"|(error|exception|failure).{0,40}(lost|not (handled|checked|returned|reported|propagated))"
+        r"|unchecked"
+    ),
+    "swapped-arguments": (
+        r"swap|argument order|order of .{0,20}(argument|parameter)|wrong (order|argument)|mixed up"
+        r"|transpos"
+    ),
+    "weak-cryptography": r"predict|guess|\bmd5\b|math/rand|weak|insecure|cryptograph|broken hash|brute",
+    "wrong-unit": r"\bunits?\b|milli|\bms\b|nanosec|seconds?\b",
+}
+"""For each kind of fault, the words by which a finding names it, as a regular expression."""
+
+
+class ReportedPlace(Protocol):
+    """The place of a finding."""
+
+    @property
+    def file(self) -> str | None: ...
+    @property
+    def line(self) -> int | None: ...
+    @property
+    def end_line(self) -> int | None: ...
+    @property
+    def found(self) -> bool | None: ...
+
+
+class ReportedText(Protocol):
+    """A finding in the words of one reviewer."""
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def claim(self) -> str: ...
+
+
+class ReportedFinding(Protocol):
+    """A finding of a review, as in the `findings` of its output."""
+
+    @property
+    def state(self) -> str: ...
+    @property
+    def place(self) -> ReportedPlace: ...
+    @property
+    def raised(self) -> Sequence[ReportedText]: ...
+
+
+class PlantedFault(WireModel):
+    """The key of a change: where its fault is, and of which kind it is."""
+
+    file: str
+    line: Annotated[int, Field(ge=1)]
+    end_line: Annotated[int, Field(ge=1)]
+    kind: str
+
+    def is_named(self, finding: ReportedFinding) -> bool:
+        """Say whether a finding is in the same file, within three lines, and of this kind."""
+        place = finding.place
+        if place.file is None or place.line is None or place.found is False:
+            return False
+        first, last = place.line, max(place.end_line or place.line, place.line)
+        near = first - TOLERANCE <= self.end_line and self.line <= last + TOLERANCE
+        texts = [part for raised in finding.raised for part in (raised.title, raised.claim)]
+        return (
+            place.file == self.file
+            and near
+            and any(re.search(FAULT_KINDS[self.kind], text, re.IGNORECASE) for text in texts)
+        )
+
+
+class ReviewCase(WireModel):
+    """A change of one file, and the faults that were planted in it; none in a clean change."""
+
+    id: str
+    language: str
+    diff: Annotated[str, Field(min_length=1)]
+    faults: list[PlantedFault] = Field(default_factory=new_list)
+
+    @property
+    def sources(self) -> dict[str, str]:
+        """The change as sources of a review."""
+        [path] = re.findall(r"^\+\+\+ b/(.+)$", self.diff, re.MULTILINE)
+        return {path: self.diff}
+
+
+Outcome: TypeAlias = tuple[ReviewCase, Sequence[ReportedFinding]]
+"""A change, and the findings of its review."""
+
+
+class ReviewRates(InNotebooks, WireModel):
+    """How many of the planted faults reviews find, and how many of their findings are about something else."""
+
+    recall: Figure | None
+    """Share of the planted faults that were found, with Wilson's interval; None without a fault."""
+    false_findings: Figure
+    """Findings per change that name no planted fault, with a normal interval."""
+    false_on_clean: Figure | None
+    """Findings per clean change; None without a clean change."""
+
+
+class ReviewBenchmark(InNotebooks, WireModel):
+    """The rates of a benchmark, without cross-examination and with it, from the same reviews."""
+
+    changes: int
+    """Changes that were reviewed to the end."""
+    faults: int
+    left_out: int = 0
+    """Changes without a complete review: they count nowhere."""
+    raised: ReviewRates
+    """Without cross-examination: every finding that a reviewer raised counts."""
+    confirmed: ReviewRates
+    """With cross-examination: confirmed findings alone count."""
+    recall_by_kind: dict[str, tuple[int, int, int]]
+    """Planted faults of each kind, those that were raised, and those that were confirmed."""
+
+
+def read_review_cases(path: str | PathLike[str]) -> list[ReviewCase]:
+    """Read changes with planted faults from JSON Lines; raise BadFile with the line of an invalid one."""
+    try:
+        content = Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadFile(str(path), f"cannot be read: {error}") from None
+    cases: list[ReviewCase] = []
+    for number, line in enumerate(content.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            case = ReviewCase.model_validate_json(line)
+        except ValidationError as error:
+            field, problem = problems_of(error)[0]
+            raise BadFile(str(path), f"line {number}: {f'`{field}`: ' if field else ''}{problem}") from None
+        if len(re.findall(r"^\+\+\+ b/(.+)$", case.diff, re.MULTILINE)) != 1:
+            raise BadFile(str(path), f"line {number}: `diff` must change one file")
+        unknown = [fault.kind for fault in case.faults if fault.kind not in FAULT_KINDS]
+        if unknown:
+            allowed = ", ".join(FAULT_KINDS)
+            raise BadFile(str(path), f"line {number}: unknown kind of fault {unknown[0]!r}; kinds: {allowed}")
+        cases.append(case)
+    if not cases:
+        raise BadFile(str(path), "holds no change")
+    return cases
+
+
+def review_benchmark(outcomes: Iterable[Outcome], *, left_out: int = 0) -> ReviewBenchmark:
+    """Compare the findings of complete reviews with the planted faults.
+
+    A finding that names no planted fault is a false one, also if it is right about something else. Raises
+    `ConfigurationError` without outcomes.
+    """
+    pairs = list(outcomes)
+    if not pairs:
+        raise ConfigurationError("review_benchmark()", "outcomes", 0, "at least one")
+    kinds: dict[str, tuple[int, int, int]] = {}
+    for case, findings in pairs:
+        for fault in case.faults:
+            named = [finding for finding in findings if fault.is_named(finding)]
+            total, raised, confirmed = kinds.get(fault.kind, (0, 0, 0))
+            is_confirmed = any(finding.state == "confirmed" for finding in named)
+            kinds[fault.kind] = (total + 1, raised + bool(named), confirmed + is_confirmed)
+    return ReviewBenchmark(
+        changes=len(pairs),
+        faults=sum(len(case.faults) for case, _ in pairs),
+        left_out=left_out,
+        raised=_rates(pairs, lambda _: True),
+        confirmed=_rates(pairs, lambda finding: finding.state == "confirmed"),
+        recall_by_kind=dict(sorted(kinds.items())),
+    )
+
+
+def _rates(pairs: Sequence[Outcome], counts: Callable[[ReportedFinding], bool]) -> ReviewRates:
+    hits: list[bool] = []
+    false: list[int] = []
+    for case, findings in pairs:
+        considered = [finding for finding in findings if counts(finding)]
+        hits += [any(fault.is_named(finding) for finding in considered) for fault in case.faults]
+        false.append(sum(not any(fault.is_named(finding) for fault in case.faults) for finding in considered))
+    clean = [count for (case, _), count in zip(pairs, false, strict=True) if not case.faults]
+    recall = None
+    if hits:
+        low, high = share_interval(fmean(hits), len(hits))
+        recall = Figure(value=fmean(hits), n=len(hits), low=low, high=high)
+    return ReviewRates(recall=recall, false_findings=_mean(false), false_on_clean=_mean(clean) if clean else None)
+
+
+def _mean(counts: Sequence[int]) -> Figure:
+    """Return the mean of counts with its normal interval; one count has no interval."""
+    mean = fmean(counts)
+    if len(counts) == 1:
+        return Figure(value=mean, n=1)
+    half = two_sided_z(0.05) * sqrt(variance(counts) / len(counts))
+    return Figure(value=mean, n=len(counts), low=max(mean - half, 0.0), high=mean + half)
+
+
+def describe_benchmark(benchmark: ReviewBenchmark) -> str:
+    """Say in a line how much was reviewed."""
+    about = f"{counted(benchmark.changes, 'change')}, {counted(benchmark.faults, 'planted fault')}"
+    return (
+        f"{about}; {counted(benchmark.left_out, 'change')} without a complete review" if benchmark.left_out else about
+    )

@@ -1,0 +1,156 @@
+"""`flowdebate review --benchmark`: reviews of changes with planted faults."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner
+
+from flowdebate.cli.app import app
+from tests.models.server import completion
+
+from .stage import Stage
+
+if TYPE_CHECKING:
+    from typer.testing import Result
+
+
+def change(path: str, *added: str) -> str:
+    """A diff that adds a file."""
+    lines = "\n".join(f"+{line}" for line in added)
+    return f"diff --git a/{path} b/{path}\n--- /dev/null\n+++ b/{path}\n@@ -0,0 +1,{len(added)} @@\n{lines}\n"
+
+
+CHANGES: list[dict[str, Any]] = [
+    {
+        "id": "1",
+        "language": "python",
+        "diff": change("a.py", "def last(items):", "    return items[len(items)]"),
+        "faults": [{"file": "a.py", "line": 2, "endLine": 2, "kind": "off-by-one"}],
+    },
+    {
+        "id": "2",
+        "language": "python",
+        "diff": change("b.py", "def find(db, name):", '    return db.execute(f"SELECT {name}")'),
+        "faults": [{"file": "b.py", "line": 2, "endLine": 2, "kind": "injection"}],
+    },
+    {"id": "3", "language": "python", "diff": change("c.py", "def one():", "    return 1"), "faults": []},
+]
+RAISED = {
+    ("ann-model", "a.py"): ("Off-by-one error", "The index is out of range.", 2),
+    ("ann-model", "c.py"): ("No docstring", "Readers must guess.", 1),
+    ("bob-model", "b.py"): ("SQL injection", "The name is part of the statement.", 2),
+}
+VERDICTS = {("bob-model", "a.py"): "confirm", ("bob-model", "c.py"): "refute", ("ann-model", "b.py"): "unsure"}
+
+
+class Reviewers(Stage):
+    """Two reviewers of known quality: each finds one fault, and one of the two is confirmed."""
+
+    async def _answer(self, exchange: Any) -> None:
+        if refusal := self.refuse(exchange.body):
+            await exchange.json(refusal[1], status=refusal[0])
+            return
+        schema, prompt = json.dumps(exchange.body.get("response_format", {})), json.dumps(exchange.body["messages"])
+        path = next(name for name in ("a.py", "b.py", "c.py") if name in prompt)
+        model = exchange.body["model"]
+        if '"verdicts"' in schema:
+            verdict = {"finding": "F1", "verdict": VERDICTS[model, path], "reason": "So it is.", "quote": None}
+            answer: dict[str, Any] = {"verdicts": [verdict]}
+        elif '"answers"' in schema:
+            answer = {"answers": [{"finding": "F1", "stands": True, "reason": "It matters."}]}
+        elif (model, path) in RAISED:
+            title, claim, line = RAISED[model, path]
+            place = {"file": path, "line": line, "end_line": None, "quote": None, "suggestion": None}
+            answer = {"findings": [{"title": title, "claim": claim, "severity": "major", **place}]}
+        else:
+            answer = {"findings": []}
+        await exchange.json(completion(json.dumps(answer)))
+
+
+@pytest.fixture
+def changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A file with three changes, in the folder that the command is run in."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "changes.jsonl"
+    path.write_text("".join(json.dumps(each) + "\n" for each in CHANGES))
+    return str(path)
+
+
+def run(stage: Stage | None, *more: str) -> Result:
+    """A benchmark in this process."""
+    url = "http://127.0.0.1:9/v1" if stage is None else stage.base_url
+    reviewers = ("--reviewer", "Ann=ann-model", "--reviewer", "Ben=bob-model", "--model", "merger=ann-model")
+    options = ("--base-url", url, *reviewers, "--store", "runs.sqlite3", "--seed", "1")
+    return CliRunner().invoke(app, ["review", "--benchmark", *more, *options], catch_exceptions=False)
+
+
+def test_the_rates_of_reviewers_of_known_quality_are_those_computed_by_hand(changes: str) -> None:
+    """Both faults are raised and one is confirmed; one of three findings is false, and it is not confirmed."""
+    with Reviewers() as stage:
+        result = run(stage, changes, "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)["benchmark"]
+    assert (found["changes"], found["faults"], found["leftOut"]) == (3, 2, 0)
+    raised, confirmed = found["raised"], found["confirmed"]
+    # Wilson's interval of 2 of 2 begins at 2 / (2 + 1.96²); that of 1 of 2 is .5 ± .405
+    assert raised["recall"] == {"value": 1, "n": 2, "low": pytest.approx(0.342, abs=0.001), "high": 1}
+    assert confirmed["recall"]["value"] == 0.5
+    assert confirmed["recall"]["low"] == pytest.approx(0.095, abs=0.001)
+    # counts 0, 0, 1: mean 1/3, standard error 1/3
+    assert raised["falseFindings"]["value"] == pytest.approx(1 / 3)
+    assert raised["falseFindings"]["high"] == pytest.approx(1 / 3 + 1.96 / 3, abs=0.001)
+    assert raised["falseOnClean"]["value"] == 1
+    assert confirmed["falseFindings"]["value"] == 0
+    assert found["recallByKind"] == {"injection": [1, 1, 0], "off-by-one": [1, 1, 1]}
+
+
+def test_the_same_command_continues_and_asks_nothing_twice(changes: str) -> None:
+    """A review that failed is asked again; complete ones are read from the store, and so is a corrected key."""
+    with Reviewers(refuse=lambda body: (503, {}) if "c.py" in json.dumps(body["messages"]) else None) as stage:
+        first = run(stage, changes, "--on-failure", "fail", "--attempts", "1")
+        assert first.exit_code == 1
+        assert "2 changes, 2 planted faults; 1 change without a complete review" in first.output
+        stage.refuse = lambda _: None
+        asked = len(stage.bodies)
+        second = run(stage, changes, "--on-failure", "fail")
+        assert second.exit_code == 0
+        assert len(stage.bodies) > asked
+        assert all("c.py" in json.dumps(body["messages"]) for body in stage.bodies[asked:])
+        asked = len(stage.bodies)
+        keys = [{**change, "faults": [{**fault, "line": 1} for fault in change["faults"]]} for change in CHANGES]
+        Path(changes).write_text("".join(json.dumps(key) + "\n" for key in keys))
+        again = run(stage, changes, "--on-failure", "fail")
+        assert len(stage.bodies) == asked
+    for text in ("Recall", "without cross-examination", "100% (34% to 100%)", "50% (9% to 91%)", "off-by-one"):
+        assert text.casefold() in again.output.casefold()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["missing.jsonl"], "missing.jsonl"),
+        ([], "evidence/review_faults.jsonl"),
+        (["changes.jsonl", "--diff", "main"], "leave out --source and --diff"),
+        (["changes.jsonl", "--format", "sarif"], "--format cannot be combined with --benchmark"),
+    ],
+)
+@pytest.mark.usefixtures("changes")
+def test_options_of_one_review_are_rejected(arguments: list[str], message: str) -> None:
+    """Before a model is asked."""
+    result = run(None, *arguments)
+    assert result.exit_code in (1, 2)
+    assert message in result.output
+
+
+def test_an_unknown_kind_of_fault_is_rejected_with_its_line(tmp_path: Path) -> None:
+    """And the kinds that there are."""
+    path = tmp_path / "changes.jsonl"
+    faults = [{**CHANGES[0]["faults"][0], "kind": "typo"}]
+    path.write_text(json.dumps(CHANGES[2]) + "\n" + json.dumps({**CHANGES[0], "faults": faults}))
+    result = run(None, str(path))
+    assert "line 2: unknown kind of fault 'typo'" in result.output
+    assert "off-by-one" in result.output

@@ -1,0 +1,56 @@
+"""When a finding names a planted fault."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flowdebate.errors import ConfigurationError
+from flowdebate.evaluation import PlantedFault, review_benchmark
+from flowdebate.patterns.review.schemas import Finding, Place, Raised
+
+FAULT = PlantedFault(file="a.py", line=10, end_line=12, kind="resource-leak")
+
+
+def finding(title: str, **place: Any) -> Finding:
+    """A finding by one reviewer."""
+    where = Place(**{"file": "a.py", "line": 10, "found": True, **place})
+    raised = Raised(agent_name="Ada", title=title, claim="So it is.", severity="major", place=where)
+    return Finding(id="F1", title=title, claim="So it is.", severity="major", place=where, raised=[raised])
+
+
+@pytest.mark.parametrize(
+    ("place", "is_named"),
+    [
+        ({"line": 11}, True),
+        ({"line": 7}, True),
+        ({"line": 15}, True),
+        ({"line": 1, "end_line": 7}, True),
+        ({"line": 6}, False),
+        ({"line": 16}, False),
+        ({"line": 1, "end_line": 6}, False),
+        ({"file": "b.py"}, False),
+        ({"file": None}, False),
+        ({"line": None}, False),
+        ({"found": False}, False),
+    ],
+)
+def test_a_hit_is_in_the_same_file_within_three_lines(place: dict[str, Any], *, is_named: bool) -> None:
+    """At a place that the material has."""
+    assert FAULT.is_named(finding("The file is never closed", **place)) is is_named
+
+
+@pytest.mark.parametrize(
+    ("title", "is_named"),
+    [("Resource leak", True), ("The handle is not released", True), ("No docstring", False), ("SQL injection", False)],
+)
+def test_a_hit_names_the_kind_of_fault(title: str, *, is_named: bool) -> None:
+    """A finding at the right place about something else is none."""
+    assert FAULT.is_named(finding(title)) is is_named
+
+
+def test_a_benchmark_needs_a_review() -> None:
+    """Rates of nothing are rejected."""
+    with pytest.raises(ConfigurationError):
+        review_benchmark([])

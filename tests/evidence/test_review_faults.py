@@ -1,0 +1,94 @@
+"""The changes with planted faults: their numbers, their keys, and that nothing in them names the fault."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections import Counter
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from flowdebate.evaluation import ReviewCase, read_review_cases
+from flowdebate.evaluation.review_benchmark import FAULT_KINDS
+from flowdebate.sources.source import Source, number_lines
+
+CASES = read_review_cases(Path(__file__).parents[2] / "evidence" / "review_faults.jsonl")
+GIVEAWAYS = re.compile(
+    r"\b(bugs?|buggy|faults?|faulty|fixme|todo|xxx|hack|wrong|broken|vulnerab\w*|insecure|unsafe|exploit\w*|leaks?|racy|"
+    r"race|deadlocks?|inject\w*|travers\w*|overflow\w*|off.by.one|oops|mistake\w*|incorrect\w*)\b",
+    re.IGNORECASE,
+)
+
+
+def texts(case: ReviewCase, sign: str) -> list[str]:
+    """Lines of the file on one side of a change."""
+    body = case.diff.split("\n@@", 1)[1].split("\n")[1:]
+    return [line[1:] for line in body if line[:1] in (" ", sign)]
+
+
+def test_there_are_as_many_changes_as_the_rates_need() -> None:
+    """80 with one fault each and 40 clean ones, evenly in four languages; each kind at most three times in one."""
+    languages = Counter((case.language, len(case.faults)) for case in CASES)
+    names = ("python", "typescript", "go", "java")
+    assert languages == {(name, count): 20 if count else 10 for name in names for count in (0, 1)}
+    assert len({case.id for case in CASES}) == len(CASES)
+    kinds = Counter((case.language, fault.kind) for case in CASES for fault in case.faults)
+    assert max(kinds.values()) <= 3
+    assert len({kind for _, kind in kinds}) >= 10
+    assert {kind for _, kind in kinds} == FAULT_KINDS.keys()
+
+
+def test_keys_are_places_that_the_change_touches() -> None:
+    """In the changed file, at added lines, or beside a line that was removed."""
+    for case in CASES:
+        [(path, diff)] = case.sources.items()
+        lines = number_lines(Source.of(path, diff))
+        touched: set[int] = set()
+        number = 0
+        for line in lines:
+            number = line.number or number
+            if line.sign == "+":
+                touched.add(number)
+            elif line.sign == "-":
+                touched |= {number, number + 1}
+        for fault in case.faults:
+            assert fault.file == path, case.id
+            assert fault.line <= fault.end_line <= len(texts(case, "+")), case.id
+            assert touched.intersection(range(fault.line, fault.end_line + 1)), case.id
+
+
+def test_no_two_changes_share_more_than_half_of_their_lines() -> None:
+    """Blank lines aside; of the shorter one."""
+    sets = {case.id: {line.strip() for side in "+-" for line in texts(case, side)} - {""} for case in CASES}
+    for one, other in combinations(sets, 2):
+        shared = sets[one] & sets[other]
+        assert len(shared) <= min(len(sets[one]), len(sets[other])) / 2, (one, other)
+
+
+def test_nothing_in_a_change_names_a_fault() -> None:
+    """Neither comments nor names; a clean change has no such words either, so that they tell nothing."""
+    for case in CASES:
+        assert not GIVEAWAYS.findall(case.diff), case.id
+
+
+def test_changes_apply_cleanly(tmp_path: Path) -> None:
+    """To the file as it was before them."""
+    for case in CASES:
+        [path] = case.sources
+        file = tmp_path / case.id / path
+        file.parent.mkdir(parents=True)
+        file.write_text("\n".join(texts(case, "-")) + "\n")
+        command = ["git", "apply", "--unsafe-paths", "--directory", str(tmp_path / case.id), "-"]
+        subprocess.run(command, input=case.diff, text=True, check=True, cwd=tmp_path, capture_output=True)  # noqa: S603 - ours
+        assert file.read_text() == "\n".join(texts(case, "+")) + "\n", case.id
+
+
+@pytest.mark.parametrize("side", ["-", "+"])
+def test_changes_of_python_files_are_valid(side: str) -> None:
+    """Before and after the change."""
+    for case in CASES:
+        if case.language == "python":
+            ast.parse("\n".join(texts(case, side)))
