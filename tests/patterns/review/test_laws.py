@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from flowdebate import FlowDebateError, FlowDebateWarning, Limits, review
 from flowdebate._text import is_blank
-from flowdebate.errors import OutputError
-from flowdebate.patterns.review import FindingsAsked, ReviewRawOutput
+from flowdebate.errors import ConfigurationError, OutputError
+from flowdebate.patterns.review import FindingDraft, FindingsAsked, ReviewRawOutput
 from flowdebate.patterns.review.findings import MOST_PAIRS, STATE_RULES, decide, group, join, locate, pairs_to_compare
 from flowdebate.patterns.review.schemas import Defence, Finding, Place, Raised, Verdict
 from flowdebate.sources.source import Source
@@ -164,7 +164,9 @@ STANDINGS = ("raised", "withdrawn", "confirm", "neither", "silent", "refute")
 standings_of = st.lists(st.sampled_from(STANDINGS), min_size=1, max_size=9)
 
 
-def decided(standings: Sequence[str], *, models: Sequence[str] = (), place: Place | None = None) -> Finding:
+def decided(
+    standings: Sequence[str], *, models: Sequence[str] = (), place: Place | None = None, earlier: bool = False
+) -> Finding:
     """Decide one finding by how each reviewer stands to it."""
     names = [f"r{number}" for number in range(len(standings))]
     about = {"title": "T", "claim": "C", "severity": "major", "place": place or Place()}
@@ -173,6 +175,7 @@ def decided(standings: Sequence[str], *, models: Sequence[str] = (), place: Plac
         for name, word in zip(names, standings, strict=True)
         if word in ("raised", "withdrawn")
     ]
+    raised += [Raised(agent_name="the earlier review", **about)] if earlier else []
     finding = Finding(id="F1", raised=raised, **about)
     verdicts = [
         Verdict.model_validate({"finding": "F1", "agent_name": name, "verdict": word, "reason": "-"})
@@ -219,6 +222,63 @@ def test_a_finding_in_a_place_that_does_not_exist_is_never_confirmed(standings: 
     nowhere = decided(["raised", *standings], place=Place(file="a.py", line=9, found=False, problem="no line 9"))
     somewhere = decided(["raised", *standings])
     assert nowhere.state == ("disputed" if somewhere.state == "confirmed" else somewhere.state)
+
+
+GONE = Place(file="app.py", quote="one / 0", found=False, problem="the material does not have the quote")
+
+
+@given(standings_of, st.booleans())
+def test_a_finding_of_an_earlier_review_counts_until_it_is_resolved(standings: list[str], gone: bool) -> None:  # noqa: FBT001 - drawn
+    """It is never weaker than without the earlier review, and only a majority or a place that is gone resolves it."""
+    place = GONE if gone else Place()
+    finding = decided(["raised", *standings], place=place, earlier=True)
+    without = decided(["raised", *standings], place=place)
+    against = standings.count("refute") + standings.count("withdrawn")
+    has_support = without.state == "confirmed" or (gone and without.state == "disputed" and "place" in without.why)
+    resolved = 2 * against > len(standings) + 1 or (gone and not has_support)
+    assert finding.state == ("resolved" if resolved else "confirmed")
+    assert without.state != "confirmed" or finding.state == "confirmed"
+
+
+EARLIER_DRAFT = {"title": "Divides by zero", "claim": "It fails.", "severity": "blocker", "file": "app.py", "line": 9}
+
+
+@pytest.mark.parametrize(
+    ("quote", "word", "state"),
+    [
+        ("four = one / 0", "unsure", "confirmed"),
+        ("four = one / 0", "refute", "resolved"),
+        ("five = one / 0.0", "unsure", "resolved"),
+        ("five = one / 0.0", "confirm", "confirmed"),
+        (None, "unsure", "confirmed"),
+    ],
+)
+def test_reviewers_examine_what_an_earlier_review_confirmed(quote: str | None, word: str, state: str) -> None:
+    """All of them, and the gate follows; the line is the one of today."""
+    said = {(name, 1, turned): word for name in NAMES[:3] for turned in (False, True)}
+    draft = {**EARLIER_DRAFT, "file": None if quote is None else "app.py", "line": None if quote is None else 9}
+    reviewers = Reviewers(dict.fromkeys(NAMES[:3], ()), said)
+    earlier = [FindingDraft.model_validate({**draft, "quote": quote})]
+    raw = held(reviewers, names=NAMES[:3], gate="no confirmed blocker", earlier=earlier).output
+    [finding] = raw.findings
+    assert (finding.state, len(finding.verdicts), finding.raisers) == (state, 3, ["the earlier review"])
+    assert raw.gate.holds is (state == "resolved")
+    assert finding.place.line == (4 if quote == "four = one / 0" else None)
+    assert raw.unresolved == ([finding.draft] if state == "confirmed" else [])
+    assert raw.answer == f"1 {state} (1 blocker)"
+
+
+def test_what_is_raised_again_is_one_finding_and_only_drafts_are_taken() -> None:
+    """It is examined by those who did not raise it again, and stays confirmed."""
+    draft = {**EARLIER_DRAFT, "line": 4, "quote": "four = one / 0"}
+    reviewers = Reviewers({"ann": [draft], "bea": [], "cid": []}, {(n, 1, t): "unsure" for n in NAMES for t in (0, 1)})
+    [finding] = held(reviewers, names=NAMES[:3], earlier=[FindingDraft.model_validate(draft)]).output.findings
+    assert (finding.state, finding.raisers) == ("confirmed", ["ann", "the earlier review"])
+    assert {verdict.agent_name for verdict in finding.verdicts} == {"bea", "cid"}
+    with pytest.raises(ConfigurationError, match="`earlier` must be a list of FindingDraft"):
+        review(name="x", reviewers=[{"name": "a"}], earlier="F1")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="is taken by an earlier review"):
+        review(name="x", reviewers=[{"name": "the earlier review"}])
 
 
 @pytest.mark.parametrize(

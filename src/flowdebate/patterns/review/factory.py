@@ -25,8 +25,10 @@ from .findings import cover, hold_gate, parse_gate
 from .options import ReviewOptions
 from .prompts import create_examiner, create_merger, create_reviewer
 from .schemas import (
+    EARLIER,
     REVIEWERS,
     Comparison,
+    FindingDraft,
     Findings,
     GateResult,
     ReviewInput,
@@ -61,6 +63,7 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
     gate: str | None = None,
     model: ModelChoice = None,
     focus: str | Mapping[str, str] | None = None,
+    earlier: Sequence[FindingDraft] | None = None,
     merger: BlockLike | RoleOptions | bool | None = None,
     max_concurrency: int | None = None,
     transcript: ReviewTranscript | None = None,
@@ -84,6 +87,7 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
     - `gate`: a rule such as "no confirmed blocker"; the output says whether it holds.
     - `model`: for all roles that name none.
     - `focus`: what to look for above all, for all or by reviewer.
+    - `earlier`: the `unresolved` findings of an earlier review, which count until they are resolved.
     - `merger`: a block, a function or `SynthesizerOptions`; False merges findings of one place and title only.
     - `max_concurrency`: how many reviewers work at once.
     - `failures`: what a failed provider costs; by default the review goes on as long as two reviewers are left.
@@ -105,6 +109,7 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
             roster=reviewers,
             max_rounds=len(GOALS),
             gate=gate,
+            earlier=_check_earlier(earlier, where=f"review {name!r}"),
             roles={"merger": merger},
             visibilities={"reviewer": reviewer_visibility},
             transcript=transcript,
@@ -122,6 +127,10 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
     )
     check_option(Count, "max_concurrency", max_concurrency, where=loop.where)
     parse_gate(gate, where=loop.where, reviewers=len(loop.roster))
+    if EARLIER in loop.names:
+        raise ConfigurationError(
+            loop.where, "reviewers", EARLIER, "other names: this one is taken by an earlier review"
+        )
     focused = _check_focus(focus, loop)
     if loop.material is not None:
         loop = replace(loop, material=replace(loop.material, numbered=True, divided=True))
@@ -138,6 +147,16 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
             merger = None if asked is None else loop.guard(MERGER, asked, heard=lambda _: True)
             pipeline = pipeline.tap(Merging(merger, loop, hide))
     return pipeline.then(build_review(loop))
+
+
+def _check_earlier(earlier: object, *, where: str) -> Sequence[FindingDraft] | None:
+    if earlier is None:
+        return None
+    if not isinstance(earlier, (list, tuple)) or not all(isinstance(entry, FindingDraft) for entry in earlier):
+        raise ConfigurationError(
+            where, "earlier", earlier, "a list of FindingDraft, as `unresolved` of a raw output is"
+        )
+    return [*earlier]
 
 
 def _check_focus(focus: object, loop: Loop[ReviewOptions]) -> Mapping[str, str]:

@@ -18,10 +18,12 @@ from flowdebate.sources.quotes import Passage, copied_forms, lines_of, look_up_q
 from flowdebate.sources.source import Line, Source, number_lines
 
 from .schemas import (
+    EARLIER,
     SEVERITIES,
     Defence,
     FileCoverage,
     Finding,
+    FindingDraft,
     FindingState,
     GateResult,
     Place,
@@ -79,6 +81,20 @@ def locate(
             return claimed.model_copy(update={"found": True, "note": note})
         problem = f"line {line} of which file?" if name is None else f"{name} has no line {wrong}"
     return claimed.model_copy(update={"found": problem is None, "problem": problem})
+
+
+def raise_again(draft: FindingDraft, sources: tuple[Source, ...]) -> Raised:
+    """Raise a finding of an earlier review, with its place as it is now.
+
+    Lines move, so that only its quote counts. A file that the material does not have says nothing about the place.
+    """
+    fields = draft.model_dump(include={"title", "claim", "severity", "suggestion"})
+    claimed = draft.model_dump(include={"file", "line", "end_line", "quote"})
+    if draft.file is not None and _find_file(draft.file, _files(sources)) is None:
+        return Raised(agent_name=EARLIER, place=Place(**claimed), **fields)
+    if (draft.quote or "").strip():
+        claimed |= {"line": None, "end_line": None}
+    return Raised(agent_name=EARLIER, place=locate(sources, **claimed), **fields)
 
 
 @lru_cache(maxsize=8)
@@ -369,6 +385,8 @@ class Tally(NamedTuple):
     """Different models among the supporters."""
     has_place: bool
     """True if the material has the place, or if the finding names none."""
+    earlier: bool = False
+    """True if an earlier review confirmed the finding."""
 
     @property
     def support(self) -> int:
@@ -383,7 +401,8 @@ class Tally(NamedTuple):
     @property
     def text(self) -> str:
         """The counts in words, with a note where all support comes from one model."""
-        counts = [f"{self.raised} of {counted(self.reviewers, 'reviewer')} raised it"]
+        again = " again" if self.earlier else ""
+        counts = [f"{self.raised} of {counted(self.reviewers, 'reviewer')} raised it{again}"]
         for count, verb in ((self.withdrawn, "withdrew"), (self.confirmed, "confirm"), (self.refuted, "refute")):
             counts += [f"{count} {verb}{'s' if count == 1 and verb != 'withdrew' else ''} it"] if count else []
         note = "; all supporters use the same model" if self.support > 1 and self.models == 1 else ""
@@ -402,6 +421,24 @@ class StateRule(NamedTuple):
 
 
 STATE_RULES = (
+    StateRule(
+        "resolved",
+        "an earlier review confirmed it, and a majority of the reviewers refute it now",
+        "an earlier review confirmed it, and a majority refutes it now",
+        lambda tally: tally.earlier and 2 * (tally.refuted + tally.withdrawn) > tally.reviewers,
+    ),
+    StateRule(
+        "resolved",
+        "an earlier review confirmed it, its place is gone, and no majority supports it now",
+        "an earlier review confirmed it, its place is gone, and no majority supports it now",
+        lambda tally: tally.earlier and not tally.has_place and not tally.has_majority,
+    ),
+    StateRule(
+        "confirmed",
+        "an earlier review confirmed it, and it is not resolved",
+        "an earlier review confirmed it, and it is not resolved",
+        lambda tally: tally.earlier,
+    ),
     StateRule(
         "refuted",
         "everyone who raised it has withdrawn it, and nobody confirms it",
@@ -462,17 +499,19 @@ def decide(
 
 
 def _tally(finding: Finding, voices: Mapping[str, str]) -> Tally:
+    raisers = {*finding.raisers} - {EARLIER}
     withdrawn = {defence.agent_name for defence in finding.defences if not defence.stands}
     confirming = [verdict.agent_name for verdict in finding.verdicts if verdict.verdict == "confirm"]
-    supporters = {*confirming, *finding.raisers} - withdrawn
+    supporters = {*confirming, *raisers} - withdrawn
     return Tally(
         reviewers=len(voices),
-        raised=len(finding.raisers),
+        raised=len(raisers),
         withdrawn=len(withdrawn),
         confirmed=len(confirming),
         refuted=sum(verdict.verdict == "refute" for verdict in finding.verdicts),
         models=len({voices.get(name, name) for name in supporters}),
         has_place=finding.place.found is not False,
+        earlier=finding.is_earlier,
     )
 
 
@@ -534,16 +573,21 @@ def hold_gate(
     """Hold the findings against the rules; `missing` is a reason not to decide when no finding breaks them.
 
     A finding whose place is not in the material breaks no rule. If it would break one with its place, the gate is
-    undecided.
+    undecided. The place of a finding that an earlier review confirmed may be gone: its state says what that means.
     """
-    states = {finding.id: _rule_for(_tally(finding, voices)._replace(has_place=True)).state for finding in findings}
+    states = {
+        finding.id: finding.state
+        if finding.is_earlier
+        else _rule_for(_tally(finding, voices)._replace(has_place=True)).state
+        for finding in findings
+    }
     against: dict[str, None] = {}
     doubtful: dict[str, None] = {}
     for rule in rules:
         relevant = [
             finding for finding in findings if states[finding.id] in rule.states and finding.severity in rule.severities
         ]
-        located = [finding for finding in relevant if finding.place.found is not False]
+        located = [finding for finding in relevant if finding.place.found is not False or finding.is_earlier]
         against |= dict.fromkeys(finding.id for finding in located if len(located) > rule.most)
         doubtful |= dict.fromkeys(finding.id for finding in relevant if len(relevant) > rule.most)
     if against:

@@ -122,11 +122,13 @@ def findings_sarif(document: Document) -> str:
         "version": __version__,
         "rules": [{"id": grade, "defaultConfiguration": {"level": level}} for grade, level in _LEVELS.items()],
     }
-    findings = sorted(raw.findings, key=lambda finding: STATES.index(finding.state))[:_MOST_RESULTS]
+    # code scanning closes the alert of a result that is no longer there
+    open_findings = [finding for finding in raw.findings if finding.state != "resolved"]
+    findings = sorted(open_findings, key=lambda finding: STATES.index(finding.state))[:_MOST_RESULTS]
     results = [(finding, _location(finding, raw)) for finding in findings]
     notes = [*raw.first_notes, *([raw.empty_note] if raw.empty else [])]
     notes += [_sentence(finding) for finding, location in results if location is None]
-    if more := len(raw.findings) - len(findings):
+    if more := len(open_findings) - len(findings):
         notes.append(f"{counted(more, 'more finding')} left out, the least grave ones")
     invocation: dict[str, Any] = {"executionSuccessful": document.has_result}
     if notes:

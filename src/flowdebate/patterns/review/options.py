@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from flowdebate.chassis.options import CommonOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .schemas import FindingDraft
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,3 +19,5 @@ class ReviewOptions(CommonOptions):
 
     gate: str | None
     """Rules that the findings must hold; None for no gate."""
+    earlier: Sequence[FindingDraft] | None
+    """Findings that an earlier review confirmed."""

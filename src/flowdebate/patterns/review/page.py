@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from flowdebate._util.option_types import Flag, Text, allowed
+from flowdebate._util.option_types import NOTHING, Flag, Text, allowed
 from flowdebate.errors import ConfigurationError
 from flowdebate.ui.document import Document, Speaker
 from flowdebate.ui.live import OwnSections, Together
@@ -20,7 +20,7 @@ from flowdebate.ui.sections import Card, Entry, Fact, Group, Heading, Remark, Se
 from .events import FindingsExamined, FindingsReported
 from .factory import review
 from .formats import findings_lines, findings_markdown, findings_sarif, remark_text
-from .schemas import QUESTION, REVIEWERS, STATES, Defence, Finding, ReviewRawOutput, Verdict, unread_files
+from .schemas import QUESTION, REVIEWERS, STATES, Defence, Finding, FindingDraft, ReviewRawOutput, Verdict, unread_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -62,6 +62,11 @@ class ReviewPlanOptions(PlanOptions):
         "not hold. Default: advice only.",
         panel="Judge",
         metavar="RULE",
+    )
+    earlier: Annotated[list[FindingDraft], NOTHING] | None = option(
+        "Findings that an earlier review of the change confirmed; they count until they are resolved.",
+        panel="Judge",
+        flag="",
     )
     humans: Annotated[list[Text], allowed("a list of names of reviewers")] | None = option(
         "A reviewer whom a human plays; repeat for each.", panel="Sides", flag="--human", metavar="NAME"
@@ -296,6 +301,7 @@ class ReviewPage(PatternPage):
             reviewers=[seated(each) for each in plan.speakers],
             focus=options.focus,
             gate=options.gate,
+            earlier=options.earlier,
             **plan.keywords,
         )
 

@@ -33,8 +33,8 @@ SEVERITY_WORDS: dict[str, Severity] = {
     **dict.fromkeys(("low", "info", "informational", "trivial"), "nit"),
 }
 """Severities by the words of other tools."""
-FindingState = Literal["confirmed", "disputed", "refuted"]
-"""What the reviewers make of a finding together."""
+FindingState = Literal["confirmed", "disputed", "refuted", "resolved"]
+"""What the reviewers make of a finding together; "resolved" is one of an earlier review that no longer holds."""
 STATES: tuple[FindingState, ...] = get_args(FindingState)
 StopReason = Literal["examined", "nothing_found"]
 """Why there is no further phase: all findings were examined, or nobody found anything."""
@@ -43,6 +43,8 @@ REVIEWERS = ({"name": "Ada"}, {"name": "Ben"}, {"name": "Cleo"})
 """Those of a review that names none."""
 QUESTION = "What is wrong with this change?"
 """That of a review of material for which none is given."""
+EARLIER = "the earlier review"
+"""Name under which the findings of an earlier review are raised again."""
 MOST_FINDINGS = 50
 """Of one reviewer."""
 _Text = Annotated[str, Field(max_length=4_000)]
@@ -176,6 +178,20 @@ class Finding(WireModel):
         """The names of those who raised it."""
         return list(dict.fromkeys(each.agent_name for each in self.raised))
 
+    @property
+    def is_earlier(self) -> bool:
+        """True if an earlier review confirmed it."""
+        return EARLIER in self.raisers
+
+    @property
+    def draft(self) -> FindingDraft:
+        """The finding as a later review takes it, in `earlier`."""
+        place = self.place.model_dump(include={"file", "line", "end_line", "quote"})
+        return FindingDraft(
+            title=self.title, claim=self.claim, severity=self.severity,
+            suggestion=self.suggestion, **place,
+        )  # fmt: skip
+
 
 class GateResult(WireModel):
     """The rule of a gate, and whether it holds."""
@@ -282,6 +298,11 @@ class ReviewRawOutput(PatternOutput):
     losses: list[ProviderFailure] = Field(default_factory=new_list)
     seed: int | None = None
 
+    @property
+    def unresolved(self) -> list[FindingDraft]:
+        """Confirmed findings, for the `earlier` of the next review of the same change."""
+        return [finding.draft for finding in self.in_state("confirmed")]
+
     def in_state(self, state: FindingState) -> list[Finding]:
         """The findings in one state."""
         return [finding for finding in self.findings if finding.state == state]
@@ -324,7 +345,9 @@ class ReviewRawOutput(PatternOutput):
     def places_note(self) -> str:
         """Sentence about findings whose places are not in the material; "" for none."""
         unlocated = [
-            f"{finding.id} ({finding.place.problem})" for finding in self.findings if finding.place.found is False
+            f"{finding.id} ({finding.place.problem})"
+            for finding in self.findings
+            if finding.place.found is False and not finding.is_earlier
         ]
         return f"Places not in the material: {', '.join(unlocated)}" if unlocated else ""
 
@@ -344,7 +367,7 @@ class ReviewRawOutput(PatternOutput):
         words: dict[str, str] = {"confirmed": "confirm", "refuted": "refute"}
         found: list[tuple[dict[str, list[str | None]], str | None]] = []
         for finding in self.findings:
-            voices: dict[str, list[str | None]] = {name: ["confirm"] for name in finding.raisers}
+            voices: dict[str, list[str | None]] = {name: ["confirm"] for name in finding.raisers if name != EARLIER}
             for defence in finding.defences:
                 voices.setdefault(defence.agent_name, ["confirm"]).append("confirm" if defence.stands else "refute")
             for each in finding.verdicts:

@@ -18,7 +18,7 @@ from flowdebate.chassis.turn import MISSING, TurnTask, ask, record_failure, take
 from flowdebate.sources.source import number_lines
 
 from .events import FindingsDecided, FindingsExamined, FindingsReported
-from .findings import decide, group, index_by_finding, join, locate, pairs_to_compare, read_lines
+from .findings import decide, group, index_by_finding, join, locate, pairs_to_compare, raise_again, read_lines
 from .prompts import render_finding
 from .schemas import (
     Comparison,
@@ -294,13 +294,20 @@ class Merging(Wrapped):
         state = state_of(ctx, ReviewState)
         if state.losses:
             check_quorum(state, list(state.found), quorum=self._loop.failures.least, block=ctx.block)
-        groups = group(raised for report in state.found.values() for raised in report)
+        reports = [*state.found.values(), self._raised_again(ctx)]
+        groups = group(raised for report in reports for raised in report)
         pairs, possible = await _find_pairs(groups) if self._asks else ([], 0)
         ctx.scope.handle.deadline = None  # the time for finding is over
         findings = join(groups, await self._compare(groups, pairs, ctx) if pairs else [])
         ctx.scope.handle.update(findings=findings, left_apart=possible - len(pairs))
-        if any(len(finding.raisers) < len(state.found) for finding in findings):
+        if any(set(state.found).difference(finding.raisers) for finding in findings):
             self._loop.open_round(ctx, 2)
+
+    def _raised_again(self, ctx: Context) -> list[Raised]:
+        """Raise the findings of an earlier review."""
+        material = self._loop.material
+        sources = () if material is None else material.of_run(ctx)
+        return [raise_again(draft, sources) for draft in self._loop.options.earlier or ()]
 
     async def _compare(
         self, groups: Sequence[Sequence[Raised]], pairs: Sequence[tuple[int, int]], ctx: Context
