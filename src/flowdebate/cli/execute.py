@@ -136,10 +136,12 @@ async def execute(
     start: Callable[[Any], Awaitable[RunState | None]],
     show: Show,
     markdown: Path | None,
+    post: Callable[[Document, str], bool] | None = None,
 ) -> int:
     """Start a run and show it to its end, which an interrupt or a reader who leaves brings about; the exit code.
 
     `start` starts, resumes or forks a run of the service in `place`; where it gives none, the run is not stored.
+    `post` sends the document and the error somewhere else; False if that fails.
     """
     loop, task, starting = asyncio.get_running_loop(), asyncio.current_task(), True
 
@@ -176,7 +178,7 @@ async def execute(
             assert state is not None  # noqa: S101 - above
             end = await end_of_stored(place, state.run_id)
     as_json = (lambda document: document.to_json()) if show.as_json else None
-    return finish(end, seen, place=place, markdown=markdown, form=show.form or as_json)
+    return finish(end, seen, place=place, markdown=markdown, form=show.form or as_json, post=post)
 
 
 async def follow_run(
@@ -295,6 +297,7 @@ def finish(  # noqa: C901 - one thing to write after the other
     place: Place | None,
     markdown: Path | None,
     form: Callable[[Document], str] | None = None,
+    post: Callable[[Document, str], bool] | None = None,
 ) -> int:
     """Write what there is to write about a run that has ended, its document in a `form`; the exit code."""
     from flowdebate.service.runs import short_id
@@ -314,6 +317,7 @@ def finish(  # noqa: C901 - one thing to write after the other
     if unwritten is None and end.advice:
         tell(end.advice)
     write_report(document, markdown)
+    is_posted = post is None or post(document, end.error)
     if unwritten is not None:  # only now: the report is in a file of its own, and was paid for
         raise unwritten
     if end.code:
@@ -322,7 +326,9 @@ def finish(  # noqa: C901 - one thing to write after the other
         return exit_code_of_signal(seen.signal)
     if not document.holds_gate:
         return ExitCode.GATE
-    return 0 if document.has_result and document.status != "limit" else ExitCode.NO_RESULT
+    if not document.has_result or document.status == "limit":
+        return ExitCode.NO_RESULT
+    return 0 if is_posted else ExitCode.FAILED
 
 
 # Advice on stderr

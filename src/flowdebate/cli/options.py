@@ -51,6 +51,36 @@ BENCHMARK = Option(
     help="Review changes with planted faults, and print how many are found. The argument is then a file of changes. "
     "Default: evidence/review_faults.jsonl. The same command again continues.",
 )
+PULL_REQUEST = {
+    "pr": (
+        Count,
+        Option(
+            help="Review the pull request with this number on GitHub, in GITHUB_REPOSITORY, with GITHUB_TOKEN.",
+            panel="Sides",
+            metavar="N",
+        ),
+        None,
+    ),
+    "since": (
+        Text,
+        Option(
+            help="Read only what is new in a pull request since this commit. Default: what is new since the last run "
+            "with --post.",
+            panel="Sides",
+            metavar="COMMIT",
+        ),
+        None,
+    ),
+    "post": (
+        bool,
+        Option(
+            help="Post the review on the pull request: one comment, with notes on lines, that later runs update.",
+            panel="Output",
+        ),
+        False,
+    ),
+}
+"""Options of a review of a pull request."""
 RUN = "Id of a run, or at least its first 4 characters."
 RunName: TypeAlias = Annotated[str | None, Option(metavar="RUN", help=RUN)]
 RunNames: TypeAlias = Annotated[list[str] | None, Option(metavar="RUN", help=RUN)]

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from flowdebate.blocks.human.human import Ask
     from flowdebate.chassis.roster import Debater
+    from flowdebate.cli.pull_request import PullRequestReview
     from flowdebate.patterns import PatternInfo
     from flowdebate.service.runs import Place
     from flowdebate.service.service import Service
@@ -80,7 +81,8 @@ def _class_of(info: PatternInfo) -> type[Command]:
                     _benchmark(info, given)
                     return
                 here = {name: given.pop(name, False) for name in _HERE}
-                _run(info, given, form=given.pop("form", None), **here)
+                more = {name: given.pop(name) for name in ("form", *opt.PULL_REQUEST) if name in given}
+                _run(info, given, **more, **here)
 
             page = info.load_page()
             here = [*_parameters_here(*(() if page.proposes else ("yes",)))]
@@ -89,6 +91,8 @@ def _class_of(info: PatternInfo) -> type[Command]:
                 here = [*here, opt.parameter("form", Literal[tuple(page.formats)], opt.FORM)]
             if page.benchmarked:
                 here = [*here, opt.parameter("benchmark", bool, opt.BENCHMARK, default=False)]
+            if page.reads_pull_requests:
+                here += [opt.parameter(name, *about) for name, about in opt.PULL_REQUEST.items()]
             alone.command(info.verb)(opt.with_parameters(run, [*parameters_of(page.options), *here]))
             return typer.main.get_command(alone)
 
@@ -162,9 +166,9 @@ def _benchmark(info: PatternInfo, given: dict[str, Any]) -> None:
     """Run the pattern on changes with planted faults; options of one run alone are rejected."""
     from flowdebate.cli.benchmark import benchmark_reviews
 
-    here = {name: given.pop(name, None) for name in (*_HERE, "form")}
+    here = {name: given.pop(name, None) for name in (*_HERE, "form", *opt.PULL_REQUEST)}
     with report_problems(), report_warnings():
-        for name in ("no_store", "run_id", "label", "resume", "markdown", "form"):
+        for name in ("no_store", "run_id", "label", "resume", "markdown", "form", *opt.PULL_REQUEST):
             if here[name]:
                 flag = _BENCHMARK_FLAGS.get(name, f"--{name.replace('_', '-')}")
                 raise misuse(flag, here[name], f"{flag} cannot be combined with --benchmark, which makes many runs.")
@@ -187,18 +191,23 @@ def _run(  # noqa: PLR0913 - the options of this front end
     quiet: bool,
     yes: bool = False,
     form: str | None = None,
+    pr: int | None = None,
+    since: str | None = None,
+    post: bool = False,
 ) -> None:
-    with report_problems(), report_warnings():
+    with report_problems(), report_warnings(), _pull_request(given, pr, since, posts=post) as pull:
         from flowdebate.service.runs import opened
         from flowdebate.ui.models import models_line, sources_lines, with_policies
-        from flowdebate.ui.plan import make_plan
+        from flowdebate.ui.plan import make_plan, with_sources
 
         if given.get(info.subject) == "-":
             if "-" in (given.get("sources") or ()):
                 subject = info.subject.upper()
                 raise misuse("--source", "-", f"Only one of {subject} and --source can be -, which is stdin.")
             given = {**given, info.subject: read_text("-", megabytes=MEGABYTES).strip()}
+        given = _about_pull_request(info, given, pull, file=file)
         plan = make_plan(info, given, file=file, ask=ask_here(), begins=True)
+        plan = plan if pull is None else with_sources(plan, pull.changes.sources)
         opt.check_named("--run-id", run_id, resume=resume)
         labels = opt.read_labels(label)
         for option, value in (("--store", store), ("--run-id", run_id), ("--label", label)):
@@ -223,8 +232,45 @@ def _run(  # noqa: PLR0913 - the options of this front end
 
             named = place is not None and place.named
             begin = partial(_begin, plan=plan, run_id=run_id, labels=labels, resume=resume, named=named)
-            code = asyncio.run(execute(plan, place, begin, show, markdown))
+            finish = None if pull is None else pull.finish
+            code = asyncio.run(execute(plan, place, begin, show, markdown, finish))
     raise typer.Exit(code)
+
+
+@contextmanager
+def _pull_request(
+    given: dict[str, Any], number: int | None, since: str | None, *, posts: bool
+) -> Iterator[PullRequestReview | None]:
+    """Open a pull request, and post a comment if what is inside fails; None without a number."""
+    if number is None:
+        for option, value in (("--post", posts or None), ("--since", since)):
+            if value is not None:
+                raise misuse(option, value, f"{option} goes with --pr N, the number of a pull request.")
+        yield None
+        return
+    from flowdebate.cli.pull_request import PullRequestReview
+
+    if clash := [option for name, option in (("diff", "--diff"), ("sources", "--source")) if given.get(name)]:
+        raise misuse("--pr", number, f"--pr and {clash[0]} exclude each other.")
+    pull = PullRequestReview(number, posts=posts, since=since, exclude=given.get("exclude") or ())
+    with pull.reporting():
+        yield pull
+
+
+def _about_pull_request(
+    info: PatternInfo, given: dict[str, Any], pull: PullRequestReview | None, *, file: str | None
+) -> dict[str, Any]:
+    """Return the options, for a pull request if there is one; ends in Exit if that has nothing to read."""
+    if pull is None:
+        return given
+    page = info.load_page()
+    given = {**given, "earlier": pull.earlier or None, "exclude": None}
+    if all(source.left_out is not None for source in pull.changes.sources):
+        options = page.options.read(given, file=file)
+        raise typer.Exit(pull.finish_unread(getattr(options, "gate", None)))
+    if file is None and given.get(info.subject) is None:
+        given[info.subject] = page.question_about_sources
+    return given
 
 
 async def _begin(

@@ -196,10 +196,15 @@ def as_text(content: bytes) -> str | None:
     return None if len(_CONTROL.findall(text)) > max(1, _MOST_CONTROL * len(text)) else text
 
 
+def diff_of_texts(old: str, new: str, temporary: Path) -> bytes:
+    """Return the hunks between two texts; `temporary` is an empty folder outside of any repository."""
+    return _Git("of two texts", temporary, is_repository=False).diff_of(old, new, temporary)
+
+
 class _Git:
     """The repository of a diff."""
 
-    def __init__(self, commits: str, folder: Path) -> None:
+    def __init__(self, commits: str, folder: Path, *, is_repository: bool = True) -> None:
         self.name = f"diff {commits}"
         self._commits = commits
         # no fetching over a protocol, and no index that somebody else's environment names
@@ -208,6 +213,8 @@ class _Git:
         } | {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
         self._settings: list[str] = [part for setting in _SETTINGS for part in ("-c", setting)]
         self._top = folder
+        if not is_repository:
+            return
         # names are those from the top of the repository, wherever in it we are
         self._top = folder / self._run("rev-parse", "--show-cdup").decode().strip()
         filters = self._run(

@@ -72,6 +72,8 @@ class PatternPage(ABC):
     """True if sources too long for a prompt are divided over several calls, not searched."""
     start_tool: ClassVar[StartTool | None] = None
     """A tool of its own for hosts of an MCP server; it requires sources if there is a `question_about_sources`."""
+    reads_pull_requests: ClassVar[bool] = False
+    """True if the command line may read a pull request and post the result there."""
     formats: ClassVar[Mapping[str, Callable[[Any], str]]] = {}
     """Other forms of its document, for tools, by their names."""
     benchmarked: ClassVar[bool] = False

@@ -353,6 +353,12 @@ def _read_sources(options: PlanOptions) -> PlanOptions:
     return options.replaced(sources=entries, diff=None, exclude=None)
 
 
+def with_sources(plan: Plan, sources: Sequence[Source]) -> Plan:
+    """Return `plan` with sources that the front end has read itself."""
+    entries: dict[str, SourceEntry | str] = {source.name: SourceEntry.of(source) for source in sources}
+    return replace(plan, options=plan.options.replaced(sources=entries))
+
+
 def with_sides(plan: Plan, sides: Sequence[Debater]) -> Plan:
     """`plan` of a debate whose options name no sides, with `sides`; ConfigurationError where they do not fit it."""
     decided = replace(plan, speakers=plan.info.load_page().fitting(plan.options, sides))

@@ -331,35 +331,6 @@ def test_a_review_is_recorded_and_replayed(found: dict[VendorName, Vendor]) -> N
     assert [len(vendor.asked) for vendor in found.values()] == asked
 
 
-@pytest.mark.usefixtures("found")
-def test_the_workflow_comments_on_nothing_where_nothing_was_reviewed(
-    repository: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nor where a review failed; after one it does. Its actions are those of our own workflows, by commit."""
-    root = Path(__file__).parents[3]
-    text = (root / "examples/review/flowdebate-review.yml").read_text()
-    own = "".join(each.read_text() for each in (root / ".github" / "workflows").glob("*.yml"))
-    for line in re.findall(r"uses: .*", text):
-        assert line in own
-    commands = [step["run"] for step in yaml.safe_load(text)["jobs"]["review"]["steps"] if "run" in step]
-    (tmp_path / "gh").write_text('#!/bin/sh\necho "$@" >> said\n')
-    (tmp_path / "gh").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{with_the_command(tmp_path_factory.mktemp('bin'))}")
-    monkeypatch.setenv("NUMBER", "7")
-
-    def step(command: str) -> int:
-        return subprocess.run(["bash", "-e", "-c", command], check=False, timeout=60).returncode  # noqa: S603, S607 - ours
-
-    (repository / "picture.png").write_bytes(b"\x89PNG\0\3\4")
-    git(repository, "commit", "-qam", "a picture, which is excluded")
-    monkeypatch.setenv("BASE", "HEAD~1")
-    assert [step(commands[-2]), step(commands[-1])] == [5, 0]
-    assert not (repository / "said").exists()
-    (repository / "review.md").write_text("### Review")
-    assert step(commands[-1]) == 0
-    assert (repository / "said").read_text().startswith("pr comment 7 --body-file review.md")
-
-
 def test_a_diff_may_be_a_source_of_every_pattern(repository: Path) -> None:
     """Each changed file under its name, what was left out with the reason; a string is never taken for a revision."""
     sources = {each.name: each for each in check_sources(Diff("HEAD~1", folder=repository), where="here")}

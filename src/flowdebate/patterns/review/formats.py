@@ -28,20 +28,23 @@ _REFERENCE = re.compile(r"@(?=\w)|#(?=\d)|(?<![\w-])GH-(?=\d)", re.IGNORECASE)
 """Starts of GitHub mentions and issue references; a backslash does not prevent them."""
 
 
-def findings_markdown(document: Document) -> str:
-    """Render a comment for a pull request: confirmed findings first, the others folded; "" if nobody was heard."""
+def findings_markdown(document: Document, *, room: int = _MOST_OF_COMMENT) -> str:
+    """Render a comment for a pull request: confirmed findings first, the others folded; "" if nobody was heard.
+
+    `room` is the most characters.
+    """
     raw: ReviewRawOutput = document.raw
     if not raw.reviewers:
         return ""
-    head = [f"### {_plain(raw.headline)}", ""]
+    head = [f"### {plain(raw.headline)}", ""]
     if raw.gate is not None:
-        head += [f"**Gate** “{_plain(raw.gate.rule)}” **{raw.gate.word}**: {_plain(raw.gate.why)}", ""]
-    head += [line for note in raw.first_notes for line in (_plain(note), "")]
-    cost = "" if document.cost is None else f"; cost {_plain(cost_text(document.cost, document.prices, whole=True))}"
-    models = f"{_plain(models_text(dict(raw.reviewers)))}{cost}"
-    tail = [_plain(raw.empty_note), ""] if raw.empty else []
+        head += [f"**Gate** “{plain(raw.gate.rule)}” **{raw.gate.word}**: {plain(raw.gate.why)}", ""]
+    head += [line for note in raw.first_notes for line in (plain(note), "")]
+    cost = "" if document.cost is None else f"; cost {plain(cost_text(document.cost, document.prices, whole=True))}"
+    models = f"{plain(models_text(dict(raw.reviewers)))}{cost}"
+    tail = [plain(raw.empty_note), ""] if raw.empty else []
     tail.append(f"<sub>{models}. Models can be wrong together: a confirmed finding is no proof.</sub>")
-    room = _MOST_OF_COMMENT - sum(len(line) + 1 for line in (*head, *tail)) - 1_000  # for headings and a last note
+    room -= sum(len(line) + 1 for line in (*head, *tail)) + 1_000  # for headings and a last note
     lines, cut = [*head], 0
     for state in STATES:
         findings = raw.in_state(state)
@@ -64,23 +67,23 @@ def findings_markdown(document: Document) -> str:
 
 def _finding_lines(finding: Finding) -> Iterable[str]:
     place = finding.place
-    location = f" {_plain(place.text)}" if place.text else ""
-    missing = f" (place not found: {_plain(place.problem)})" if place.problem is not None else ""
-    missing += f" ({_plain(place.note)})" if place.note is not None else ""
-    claim = f"**{_plain(finding.title)}**. {_plain(finding.claim)}"
+    location = f" {plain(place.text)}" if place.text else ""
+    missing = f" (place not found: {plain(place.problem)})" if place.problem is not None else ""
+    missing += f" ({plain(place.note)})" if place.note is not None else ""
+    claim = f"**{plain(finding.title)}**. {plain(finding.claim)}"
     yield f"- **{finding.severity}** {finding.id}{location}{missing}: {claim}"
     if (text := printable(finding.suggestion or "").strip()) and "\n" in text:  # code, so every blank counts
         fence = "`" * (max(map(len, ["``", *re.findall("`+", text)])) + 1)
         yield f"  - Suggestion:\n\n{indent(f'{fence}{chr(10)}{text}{chr(10)}{fence}', '    ')}"
     elif text:
-        yield f"  - Suggestion: {_plain(text)}"
-    yield f"  - Raised by {_plain(', '.join(finding.raisers))}. {_plain(finding.why[:1].upper() + finding.why[1:])}"
+        yield f"  - Suggestion: {plain(text)}"
+    yield f"  - Raised by {plain(', '.join(finding.raisers))}. {plain(finding.why[:1].upper() + finding.why[1:])}"
     remarks: list[Verdict | Defence] = [*finding.verdicts, *finding.defences]
     for remark in remarks:
-        yield f"  - {_plain(remark.agent_name)} {_plain(remark_text(remark))}"
+        yield f"  - {plain(remark.agent_name)} {plain(remark_text(remark))}"
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Escape text for one line of Markdown, without mentions on GitHub.
 
     GitHub looks for mentions after rendering Markdown, when backslashes are gone; a zero-width space breaks them.
@@ -127,7 +130,7 @@ def findings_sarif(document: Document) -> str:
     findings = sorted(open_findings, key=lambda finding: STATES.index(finding.state))[:_MOST_RESULTS]
     results = [(finding, _location(finding, raw)) for finding in findings]
     notes = [*raw.first_notes, *([raw.empty_note] if raw.empty else [])]
-    notes += [_sentence(finding) for finding, location in results if location is None]
+    notes += [sentence(finding) for finding, location in results if location is None]
     if more := len(open_findings) - len(findings):
         notes.append(f"{counted(more, 'more finding')} left out, the least grave ones")
     invocation: dict[str, Any] = {"executionSuccessful": document.has_result}
@@ -167,7 +170,8 @@ def _uri(name: str) -> str:
     return quote("/".join(parts) or "material", errors="replace")
 
 
-def _sentence(finding: Finding) -> str:
+def sentence(finding: Finding) -> str:
+    """Write a finding as one paragraph."""
     text = f"{finding.title}. {finding.claim}"
     text += f" Suggestion: {finding.suggestion}" if finding.suggestion else ""
     text = text if len(text) <= _MOST_OF_MESSAGE else f"{text[:_MOST_OF_MESSAGE]}…"
@@ -182,7 +186,7 @@ def _result(finding: Finding, location: Mapping[str, Any]) -> dict[str, Any]:
     fingerprint = sha256(f"{finding.place.file}\0{finding.title}".encode(errors="replace")).hexdigest()
     result: dict[str, Any] = {
         "ruleId": finding.severity,
-        "message": {"text": _sentence(finding)},
+        "message": {"text": sentence(finding)},
         "locations": [{"physicalLocation": location}],
         "partialFingerprints": {"finding/v1": fingerprint},
         "properties": {"state": finding.state, "raisedBy": finding.raisers, "id": finding.id},

@@ -231,6 +231,7 @@ class ReviewPage(PatternPage):
     least = 1
     question_about_sources: ClassVar[str | None] = QUESTION
     divides_sources: ClassVar[bool] = True
+    reads_pull_requests: ClassVar[bool] = True
     formats: ClassVar[Mapping[str, Callable[[Any], str]]] = {
         "markdown": findings_markdown,
         "sarif": findings_sarif,
@@ -264,6 +265,7 @@ class ReviewPage(PatternPage):
     examples: ClassVar[tuple[str, ...]] = (
         "flowdebate review --diff",
         'flowdebate review --diff main..HEAD --focus security --gate "no confirmed blocker" --format markdown',
+        'flowdebate review --pr 7 --post --gate "no confirmed blocker"',
         'flowdebate review "What is wrong with this plan?" --source plan.md',
         'flowdebate review "What is missing?" --source spec.md --reviewer Ada=openai/gpt-5 --reviewer Me --human Me',
     )

@@ -1,0 +1,387 @@
+"""Reviews of pull requests: what an earlier run has read and confirmed, and one comment that each run updates."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import os
+import re
+import secrets
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from pydantic import Field, ValidationError
+
+from flowdebate._text import counted
+from flowdebate._util.files import make_private_folder, open_private
+from flowdebate._util.wire import WireModel, new_list
+from flowdebate.cli.terminal.process import ExitCode, sentence_of, tell
+from flowdebate.errors import BadFile, FlowDebateError
+from flowdebate.patterns.review.findings import hold_gate, parse_gate
+from flowdebate.patterns.review.formats import findings_markdown, plain, sentence
+from flowdebate.patterns.review.schemas import EARLIER, Finding, FindingDraft, Place, Raised, unread_files
+from flowdebate.sources.files import check_size
+from flowdebate.sources.github import API, Changes, GitHub
+from flowdebate.sources.source import number_lines
+from flowdebate.ui.options import misuse
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+
+    from flowdebate.patterns.review.schemas import ReviewRawOutput
+    from flowdebate.sources.github import Comment
+    from flowdebate.ui.document import Document
+
+KEY_VARIABLE = "FLOWDEBATE_REVIEW_KEY"
+_FORK = (
+    "This pull request comes from a fork. Workflows keep their secrets from forks, so no model may be set up for it."
+)
+_MOST_OF_COMMENT = 65_000
+_MOST_OF_STATE = 30_000
+"""Most characters of a state in a comment. A longer one is left out, and the next run reads the whole change."""
+_MOST_OF_JSON = 2_000_000
+"""Most bytes of a state, unpacked."""
+_MOST_NOTES = 50
+_STATE = re.compile(r"<!-- flowdebate-review(?: (?P<state>[\w+/=]+) (?P<signature>[0-9a-f]{64}))? -->\s*\Z")
+_NOTE = re.compile(r"<!-- flowdebate-note ([0-9a-f]{16}) -->\s*\Z")
+
+
+class State(WireModel):
+    """What earlier runs have read of a pull request, and confirmed in it."""
+
+    repository: str
+    number: int
+    head: str | None
+    """Last commit up to which everything was read; None if something is unread."""
+    merge_base: str
+    exclude: list[str] = Field(default_factory=new_list)
+    """Globs of the files that were left out."""
+    findings: list[FindingDraft] = Field(default_factory=new_list)
+
+    def sign(self, key: bytes) -> str:
+        """Write the state as a comment that pages do not show, with its signature."""
+        packed = base64.b64encode(zlib.compress(self.model_dump_json(by_alias=True).encode(), 9)).decode()
+        if len(packed) > _MOST_OF_STATE:
+            return "<!-- flowdebate-review -->"
+        return f"<!-- flowdebate-review {packed} {_signature(packed, key)} -->"
+
+    @classmethod
+    def read(cls, body: str, key: bytes) -> Self | None:
+        """Read the state at the end of a comment; None for one that this key did not sign."""
+        match = _STATE.search(body)
+        if match is None or match["state"] is None:
+            return None
+        if not hmac.compare_digest(_signature(match["state"], key), match["signature"]):
+            return None
+        with suppress(ValueError, zlib.error):
+            content = zlib.decompressobj().decompress(base64.b64decode(match["state"], validate=True), _MOST_OF_JSON)
+            with suppress(ValidationError):
+                return cls.model_validate_json(content)
+        return None
+
+
+def _signature(packed: str, key: bytes) -> str:
+    return hmac.new(key, packed.encode(), sha256).hexdigest()
+
+
+def _read_key() -> bytes:
+    """Read the key that signs states: from the environment, or from a file in the data directory of this user.
+
+    Without a place for the file the key is a new one, so that the next run reads the whole change.
+    """
+    if value := os.environ.get(KEY_VARIABLE):
+        return value.encode()
+    from platformdirs import user_data_path
+
+    path = user_data_path("flowdebate", appauthor=False) / "review.key"
+    with suppress(OSError):
+        make_private_folder(path.parent)
+        with suppress(FileExistsError), os.fdopen(open_private(path, os.O_WRONLY | os.O_EXCL), "wb") as file:
+            file.write(secrets.token_hex(32).encode())
+        if content := path.read_bytes():
+            return content
+    return secrets.token_bytes(32)
+
+
+class PullRequestReview:
+    """The review of one pull request."""
+
+    def __init__(self, number: int, *, posts: bool, since: str | None, exclude: Sequence[str]) -> None:
+        repository = os.environ.get("GITHUB_REPOSITORY", "")
+        if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
+            raise misuse("--pr", number, "--pr needs the repository: set GITHUB_REPOSITORY=OWNER/NAME.")
+        token = os.environ.get("GITHUB_TOKEN")
+        if posts and not token:
+            raise misuse("--post", posts, "--post needs a token that may write: set GITHUB_TOKEN.")
+        self._repository, self._number, self._posts = repository, number, posts
+        self._since, self._exclude = since, [*exclude]
+        self._github = GitHub(repository, token=token, api=os.environ.get("GITHUB_API_URL") or API)
+        self._login: str | None = None
+        self._key = _read_key()
+        self._comment: Comment | None = None
+        self._earlier: State | None = None
+        self._changes: Changes | None = None
+        self._is_over = False
+
+    @contextmanager
+    def reporting(self) -> Iterator[None]:
+        """Post a comment about an error inside, and let it pass."""
+        try:
+            yield
+        except FlowDebateError as error:
+            if not self._is_over:
+                self._post(f"### The review failed\n\n{plain(sentence_of(error))}\n")
+            raise
+
+    # Reading
+
+    @property
+    def changes(self) -> Changes:
+        """The changes to read."""
+        if self._changes is None:
+            self._changes = self._read()
+        return self._changes
+
+    def _read(self) -> Changes:
+        name = f"pull request {self._number}"
+        if self._posts:
+            self._find_comment()
+        state = self._earlier
+        since = self._since or (None if state is None else state.head)
+        changes = self._github.read(
+            self._number,
+            since=since,
+            merge_base=None if state is None or self._since else state.merge_base,
+            again={draft.file for draft in self._drafts if draft.file},
+            exclude=self._exclude,
+        )
+        check_size(changes.sources, name)
+        if since is not None:
+            short = since[:12]
+            tell(
+                f"The whole change is read: {short} is not an earlier commit of it"
+                if changes.since is None
+                else f"What is new since {short} is read"
+            )
+        elif self._posts:
+            tell("The whole change is read")
+        return changes
+
+    def _find_comment(self) -> None:
+        """Find the comment of an earlier run, and believe it if its author and its signature are ours."""
+        self._login = self._github.login()
+        for comment in reversed(self._github.reviews(self._number)):
+            is_ours = comment.user is not None and comment.user.login == self._login
+            if not is_ours or _STATE.search(comment.body or "") is None:
+                continue
+            self._comment = comment
+            state = State.read(comment.body or "", self._key)
+            if state is None or (state.repository, state.number) != (self._repository, self._number):
+                tell("The earlier review cannot be read: its comment has no state with a signature of this key")
+                return
+            # what other globs had left out is not read yet
+            self._earlier = state if state.exclude == self._exclude else state.model_copy(update={"head": None})
+            return
+
+    @property
+    def _drafts(self) -> list[FindingDraft]:
+        return [] if self._earlier is None else self._earlier.findings
+
+    @property
+    def earlier(self) -> list[FindingDraft]:
+        """Findings of earlier runs that are not resolved, with the names of their files as they are now."""
+        moved = self.changes.renamed
+        files = self.changes.lines
+        drafts = []
+        for draft in self._drafts:
+            name = moved.get(draft.file or "", draft.file)
+            # a file that is no longer part of the change: the quote may stand in another one
+            drafts.append(draft.model_copy(update={"file": name if name in files else None}))
+        return drafts
+
+    # Without a question to reviewers
+
+    def finish_unread(self, gate: str | None) -> int:
+        """Decide about changes without anything to read, and return the exit code."""
+        voices: dict[str, str] = {}
+        findings = [_standing(draft, number) for number, draft in enumerate(self.earlier, start=1)]
+        unread = [f"{source.name} ({source.left_out})" for source in self.changes.sources if not source.excluded]
+        excluded = [source.name for source in self.changes.sources if source.excluded]
+        new = f" since {self.changes.since[:12]}" if self.changes.since else ""
+        lines = [f"### Nothing to read{new}", ""]
+        lines += [f"Excluded: {plain(', '.join(excluded))}", ""] if excluded else []
+        lines += [f"Not read: {plain(', '.join(unread))}", ""] if unread else []
+        code = ExitCode.NO_RESULT if unread else 0
+        if gate is not None:
+            rules = parse_gate(gate, where="command line", reviewers=2)
+            missing = f"not read: {', '.join(unread)}" if unread else None
+            result = hold_gate(gate, rules, findings, voices=voices, missing=missing)
+            lines += [f"**Gate** “{plain(gate)}” **{result.word}**: {plain(result.why)}", ""]
+            code = ExitCode.GATE if result.holds is False else code
+        tell(" ".join(" ".join(lines).split()))
+        lines += _standing_lines(self._drafts)
+        state = self._state(self._drafts, is_read=not unread)
+        return int(code if self._post("\n".join(lines), state) else code or ExitCode.FAILED)
+
+    # Writing
+
+    def finish(self, document: Document, error: str) -> bool:
+        """Post the result of a run; False if it cannot be posted."""
+        raw: ReviewRawOutput = document.raw
+        if raw.stop_reason is None:
+            reason = error or document.error or f"The run ended early ({document.status})."
+            return self._post(f"### The review failed\n\n{plain(reason)}\n\n{findings_markdown(document, room=20_000)}")
+        drafts = {finding.id: self._with_quote(finding) for finding in raw.in_state("confirmed")}
+        lost = any(loss.instead == "skipped" for loss in raw.losses)
+        is_read = document.status == "complete" and not lost and not unread_files(raw.coverage)
+        state = self._state([*drafts.values()], is_read=is_read)
+        tail = state.sign(self._key)
+        since = f"Read what is new since {self.changes.since[:12]}.\n\n" if self.changes.since else ""
+        room = _MOST_OF_COMMENT - len(tail) - len(since) - 2
+        body = f"{findings_markdown(document, room=room)}\n{since}"
+        return self._post(body, state, raw, drafts)
+
+    def _with_quote(self, finding: Finding) -> FindingDraft:
+        """Return a finding for the next run, with the words of its lines, since lines move."""
+        draft, place = finding.draft, finding.place
+        if draft.quote or not place.found or place.line is None:
+            return draft
+        last = place.end_line or place.line
+        texts = [
+            line.text
+            for source in self.changes.sources
+            for line in number_lines(source)
+            if line.file == place.file and line.number is not None and place.line <= line.number <= last
+        ]
+        return draft.model_copy(update={"quote": "\n".join(texts)[:4_000] or None})
+
+    def _state(self, drafts: Sequence[FindingDraft], *, is_read: bool) -> State:
+        earlier = None if self._earlier is None else self._earlier.head
+        return State(
+            repository=self._repository,
+            number=self._number,
+            head=self.changes.head if is_read else earlier if self.changes.since else None,
+            merge_base=self.changes.merge_base if is_read or self._earlier is None else self._earlier.merge_base,
+            exclude=self._exclude,
+            findings=[*drafts],
+        )
+
+    def _post(
+        self,
+        text: str,
+        state: State | None = None,
+        raw: ReviewRawOutput | None = None,
+        drafts: dict[str, FindingDraft] | None = None,
+    ) -> bool:
+        """Create or update the comment; False if that fails, with the text in the summary of the job.
+
+        Without a new `state` the comment keeps the state that it has.
+        """
+        self._is_over = True
+        if not self._posts:
+            return True
+        if state is None:
+            tail = "<!-- flowdebate-review -->"
+            if self._changes is not None and self._changes.is_fork:
+                text += f"\n{_FORK}\n"
+            if self._earlier is not None:
+                tail = self._earlier.sign(self._key)
+                text = "\n".join([text, *_standing_lines(self._drafts)])
+        else:
+            tail = state.sign(self._key)
+        body = f"{text[: _MOST_OF_COMMENT - len(tail) - 2]}\n\n{tail}"
+        try:
+            if self._login is None:
+                self._find_comment()
+            notes = self._notes(raw, drafts or {})
+            if self._comment is None:
+                notes = self._create(body, notes)
+            else:
+                self._github.update_review(self._number, self._comment.id, body)
+            for note in notes:
+                self._github.create_note(self._number, self.changes.head, note)  # a rejected one is in the comment
+        except BadFile as error:
+            tell(f"Error: the review is not posted: {error}")
+            if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+                with suppress(OSError), Path(summary).open("a", encoding="utf-8") as file:
+                    file.write(f"{text}\n\nThis is not posted on the pull request: {plain(str(error))}\n")
+            return False
+        return True
+
+    def _create(self, body: str, notes: list[dict[str, JsonValue]]) -> list[dict[str, JsonValue]]:
+        """Create the comment with its notes; return the notes that are still to be posted."""
+        commit = self._changes.head if self._changes is not None else None
+        if self._github.create_review(self._number, commit, body, notes):
+            return []
+        if not notes or not self._github.create_review(self._number, commit, body, []):
+            raise BadFile(f"pull request {self._number}", "GitHub rejects the comment")
+        return notes
+
+    def _notes(self, raw: ReviewRawOutput | None, drafts: dict[str, FindingDraft]) -> list[dict[str, JsonValue]]:
+        """Mark the notes of resolved findings, and return the notes to add for confirmed ones."""
+        if raw is None:
+            return []
+        written = {} if self._comment is None else self._written_notes()
+        for finding in raw.in_state("resolved"):
+            for key in _keys(finding):
+                if (note := written.get(key)) is not None and not (note.body or "").startswith("**Resolved**"):
+                    self._github.update_note(note.id, f"**Resolved** in {self.changes.head[:12]}.\n\n{note.body}")
+        notes = []
+        for finding in raw.in_state("confirmed"):
+            key = _key_of(drafts[finding.id])
+            if written.keys() & {key, *_keys(finding)}:
+                continue
+            if (place := self._lines(finding.place)) is not None:
+                text = f"**{finding.severity}** {plain(sentence(finding))}"
+                notes.append({**place, "body": f"{text}\n\n<!-- flowdebate-note {key} -->"})
+        return notes[:_MOST_NOTES]
+
+    def _written_notes(self) -> dict[str, Comment]:
+        """Return the notes of earlier runs, by the keys of their findings."""
+        notes: dict[str, Comment] = {}
+        for comment in self._github.notes(self._number):
+            match = _NOTE.search(comment.body or "")
+            if match is not None and comment.user is not None and comment.user.login == self._login:
+                notes[match[1]] = comment
+        return notes
+
+    def _lines(self, place: Place) -> dict[str, JsonValue] | None:
+        """Return the lines of a note; None for lines outside of the diff."""
+        shown = self.changes.lines.get(place.file or "", set())
+        if not place.found or place.line not in shown:
+            return None
+        last = place.end_line or place.line
+        about: dict[str, JsonValue] = {"path": place.file, "line": place.line, "side": "RIGHT"}
+        if last > place.line and shown.issuperset(range(place.line, last + 1)):
+            about |= {"start_line": place.line, "start_side": "RIGHT", "line": last}
+        return about
+
+
+def _standing(draft: FindingDraft, number: int) -> Finding:
+    """Return a finding of an earlier run that nobody was asked about again."""
+    place = Place(**draft.model_dump(include={"file", "line", "end_line", "quote"}))
+    fields = draft.model_dump(include={"title", "claim", "severity", "suggestion"})
+    raised = [Raised(agent_name=EARLIER, place=place, **fields)]
+    return Finding(id=f"F{number}", place=place, raised=raised, state="confirmed", **fields)
+
+
+def _standing_lines(drafts: Sequence[FindingDraft]) -> Iterator[str]:
+    if drafts:
+        yield f"\nConfirmed by an earlier review and not resolved: {counted(len(drafts), 'finding')}\n"
+    for draft in drafts:
+        where = f" {plain(draft.file)}" if draft.file else ""
+        yield f"- **{draft.severity}**{where}: **{plain(draft.title)}**. {plain(draft.claim)}"
+
+
+def _key_of(finding: FindingDraft | Raised) -> str:
+    """Return the key of the note on a finding."""
+    quote = finding.quote if isinstance(finding, FindingDraft) else finding.place.quote
+    return sha256(f"{finding.title}\0{quote or ''}".encode(errors="replace")).hexdigest()[:16]
+
+
+def _keys(finding: Finding) -> set[str]:
+    return {_key_of(raised) for raised in finding.raised}
