@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -118,6 +119,25 @@ def test_a_server_given_again_is_enough_where_nothing_else_is_named(theirs: Stag
         result = command("resume", run_id, "--base-url", mine.base_url, "--max-calls", "9", "--allow-changes")
     assert result.exit_code == 0, result.stderr
     assert theirs.bodies == []
+
+
+@pytest.mark.parametrize("verb", ["resume", "fork"])
+def test_an_imported_run_starts_no_program_unasked(
+    verb: str, theirs: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is refused with the program's name, and `--trust-plan` starts it."""
+    program = tmp_path / "bin" / "opencode"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    run_id, file = forged(theirs, tmp_path, base_url=None, model="cli/opencode")
+    command("import", str(file))
+    refused = command(verb, run_id, "--max-calls", "9")
+    assert (refused.exit_code, (tmp_path / "started").exists()) == (2, False)
+    assert "--model 'cli/opencode'" in refused.stderr
+    command(verb, run_id, "--max-calls", "9", "--trust-plan", *(["--allow-changes"] if verb == "resume" else []))
+    assert (tmp_path / "started").exists()
 
 
 def test_a_terminal_shows_what_is_named_and_asks(theirs: Stage, tmp_path: Path) -> None:

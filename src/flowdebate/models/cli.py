@@ -86,6 +86,11 @@ class Program:
     environment: Mapping[str, str] | None = None
 
 
+def is_model_name(name: str) -> bool:
+    """Say whether a program can be told `name` as a model: it is not blank, and no program takes it for an option."""
+    return bool(name.strip()) and not name.lstrip().startswith("-")
+
+
 def _count(counts: object, *names: str) -> int | None:
     for name in names:
         counts = counts.get(name) if isinstance(counts, dict) else None
@@ -366,6 +371,8 @@ class CliModel:
         self._program = plain if program is None else PROGRAMS[program]
         if model is not None and self._program.model is None:
             raise ConfigurationError(where, "model", model, "left out where a command is given")
+        if model is not None and not is_model_name(model):
+            raise ConfigurationError(where, "model", model, "a model's name, which does not begin with a dash")
         self._name = label or "/".join(filter(None, ("cli", program or Path(self._program.command[0]).name, model)))
         self._path = shutil.which(self._program.command[0])
         if self._path is None:
@@ -435,7 +442,7 @@ class CliModel:
         if self._program.folder:
             command += self._program.folder if self._workdir is not None else [""]
         if self._model is not None:
-            command += [str(self._program.model), self._model]
+            command.append(f"{self._program.model}={self._model}")  # one word: no name becomes an option of its own
         return [*command, *(part.replace("{effort}", effort) for part in self._program.effort or () if effort)]
 
     async def _ask(self, command: Sequence[str], prompt: str) -> Said:

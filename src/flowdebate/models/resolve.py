@@ -401,10 +401,10 @@ def _address(provider: str) -> str | None:
 
 def _check_program(spec: str, field: str, where: str) -> str:
     """Return the agent CLI in `spec`, with its model behind a slash; raise ConfigurationError if it is unknown."""
-    from flowdebate.models.cli import PROGRAMS
+    from flowdebate.models.cli import PROGRAMS, is_model_name
 
     program, slash, model = (name := spec.removeprefix(_CLI)).partition("/")
-    if program not in PROGRAMS or (slash and not model.strip()):
+    if program not in PROGRAMS or (slash and not is_model_name(model)):
         allowed = " or ".join(f'"{_CLI}{option}"' for option in PROGRAMS)
         raise ConfigurationError(where, field, spec, f"{allowed}, with a model of it behind a slash or none")
     return name

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NotRequired, Required
@@ -12,6 +13,7 @@ from flowdebate.chassis.registry import find_pattern, load_patterns
 from flowdebate.chassis.roles import CommonKeywords
 from flowdebate.chassis.seats import DEFAULT, Seats, seat_models, with_first
 from flowdebate.errors import BadFile, ConfigurationError
+from flowdebate.models.cli import PROGRAMS
 from flowdebate.models.openai.endpoint import address_of
 from flowdebate.models.prices import HOW, prices_known
 from flowdebate.models.resolve import EACH, full_name, model_of_environment
@@ -508,7 +510,7 @@ def _models_of(run: StoredRun) -> str | dict[str, str] | None:
 
 
 def reached_by(run: StoredRun, given: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Addresses and paths that the plan of an imported run names, by option, without those that are `given`.
+    """Addresses, paths and programs that the plan of an imported run names, by option, without those that are `given`.
 
     The user has to confirm them before the run is resumed. Empty for a run that was started in this store.
     """
@@ -516,7 +518,22 @@ def reached_by(run: StoredRun, given: Mapping[str, Any]) -> dict[str, list[str]]
         return {}
     info, options, _ = _read_stored(run)
     read = info.load_page().options.read(given, file=options)
-    return {read.flag_of(name): texts for name, texts in read.reached("file", "server").items()}
+    reached = {read.flag_of(name): texts for name, texts in read.reached("file", "server").items()}
+    # An agent's program runs with the rights of the user, and seats name models in many forms.
+    programs = sorted({name for text in _texts_in([options, run.header.model]) for name in _AGENT.findall(text)})
+    return reached | ({"--model": programs} if programs else {})
+
+
+_AGENT = re.compile(rf"(?<![^\s=:,])cli/(?:{'|'.join(PROGRAMS)})(?:/\S+)?")
+
+
+def _texts_in(value: object) -> Iterator[str]:
+    """Yield the texts in a JSON value, at any depth."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (Mapping, list, tuple)):
+        for entry in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts_in(entry)
 
 
 def pattern_of_run(run: StoredRun) -> PatternInfo | None:

@@ -134,6 +134,7 @@ def _confirm(run: StoredRun, given: Mapping[str, Any]) -> bool:
         for text in texts:
             tell(f"  {flag} {text}")
     tell("A server gets the key and everything that models are shown; of a file, models may be shown the content.")
+    tell("A model cli/… is a program of this machine, which runs with your rights.")
     return typer.confirm("Use them?", err=True)
 
 
