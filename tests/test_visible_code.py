@@ -1,0 +1,84 @@
+"""The Python that a reader sees runs as it is pasted: each page's visible blocks in order, without hidden set-up.
+
+Models are stubs of their vendors' APIs on this machine. A block that needs something else than its page is a fragment:
+`<!--- fragment --->` stands in front of it. README and tutorials have none, the other pages one in ten blocks at most.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from textwrap import dedent
+from types import ModuleType
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from flowdebate.testing import forbid_real_models
+from tests.vendors import vendors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+TUTORIALS = {"README.md", "index.md", "first-debate.md"}
+SLOW = {"compare.md", "studies.md"}
+"""Pages that ask hundreds of questions."""
+_BLOCK = re.compile(
+    r"(?P<comments>(?:<!---[^\n]*?-->\n+)*)^(?P<indent> *)```python[^\n]*\n(?P<code>.*?)^(?P=indent)```",
+    re.MULTILINE | re.DOTALL,
+)
+_HIDDEN = re.compile(r"<!--- invisible-code-block.*?-->", re.DOTALL)
+
+
+class VisibleBlock(NamedTuple):
+    """A fence of Python on a page."""
+
+    line: int
+    code: str
+    fragment: bool
+    needs: str | None
+    """The package without which the page skips it."""
+
+
+def visible_blocks(path: Path) -> Iterator[VisibleBlock]:
+    """The fences of a page in order."""
+    text = _HIDDEN.sub(lambda hidden: "\n" * hidden[0].count("\n"), path.read_text(encoding="utf-8"))
+    for block in _BLOCK.finditer(text):
+        needs = re.search(r'skip: next if\(missing\("(\w+)"\)', block["comments"])
+        line = text.count("\n", 0, block.start("code")) + 1
+        yield VisibleBlock(
+            line, dedent(block["code"]), "<!--- fragment" in block["comments"], needs[1] if needs else None
+        )
+
+
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, id=path.name, marks=[pytest.mark.slow] if path.name in SLOW else []) for path in PAGES],
+)
+def test_visible_code_runs_alone(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one namespace, in an empty folder, with models that answer."""
+    blocks = [block for block in visible_blocks(path) if not block.fragment]
+    if not blocks:
+        return
+    monkeypatch.chdir(tmp_path)
+    module = ModuleType("pasted")  # classes of a page ask for their module
+    monkeypatch.setitem(sys.modules, "pasted", module)
+    with vendors() as stubs, forbid_real_models(allow_local=True):
+        stubs["anthropic"].models = ("claude-haiku-4-5", "claude-sonnet-4-5")
+        for block in blocks:
+            if block.needs is None or find_spec(block.needs) is not None:
+                code = "\n" * (block.line - 1) + block.code.replace('"local"', '"ollama/gemma3"')
+                exec(compile(code, str(path), "exec"), vars(module))  # noqa: S102 - the page's own code
+
+
+def test_few_blocks_are_fragments() -> None:
+    """None of README and tutorials, and at most one in ten of the others."""
+    blocks = {path.name: list(visible_blocks(path)) for path in PAGES}
+    fragments = {name: [block.line for block in found if block.fragment] for name, found in blocks.items()}
+    assert not any(fragments[name] for name in TUTORIALS), fragments
+    others = [block for name, found in blocks.items() if name not in TUTORIALS for block in found]
+    assert sum(block.fragment for block in others) * 10 <= len(others), fragments
