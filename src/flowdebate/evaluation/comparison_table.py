@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from itertools import combinations
 from statistics import fmean
@@ -27,7 +27,7 @@ from flowdebate.evaluation.comparison import (
     read_comparison,
 )
 from flowdebate.evaluation.judge_audit import count
-from flowdebate.evaluation.ranking import Game, RankedSystem, rank_games
+from flowdebate.evaluation.ranking import Game, Ranking, rank_games
 from flowdebate.evaluation.statistics import share_interval
 from flowdebate.runs.batch import Batch, BatchSummary
 
@@ -92,8 +92,8 @@ class ComparisonTable(InNotebooks, WireModel):
     """Krippendorff's alpha likewise."""
     longer: Figure | None
     """The share of decided rows in which the longest text won."""
-    ranking: list[RankedSystem]
-    """The strongest first; empty for two systems, and where there is none (see `findings`)."""
+    ranking: Ranking | None
+    """The ranking of three systems or more; None for two, and without scipy."""
     failed: dict[int, str]
     """The error of each row that could not be compared, by its index."""
     findings: list[str]
@@ -178,7 +178,7 @@ def tabulate(comparisons: Sequence[Comparison], *, failed: Mapping[int, str] | N
         if c.winner is not None
         if len(most := [s.name for s in c.sides if s.characters == max(s.characters for s in c.sides)]) == 1
     ]
-    ranking, why = _rank(comparisons) if len(systems) > 2 else ([], None)  # noqa: PLR2004
+    ranked = len(systems) > 2 and find_spec("scipy") is not None  # noqa: PLR2004 - of two, the rate says it
     table = ComparisonTable(
         rows=len(comparisons),
         systems=systems,
@@ -186,12 +186,12 @@ def tabulate(comparisons: Sequence[Comparison], *, failed: Mapping[int, str] | N
         kappa=kappa,
         alpha=alpha,
         longer=_figure(fmean(longest), len(longest)) if longest else None,
-        ranking=ranking,
+        ranking=_rank(comparisons) if ranked else None,
         failed=dict(failed or {}),
         findings=[],
         comparisons=list(comparisons),
     )
-    return table.model_copy(update={"findings": [*_findings(table), *([] if why is None else [why])]})
+    return table.model_copy(update={"findings": _findings(table)})
 
 
 def _figure(value: float, n: int, *, confidence: float = 1 - _ALPHA) -> Figure:
@@ -236,23 +236,17 @@ def _judge(name: str, comparisons: Sequence[Comparison], judges: int) -> Compari
     )
 
 
-def _rank(comparisons: Sequence[Comparison]) -> tuple[list[RankedSystem], str | None]:
-    """Each pair of texts in a row is a game; else the reason for no ranking."""
-    if find_spec("numpy") is None:
-        return [], 'no ranking without numpy: pip install "flowdebate[audit]"'
+def _rank(comparisons: Sequence[Comparison]) -> Ranking:
+    """Rank the systems by games between each two texts of a row."""
     games = [
         Game(one.name, other.name, (one.share > other.share) + (one.share == other.share) / 2, row)
         for row, c in enumerate(comparisons)
         for one, other in combinations(c.sides, 2)
     ]
-    found = rank_games(games, order=False)  # a row is judged in several orders
-    return found.systems, found.problem
+    return rank_games(games, order=False)  # a row is judged in several orders
 
 
 def _findings(table: ComparisonTable) -> list[str]:
-    def said(figure: Figure, of: str) -> str:
-        return f"{figure.value:.0%} of {counted(figure.n, of)} (95% interval {figure.low:.0%} to {figure.high:.0%})"
-
     found = []
     if table.failed:
         found.append(f"left out, because their judging failed: {counted(len(table.failed), 'row')}")
@@ -262,22 +256,34 @@ def _findings(table: ComparisonTable) -> list[str]:
         halves = f", and half of {best.undecided:,} without a winner" if best.undecided else ""
         found.append(
             f"{best.name} {'is better' if clear else 'is not clearly better'}: it won {best.wins:,}{halves}, "
-            f"{said(best.rate, 'row')}"
+            f"{_share(best.rate, 'row')}"
         )
-    for judge in table.judges:
-        if judge.favours is not None and judge.towards_first is not None and judge.first_place is not None:
-            odd = judge.towards_first
-            most = odd if judge.favours == "first" else _figure(1 - odd.value, odd.n)
-            found.append(
-                f"{judge.judge} favours the {judge.favours} place: where the order decided, it went to that in "
-                f"{said(most, 'row')}; the first place won {judge.first_place.value:.0%} of its ballots "
-                f"({judge.even:.0%} is even)"
-            )
-        if judge.flips is not None and judge.flips.value > 0:
-            found.append(f"{judge.judge} preferred another text in another order in {said(judge.flips, 'row')}")
+    elif table.ranking is not None:
+        found += table.ranking.findings
+    elif table.systems:
+        found.append('no ranking without scipy: pip install "flowdebate[audit]"')
+    found += [sentence for judge in table.judges for sentence in _judge_findings(judge)]
     if table.kappa is not None and table.alpha is not None:
         found.append(f"agreement of judges: Fleiss' kappa {table.kappa:.2f}, Krippendorff's alpha {table.alpha:.2f}")
     if table.longer is not None:
-        longest = said(table.longer, "decided row")
+        longest = _share(table.longer, "decided row")
         found.append(f"the longest text won {longest}: length is shown, not corrected for")
     return found
+
+
+def _judge_findings(judge: ComparingJudge) -> Iterator[str]:
+    """Say what the order decides for a judge."""
+    if judge.favours is not None and judge.towards_first is not None and judge.first_place is not None:
+        odd = judge.towards_first
+        most = odd if judge.favours == "first" else _figure(1 - odd.value, odd.n)
+        yield (
+            f"{judge.judge} favours the {judge.favours} place: where the order decided, it went to that in "
+            f"{_share(most, 'row')}; the first place won {judge.first_place.value:.0%} of its ballots "
+            f"({judge.even:.0%} is even)"
+        )
+    if judge.flips is not None and judge.flips.value > 0:
+        yield f"{judge.judge} preferred another text in another order in {_share(judge.flips, 'row')}"
+
+
+def _share(figure: Figure, of: str) -> str:
+    return f"{figure.value:.0%} of {counted(figure.n, of)} (95% interval {figure.low:.0%} to {figure.high:.0%})"

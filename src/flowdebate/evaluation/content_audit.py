@@ -9,12 +9,12 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from flowdebate._util.importing import InNotebooks
-from flowdebate._util.validation import check_library, check_share
+from flowdebate._util.validation import check_share
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.audit_report import Figure
-from flowdebate.evaluation.ranking import fit_choices
-from flowdebate.evaluation.statistics import two_sided_z
+from flowdebate.evaluation.choice_model import fit_choices
+from flowdebate.evaluation.statistics import check_scipy
 
 if TYPE_CHECKING:
     from flowdebate.patterns.debate.judging.ballots import JudgeBallot
@@ -103,13 +103,13 @@ def content_choices(
 
 
 def content_audit(choices: Sequence[ContentChoice], *, confidence: float = 0.95) -> ContentAudit:
-    """Explain `choices` by who wrote a side, and by all columns at once. Needs numpy.
+    """Explain `choices` by who wrote a side, and by all columns at once. Needs scipy.
 
-    A conditional logit model (McFadden 1974), for shares by quasi-likelihood, with sandwich errors over clusters. At
-    equal length, a system's rate is what the model predicts where both sides have the same of everything (as the
-    length-controlled AlpacaEval, arXiv:2404.04475). A column that does not vary is left out. There is no regression,
-    and `problem` says why, where an effect would be infinite, such as that of the order before a judge that always
-    picks what it reads first. ConfigurationError without choices, and for those with different columns.
+    A conditional logit model (McFadden 1974), for shares by quasi-likelihood, with intervals that treat a cluster as
+    one observation. At equal length, a system's rate is what the model predicts where both sides have the same of all
+    (as the length-controlled AlpacaEval, arXiv:2404.04475). A column that does not vary is left out. There is no
+    regression, and `problem` says why, where an effect would be infinite, such as that of the order before a judge that
+    always picks what it reads first. ConfigurationError without choices, and for those with different columns.
 
     >>> def ballot(chars, share):
     ...     return ContentChoice(systems=["a", "b"], shares=[share, 1 - share], columns={"length": [chars, 8.0]})
@@ -117,7 +117,7 @@ def content_audit(choices: Sequence[ContentChoice], *, confidence: float = 0.95)
     >>> round(found.effects["length"].value, 2), found.systems[0].system
     (0.56, 'a')
     """
-    check_library(_WHERE, "numpy", library="numpy", extra="audit")
+    check_scipy(_WHERE)
     import numpy as np
 
     check_share(_WHERE, ends=False, confidence=confidence)
@@ -138,14 +138,13 @@ def content_audit(choices: Sequence[ContentChoice], *, confidence: float = 0.95)
     ])  # fmt: skip
     chosen = np.array([each.shares for each in choices])
     clusters = [("alone", row) if each.cluster is None else each.cluster for row, each in enumerate(choices)]
-    fit = fit_choices(options, chosen / chosen.sum(axis=1, keepdims=True), clusters, free=1)
+    fit = fit_choices(options, chosen / chosen.sum(axis=1, keepdims=True), clusters, strengths=len(names))
     if fit is None:
         problem = "no regression: an effect would be infinite, or the columns cannot be told apart"
         return ContentAudit(ballots=len(choices), effects={}, systems=[], problem=problem, findings=[problem])
-    z, n = two_sided_z(1 - confidence), len({str(each) for each in clusters})
-    ends = [(value, value - z * error, value + z * error) for value, error in zip(*fit, strict=True)]
+    ends = [(value, *fit.interval(index, confidence=confidence)) for index, value in enumerate(fit.coefficients)]
     effects = {
-        column: Figure(value=value, n=n, low=low, high=high)
+        column: Figure(value=value, n=fit.clusters, low=low, high=high)
         for column, (value, low, high) in zip(varied, ends[len(names) :], strict=True)
     }
     # strengths have a mean of 0, so that the others' mean is that much lower
@@ -153,11 +152,12 @@ def content_audit(choices: Sequence[ContentChoice], *, confidence: float = 0.95)
     systems = []
     for name, strength in zip(names, ends, strict=False):
         given = [share for each in choices for who, share in zip(each.systems, each.shares, strict=True) if who == name]
-        value, low, high = (1 / (1 + exp(-apart * end)) for end in strength)
-        controlled = Figure(value=value, n=n, low=low, high=high)
+        value, low, high = (None if end is None else 1 / (1 + exp(-apart * end)) for end in strength)
+        controlled = Figure(value=value or 0.0, n=fit.clusters, low=low, high=high)
         systems.append(ControlledSystem(system=name, ballots=len(given), share=fmean(given), controlled=controlled))
     systems.sort(key=lambda each: -each.controlled.value)
     found = [_said(column, figure, confidence) for column, figure in effects.items()]
+    found += [] if fit.without_interval is None else [fit.without_interval]
     found += [
         f"{each.system}: {each.share:.0%} of the whole, {each.controlled.value:.0%} at equal {' and '.join(varied)}"
         for each in systems
@@ -166,8 +166,9 @@ def content_audit(choices: Sequence[ContentChoice], *, confidence: float = 0.95)
 
 
 def _said(column: str, figure: Figure, confidence: float) -> str:
-    low, high = figure.low or 0.0, figure.high or 0.0
+    unit, low, high = _UNITS.get(column, "one more"), figure.low, figure.high
+    if low is None or high is None:
+        return f"{column}: {unit} adds {figure.value:+.2f} log-odds, without an interval"
     sure = "favours it" if low > 0 else "is against it" if high < 0 else "is not clear"
-    unit = _UNITS.get(column, "one more")
     interval = f"{confidence:.0%} interval {low:+.2f} to {high:+.2f}"
     return f"{column}: {unit} {sure}, by {figure.value:+.2f} log-odds ({interval})"

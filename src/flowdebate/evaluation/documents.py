@@ -73,7 +73,7 @@ def lay_out(value: object) -> Summary | None:  # noqa: C901, PLR0911, PLR0912 - 
                 about=f"{counted(value.games, 'game')}",
                 sections=(
                     _ranking_table(value.systems),
-                    Points(items=() if value.problem is None else (value.problem,)),
+                    Points(items=tuple(value.findings)),
                 ),
             )
         case Tournament():
@@ -331,18 +331,16 @@ def lay_out_comparison(found: Comparison) -> Summary:
 def _ranking_table(systems: Sequence[RankedSystem]) -> Table:
     return Table(
         head=("Ranking", "Strength", "95% interval"),
-        rows=tuple((each.name, f"{each.strength:+.2f}", f"{each.low:+.2f} to {each.high:+.2f}") for each in systems),
+        rows=tuple((each.name, f"{each.strength:+.2f}", each.interval or "none") for each in systems),
     )
 
 
 def _lay_out_tournament(found: Tournament) -> Summary:
     points = tuple((name, f"{won:g}") for name, won in found.points.items())
-    order, problem = found.ranking.order, found.ranking.problem
-    first = (
-        []
-        if order is None
-        else [f"the first seat is worth {order.value:+.2f} log-odds ({order.low:+.2f} to {order.high:+.2f})"]
-    )
+    order, first = found.ranking.order, []
+    if order is not None:
+        between = "no interval" if order.low is None else f"{order.low:+.2f} to {order.high:+.2f}"
+        first = [f"the first seat is worth {order.value:+.2f} log-odds ({between})"]
     failed = [f"{counted(len(found.failed), 'run')} without a verdict"] if found.failed else []
     return Summary(
         title="Tournament",
@@ -350,7 +348,7 @@ def _lay_out_tournament(found: Tournament) -> Summary:
         sections=(
             Table(head=("System", "Points"), rows=points),
             *([_ranking_table(found.ranking.systems)] if found.ranking.systems else []),
-            Points(items=(*first, *failed, *([] if problem is None else [problem]))),
+            Points(items=(*first, *failed, *found.ranking.findings)),
         ),
     )
 
@@ -465,7 +463,7 @@ def lay_out_comparisons(table: ComparisonTable) -> Summary:
         about=f"{counted(table.rows, 'row')} compared",
         sections=(
             systems,
-            *([_ranking_table(table.ranking)] if table.ranking else []),
+            *([_ranking_table(table.ranking.systems)] if table.ranking is not None and table.ranking.systems else []),
             judges,
             Heading(title="Findings"),
             Points(items=tuple(table.findings)),

@@ -33,10 +33,10 @@ class RankedModel(WireModel):
     wins: int
     ties: int
     strength: float | None
-    """In log-odds, 0 in the mean; None where there is no ranking."""
+    """In log-odds, 0 in the mean; None for a model outside the ranking."""
     low: float | None
     high: float | None
-    """The ends of the 95% interval."""
+    """The ends of the 95% interval; None without one."""
 
 
 class RankedJudge(WireModel):
@@ -91,7 +91,7 @@ def leaderboard_of(runs: Sequence[StoredRun], steps: Iterable[StepRow] = ()) -> 
     """Rank models by the debates of `runs` that one of them won against another, and judges by their ballots.
 
     `steps` are those of the runs, in which the repairs of answers are counted. Each pair of sides that different models
-    spoke for is a game, and games of one question are a cluster. Needs numpy.
+    spoke for is a game, and games of one question are a cluster. Needs scipy.
     """
     games, left_out = _games(runs)
     ranking = rank_games(games) if games else None
@@ -224,8 +224,8 @@ def _first(places: Sequence[Places]) -> Figure | None:
 
 def _findings(board: Leaderboard) -> list[str]:
     found = []
-    if board.ranking is not None and board.ranking.problem is not None:
-        found.append(board.ranking.problem)
+    if board.ranking is not None:
+        found += board.ranking.findings
     order = None if board.ranking is None else board.ranking.order
     if order is not None and (order.low or 0) * (order.high or 0) > 0:
         which = "first" if order.value > 0 else "last"

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from sys import float_info
+from typing import NamedTuple
+
+from pydantic import Field
 
 from flowdebate._util.importing import InNotebooks
-from flowdebate._util.validation import check_library, check_share
+from flowdebate._util.validation import check_share, is_number
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.audit_report import Figure
-from flowdebate.evaluation.statistics import two_sided_z
+from flowdebate.evaluation.choice_model import ChoiceFit, fit_choices
+from flowdebate.evaluation.statistics import check_scipy
 
-if TYPE_CHECKING:
-    from flowdebate.evaluation.statistics import Floats
-
-_INFINITE = 15.0
-"""Log-odds that no sample shows: a coefficient beyond it grows without end."""
-_SMALL = 1e-12
+_WHERE = "rank_games()"
+_TIE = 0.5
 
 
 class Game(NamedTuple):
@@ -39,130 +39,200 @@ class RankedSystem(WireModel):
 
     name: str
     strength: float
-    low: float
-    """The ends of the interval, robust to what the games of one cluster have in common."""
-    high: float
+    low: float | None = None
+    """The ends of the interval, robust to what the games of one cluster have in common; None without one."""
+    high: float | None = None
+
+    @property
+    def interval(self) -> str:
+        """The interval in words; empty without one."""
+        return "" if self.low is None or self.high is None else f"{self.low:+.2f} to {self.high:+.2f}"
 
 
 class Ranking(InNotebooks, WireModel):
     """Systems by strength, and what else decides games."""
 
     games: int
+    """The number of games between ranked systems."""
     systems: list[RankedSystem]
     """The strongest first; empty where there is no ranking."""
+    above: list[str] = Field(default_factory=list)
+    """Systems that are stronger by an unknown amount: they won against ranked ones, or others above, and never lost."""
+    below: list[str] = Field(default_factory=list)
+    """Systems that are weaker by an unknown amount: they lost to ranked ones, or others below, and never won."""
+    apart: list[str] = Field(default_factory=list)
+    """Systems that no chain of games connects with the ranked ones."""
     order: Figure | None = None
-    """What the first place is worth, in log-odds; None where it was not asked for."""
+    """What the first place is worth, in log-odds; None where it was left out."""
     ties: Figure | None = None
     """The logarithm of the parameter of Davidson (1970): at 0, equal systems tie in a third of games. None without."""
     problem: str | None = None
     """Why there is no ranking."""
+    without_interval: str | None = None
+    """Why strengths have no intervals."""
 
     def chance(self, one: str, other: str, *, first: bool | None = None) -> float:
-        """How likely the one is to win, of games that are no ties; `first`: whether it has the first place."""
+        """Predict how often `one` wins games that are no ties; `first` says whether it has the first place."""
         from math import exp
 
-        strength = {each.name: each.strength for each in self.systems}
+        strengths = {system.name: system.strength for system in self.systems}
         place = 0.0 if first is None or self.order is None else self.order.value * (1 if first else -1)
-        return 1 / (1 + exp(strength[other] - strength[one] - place))
+        return 1 / (1 + exp(strengths[other] - strengths[one] - place))
+
+    @property
+    def findings(self) -> list[str]:
+        """What the strengths leave open, a sentence each."""
+        sentences = [sentence for sentence in (self.problem, self.without_interval) if sentence is not None]
+        lacking = [system.name for system in self.systems if system.low is None]
+        if lacking and self.without_interval is None:
+            why = "what sets them apart rests on fewer than three questions, or on like results"
+            sentences.append(f"no interval for {', '.join(lacking)}: {why}")
+        for names, place in (
+            (self.above, "above all ranked systems: never lost to one"),
+            (self.below, "below all ranked systems: never won against one"),
+            (self.apart, "not ranked: no chain of won and lost games connects them with the ranked systems"),
+        ):
+            if names:
+                sentences.append(f"{place}: {', '.join(names)}")
+        return sentences
 
 
-def rank_games(games: Sequence[Game], *, order: bool = True, confidence: float = 0.95) -> Ranking:
-    """Rank the systems of `games` by maximum likelihood. Needs numpy.
+def rank_games(
+    games: Sequence[Game], *, order: bool = True, confidence: float = 0.95, prior: float | None = None
+) -> Ranking:
+    """Rank the systems of `games` by maximum likelihood. Needs scipy.
 
-    The one wins in proportion to its strength, times what the first place is worth (`order`; False: nothing); a tie is
-    as likely as the geometric mean of both strengths, times a parameter (Davidson 1970). Intervals are sandwich
-    estimates over clusters. There is no ranking, and `problem` says why, where a strength would be infinite.
-    ConfigurationError without games, and for a result that is none of 0, 0.5 and 1.
+    A system wins in proportion to its strength, times what the first place is worth (`order`; False: nothing); a tie is
+    as likely as the geometric mean of both strengths, times a parameter (Davidson 1970). Intervals treat a cluster as
+    one observation; fewer than three clusters, or clusters that are all alike, give none.
 
-    >>> won = [Game("a", "b", float(row < 3)) for row in range(4)]
-    >>> [(each.name, round(each.strength, 3)) for each in rank_games(won, order=False).systems]
+    Without a `prior`, strengths exist only within a group of systems each of which has won against the rest of it,
+    directly or through others. The largest such group is ranked; `above`, `below` and `apart` list the other systems.
+    `prior` ranks all: it is the standard deviation of a normal prior on strengths, in log-odds (2 is a weak one), which
+    also applies to the first place and to ties.
+
+    ConfigurationError without games, and for a result other than 0, 0.5 and 1.
+
+    >>> games = [Game("a", "b", float(row < 3)) for row in range(4)]
+    >>> [(system.name, round(system.strength, 3)) for system in rank_games(games, order=False).systems]
     [('a', 0.549), ('b', -0.549)]
     """
-    where = "rank_games()"
-    check_library(where, "numpy", library="numpy", extra="audit")
+    check_scipy(_WHERE)
+    check_share(_WHERE, ends=False, confidence=confidence)
+    if prior is not None and not is_number(prior, most=float_info.max):
+        raise ConfigurationError(_WHERE, "prior", prior, "None, or a number > 0")
+    if not games:
+        raise ConfigurationError(_WHERE, "games", 0, "at least one")
+    for index, game in enumerate(games):
+        if game.won not in (0, _TIE, 1) or game.one == game.other:
+            raise ConfigurationError(_WHERE, f"games[{index}]", tuple(game), "two systems, and 0, 0.5 or 1")
+    names = list(dict.fromkeys(name for game in games for name in (game.one, game.other)))
+    if prior is not None:
+        return _rank(games, _Groups(names, [], [], []), order=order, confidence=confidence, prior=prior)
+    if all(game.won == _TIE for game in games):
+        return Ranking(games=len(games), systems=[], problem="no ranking: all games are ties")
+    ranking = _rank(games, _group(names, games, held=_TIE), order=order, confidence=confidence)
+    if ranking.problem is None:
+        return ranking
+    # where ties alone connect systems, their strengths may be infinite together with the parameter of ties
+    return _rank(games, _group(names, games, held=1), order=order, confidence=confidence)
+
+
+class _Groups(NamedTuple):
+    """The systems of a table of games, by their relation to those that can be ranked."""
+
+    ranked: list[str]
+    above: list[str]
+    below: list[str]
+    apart: list[str]
+
+
+def _group(names: list[str], games: Sequence[Game], *, held: float) -> _Groups:
+    """Find the largest group in which a chain of games leads from each system to each other; `held` is a result."""
+    import numpy as np
+    from scipy.sparse.csgraph import (  # type: ignore[import-untyped,unused-ignore]
+        breadth_first_order,
+        connected_components,
+    )
+
+    index = {name: place for place, name in enumerate(names)}
+    links = np.zeros((len(names), len(names)))
+    for game in games:
+        links[index[game.one], index[game.other]] += game.won >= held
+        links[index[game.other], index[game.one]] += 1 - game.won >= held
+    _, part = connected_components(links, connection="strong")
+
+    def size(number: int) -> tuple[int, float]:
+        inside = part == number
+        return int(inside.sum()), float(links[np.ix_(inside, inside)].sum())
+
+    largest = part == max(dict.fromkeys(part.tolist()), key=size)
+    start = int(np.argmax(largest))
+    below = {*breadth_first_order(links, start, return_predecessors=False).tolist()}
+    above = {*breadth_first_order(links.T, start, return_predecessors=False).tolist()}
+    others = [place for place in range(len(names)) if not largest[place]]
+    return _Groups(
+        ranked=[name for name, inside in zip(names, largest, strict=True) if inside],
+        above=[names[place] for place in others if place in above],
+        below=[names[place] for place in others if place in below],
+        apart=[names[place] for place in others if place not in above | below],
+    )
+
+
+def _rank(
+    games: Sequence[Game], groups: _Groups, *, order: bool, confidence: float, prior: float | None = None
+) -> Ranking:
+    """Rank the systems of a group by the games between them."""
+    ranked = [game for game in games if game.one in groups.ranked and game.other in groups.ranked]
+    if not ranked:
+        problem = "no ranking: no two systems have both won against each other, directly or through others"
+        return Ranking(games=0, systems=[], problem=problem)
+    tied = any(game.won == _TIE for game in ranked)
+    fit = _fit(ranked, groups.ranked, order=order, tied=tied, prior=prior)
+    if fit is None:
+        problem = (
+            "no ranking with a first place: what it is worth would be infinite, or cannot be told from the strengths "
+            "(order=False leaves it out)"
+        )
+        return Ranking(games=len(ranked), systems=[], problem=problem)
+
+    def figure(index: int) -> Figure:
+        low, high = fit.interval(index, confidence=confidence)
+        return Figure(value=fit.coefficients[index], n=len(ranked), low=low, high=high)
+
+    systems = []
+    for index, name in enumerate(groups.ranked):
+        low, high = fit.interval(index, confidence=confidence)
+        systems.append(RankedSystem(name=name, strength=fit.coefficients[index], low=low, high=high))
+    return Ranking(
+        games=len(ranked),
+        systems=sorted(systems, key=lambda system: -system.strength),
+        above=groups.above,
+        below=groups.below,
+        apart=groups.apart,
+        order=figure(len(systems)) if order else None,
+        ties=figure(-1) if tied else None,
+        without_interval=fit.without_interval,
+    )
+
+
+def _fit(
+    games: Sequence[Game], names: Sequence[str], *, order: bool, tied: bool, prior: float | None
+) -> ChoiceFit | None:
+    """Fit strengths, what the first place is worth, and ties, in that order of columns."""
     import numpy as np
 
-    check_share(where, ends=False, confidence=confidence)
-    if not games:
-        raise ConfigurationError(where, "games", 0, "at least one")
-    for index, game in enumerate(games):
-        if game.won not in (0, 0.5, 1) or game.one == game.other:
-            raise ConfigurationError(where, f"games[{index}]", tuple(game), "two systems, and 0, 0.5 or 1")
-    names = list(dict.fromkeys(name for game in games for name in (game.one, game.other)))
-    tied = any(game.won == 0.5 for game in games)  # noqa: PLR2004 - a tie
+    index = {name: place for place, name in enumerate(names)}
     options = np.zeros((len(games), 2 + tied, len(names) + order + tied))
     chosen = np.zeros(options.shape[:2])
     for row, game in enumerate(games):
         for option, sign in ((0, 1 / 2), (1, -1 / 2)):
-            options[row, option, names.index(game.one)] = sign
-            options[row, option, names.index(game.other)] = -sign
+            options[row, option, index[game.one]] = sign
+            options[row, option, index[game.other]] = -sign
             if order and game.placed:
                 options[row, option, len(names)] = sign
         if tied:
             options[row, 2, -1] = 1
-        chosen[row, {1: 0, 0: 1, 0.5: 2}[game.won]] = 1
+        chosen[row, {1: 0, 0: 1, _TIE: 2}[game.won]] = 1
     clusters = [("alone", row) if game.cluster is None else game.cluster for row, game in enumerate(games)]
-    fit = fit_choices(options, chosen, clusters, free=1)
-    if fit is None:
-        lonely = "some systems won, or lost, all their games with the others, or had none"
-        first = ", or the first place won, or lost, all" if order else ""
-        return Ranking(games=len(games), systems=[], problem=f"no ranking: {lonely}{first}")
-    z = two_sided_z(1 - confidence)
-
-    def figure(at: int, n: int) -> Figure:
-        value, error = fit.coefficients[at], fit.errors[at]
-        return Figure(value=value, n=n, low=value - z * error, high=value + z * error)
-
-    found = [
-        RankedSystem(name=name, strength=value, low=value - z * error, high=value + z * error)
-        for name, value, error in zip(names, fit.coefficients, fit.errors, strict=False)
-    ]
-    return Ranking(
-        games=len(games),
-        systems=sorted(found, key=lambda each: -each.strength),
-        order=figure(len(names), len(games)) if order else None,
-        ties=figure(-1, len(games)) if tied else None,
-    )
-
-
-class ChoiceFit(NamedTuple):
-    """A conditional logit model."""
-
-    coefficients: list[float]
-    errors: list[float]
-    """Standard errors: the sandwich estimate over clusters."""
-
-
-def fit_choices(options: Floats, chosen: Floats, clusters: Sequence[Hashable], *, free: int = 0) -> ChoiceFit | None:
-    """Fit how much each column of `options` adds to the log-odds of being chosen (McFadden 1974). Needs numpy.
-
-    `options` are numbers by choice, option and column, `chosen` the part of each choice that fell on each option;
-    `free` is how many directions of the coefficients change nothing, in which they stay at a mean of 0. By Newton's
-    method. None where a coefficient would be infinite, or the columns do not tell them apart.
-    """
-    import numpy as np
-
-    coefficients = np.zeros(options.shape[2])
-    for step_number in range(200):
-        worth = options @ coefficients
-        chances = np.exp(worth - worth.max(axis=1, keepdims=True))
-        chances /= chances.sum(axis=1, keepdims=True)
-        # of each column, the distances from what is expected in its choice
-        centred = options - (chances[:, :, None] * options).sum(axis=1, keepdims=True)
-        curvature = np.einsum("gk,gkp,gkq->pq", chances, centred, centred)
-        if not step_number and np.linalg.matrix_rank(curvature, tol=1e-9) < len(coefficients) - free:
-            return None
-        bread = np.linalg.pinv(curvature, rcond=_SMALL, hermitian=True)
-        scores = ((chosen - chances)[:, :, None] * options).sum(axis=1)
-        step = bread @ scores.sum(axis=0)
-        coefficients = coefficients + step / max(1.0, float(np.abs(step).max()))  # far from it, Newton overshoots
-        if np.abs(coefficients).max() > _INFINITE:
-            return None
-        if np.abs(step).max() < _SMALL * 10:
-            break
-    names, place = np.unique([str(each) for each in clusters], return_inverse=True)
-    sums = np.zeros((len(names), len(coefficients)))
-    np.add.at(sums, place, scores)
-    few = len(names) / max(len(names) - 1, 1)
-    errors = np.sqrt(np.maximum(np.diag(bread @ (few * sums.T @ sums) @ bread), 0.0))
-    return ChoiceFit(coefficients.tolist(), errors.tolist())
+    return fit_choices(options, chosen, clusters, strengths=len(names), prior=prior)

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, Unpack
 
 from flowdebate._text import error_text
 from flowdebate._util.importing import InNotebooks
-from flowdebate._util.validation import check_library, check_share
+from flowdebate._util.validation import check_share
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.evaluation_run import reader
 from flowdebate.evaluation.ranking import Game, Ranking, rank_games
+from flowdebate.evaluation.statistics import check_scipy
 from flowdebate.runs.batch import Batch, BatchControls
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ async def tournament(  # noqa: PLR0913 - those of a batch
     batch_id: str | None = None,
     **options: Unpack[BatchControls],
 ) -> Tournament:
-    """Let each pair of `systems` debate each of `rows` twice, once from each seat, and rank them. Needs numpy.
+    """Let each pair of `systems` debate each of `rows` twice, once from each seat, and rank them. Needs scipy.
 
     - `systems`: by name a model, which argues in two rounds before `judge`, a model; or whatever `play` makes a debate
       of, given the row and two seats: the first one argues the first position, and begins.
@@ -85,7 +86,7 @@ async def tournament(  # noqa: PLR0913 - those of a batch
     >>> asyncio.run(tournament({"ann": ann, "bob": bob}, rows, judge=judge)).points
     {'ann': 1.0, 'bob': 1.0}
     """
-    check_library(_WHERE, "numpy", library="numpy", extra="audit")
+    check_scipy(_WHERE)
     check_share(_WHERE, ends=False, confidence=confidence)
     asked, positions = reader(question), reader(choices)
     _check(systems, rows, positions)

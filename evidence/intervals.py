@@ -1,0 +1,102 @@
+"""Coverage of the intervals of rankings and content audits with few questions: `python -m evidence.intervals`."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from statistics import median
+from typing import NamedTuple
+
+import numpy as np
+
+from flowdebate.evaluation import ContentChoice, Game, content_audit, rank_games
+
+QUESTIONS = (3, 5, 8, 20)
+
+
+class Coverage(NamedTuple):
+    """Intervals of strengths over simulated tournaments."""
+
+    has: float
+    """Share of strengths with an interval."""
+    holds: float
+    """Share of these intervals that hold the true strength."""
+    width: float
+    """Median width of these intervals, in log-odds."""
+
+
+def tournament_games(
+    rng: np.random.Generator, strengths: dict[str, float], questions: int, *, mood: float = 1.0, first: float = 0.3
+) -> list[Game]:
+    """Draw a tournament from both seats, in which each question suits some systems better than others."""
+    games = []
+    for question in range(questions):
+        luck = {name: strength + rng.normal(0, mood) for name, strength in strengths.items()}
+        for one, other in permutations(strengths, 2):
+            chance = 1 / (1 + np.exp(luck[other] - luck[one] - first))
+            games.append(Game(one, other, float(rng.random() < chance), question))
+    return games
+
+
+def cover(systems: int, questions: int, *, studies: int, order: bool = True) -> Coverage:
+    """Simulate tournaments of equal systems."""
+    rng, names = np.random.default_rng(1000 * systems + questions), "abcdefgh"[:systems]
+    widths, holds = [], 0
+    for _ in range(studies):
+        for system in rank_games(tournament_games(rng, dict.fromkeys(names, 0.0), questions), order=order).systems:
+            if system.low is not None and system.high is not None:
+                widths.append(system.high - system.low)
+                holds += system.low <= 0 <= system.high
+    return Coverage(len(widths) / studies / systems, holds / max(len(widths), 1), median(widths or [0.0]))
+
+
+def audited_choices(
+    rng: np.random.Generator, questions: int, *, length: float = 0.0, mood: float = 1.0, ballots: int = 4
+) -> list[ContentChoice]:
+    """Draw ballots on three systems whose worth differs by question; `length` is what a unit of length is worth."""
+    choices = []
+    for question in range(questions):
+        worth, long, marks = rng.normal(0, mood, 3), rng.normal(0, 1, 3), rng.poisson(2, 3) / 2
+        for _ in range(ballots):
+            one, other = rng.choice(3, 2, replace=False).tolist()
+            chance = 1 / (1 + np.exp(worth[other] - worth[one] - length * (long[one] - long[other])))
+            won = float(rng.random() < chance)
+            columns = {
+                "length": [long[one], long[other]], "order": [0.5, -0.5], "style": [marks[one], marks[other]],
+            }  # fmt: skip
+            choices.append(
+                ContentChoice(
+                    systems=["abc"[one], "abc"[other]], shares=[won, 1 - won], columns=columns, cluster=str(question)
+                )
+            )
+    return choices
+
+
+def alarms(questions: int, *, studies: int, length: float = 0.0) -> dict[str, float]:
+    """Simulate content audits; the share in which the interval of each effect excludes 0."""
+    rng, found, audits = np.random.default_rng(questions), dict.fromkeys(("length", "order", "style"), 0), 0
+    for _ in range(studies):
+        audit = content_audit(audited_choices(rng, questions, length=length))
+        audits += audit.problem is None
+        for name, effect in audit.effects.items():
+            found[name] += effect.low is not None and effect.high is not None and not effect.low <= 0 <= effect.high
+    return {name: number / audits for name, number in found.items()}
+
+
+def main() -> None:
+    """Print both tables as Markdown."""
+    print(
+        "| systems | questions | with an interval | holds the truth | median width |\n| --- | --- | --- | --- | --- |"
+    )
+    for systems in (2, 3):
+        for questions in QUESTIONS:
+            found = cover(systems, questions, studies=2_000)
+            print(f"| {systems} | {questions} | {found.has:.2f} | {found.holds:.3f} | {found.width:.2f} |", flush=True)
+    print("\n| questions | length | order | style | finds length |\n| --- | --- | --- | --- | --- |")
+    for questions in (6, 10, 20):
+        shares = alarms(questions, studies=2_000)
+        power = alarms(questions, studies=1_000, length=1.0)["length"]
+        print(f"| {questions} | {' | '.join(f'{share:.3f}' for share in shares.values())} | {power:.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

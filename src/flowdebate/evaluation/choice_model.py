@@ -1,0 +1,159 @@
+"""Conditional logit model of choices: coefficients, separation, and intervals that hold for few clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from math import isfinite
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from flowdebate.evaluation.statistics import Floats
+
+_CONVERGED = 1e-11
+_NO_VARIANCE = 1e-7
+"""Standard errors below this come from rounding."""
+_FEWEST = 1.5
+"""Degrees of freedom that an interval takes: two clusters are often alike by chance."""
+_SOLE = 0.999
+"""Leverage from which on a cluster is the only one to say anything about a direction."""
+
+
+class ChoiceFit(NamedTuple):
+    """Fitted coefficients with their standard errors."""
+
+    coefficients: list[float]
+    errors: list[float | None]
+    """Standard errors; None where the clusters cannot show any."""
+    freedom: list[float]
+    """Degrees of freedom of each error."""
+    clusters: int
+
+    def interval(self, index: int, *, confidence: float) -> tuple[float | None, float | None]:
+        """Return the ends of a coefficient's interval, by Student's t; None for both without a standard error."""
+        from scipy import stats  # type: ignore[import-untyped,unused-ignore]
+
+        value, error = self.coefficients[index], self.errors[index]
+        if error is None:
+            return None, None
+        half = error * float(stats.t.isf((1 - confidence) / 2, self.freedom[index]))
+        return (value - half, value + half) if isfinite(half) else (None, None)
+
+    @property
+    def without_interval(self) -> str | None:
+        """Why no coefficient has an interval; None if one has."""
+        if any(error is not None for error in self.errors):
+            return None
+        if self.clusters < _FEWEST + 1:
+            number = "one question" if self.clusters == 1 else "two questions"
+            return f"no intervals: {number} cannot show how results vary; it takes three or more"
+        return f"no intervals: the results are alike in all {self.clusters} questions, so nothing shows how they vary"
+
+
+def fit_choices(
+    options: Floats, chosen: Floats, clusters: Sequence[Hashable], *, strengths: int, prior: float | None = None
+) -> ChoiceFit | None:
+    """Fit how much each column of `options` adds to the log-odds of being chosen (McFadden 1974). Needs scipy.
+
+    `options` has a number for each choice, option and column; `chosen` is the share of each choice that went to each
+    option. Of the first `strengths` columns only differences count: their coefficients have a mean of 0. `prior` is the
+    standard deviation of a normal prior on all coefficients.
+
+    Standard errors are robust to clusters, with the correction of Bell and McCaffrey (2002) for few of them. Degrees of
+    freedom are the effective number of clusters less one, by the entropy of what they contribute to a coefficient: a
+    system that played on three questions has two, however many questions others played on. Returns None without a prior
+    where a coefficient would be infinite (tested exactly, by linear programming), or columns cannot be told apart.
+    """
+    import numpy as np
+
+    # the columns of strengths add up to nothing: an orthonormal basis of what can be told apart
+    width = options.shape[2]
+    contrasts = np.linalg.svd(np.eye(strengths) - 1 / strengths)[0][:, : strengths - 1]
+    basis = np.zeros((width, width - 1))
+    basis[:strengths, : strengths - 1] = contrasts
+    basis[strengths:, strengths - 1 :] = np.eye(width - strengths)
+    columns = options @ basis
+    weight = 0.0 if prior is None else 1 / prior**2
+    if prior is None and (not _identified(columns) or _separated(columns, chosen)):
+        return None
+    coefficients = np.zeros(width - 1)
+    for _ in range(500):
+        worth = columns @ coefficients
+        chances = np.exp(worth - worth.max(axis=1, keepdims=True))
+        chances /= chances.sum(axis=1, keepdims=True)
+        centred = columns - (chances[:, :, None] * columns).sum(axis=1, keepdims=True)
+        curvature = np.einsum("gk,gkp,gkq->pq", chances, centred, centred) + weight * np.eye(width - 1)
+        scores = ((chosen - chances)[:, :, None] * columns).sum(axis=1)
+        step = np.linalg.solve(curvature, scores.sum(axis=0) - weight * coefficients)
+        coefficients = coefficients + step / max(1.0, float(np.abs(step).max()))  # far away, Newton overshoots
+        if np.abs(step).max() < _CONVERGED:
+            break
+    errors, freedom, count = _errors(chances, centred, scores, clusters, curvature, weight=weight, basis=basis)
+    return ChoiceFit((basis @ coefficients).tolist(), errors, freedom, count)
+
+
+def _identified(columns: Floats) -> bool:
+    """Check that each direction of the coefficients changes some choice."""
+    import numpy as np
+
+    centred = (columns - columns.mean(axis=1, keepdims=True)).reshape(-1, columns.shape[2])
+    return bool(np.linalg.matrix_rank(centred, tol=1e-9) == columns.shape[2])
+
+
+def _separated(columns: Floats, chosen: Floats) -> bool:
+    """Check for a direction in which all choices become more likely, so that the best coefficients are infinite."""
+    import numpy as np
+    from scipy.optimize import linprog  # type: ignore[import-untyped,unused-ignore]
+
+    leads = [
+        columns[chosen[:, taken] > 0, taken] - columns[chosen[:, taken] > 0, other]
+        for taken in range(columns.shape[1])
+        for other in range(columns.shape[1])
+        if taken != other
+    ]
+    rows = np.unique(np.concatenate(leads).round(12), axis=0)
+    rows /= np.maximum(np.abs(rows).max(axis=0), 1e-300)
+    best = linprog(-rows.sum(axis=0), A_ub=-rows, b_ub=np.zeros(len(rows)), bounds=(-1, 1), method="highs")
+    return bool(-best.fun > 1e-6)  # noqa: PLR2004 - the solver's tolerance
+
+
+def _errors(
+    chances: Floats,
+    centred: Floats,
+    scores: Floats,
+    clusters: Sequence[Hashable],
+    curvature: Floats,
+    *,
+    weight: float,
+    basis: Floats,
+) -> tuple[list[float | None], list[float], int]:
+    """Return standard errors and degrees of freedom of all coefficients, and the number of clusters."""
+    import numpy as np
+
+    names, place = np.unique([str(cluster) for cluster in clusters], return_inverse=True)
+    values, vectors = np.linalg.eigh(curvature)
+    root = vectors / np.sqrt(values) @ vectors.T
+    contrasts = root @ basis.T  # a column for each coefficient
+    width = len(curvature)
+    # the prior counts as one more observation
+    meat, alone = weight * root @ root, np.zeros((width, width))
+    parts = []
+    order = np.argsort(place, kind="stable")
+    for rows in np.split(order, np.cumsum(np.bincount(place))[:-1]):
+        weighted = np.sqrt(chances[rows])[:, :, None] * centred[rows] @ root
+        leverage, axes = np.linalg.eigh(np.einsum("gkp,gkq->pq", weighted, weighted))
+        leverage = np.clip(leverage, 0, 1)
+        sole = leverage > _SOLE
+        scale = np.where(sole, 0.0, 1 / np.sqrt(np.where(sole, 1.0, 1 - leverage)))
+        score = axes * scale @ (axes.T @ (root @ scores[rows].sum(axis=0)))
+        meat += np.outer(score, score)
+        alone += axes[:, sole] @ axes[:, sole].T
+        parts.append(((axes.T @ contrasts) ** 2 * leverage[:, None]).sum(axis=0))
+    variance = np.einsum("pc,pq,qc->c", contrasts, meat, contrasts)
+    unseen = np.einsum("pc,pq,qc->c", contrasts, alone, contrasts)
+    shares = np.maximum(parts, 1e-300) / np.maximum(np.sum(parts, axis=0), 1e-300)
+    freedom = np.exp(-(shares * np.log(shares)).sum(axis=0)) - 1  # clusters that are worth as much as these
+    errors = [
+        None if free < _FEWEST or seen <= max(_NO_VARIANCE**2, hidden) else float(np.sqrt(seen + hidden))
+        for seen, hidden, free in zip(variance, unseen, freedom, strict=True)
+    ]
+    return errors, freedom.tolist(), len(names)
