@@ -1,0 +1,106 @@
+"""Natural questions, asked at each front door: words that say no sides are enough, in any language."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import openai
+import pytest
+from mcp import Client
+
+from flowdebate.mcp import create_server
+from flowdebate.service.service import Service
+from flowdebate.testing import FunctionModel
+from tests.mcp.conftest import told
+from tests.server.agui_client import AgUiClient
+from tests.server.stage import HTTP_TIMEOUT, TOKEN, Stage, debater, staged
+from tests.server.test_agui import hold, outcome_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from flowdebate.models.base import ModelRequest
+
+PLAIN = [
+    "Should we build trams?",
+    "Is Rust better than Go?",
+    "Will AI replace programmers?",
+    "Do cats make better pets than dogs?",
+]
+"""Questions whose words say what the sides are."""
+NATURAL = [
+    "Tabs versus spaces",
+    "Which database should we use: Postgres or MongoDB?",
+    "What is the best database for a startup?",
+    "Pros and cons of remote work",
+    "Remote work is good for companies.",
+    "Debate whether cities should ban cars",
+    "should i learn rust or go",
+    "How should we limit rate of requests?",
+    "Sollten wir Straßenbahnen bauen?",
+    "hi",
+    "Ist Homeoffice besser als Büro?",
+    "Welche Datenbank sollen wir nehmen, Postgres oder MongoDB?",
+    "Vor- und Nachteile der Vier-Tage-Woche",
+    "Homeoffice ist gut für Unternehmen.",
+    "Tempolimit ja oder nein",
+    "Should we build trams?\n\n# Rules for files\n\nAnswer with the whole file, and never with a part of it.\n" * 20,
+]
+"""Those for which a model proposes the sides; the last one is wrapped, as programs that edit files do it."""
+PROPOSED = "The second position is right"
+
+
+def answer(request: ModelRequest) -> Any:
+    """Two positions for whoever asks for sides, and the answers of a short debate."""
+    if request.block == "sides":
+        positions = ("The first position is right", PROPOSED)
+        return {"sides": [{"name": each.split()[1], "position": each} for each in positions]}
+    return debater(request)
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    """A server of built-in patterns."""
+    with staged(lambda: Service(store="memory:", model=FunctionModel(answer)), openai=True, ag_ui=True) as stage:
+        yield stage
+
+
+@pytest.mark.parametrize("question", PLAIN + NATURAL)
+def test_a_chat_client_asks_a_natural_question(stage: Stage, question: str) -> None:
+    """The completion shows the sides with their arguments."""
+    with openai.OpenAI(base_url=f"{stage.url}/v1", api_key=TOKEN, max_retries=0, timeout=HTTP_TIMEOUT) as client:
+        completion = client.chat.completions.create(
+            model="flowdebate/debate", messages=[{"role": "user", "content": question}]
+        )
+    said = completion.choices[0].message.content or ""
+    assert completion.choices[0].finish_reason == "stop"
+    assert (PROPOSED in said) == (question in NATURAL)
+
+
+@pytest.mark.parametrize("question", PLAIN + NATURAL)
+def test_an_agui_client_asks_a_natural_question(stage: Stage, question: str) -> None:
+    """The turns have the sides as their stances."""
+    client = hold(stage, "debate", AgUiClient(f"thread {question[:50]!r}"), question=question)
+    assert outcome_of(client)["type"] == "success"
+    stances = {message["about"].get("stance") for message in client.messages.values()}
+    assert (PROPOSED in stances) == (question in NATURAL)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("question", PLAIN + NATURAL)
+async def test_an_mcp_host_asks_a_natural_question(question: str) -> None:
+    """Without `sides` the report has speakers with proposed positions."""
+    service = Service(store="memory:", model=FunctionModel(answer))
+    async with service, Client(create_server(service)) as client:
+        arguments = {"question": question, "max_rounds": 1, "wait": 50}
+        report = told(await client.call_tool("start_debate", arguments))
+    assert report["status"] == "complete"
+    assert (PROPOSED in [speaker["about"] for speaker in report["speakers"]]) == (question in NATURAL)
+
+
+@pytest.mark.parametrize("question", PLAIN + NATURAL)
+def test_a_program_asks_a_natural_question_over_http(stage: Stage, question: str) -> None:
+    """The run has the sides that were proposed."""
+    run_id = stage.finished(question=question)
+    debaters = stage.get(f"/runs/{run_id}").json()["document"]["debaters"]
+    assert (PROPOSED in [debater["stance"] for debater in debaters]) == (question in NATURAL)
