@@ -17,7 +17,10 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from typer.testing import CliRunner
 
+from flowdebate._util.importing import load_object
 from flowdebate.cli.app import app
+from flowdebate.errors import ConfigurationError
+from flowdebate.service.service import Service
 from flowdebate.store import SqliteStore, close_store
 from tests.cases import slow_but_first
 from tests.mcp.conftest import ROOT, connected, parameters, told, until_over
@@ -105,8 +108,8 @@ async def test_a_host_that_reads_no_more_has_left(tmp_path: Path) -> None:
         (["--token-file", "token"], "--token-file is the token of --http: add --http."),
         (["--new-token"], "--new-token is the token of --http: add --http."),
         (["--http", "--port", "70000"], "--port must be an int from 0 to 65535, got 70000"),
-        (["--app", "nowhere:service"], "--app must be MODULE:OBJECT, a Service or a function that makes one"),
-        (["--app", "tests.mcp.stage:FOLDER"], "--app must be MODULE:OBJECT, a Service or a function that makes one"),
+        (["--app", "nowhere:service"], "--app must be MODULE:OBJECT or FILE.py:OBJECT, a Service"),
+        (["--app", "tests.mcp.stage:FOLDER"], "--app must be MODULE:OBJECT or FILE.py:OBJECT, a Service"),
         (["--app", "tests.mcp.stage:service", "--model", "local"], "--model and --app do not go together"),
         (["--max-calls", "0"], "--max-calls must be an int >= 1, got 0"),
     ],
@@ -231,3 +234,20 @@ async def call(process: Process, tool: str, arguments: dict[str, Any]) -> dict[s
     result = await request(process, "tools/call", {"name": tool, "arguments": arguments})
     output: dict[str, Any] = result["structuredContent"]
     return output
+
+
+def test_an_application_is_found_by_its_file(tmp_path: Path) -> None:
+    """Wherever the host starts the server, and with modules beside it."""
+    (tmp_path / "sides_of_trams.py").write_text("STANCE = 'build trams'\n")
+    (tmp_path / "debates_of_trams.py").write_text(
+        "from sides_of_trams import STANCE\nfrom flowdebate.service import Service\n"
+        "def service():\n    return Service(store='memory:', model='scripted')\n"
+    )
+    before = [*sys.path]
+    try:
+        spec = f"{tmp_path / 'debates_of_trams.py'}:service"
+        assert load_object(spec, Service, where="test").model_name == "scripted"
+        with pytest.raises(ConfigurationError, match="there is no file"):
+            load_object(f"{tmp_path / 'nothing.py'}:service", Service, where="test")
+    finally:
+        sys.path[:] = before

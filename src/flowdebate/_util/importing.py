@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from importlib import import_module
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import TypeVar
 
@@ -16,9 +18,18 @@ IMPORTING = threading.Lock()
 
 
 def load_object(spec: str, kind: type[T], *, where: str, field: str = "MODULE:OBJECT") -> T:
-    """The `kind` that `spec` names, or that the function made which it names; ConfigurationError if there is none."""
-    module, _, path = spec.partition(":")
-    allowed = f"MODULE:OBJECT, a {kind.__name__} or a function that makes one"
+    """The `kind` that `spec` names, or that the function made which it names; ConfigurationError if there is none.
+
+    The module may be a file, such as "path/to/file.py": its folder is then searched for modules first.
+    """
+    module, _, path = spec.rpartition(":") if ":" in spec else (spec, "", "")
+    allowed = f"MODULE:OBJECT or FILE.py:OBJECT, a {kind.__name__} or a function that makes one"
+    if module.endswith(".py"):
+        file = Path(module).expanduser().resolve()
+        if not file.is_file():
+            raise ConfigurationError(where, field, spec, f"{allowed}; there is no file {file}")
+        sys.path.insert(0, str(file.parent))
+        module = file.stem
     try:
         found: object = import_module(module)
         for name in path.split("."):

@@ -53,7 +53,7 @@ _App: TypeAlias = Annotated[
         panel="Model",
         metavar="MODULE:OBJECT",
         help="A flowdebate.service.Service of yours, with patterns, model, store and limits, or a function that "
-        "makes one. Modules are also looked for in the current folder.",
+        "makes one. Modules are also looked for in the current folder; FILE.py:OBJECT names a file.",
     ),
 ]
 _AllowModel: TypeAlias = Annotated[
