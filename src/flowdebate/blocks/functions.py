@@ -151,11 +151,19 @@ OutT = TypeVar("OutT")
 
 
 class Handler(Block[InT, OutT]):
-    """A block that calls a function."""
+    """A block that calls a function; `runs` are blocks like those that the function makes and runs, for `seats`."""
 
-    def __init__(self, function: Function, *, name: str, resources: Mapping[str, Resource] | None) -> None:
+    def __init__(
+        self,
+        function: Function,
+        *,
+        name: str,
+        resources: Mapping[str, Resource] | None,
+        runs: Sequence[Block[Any, Any]] = (),
+    ) -> None:
         super().__init__(name, resources=check_resources(resources, where=f"handler {name!r}"))
         self._call = invocation(function, where=f"handler {name!r}", field="function")
+        self._runs = runs
 
     async def act(self, value: InT, ctx: Context, /) -> OutT:
         began = time.perf_counter()

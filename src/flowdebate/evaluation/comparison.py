@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from flowdebate._util.importing import InNotebooks
 from flowdebate._util.wire import WireModel
-from flowdebate.blocks.functions import handler
+from flowdebate.blocks.functions import Handler
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.chassis.output import publish
 from flowdebate.errors import ConfigurationError, FlowDebateError
@@ -129,7 +129,6 @@ def create_comparison(
         raise ConfigurationError(_WHERE, "judges", names, "different ones")
     transcript = create_debate_transcript()
 
-    @handler(name=f"{name}-texts", resources={"transcript": transcript})
     async def read_and_decide(value: object, ctx: Context) -> DebateRawOutput:
         texts = value if isinstance(value, ComparedTexts) else ComparedTexts.model_validate(value)
         read = DebateRawOutput(
@@ -161,7 +160,12 @@ def create_comparison(
         done = {"verdict": verdict, "status": "complete", "stop_reason": "max_rounds"}
         return publish(read.model_copy(update=done), ctx)
 
-    return sequencer(name=name, state=DebateState).then(read_and_decide)
+    # the judge is made of the texts, but its models are checked before the run begins
+    like = Judge(how, name=name, transcript=transcript, stances=("Text 1", "Text 2"), show=frame)
+    reading: Handler[object, DebateRawOutput] = Handler(
+        read_and_decide, name=f"{name}-texts", resources={"transcript": transcript}, runs=[like]
+    )
+    return sequencer(name=name, state=DebateState).then(reading)
 
 
 class ComparedSide(WireModel):
