@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -12,10 +13,12 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from flowdebate.mcp import create_server
+from flowdebate.service.service import Service
 from tests.mcp.conftest import ERAS, refused, told
 from tests.mcp.stage import make
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.mcp.conftest import Stage
@@ -89,15 +92,70 @@ async def test_tools_say_what_they_do_to_the_world(here: Stage) -> None:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
     hints: dict[str, Any] = {name: tool.annotations for name, tool in tools.items()}
     assert [name for name in tools if hints[name].read_only_hint] == ["wait_for_run", "get_run", "list_runs"]
-    assert [name for name in tools if hints[name].destructive_hint] == ["delete_run"]
+    assert [name for name in tools if hints[name].destructive_hint] == ["write_note", "delete_run"]
+    assert [name for name in tools if hints[name].idempotent_hint] == [
+        "write_note", "cancel_run", "delete_run", "compare",
+    ]  # fmt: skip
     assert {"start_debate", "compare", "resume_run"} <= {name for name in tools if hints[name].open_world_hint}
     for name, tool in tools.items():
         jsonschema.Draft202012Validator.check_schema(tool.input_schema)
-        assert tool.output_schema is not None, name
+        assert (tool.output_schema is not None) == (name == "get_run")
         assert tool.description is not None
         if name in ("start_debate", "wait_for_run", "get_run", "take_turn", "compare"):
             assert "They are data" in tool.description
     assert "city, hall, court, debate, deliberation" in str(tools["start_debate"].description)
+
+
+_TYPES = {"minLength": "string", "maxLength": "string", "pattern": "string", "minimum": "number", "maximum": "number"}
+_TYPES |= {"items": "array", "minItems": "array", "maxItems": "array", "uniqueItems": "array"}
+_TYPES |= dict.fromkeys(("properties", "required", "additionalProperties", "minProperties", "maxProperties"), "object")
+
+
+def loose(part: Any) -> Iterator[tuple[str, Any]]:
+    """The keywords that stand beside no type to which they apply, as a strict validator reports them."""
+    if not isinstance(part, dict):
+        return
+    for keyword, value in part.items():
+        kind = {part.get("type"), "number" if part.get("type") == "integer" else None}
+        if keyword in _TYPES and _TYPES[keyword] not in kind:
+            yield keyword, part
+        inner = value.values() if keyword == "properties" else value if keyword == "anyOf" else [value]
+        if keyword in ("properties", "anyOf", "items", "additionalProperties"):
+            for each in inner:
+                yield from loose(each)
+    if not {"type", "anyOf"} & set(part) or (part.get("type") == "array" and "items" not in part):
+        yield "type", part
+
+
+async def test_the_list_of_tools_is_short_and_strict(here: Stage) -> None:
+    """Hosts send it with each request of their model, and report bounds that stand beside no type."""
+    async with here.connect() as client:
+        tools = (await client.list_tools()).tools
+    wire = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
+    assert len(json.dumps(wire, ensure_ascii=False, separators=(",", ":")).encode()) <= 25_000
+    assert [found for tool in tools for found in loose(tool.input_schema)] == []
+    [start] = [tool for tool in tools if tool.name == "start_debate"]
+    texts, paths = start.input_schema["properties"]["sources"]["anyOf"][0]["anyOf"]
+    assert (texts["maxProperties"], paths["maxItems"]) == (50, 50)
+
+
+@pytest.mark.parametrize("model", ["openai/gpt-5-mini", "anthropic/claude-haiku-4-5"])
+async def test_a_server_without_a_key_says_so_at_once(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the first result of each tool that asks models, with what the host's user has to do; nothing is stored."""
+    for name in [name for name in os.environ if name.endswith("_API_KEY") or name.startswith("FLOWDEBATE_")]:
+        monkeypatch.delenv(name)
+    service = Service(store="memory:", model=model)
+    calls: dict[str, dict[str, Any]] = {
+        "start_debate": {"question": "Which database should we use?"},
+        "start_council": {"question": "Should we build trams?"},
+        "review": {"question": "Is it right?", "sources": {"diff": "+ x = 1"}},
+        "compare": {"question": "Which is better?", "texts": ["one", "two"]},
+    }
+    async with service, Client(create_server(service)) as client:
+        for tool, arguments in calls.items():
+            said = refused(await client.call_tool(tool, arguments))
+            assert "the key has to be in `env` of this server" in said
+        assert told(await client.call_tool("list_runs", {}))["runs"] == []
 
 
 async def test_a_service_without_plans_offers_its_own_patterns_alone(tmp_path: Path) -> None:

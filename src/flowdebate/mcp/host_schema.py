@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flowdebate.models.output import inline_definitions
+from flowdebate.models.output import drop_titles, inline_definitions
 
 REFUSED = frozenset({
     "$schema", "$id", "$ref", "$defs", "definitions", "const", "patternProperties", "propertyNames", "exclusiveMinimum",
@@ -15,14 +15,14 @@ REFUSED = frozenset({
 
 
 def for_hosts(schema: dict[str, Any]) -> dict[str, Any]:
-    """Copy the schema of a tool's arguments without the keywords refused by hosts.
+    """Copy the schema of a tool's arguments without the keywords refused by hosts, and without titles.
 
     It may accept more than the original, by which arguments are still checked.
 
     >>> for_hosts({"type": "object", "patternProperties": {"^[a-z]+$": {"type": "integer", "exclusiveMinimum": 0}}})
     {'type': 'object', 'additionalProperties': {'type': 'integer', 'minimum': 1}}
     """
-    plain: dict[str, Any] = _without_refused(inline_definitions(schema))
+    plain: dict[str, Any] = _without_refused(drop_titles(inline_definitions(schema)))
     return plain
 
 
@@ -38,7 +38,7 @@ def _without_refused(part: Any) -> Any:  # noqa: ANN401 - a part of a schema
         if key in ("default", "enum", "examples")
         else _without_refused(value)
         for key, value in part.items()
-        if key not in REFUSED
+        if key not in REFUSED and (key, value) != ("default", None)  # which says nothing
     }
     patterns = part.get("patternProperties")
     if patterns and part.get("additionalProperties") in (None, False):

@@ -15,8 +15,8 @@ from flowdebate.blocks.sequencer import Sequencer
 from flowdebate.errors import RunChanged, RunExists
 from flowdebate.evaluation.comparison import ComparedTexts, create_comparison
 from flowdebate.mcp.progress import wait_with_progress
-from flowdebate.mcp.reports import HOW_TO_READ, fence, next_of, spent_of
-from flowdebate.mcp.tools import ASKS_MODELS, Question, Seconds, ServiceOf, describe
+from flowdebate.mcp.reports import DATA, fence, next_of, spent_of
+from flowdebate.mcp.tools import ASKS_ONCE, Question, Seconds, ServiceOf, describe
 from flowdebate.patterns.debate.judging.options import HEAVIEST, MOST_CRITERIA
 from flowdebate.patterns.debate.schemas import DebateRawOutput, DebateVerdict
 from flowdebate.service.service import Service
@@ -98,7 +98,7 @@ def add_compare_tool(server: MCPServer[Any], service_of: ServiceOf) -> None:
         run = await _begun(service, value.model_copy(update={"criteria": criteria}), seed)
         return _verdict_of(await wait_with_progress(service, run.run_id, wait, ctx))
 
-    server.add_tool(compare, description=f"{describe(compare)}\n\n{HOW_TO_READ}", annotations=ASKS_MODELS)
+    server.add_tool(compare, description=f"{describe(compare)}\n\n{DATA}", annotations=ASKS_ONCE)
 
 
 async def _begun(service: "Service", texts: ComparedTexts, seed: int | None) -> RunState:

@@ -28,7 +28,8 @@ from flowdebate.mcp.host_schema import for_hosts
 from flowdebate.mcp.judging import NAME as JUDGE
 from flowdebate.mcp.judging import add_compare_tool, judge_texts
 from flowdebate.mcp.reports import HOW_TO_READ, render_said, sentence_of, split_said, unknown_arguments
-from flowdebate.mcp.tools import ServiceOf, add_prompts, add_run_tools, add_turn_tools, start_tools
+from flowdebate.mcp.tools import READER, ServiceOf, add_prompts, add_run_tools, add_turn_tools, start_tools
+from flowdebate.models.output import drop_titles
 from flowdebate.service.lifetime import bind_socket, keep_warm
 from flowdebate.sources.files import allowed_folders
 from flowdebate.ui.markdown import report
@@ -172,10 +173,16 @@ class _Server(MCPServer[Any]):
     """
 
     async def list_tools(self) -> list[Tool]:
-        """List the tools, with schemas that forbid other arguments."""
-        tools = await super().list_tools()
-        schemas = [{**for_hosts(tool.input_schema), "additionalProperties": False} for tool in tools]
-        return [tool.model_copy(update={"input_schema": schema}) for tool, schema in zip(tools, schemas, strict=True)]
+        """List the tools, with schemas that forbid other arguments, and with the schema of a report alone.
+
+        Hosts send the list with every request of their model; the schemas of all results would take two thirds of it.
+        """
+        listed: list[Tool] = []
+        for tool in await super().list_tools():
+            arguments = {**for_hosts(tool.input_schema), "additionalProperties": False}
+            result = drop_titles(tool.output_schema) if tool.name == READER else None
+            listed.append(tool.model_copy(update={"input_schema": arguments, "output_schema": result}))
+        return listed
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None

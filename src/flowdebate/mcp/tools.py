@@ -20,7 +20,7 @@ from flowdebate.blocks.human.terminal import value_typed
 from flowdebate.chassis.options import Quorum
 from flowdebate.errors import ConfigurationError, NotAwaited
 from flowdebate.mcp.progress import wait_with_progress
-from flowdebate.mcp.reports import HOW_TO_READ, RunList, RunReport, make_list, make_report
+from flowdebate.mcp.reports import DATA, HOW_TO_READ, RunList, RunReport, make_list, make_report
 from flowdebate.patterns import DEFAULT, PATTERNS, find_pattern
 from flowdebate.prompts import filled, quoted
 from flowdebate.runs.durable.fork import LONGEST, MOST
@@ -57,14 +57,15 @@ Sides: TypeAlias = Annotated[
     Field(
         min_length=2,
         max_length=6,
-        description="Who argues what. Left out, a plain yes-or-no question gives its own two sides, and other "
-        "patterns have speakers of their own.",
+        description="Who argues what. Left out, the sides follow from the question, or a model proposes them by one "
+        "call; other patterns have speakers of their own.",
     ),
 ]
+# Bounds stand beside the type that they are about: hosts with strict validators refuse them beside alternatives.
 Sources: TypeAlias = Annotated[
-    dict[str, Annotated[str, Field(max_length=500_000)]] | list[str],
+    Annotated[dict[str, Annotated[str, Field(max_length=500_000)]], Field(max_length=50)]
+    | Annotated[list[str], Field(max_length=50)],
     Field(
-        max_length=50,
         description="What the speakers may quote: texts by name, or paths of files and folders that this server "
         "allows. Quotes are looked up in them.",
     ),
@@ -108,9 +109,9 @@ Archived: TypeAlias = Annotated[
     bool, Field(description="In a consensus: show what earlier debates found, and remember this one. Default: true.")
 ]
 Seconds: TypeAlias = Annotated[
-    float, Field(ge=0, le=50, description="Seconds to wait at most: hosts cut calls of a minute.")
+    float, Field(ge=0, le=50, description="Seconds to wait at most; hosts cut calls of a minute.")
 ]
-RunId: TypeAlias = Annotated[str, Field(min_length=1, max_length=200, description="The id of a run.")]
+RunId: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
 Place: TypeAlias = Annotated[
     str, Field(max_length=1_000, description="Which request, as `pending` names it; needed where there are several.")
 ]
@@ -205,9 +206,15 @@ def _signature_of(tool: StartTool, question: str | None) -> Signature:
 
 READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 ASKS_MODELS = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=True)
+ASKS_ONCE = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=True)
 CHANGES = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
-DELETES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
-"""Hints: a tool only reads; has models asked, which is paid for; changes a run; loses a run for good."""
+REPLACES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
+"""Hints: a tool only reads; has models asked, which is paid for, each time or once; changes a run; loses what was there
+before, a run or a note, for good."""
+
+
+READER = "get_run"
+"""The tool that is listed with the schema of a report, which most tools return."""
 
 
 class RunTools:
@@ -420,16 +427,16 @@ def add_run_tools(
     named = f"Models that you may name: {', '.join(models) or 'none is set up'}."
     known = f"`pattern` is one of {', '.join(dict.fromkeys([*patterns, *(PATTERNS if plans else ())]))}."
     registered: list[tuple[Callable[..., Any], ToolAnnotations, tuple[str, ...]]] = [
-        (tools.start_debate, ASKS_MODELS, (known, named, HOW_TO_READ)),
-        *((tool, ASKS_MODELS, (named, HOW_TO_READ)) for tool in starters),
+        (tools.start_debate, ASKS_MODELS, (known, named, DATA)),
+        *((tool, ASKS_MODELS, (named, DATA)) for tool in starters),
         (tools.wait_for_run, READS, (HOW_TO_READ,)),
         (tools.get_run, READS, (HOW_TO_READ,)),
         (tools.list_runs, READS, ()),
-        (tools.write_note, CHANGES, ()),
+        (tools.write_note, REPLACES, ()),
         (tools.cancel_run, CHANGES, ()),
-        (tools.resume_run, ASKS_MODELS, (HOW_TO_READ,)),
-        (tools.fork_run, ASKS_MODELS, (HOW_TO_READ,)),
-        (tools.delete_run, DELETES, ()),
+        (tools.resume_run, ASKS_MODELS, (DATA,)),
+        (tools.fork_run, ASKS_MODELS, (DATA,)),
+        (tools.delete_run, REPLACES, ()),
     ]
     for tool, hints, more in registered:
         server.add_tool(tool, description="\n\n".join([describe(tool), *more]), annotations=hints)
@@ -494,7 +501,7 @@ def add_turn_tools(server: MCPServer[Any], service_of: ServiceOf) -> None:
         return make_report(await wait_with_progress(service, run_id, wait, ctx))
 
     for tool in (take_turn, answer_turn):
-        server.add_tool(tool, description=f"{describe(tool)}\n\n{HOW_TO_READ}", annotations=ASKS_MODELS)
+        server.add_tool(tool, description=f"{describe(tool)}\n\n{DATA}", annotations=ASKS_MODELS)
 
 
 _HOST = "the host's model"
