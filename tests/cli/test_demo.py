@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from typer.testing import CliRunner
 
 from flowdebate import generator
 from flowdebate.cli.app import app
-from flowdebate.cli.demo import RECORDING, TOLD, recorded_plan
+from flowdebate.cli.demo import RECORDING, REVIEW_RECORDING, TOLD, recorded_plan
 from flowdebate.errors import CassetteMismatch
 from flowdebate.events import TextDelta
 from flowdebate.models.recording import PlayedModel
@@ -70,7 +71,16 @@ def test_answers_are_streamed_word_by_word_whatever_is_asked() -> None:
         stranger.run_sync("Now.")
 
 
-def test_the_page_is_that_of_the_run_and_needs_its_token(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("command", "question"),
+    [
+        (["demo", "--page", "--speed", "1000"], "Should the firm go on with working from home?"),
+        (["review", "--demo", "--page"], "What is wrong with this change?"),
+    ],
+)
+def test_the_page_is_that_of_the_run_and_needs_its_token(
+    monkeypatch: pytest.MonkeyPatch, command: list[str], question: str
+) -> None:
     """A browser is sent to it; the server has nothing else, and nothing can be started there."""
     opened: list[str] = []
 
@@ -81,10 +91,47 @@ def test_the_page_is_that_of_the_run_and_needs_its_token(monkeypatch: pytest.Mon
         async with AsyncClient(transport=transport, base_url="http://127.0.0.1:9") as client:
             page = await client.get(opened[0], headers={"accept": "text/html"}, follow_redirects=True)
             assert page.status_code == 200
-            assert "Should the firm go on with working from home?" in page.text
+            assert question in page.text
             assert "nothing was edited" in page.text  # who spoke, and how it was recorded
             assert (await client.get(opened[0].partition("?")[0])).status_code == 401
 
     monkeypatch.setattr("flowdebate.server.app.serve", serve)
     monkeypatch.setattr("webbrowser.open", opened.append)
-    assert "Playing at http://127.0.0.1:9/runs/" in _play("--page", "--speed", "1000")
+    shown = CliRunner().invoke(app, command, catch_exceptions=False).output
+    assert "Playing at http://127.0.0.1:9/runs/" in shown
+
+
+def test_a_recorded_review_is_shown_without_a_model() -> None:
+    """As the library would review it today: the recording is what it asks, to the last call."""
+    result = CliRunner().invoke(app, ["review", "--demo"], catch_exceptions=False)
+    assert result.exit_code == 0
+    for text in ("no model is asked", "Examination", 'Gate: "no confirmed blocker" holds', "1 confirmed (1 major)"):
+        assert text in result.output
+    text = REVIEW_RECORDING.read_text("utf-8")
+    assert len(text) < 200_000
+    assert "/root" not in text
+    assert "/work" not in text
+
+
+def test_a_recorded_review_takes_less_than_a_second() -> None:
+    """Beside the start of the process: nothing waits."""
+    CliRunner().invoke(app, ["review", "--demo"])  # imports
+    began = time.process_time()
+    CliRunner().invoke(app, ["review", "--demo"])
+    assert time.process_time() - began < 1
+
+
+def test_a_demo_in_a_pipe_does_not_wait() -> None:
+    """Nobody reads along, so nobody waits for the speed of reading: a minute of it."""
+    began = time.monotonic()
+    shown = _play()
+    assert "Verdict" in shown
+    assert time.monotonic() - began < 15
+
+
+@pytest.mark.parametrize(("options", "message"), [(["--page"], "add --demo"), (["--demo", "--benchmark"], "exclude")])
+def test_options_of_the_recorded_review_need_it(options: list[str], message: str) -> None:
+    """Misuse, before anything is played."""
+    result = CliRunner().invoke(app, ["review", *options])
+    assert result.exit_code == 2
+    assert message in result.output

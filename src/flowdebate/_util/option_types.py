@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 from pydantic_core import PydanticCustomError
 
 from flowdebate.errors import ConfigurationError
@@ -68,6 +76,12 @@ _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Ratio = Annotated[float, Field(ge=0, le=1)]
 PlainText = Annotated[str, AfterValidator(_not_blank)]
 Text = Annotated[PlainText, NOTHING, allowed("text that is not blank")]
+Vendors = Annotated[
+    list[PlainText],
+    NOTHING,
+    allowed("the name of a vendor or of a model, or a list of such names"),
+    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
+]
 Flag = Annotated[bool, allowed("true or false")]
 Whole = Annotated[int, allowed("an int")]
 Count = Annotated[int, Field(ge=1), allowed("an int >= 1")]

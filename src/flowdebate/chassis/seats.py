@@ -18,6 +18,7 @@ from flowdebate.models.resolve import (
     ModelSpec,
     check_model,
     found_models,
+    maker_of,
     model_of_environment,
     no_model,
     vendor_of,
@@ -134,13 +135,43 @@ def with_first(choice: ModelChoice, listed: Sequence[ModelSpec]) -> ModelChoice:
     return {DEFAULT: listed[0], **choice} if isinstance(choice, Mapping) else choice
 
 
-def each_by_default(model: ModelChoice, *, where: str) -> ModelChoice:
-    """The model of a pattern that is of several vendors where nobody names a model, which a warning says."""
-    if model is not None or model_of_environment() is not None or not (found := found_models()):
+def check_makers(
+    models: Mapping[str, str], *, where: str, not_vendor: Sequence[str], min_vendors: int | None, seats: str
+) -> None:
+    """Check who made the models of `seats`, by name.
+
+    Raises ConfigurationError for a model that an excluded vendor made, and for fewer vendors than `min_vendors`.
+
+    >>> models = {"Ada": "openai/gpt-5-mini", "Ben": "openrouter/openai/gpt-5"}
+    >>> check_makers(models, where="review", not_vendor=["anthropic"], min_vendors=2, seats="reviewers")
+    Traceback (most recent call last):
+    flowdebate.errors.ConfigurationError: review: too few vendors: `min_vendors` is 2, and all reviewers have models...
+    """
+    excluded = {maker_of(vendor): vendor for vendor in not_vendor}
+    for name, model in models.items():
+        if (maker := maker_of(model)) in excluded:
+            sentence = (
+                f"{where}: {name} has {model}, a model by {maker}, which `not_vendor` excludes. Give {name} another."
+            )
+            raise ConfigurationError(where, "not_vendor", excluded[maker], sentence, message=sentence)
+    makers = dict.fromkeys(map(maker_of, models.values()))
+    if min_vendors is not None and len(makers) < min_vendors:
+        made = f"all {seats} have models by {', '.join(makers) or 'nobody'}"
+        advice = "Set the key of another provider, or name models of other vendors."
+        sentence = f"{where}: too few vendors: `min_vendors` is {min_vendors}, and {made}. {advice}"
+        raise ConfigurationError(where, "min_vendors", min_vendors, sentence, message=sentence)
+
+
+def each_by_default(model: ModelChoice, *, where: str, without: Sequence[str] = ()) -> ModelChoice:
+    """The model of a pattern that is of several vendors where nobody names a model, which a warning says.
+
+    Models by the vendors of `without` are not asked.
+    """
+    if model is not None or model_of_environment() is not None or not (found := found_models(without=without)):
         return model
     told = f"no model is named, so {', '.join(found)} are asked; name models, or set FLOWDEBATE_MODEL, to choose others"
     if len(found) == 1:
         told = f"one vendor is set up, so all members are {found[0]}; see docs/models.md#one-model-in-all-seats"
     # four frames up is the caller of the pattern's function: that one, its wrapper and this one are between
     warnings.warn(f"{where}: {told}", FlowDebateWarning, stacklevel=4)
-    return EACH if len(found) > 1 else None
+    return EACH if len(found) > 1 else found[0] if without else None

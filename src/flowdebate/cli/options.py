@@ -46,11 +46,16 @@ Resume: TypeAlias = Annotated[
 FORM = Option(
     panel="Output", flag="--format", help="Print the result for tools on stdout, and nothing else; json are JSON Lines."
 )
-BENCHMARK = Option(
-    panel="Output",
-    help="Review changes with planted faults, and print how many are found. The argument is then a file of changes. "
-    "Default: evidence/review_faults.jsonl. The same command again continues.",
-)
+MEASURED = {
+    "demo": Option(panel="Output", help="Show a recorded review of the local model, without any model or key."),
+    "page": Option(panel="Output", help="With --demo: show it on a page in a browser."),
+    "benchmark": Option(
+        panel="Output",
+        help="Review changes with planted faults, and print how many are found. The argument is then a file of "
+        "changes. Default: evidence/review_faults.jsonl. The same command again continues.",
+    ),
+}
+"""Options of a pattern with a recorded run and a benchmark."""
 PULL_REQUEST = {
     "pr": (
         Count,

@@ -77,8 +77,9 @@ def _class_of(info: PatternInfo) -> type[Command]:
         @cached_property
         def loaded(self) -> ClickCommand:
             def run(**given: Any) -> None:  # noqa: ANN401 - the options of the command
-                if given.pop("benchmark", False):
-                    _benchmark(info, given)
+                measured = {name: given.pop(name, False) for name in opt.MEASURED}
+                if any(measured.values()):
+                    _measure(info, given, **measured)
                     return
                 here = {name: given.pop(name, False) for name in _HERE}
                 more = {name: given.pop(name) for name in ("form", *opt.PULL_REQUEST) if name in given}
@@ -89,8 +90,8 @@ def _class_of(info: PatternInfo) -> type[Command]:
             alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
             if page.formats:
                 here = [*here, opt.parameter("form", Literal[tuple(page.formats)], opt.FORM)]
-            if page.benchmarked:
-                here = [*here, opt.parameter("benchmark", bool, opt.BENCHMARK, default=False)]
+            if page.measured:
+                here += [opt.parameter(name, bool, option, default=False) for name, option in opt.MEASURED.items()]
             if page.reads_pull_requests:
                 here += [opt.parameter(name, *about) for name, about in opt.PULL_REQUEST.items()]
             alone.command(info.verb)(opt.with_parameters(run, [*parameters_of(page.options), *here]))
@@ -162,12 +163,21 @@ def parameters_of(options: type[PlanOptions]) -> Iterator[Parameter]:
 # Running a plan
 
 
-def _benchmark(info: PatternInfo, given: dict[str, Any]) -> None:
-    """Run the pattern on changes with planted faults; options of one run alone are rejected."""
+def _measure(info: PatternInfo, given: dict[str, Any], *, demo: bool, page: bool, benchmark: bool) -> None:
+    """Play the recorded run of the pattern, or run it on changes with planted faults."""
+    if demo:
+        from flowdebate.cli.demo import play_review
+
+        with report_problems():
+            if benchmark:
+                raise misuse("--demo", demo, "--demo and --benchmark exclude each other.")
+            play_review(page=page)
     from flowdebate.cli.benchmark import benchmark_reviews
 
     here = {name: given.pop(name, None) for name in (*_HERE, "form", *opt.PULL_REQUEST)}
     with report_problems(), report_warnings():
+        if page:
+            raise misuse("--page", page, "--page shows the recorded run of --demo: add --demo.")
         for name in ("no_store", "run_id", "label", "resume", "markdown", "form", *opt.PULL_REQUEST):
             if here[name]:
                 flag = _BENCHMARK_FLAGS.get(name, f"--{name.replace('_', '-')}")

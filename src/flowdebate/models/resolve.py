@@ -22,7 +22,7 @@ import re
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -228,14 +228,42 @@ def vendor_of(model: ModelSpec) -> str:
     return with_maker(model if isinstance(model, str) else model.name).partition("/")[0]
 
 
-def found_models() -> list[str]:
+def maker_of(model: ModelSpec) -> str:
+    """Return the vendor that made a model, whichever server has it; the name of a vendor stays as it is.
+
+    >>> maker_of("openrouter/anthropic/claude-sonnet-4.5"), maker_of("groq/openai/gpt-oss-120b"), maker_of("cli/codex")
+    ('anthropic', 'openai', 'openai')
+    >>> maker_of("google"), maker_of("local")
+    ('gemini', 'local')
+    """
+    *path, last = with_maker(model if isinstance(model, str) else model.name).split("/")
+    known, slash, _ = with_maker(last).partition("/")
+    word = re.split(r"[\W\d_]", last.lower())[0]
+    name = known if slash else _WORDS.get(word) or _ALIASES.get(last.lower()) or (path[-1] if path else last)
+    return _ALIASES.get(name.lower(), name.lower())
+
+
+def check_vendor(vendor: str, *, where: str, field: str) -> None:
+    """Raise ConfigurationError for a name that looks like a misspelt vendor: it would exclude nothing."""
+    from difflib import get_close_matches
+
+    vendors = {*PROVIDERS, *_WORDS.values(), *_ALIASES}
+    close = get_close_matches(maker_of(vendor), vendors, n=1, cutoff=0.75)
+    if close and maker_of(vendor) not in vendors:
+        allowed = "the name of a vendor, or of the author's model"
+        raise ConfigurationError(where, field, vendor, allowed, hint=f"Did you mean {close[0]!r}?")
+
+
+def found_models(*, without: Collection[str] = ()) -> list[str]:
     """Return the models that are set up, one for each vendor: the first is that of runs that name none.
 
-    The local model only where there is no other.
+    The local model only where there is no other. Models that vendors of `without` made are left out.
     """
     found: dict[str, str] = {}
+    excluded = set(map(maker_of, without))
     for name, _ in _found_models():
-        found.setdefault(vendor_of(name), name)
+        if maker_of(name) not in excluded:
+            found.setdefault(vendor_of(name), name)
     return [name for vendor, name in found.items() if vendor != "local"] or [*found.values()]
 
 
@@ -449,6 +477,10 @@ _WORDS: Mapping[str, str] = {
     "haiku": "anthropic", "gemini": "gemini", "grok": "xai", "mistral": "mistral", "deepseek": "deepseek",
 }  # fmt: skip
 """Makers by the first word of mistyped names."""
+_ALIASES: Mapping[str, str] = {
+    "google": "gemini", "mistralai": "mistral", "x-ai": "xai", "deepseek-ai": "deepseek", "codex": "openai",
+}  # fmt: skip
+"""Vendors by other names that hosts have for them."""
 _HOSTS = ("cerebras", "fireworks", "groq", "openrouter", "together")
 """Providers of models by many makers."""
 _TAG = re.compile(r"[^/:\s]+:([\d.]+[bmk]|latest|[^:]*q\d)[^/:\s]*", re.IGNORECASE)

@@ -14,7 +14,16 @@ from flowdebate.errors import ConfigurationError, FlowDebateError
 from flowdebate.models.base import IMAGE_TOKENS, Model, Usage, estimate_tokens
 from flowdebate.models.openai.endpoint import address_of
 from flowdebate.models.providers import PROVIDERS
-from flowdebate.models.resolve import EACH, ModelResolver, ModelSpec, found_models, full_name, vendor_of, with_maker
+from flowdebate.models.resolve import (
+    EACH,
+    ModelResolver,
+    ModelSpec,
+    found_models,
+    full_name,
+    maker_of,
+    vendor_of,
+    with_maker,
+)
 from flowdebate.runs.limits import Price, Prices
 from flowdebate.sources.source import omissions
 from flowdebate.ui.options import PRICE, PlanOptions
@@ -100,10 +109,20 @@ def _matches(model: str, names: Sequence[str]) -> bool:
 class Models:
     """Models by name; one object for each name at a base URL, so that its connections are shared."""
 
-    def __init__(self, base_url: str | None, allowed: AllowedModels | None = None) -> None:
+    def __init__(
+        self, base_url: str | None, allowed: AllowedModels | None = None, *, without: Sequence[str] = ()
+    ) -> None:
         self._base_url = base_url
-        self.find: Callable[[], Sequence[str]] = found_models if allowed is None else allowed.found
+        self._allowed = allowed
+        self._without = without
         self._made: dict[str, Model | str] = {}
+
+    def find(self) -> list[str]:
+        """Find the models that "each" deals, apart from those by vendors that are ruled out."""
+        if self._allowed is None:
+            return found_models(without=self._without)
+        excluded = set(map(maker_of, self._without))
+        return [name for name in self._allowed.found() if maker_of(name) not in excluded]
 
     def __call__(self, spec: str, where: str, field: str) -> Model | str:
         """The model; ConfigurationError for a name that means none."""

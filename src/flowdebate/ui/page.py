@@ -76,8 +76,8 @@ class PatternPage(ABC):
     """True if the command line may read a pull request and post the result there."""
     formats: ClassVar[Mapping[str, Callable[[Any], str]]] = {}
     """Other forms of its document, for tools, by their names."""
-    benchmarked: ClassVar[bool] = False
-    """True if its command has --benchmark, which measures it on changes with planted faults."""
+    measured: ClassVar[bool] = False
+    """True if its command has --demo, a recorded run, and --benchmark, which measures it on planted faults."""
     exit_note: ClassVar[str] = ""
     """An exit code that only its command has, in words."""
     confidence: ClassVar[Mapping[Confidence, PlanValues]] = {}
@@ -134,6 +134,9 @@ class PatternPage(ABC):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they are given when the pattern is built for its run
             self.build(plan)
+
+    def check_models(self, plan: Plan) -> None:  # noqa: B027 - most patterns take any models
+        """Raise ConfigurationError for models that the options rule out; called before a new run's first call."""
 
     def length(self, options: PlanOptions) -> int:
         """Maximum number of rounds or turns."""

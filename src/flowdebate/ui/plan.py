@@ -178,13 +178,13 @@ def make_plan(
         example = f'flowdebate {info.verb} "{page.example}"'
         sentence = f"Give a {info.subject}, for example: {example}; or put `{info.subject}` into the file of --file."
         raise misuse(options.flag_of(info.subject), None, sentence)
-    made = Models(options.base_url, allow)
+    made = Models(options.base_url, allow, without=getattr(options, "not_vendor", None) or ())
     options, schema = _read_schema(options)
     options = _read_sources(options)
     named = any(each.model for each in getattr(options, options.ROSTER) or ())
     if begins and page.each_by_default and options.model is None and not named:
         found = made.find() if options.base_url is None and model_of_environment() is None else ()
-        if len(found) > 1 or (found and allow is not None):
+        if len(found) > 1 or (found and (allow is not None or getattr(options, "not_vendor", None))):
             options = options.replaced(model=EACH)
     prices = prices_of(options.price or ())
     if options.max_cost is not None and prices is None and not prices_known():
@@ -220,7 +220,10 @@ def make_plan(
     )
     with options.placing():
         page.check(plan)
-    return _at_address(_with_seats(replace(plan, policies=replace(plan.policies, effort=_efforts(plan)))))
+    plan = _at_address(_with_seats(replace(plan, policies=replace(plan.policies, effort=_efforts(plan)))))
+    if begins:
+        page.check_models(plan)
+    return plan
 
 
 def _at_address(plan: Plan) -> Plan:

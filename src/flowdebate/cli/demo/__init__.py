@@ -1,13 +1,14 @@
-"""`flowdebate demo`: a debate of the local model as it was recorded, played at the speed at which people read."""
+"""Recorded runs of the local model, played without it: `flowdebate demo` and `flowdebate review --demo`."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
+import sys
 import webbrowser
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 from urllib.parse import urlencode
 
 import typer
@@ -24,29 +25,55 @@ if TYPE_CHECKING:
 
 _FOLDER = Path(__file__).parent
 RECORDING = _FOLDER / "recording.jsonl"
+REVIEW_RECORDING = _FOLDER / "review.jsonl"
+REVIEW_TOLD = (
+    'A recording: no model is asked. Qwen2.5-Coder-1.5B-Instruct (the model "local") had all three seats, with seed 1, '
+    "in 341 seconds on two busy cores; nothing was edited. It is a very small model: expect better of larger ones."
+)
 TOLD = (
     'A recording: no model is asked. Qwen2.5-Coder-1.5B-Instruct (the model "local") spoke and judged, with seed 1, '
     "in 200 seconds on two cores that were busy with other work; nothing was edited, and only the waits are shorter."
 )
 _WORDS = 4.0
 """Words that a reader takes in a second."""
+_AT_ONCE = 1_000.0
+"""Speed without waits, for output that nobody watches."""
 
 
 @opt.command()
 def demo(
     *,
-    speed: Annotated[float, Option(metavar="N", help="How many times as fast as people read.")] = 1.0,
+    speed: Annotated[
+        float | None,
+        Option(metavar="N", help="How many times as fast as people read. Default: 1; in a pipe without waits."),
+    ] = None,
     page: Annotated[bool, Option(help="Play it on a page in a browser.")] = False,
 ) -> None:
     """Play a recorded debate of the local model, without any model, key or network."""
-    opt.check(0 < speed <= 1_000, "--speed", speed, "a number above 0, to 1000")  # noqa: PLR2004 - no wait at all
+    opt.check(speed is None or 0 < speed <= 1_000, "--speed", speed, "a number above 0, to 1000")  # noqa: PLR2004
+    watched = page or sys.stdout.isatty()
+    play(recorded_plan(speed or (1.0 if watched else _AT_ONCE)), TOLD, page=page)
+
+
+def play_review(*, page: bool) -> NoReturn:
+    """Play the recorded review at once, in the terminal or on a page in a browser."""
+    from flowdebate.models.recording import ReplayModel
+    from flowdebate.patterns import PATTERNS
+    from flowdebate.ui.plan import make_plan
+
+    model = ReplayModel(REVIEW_RECORDING)
+    plan = make_plan(PATTERNS["review"], {}, file=str(_FOLDER / "review.toml"))
+    play(replace(plan, models={"chat": model, "synthesize": model}), REVIEW_TOLD, page=page)
+
+
+def play(plan: Plan, about: str, *, page: bool) -> NoReturn:
+    """Run a plan with recorded models, and say what it is `about`; ends the command."""
     with report_problems():
-        plan = recorded_plan(speed)
         if page:
-            check_library("flowdebate demo --page", "fastapi", library="FastAPI", extra="server")
-            asyncio.run(_serve(plan))
-            return
-        show = Show(as_json=False, quiet=False, head=[TOLD])
+            check_library("--page", "fastapi", library="FastAPI", extra="server")
+            asyncio.run(_serve(plan, about))
+            raise typer.Exit
+        show = Show(as_json=False, quiet=False, head=[about])
 
         async def unstored(_: Service | None) -> None:
             """It is in no store: nothing is to be resumed."""
@@ -66,7 +93,7 @@ def recorded_plan(speed: float) -> Plan:
     return replace(plan, models={"chat": model, "synthesize": model})
 
 
-async def _serve(plan: Plan) -> None:
+async def _serve(plan: Plan, about: str) -> None:
     """Play it on the page of a server that has nothing else, until it is interrupted."""
     from flowdebate.server import create_app
     from flowdebate.server.app import serve
@@ -76,11 +103,11 @@ async def _serve(plan: Plan) -> None:
     token = secrets.token_urlsafe(32)
     service = Service(store=MemoryStore())
     playing = await service.begin(plan)
-    await service.write_note(playing.run_id, TOLD)
+    await service.write_note(playing.run_id, about)
 
     def started(base: str, _: object) -> None:
         url = f"{base.rstrip('/')}/runs/{playing.run_id}?{urlencode({'token': token})}"
-        tell(f"{TOLD}\nPlaying at {url}")
+        tell(f"{about}\nPlaying at {url}")
         webbrowser.open(url)
 
     await serve(create_app(service, token=token, read_only=True), port=0, started=started)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from flowdebate._text import is_blank
-from flowdebate._util.option_types import Count, check_option
+from flowdebate._util.option_types import Count, Vendors, check_option
 from flowdebate._util.validation import suggesting
 from flowdebate.blocks.sequencer import Sequencer, sequencer
 from flowdebate.chassis.anonymity.aliases import Anonymity, named_models
@@ -20,6 +20,7 @@ from flowdebate.chassis.spec import Loop, PatternSpec, check_options
 from flowdebate.chassis.state import state_of
 from flowdebate.chassis.turn import SKIP
 from flowdebate.errors import ConfigurationError
+from flowdebate.models.resolve import check_vendor
 
 from .findings import cover, hold_gate, parse_gate
 from .options import ReviewOptions
@@ -39,7 +40,17 @@ from .schemas import (
     create_review_transcript,
     unread_files,
 )
-from .steps import GOALS, Hide, Merging, ReviewerTurn, build_review, findings_of, open_defence, reports_of
+from .steps import (
+    GOALS,
+    Hide,
+    Merging,
+    ReviewerTurn,
+    build_review,
+    check_reviewers,
+    findings_of,
+    open_defence,
+    reports_of,
+)
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
@@ -64,6 +75,8 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
     model: ModelChoice = None,
     focus: str | Mapping[str, str] | None = None,
     earlier: Sequence[FindingDraft] | None = None,
+    not_vendor: str | Sequence[str] = (),
+    min_vendors: int | None = None,
     merger: BlockLike | RoleOptions | bool | None = None,
     max_concurrency: int | None = None,
     transcript: ReviewTranscript | None = None,
@@ -79,18 +92,19 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
 ) -> Sequencer[Any, ReviewRawOutput, ReviewRawOutput]:
     """Build a review, whose reviewers find faults and confirm or refute them: `await pattern.run("What is wrong?")`.
 
-    All reviewers read the `sources` at the same time. Findings of one fault are merged. Then each reviewer confirms or
-    refutes the others' findings, and authors of refuted ones may answer once. The output is a `ReviewRawOutput`.
+    All read the `sources` at the same time. Findings of one fault are merged. Then each reviewer confirms or refutes
+    the others' findings; authors of refuted ones may answer. The output is a `ReviewRawOutput`.
 
-    - `reviewers`: `Persona`s, dicts or models; None is Ada, Ben and Cleo. A single reviewer confirms nothing.
+    - `reviewers`: `Persona`s, dicts or models; None is Ada, Ben and Cleo. One alone confirms nothing.
     - `sources`: texts or paths to review.
     - `gate`: a rule such as "no confirmed blocker"; the output says whether it holds.
     - `model`: for all roles that name none.
-    - `focus`: what to look for above all, for all or by reviewer.
-    - `earlier`: the `unresolved` findings of an earlier review, which count until they are resolved.
-    - `merger`: a block, a function or `SynthesizerOptions`; False merges findings of one place and title only.
-    - `max_concurrency`: how many reviewers work at once.
-    - `failures`: what a failed provider costs; by default the review goes on as long as two reviewers are left.
+    - `focus`: what to look for, for all or by reviewer.
+    - `not_vendor`, `min_vendors`: vendors that may not review; how many must.
+    - `earlier`: the `unresolved` findings of an earlier review.
+    - `merger`: a block, a function or `SynthesizerOptions`; False merges by place and title only.
+    - `max_concurrency`: how many work at once.
+    - `failures`: by default two reviewers are enough.
     - All others are those of `debate()`.
 
     Takes a str, `{"question": str}` or a `ReviewInput`. Invalid options raise `ConfigurationError`.
@@ -100,8 +114,13 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
     >>> change.name
     'change'
     """
+    excluded = [not_vendor] if isinstance(not_vendor, str) else list(not_vendor)
+    check_option(Vendors, "not_vendor", excluded, where=f"review {name!r}")
+    check_option(Count, "min_vendors", min_vendors, where=f"review {name!r}")
+    for vendor in excluded:
+        check_vendor(vendor, where=f"review {name!r}", field="not_vendor")
     if reviewers is None:
-        reviewers, model = REVIEWERS, each_by_default(model, where=f"review {name!r}")
+        reviewers, model = REVIEWERS, each_by_default(model, where=f"review {name!r}", without=excluded)
     loop = check_options(
         REVIEW,
         ReviewOptions(
@@ -137,6 +156,9 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
     models = named_models(loop.options.model, loop.roster, *loop.models.values())
     hide = Anonymity(names=tuple(loop.names), models=models).hide
     pipeline = loop.opening()
+    if excluded or min_vendors is not None:
+        voices = {member.name: voice for member in loop.roster if (voice := _voice(loop, member)) is not None}
+        pipeline = pipeline.tap(check_reviewers(loop, voices, not_vendor=excluded, min_vendors=min_vendors))
     for phase in GOALS:
         turns = {member.name: _turn(loop, member, phase, hide, focused) for member in loop.roster}
         if phase == "defend":
@@ -169,12 +191,20 @@ def _check_focus(focus: object, loop: Loop[ReviewOptions]) -> Mapping[str, str]:
     return by_name
 
 
+def _voice(loop: Loop[ReviewOptions], member: Persona) -> Any:  # noqa: ANN401 - a model, as a role takes it
+    """Return the model of a reviewer; None for a person or a custom block."""
+    own = own_options(member.block)
+    if own is None:
+        return None
+    return own.get("model", loop.options_of(loop.spec.speaker, member).get("model", "intent/chat"))
+
+
 def _turn(loop: Loop[ReviewOptions], member: Persona, phase: str, hide: Hide, focus: Mapping[str, str]) -> ReviewerTurn:
     """The turn of a reviewer in one phase: its own block or the default one, then its stand-in's."""
     stand_in = loop.failures.stand_in
     options = loop.options_of(loop.spec.speaker, member)
     own = own_options(member.block)
-    voice = None if own is None else own.get("model", options.get("model", "intent/chat"))
+    voice = _voice(loop, member)
     about = {"role": member.role, "system_prompt": member.system_prompt}
     if phase == "find":
         about["focus"] = focus.get(member.name, focus.get(DEFAULT))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from flowdebate._util.option_types import NOTHING, Flag, Text, allowed
-from flowdebate.errors import ConfigurationError
+from flowdebate._util.option_types import NOTHING, Count, Flag, Text, Vendors, allowed
+from flowdebate.chassis.seats import check_makers
+from flowdebate.errors import ConfigurationError, ModelUnavailable
+from flowdebate.models.resolve import ModelResolver
 from flowdebate.ui.document import Document, Speaker
 from flowdebate.ui.live import OwnSections, Together
 from flowdebate.ui.options import PersonaEntry, PlanOptions, PlanValues, option, read_by_seat, roster_option
@@ -67,6 +70,14 @@ class ReviewPlanOptions(PlanOptions):
         "Findings that an earlier review of the change confirmed; they count until they are resolved.",
         panel="Judge",
         flag="",
+    )
+    not_vendor: Vendors | None = option(
+        "Vendor that made no reviewer's model, such as the author's, or the name of its model; repeat for each.",
+        panel="Model",
+        metavar="NAME",
+    )
+    min_vendors: Count | None = option(
+        "Minimum number of vendors that made the reviewers' models.", panel="Model", metavar="N"
     )
     humans: Annotated[list[Text], allowed("a list of names of reviewers")] | None = option(
         "A reviewer whom a human plays; repeat for each.", panel="Sides", flag="--human", metavar="NAME"
@@ -237,7 +248,7 @@ class ReviewPage(PatternPage):
         "sarif": findings_sarif,
         "json": findings_lines,
     }
-    benchmarked: ClassVar[bool] = True
+    measured: ClassVar[bool] = True
     exit_note = "4 the gate does not hold, 5 nothing changed"
     confidence: ClassVar[Mapping[Confidence, PlanValues]] = {
         "quick": {"reviewers": [{"name": name} for name in ("Ada", "Ben")]},
@@ -255,6 +266,11 @@ class ReviewPage(PatternPage):
         "longer.",
         texts={
             "focus": Field(max_length=2_000, description="What to look for above all."),
+            "not_vendor": Field(
+                max_length=200,
+                description="Vendor that made no reviewer's model: name your own, or your model's name, so that models "
+                "of other vendors review your work.",
+            ),
             "gate": Field(
                 max_length=500, description='A rule such as "no confirmed blocker"; the result says if it holds.'
             ),
@@ -263,6 +279,7 @@ class ReviewPage(PatternPage):
     example = QUESTION
     sample: ClassVar[PlanValues] = {"question": "What is wrong with a plan that moves all data in one night?"}
     examples: ClassVar[tuple[str, ...]] = (
+        "flowdebate review --demo",
         "flowdebate review --diff",
         'flowdebate review --diff main..HEAD --focus security --gate "no confirmed blocker" --format markdown',
         'flowdebate review --pr 7 --post --gate "no confirmed blocker"',
@@ -288,6 +305,22 @@ class ReviewPage(PatternPage):
             raise ConfigurationError(where, field, unknown, f"among {', '.join(names)}")
         super().check(plan)
 
+    def check_models(self, plan: Plan) -> None:
+        options: ReviewPlanOptions = plan.options
+        resolver, people = ModelResolver(plan.models), options.humans or ()
+        with suppress(ModelUnavailable):  # the run says so itself
+            check_makers(
+                {
+                    speaker.name: resolver.resolve(speaker.model, (plan.first,)).name
+                    for speaker in (plan.speakers if options.not_vendor or options.min_vendors else ())
+                    if speaker.name not in people
+                },
+                where=options.place("min_vendors" if options.not_vendor is None else "not_vendor")[0],
+                not_vendor=options.not_vendor or (),
+                min_vendors=options.min_vendors,
+                seats="reviewers",
+            )
+
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
         options: ReviewPlanOptions = plan.options
 
@@ -304,6 +337,8 @@ class ReviewPage(PatternPage):
             focus=options.focus,
             gate=options.gate,
             earlier=options.earlier,
+            not_vendor=options.not_vendor or (),
+            min_vendors=options.min_vendors,
             **plan.keywords,
         )
 

@@ -13,6 +13,7 @@ from flowdebate.blocks.concurrency import in_order
 from flowdebate.blocks.functions import Handler, handler
 from flowdebate.chassis.output import publish, status_of
 from flowdebate.chassis.rounds import check_quorum
+from flowdebate.chassis.seats import check_makers
 from flowdebate.chassis.state import Recovery, RoundsEnded, accepted, as_model, state_of
 from flowdebate.chassis.turn import MISSING, TurnTask, ask, record_failure, take_turn
 from flowdebate.sources.source import number_lines
@@ -384,6 +385,19 @@ def report_of(findings: Sequence[Raised], *, brief: bool = False) -> str:
     if empty := len(findings) - len(lines):
         lines.append(f"{empty} left out, without a title or a claim.")
     return "\n".join(lines) or "Nothing found."
+
+
+def check_reviewers(
+    loop: Loop[ReviewOptions], voices: Mapping[str, Any], *, not_vendor: Sequence[str], min_vendors: int | None
+) -> Handler[Any, None]:
+    """Create the step that checks the vendors of the reviewers' models before the first call."""
+
+    @handler(name=f"{loop.name}-vendors")
+    def check(_: object, ctx: Context) -> None:
+        models = {name: ctx.model(voice).name for name, voice in voices.items()}
+        check_makers(models, where=loop.where, not_vendor=not_vendor, min_vendors=min_vendors, seats="reviewers")
+
+    return check
 
 
 def open_defence(loop: Loop[ReviewOptions]) -> Handler[Any, None]:

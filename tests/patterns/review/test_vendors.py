@@ -1,0 +1,153 @@
+"""Reviewers of another vendor than the author's, and of several vendors."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from flowdebate import Persona, review
+from flowdebate.cli.app import app
+from flowdebate.errors import ConfigurationError
+from flowdebate.models.base import ModelRequest, ModelResponse
+from flowdebate.models.resolve import maker_of
+
+KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY")
+
+
+class Named:
+    """A model of some name that finds nothing, and counts its calls."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.calls = name, 0
+
+    async def request(self, request: ModelRequest, /) -> ModelResponse:
+        """Answer that nothing is wrong."""
+        self.calls += 1
+        return ModelResponse(text='{"findings": []}')
+
+
+def held(*models: Named, run_model: Any = None, **options: Any) -> Any:
+    """A review by these models; without any, by the model of the run."""
+    people = [Persona(f"R{at}", model=model) for at, model in enumerate(models)] or [Persona("R0"), Persona("R1")]
+    pattern = review(name="change", reviewers=people, sources={"a.py": "x = 1"}, **options)
+    return pattern.run_sync("What is wrong?", model=run_model).output
+
+
+@pytest.mark.parametrize(
+    ("model", "maker"),
+    [
+        ("openai/gpt-5", "openai"),
+        ("gpt-5-mini", "openai"),
+        ("openrouter/openai/gpt-oss-120b", "openai"),
+        ("groq/gpt-oss-120b", "openai"),
+        ("openrouter/anthropic/claude-sonnet-4.5", "anthropic"),
+        ("cli/claude", "anthropic"),
+        ("cli/claude/sonnet", "anthropic"),
+        ("cli/codex", "openai"),
+        ("openrouter/google/gemini-3-pro", "gemini"),
+        ("openrouter/x-ai/grok-4", "xai"),
+        ("openrouter/qwen/qwen3-coder", "qwen"),
+        ("Anthropic", "anthropic"),
+        ("google", "gemini"),
+        ("local", "local"),
+    ],
+)
+def test_the_maker_counts_and_not_the_host(model: str, maker: str) -> None:
+    """A model is of the same vendor on any server."""
+    assert maker_of(model) == maker
+
+
+@pytest.mark.parametrize(
+    "author", ["anthropic", "claude-sonnet-4-5", "openrouter/anthropic/claude-opus-4", ["Anthropic"]]
+)
+@pytest.mark.parametrize("reviewer", ["anthropic/claude-haiku-4-5", "openrouter/anthropic/claude-sonnet-4.5"])
+def test_a_model_by_the_author_s_vendor_does_not_review(author: Any, reviewer: str) -> None:
+    """Nobody is asked."""
+    ours, theirs = Named("openai/gpt-5"), Named(reviewer)
+    with pytest.raises(ConfigurationError, match=re.escape(f"R1 has {reviewer}, a model by anthropic")):
+        held(ours, theirs, not_vendor=author)
+    assert (ours.calls, theirs.calls) == (0, 0)
+    assert held(ours, Named("gemini/gemini-3-pro"), not_vendor=author).answer == "nothing found"
+
+
+def test_a_minimum_of_vendors_counts_makers_before_the_first_call() -> None:
+    """Two hosts of one maker are one vendor."""
+    one, other = Named("openai/gpt-5"), Named("openrouter/openai/gpt-oss-120b")
+    with pytest.raises(ConfigurationError, match=r"`min_vendors` is 2, and all reviewers have models by openai\."):
+        held(one, other, min_vendors=2)
+    assert (one.calls, other.calls) == (0, 0)
+    assert held(one, Named("xai/grok-4"), min_vendors=2).answer == "nothing found"
+
+
+def test_the_model_of_the_run_counts_too() -> None:
+    """It is the model of all reviewers who have none."""
+    model = Named("openai/gpt-5")
+    with pytest.raises(ConfigurationError, match="too few vendors"):
+        held(run_model=model, min_vendors=2)
+    with pytest.raises(ConfigurationError, match="R0 has openai/gpt-5"):
+        held(run_model=model, not_vendor="openai")
+    assert model.calls == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"not_vendor": "antropic"}, "Did you mean 'anthropic'"), ({"not_vendor": [" "]}, "not_vendor"),
+     ({"min_vendors": 0}, "min_vendors")],
+)  # fmt: skip
+def test_invalid_options_are_rejected(options: dict[str, Any], message: str) -> None:
+    """A misspelt vendor would exclude nobody."""
+    with pytest.raises(ConfigurationError, match=message):
+        review(name="change", sources={"a.py": "x = 1"}, **options)
+
+
+@pytest.fixture
+def command(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The command, with the keys of three vendors that have no server behind them."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FLOWDEBATE_MODEL", raising=False)
+    (tmp_path / "a.py").write_text("x = 1\n")
+    for key in KEYS:
+        monkeypatch.setenv(key, "k")
+
+    def run(*options: str) -> Any:
+        return CliRunner().invoke(app, ["review", "--source", "a.py", "--no-store", "--replay", "none", *options])
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--model", "openai/gpt-5", "--min-vendors", "2"], "all reviewers have models by openai"),
+        (["--reviewer", "A=gpt-5", "--reviewer", "B=claude-opus-4-1", "--not-vendor", "claude-sonnet-4-5"], "B has"),
+        (["--min-vendors", "4"], "models by"),
+        (["--not-vendor", "opnai"], "Did you mean 'openai'"),
+    ],
+)  # fmt: skip
+def test_the_command_is_misused_without_such_models(command: Any, options: list[str], message: str) -> None:
+    """Exit code 2, before the recording is opened."""
+    result = command(*options)
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.split())
+
+
+def test_default_reviewers_are_of_other_vendors(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if one vendor is left; with none, the message says so."""
+    from flowdebate.patterns import PATTERNS
+    from flowdebate.ui.plan import make_plan
+
+    def makers(**options: Any) -> set[str]:
+        plan = make_plan(PATTERNS["review"], {"sources": ["a.py"], **options}, begins=True)
+        return {maker_of(speaker.model) for speaker in plan.speakers}
+
+    assert makers() == {"openai", "anthropic", "gemini"}
+    assert makers(not_vendor=["anthropic"]) == {"openai", "gemini"}
+    assert makers(not_vendor=["claude-sonnet-4-5", "gemini"]) == {"openai"}
+    for key in KEYS[1:]:
+        monkeypatch.delenv(key)
+    result = command("--not-vendor", "openai", "--not-vendor", "local")
+    assert result.exit_code == 2
+    assert "a model by openai, which" in " ".join(result.output.split())
