@@ -71,6 +71,13 @@ def test_a_reply_that_is_no_text_is_refused_where_text_is_asked_for(reply: Any) 
         ASK.run_sync("?", model=ScriptedModel(reply))
 
 
+def test_a_dict_without_numbers_is_refused_where_a_letter_is_asked_for() -> None:
+    """It is no log-probabilities of the choices, and the error names them."""
+    vote = generator(name="vote", choices=["A", "B"])
+    with pytest.raises(MalformedResponse, match="the reply must be one of 'A', 'B', a dict of their log-probabilities"):
+        vote.run_sync("?", model=ScriptedModel({"A": None, "B": "1"}))
+
+
 def test_an_exception_is_raised_as_itself() -> None:
     """Exceptions in a script are raised; those of a function pass."""
     failure = OSError("down")

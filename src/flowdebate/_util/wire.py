@@ -50,6 +50,10 @@ class WireModel(BaseModel):
         _set(copy, "__pydantic_private__", None)
         return copy
 
+    def to_wire(self) -> dict[str, Any]:
+        """Return this value as plain data with camelCase keys."""
+        return self.model_dump(mode="json", by_alias=True)
+
 
 _set = object.__setattr__  # frozen models refuse their own
 

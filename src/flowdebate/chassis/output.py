@@ -150,10 +150,6 @@ class PatternOutput(WireModel):
         speakers = list(dict.fromkeys(entry.speaker for entry in self.entries))
         return {"speakers": speakers, "decision": self.decision_word}
 
-    def to_wire(self) -> dict[str, Any]:
-        """This output as plain data with camelCase keys."""
-        return self.model_dump(mode="json", by_alias=True)
-
 
 OutputT = TypeVar("OutputT", bound=PatternOutput)
 

@@ -91,7 +91,8 @@ def corrected_rate(
 
     The judge's mean, plus the mean by which people differ from it where they looked: unbiased however the judge errs,
     if the labelled items were chosen by lot (prediction-powered inference, Angelopoulos et al. 2023,
-    arXiv 2301.09633). ConfigurationError for fewer than two labelled and two other items.
+    arXiv 2301.09633). The interval is too narrow for a few labels: take 20 or more. ConfigurationError for fewer than
+    two labelled and two other items.
 
     >>> found = corrected_rate([1, 1, 1, 1] * 25, [1, 0, 1, 1] * 10 + [None] * 60)
     >>> [round(part, 2) for part in found]

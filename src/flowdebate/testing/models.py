@@ -140,15 +140,20 @@ def response_of(reply: object, request: ModelRequest, name: str) -> ModelRespons
             for piece in reply.splitlines(keepends=True):
                 request.on_text(piece)
         return ModelResponse(text=reply, usage=Usage.unknown())
-    if isinstance(reply, ToolCall):
-        reply = [reply]
+    reply = [reply] if isinstance(reply, ToolCall) else reply
     if isinstance(reply, (list, tuple)) and reply and all(isinstance(call, ToolCall) for call in reply):
         return ModelResponse(tool_calls=tuple(reply), finish="tool_calls")
-    if isinstance(reply, Mapping) and request.choices:
+    if (
+        isinstance(reply, Mapping)
+        and request.choices
+        and all(isinstance(value, (int, float)) for value in reply.values())
+    ):
         return ModelResponse(text=max(reply, key=reply.__getitem__, default=""), logprobs=reply)
     if isinstance(reply, (Mapping, BaseModel)) and request.output is not None:
         plain = reply.model_dump(warnings=False) if isinstance(reply, BaseModel) else reply
         return ModelResponse(data=plain)
     expected = "text" if request.output is None else "text (JSON), a dict or a pydantic model"
+    if request.choices:
+        expected = f"one of {', '.join(map(repr, request.choices))}, a dict of their log-probabilities"
     message = f"the reply must be {expected}, tool calls or a ModelResponse, got {shown(reply)}"
     raise MalformedResponse(message, model=name, block=request.block)
