@@ -275,6 +275,17 @@ def test_a_commit_may_be_named_and_nothing_is_posted_unasked(hub: Hub, models: M
         assert "exclude each other" in review(*wrong).stderr
 
 
+def test_a_plan_file_of_the_change_has_no_say_in_its_gate(hub: Hub, models: Models) -> None:
+    """Its globs count for nothing, nor does its gate."""
+    Path("review.toml").write_text('exclude = ["*.py"]\n')
+    result = review(*GATE, "--file", "review.toml")
+    assert result.exit_code == 4, result.output  # globs are those of the command line
+    hub.head = hub.commit("h2", "h1", review__toml="x = 1\n")
+    models.prompts.clear()
+    assert "The plan file is part of the change" in review(*GATE, "--file", "review.toml").stderr
+    assert models.prompts == []
+
+
 def test_a_fork_without_a_key_is_told_so(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a comment, and by the exit code: a gate never holds over what was not read."""
     hub.owner = "mallory/shop"

@@ -273,12 +273,15 @@ def _about_pull_request(
     """Return the options, for a pull request if there is one; ends in Exit if that has nothing to read."""
     if pull is None:
         return given
+    from flowdebate.ui.plan import check_plan_file
+
     page = info.load_page()
     given = {**given, "earlier": pull.earlier or None, "exclude": None}
+    options = page.options.read(given, file=file)
+    check_plan_file(options, pull.changes.sources)
     if all(source.left_out is not None for source in pull.changes.sources):
-        options = page.options.read(given, file=file)
         raise typer.Exit(pull.finish_unread(getattr(options, "gate", None)))
-    if file is None and given.get(info.subject) is None:
+    if getattr(options, info.subject) is None:
         given[info.subject] = page.question_about_sources
     return given
 

@@ -626,6 +626,11 @@ class PlanOptions(BaseModel):
         field = cls.model_fields[name]
         return frozenset(_reaches(field.annotation, _reach(field.metadata)))
 
+    def is_of_file(self, names: Iterable[str]) -> bool:
+        """Say whether the plan file is one of these paths, each from the top of some folder around it."""
+        spellings = {path.as_posix() for path in (Path(self._file).absolute(), Path(self._file).resolve())}
+        return bool(self._of_file) and any(path.endswith(f"/{name}") for name in names for path in spellings)
+
     def folder(self, name: str) -> Path:
         """What paths in a field are relative to."""
         return Path(self._file).parent if self.from_file(name) else Path()

@@ -349,6 +349,7 @@ def _read_sources(options: PlanOptions) -> PlanOptions:
     if options.diff is not None:
         read += read_diff(Diff(options.diff, folder=options.folder("diff"), exclude=options.exclude or ()))
         check_size(read, "diff")
+        check_plan_file(options, read)
     excluded = options.exclude or ()
     for loaded in read:
         source = Source.of_excluded(loaded.name) if matches_glob(loaded.name, excluded) else loaded
@@ -356,6 +357,18 @@ def _read_sources(options: PlanOptions) -> PlanOptions:
             raise ConfigurationError(where, field, source.name, "sources of different names: NAME=FILE gives one")
         entries[source.name] = SourceEntry.of(source)
     return options.replaced(sources=entries, diff=None, exclude=None)
+
+
+def check_plan_file(options: PlanOptions, changes: Sequence[Source]) -> None:
+    """Reject a plan file that is part of the change and says what a gate means: the author could write their own."""
+    if not options.is_of_file(source.name for source in changes):
+        return
+    if options.from_file("exclude") or getattr(options, "gate", None) is not None:
+        sentence = (
+            "The plan file is part of the change that it would decide about. Give the options on the command line, or "
+            "take the file from the base commit."
+        )
+        raise misuse("--file", None, sentence)
 
 
 def with_sources(plan: Plan, sources: Sequence[Source]) -> Plan:

@@ -331,6 +331,20 @@ def test_a_review_is_recorded_and_replayed(found: dict[VendorName, Vendor]) -> N
     assert [len(vendor.asked) for vendor in found.values()] == asked
 
 
+def test_a_plan_file_of_the_change_has_no_say_in_its_gate(repository: Path) -> None:
+    """Its globs and its reviewers would be the author's; one that the change leaves alone counts."""
+    (repository / "plans").mkdir()
+    (repository / "plans" / "review.toml").write_text('exclude = ["*.py"]\n')
+    refused = review("--diff", "HEAD", "--file", "plans/review.toml")
+    assert refused.exit_code == 2
+    assert "The plan file is part of the change" in refused.stderr
+    (repository / "plans" / "review.toml").write_text('focus = "nothing"\n')
+    assert "The plan file is part of" in review("--diff", "--gate", "no blocker", "--file", "plans/review.toml").stderr
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "plan")
+    assert "has no changes" in review("--diff", "--gate", "no blocker", "--file", "plans/review.toml").stderr
+
+
 def test_a_diff_may_be_a_source_of_every_pattern(repository: Path) -> None:
     """Each changed file under its name, what was left out with the reason; a string is never taken for a revision."""
     sources = {each.name: each for each in check_sources(Diff("HEAD~1", folder=repository), where="here")}
