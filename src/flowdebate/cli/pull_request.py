@@ -351,14 +351,14 @@ class PullRequestReview:
 
     def _lines(self, place: Place) -> dict[str, JsonValue] | None:
         """Return the lines of a note; None for lines outside of the diff."""
-        shown = self.changes.lines.get(place.file or "", set())
-        if not place.found or place.line not in shown:
+        lines = self.changes.lines.get(place.file or "", set())
+        if not place.found or place.line not in lines:
             return None
         last = place.end_line or place.line
-        about: dict[str, JsonValue] = {"path": place.file, "line": place.line, "side": "RIGHT"}
-        if last > place.line and shown.issuperset(range(place.line, last + 1)):
-            about |= {"start_line": place.line, "start_side": "RIGHT", "line": last}
-        return about
+        note: dict[str, JsonValue] = {"path": place.file, "line": place.line, "side": "RIGHT"}
+        if last > place.line and lines.issuperset(range(place.line, last + 1)):
+            note |= {"start_line": place.line, "start_side": "RIGHT", "line": last}
+        return note
 
 
 def _standing(draft: FindingDraft, number: int) -> Finding:
@@ -373,8 +373,8 @@ def _standing_lines(drafts: Sequence[FindingDraft]) -> Iterator[str]:
     if drafts:
         yield f"\nConfirmed by an earlier review and not resolved: {counted(len(drafts), 'finding')}\n"
     for draft in drafts:
-        where = f" {plain(draft.file)}" if draft.file else ""
-        yield f"- **{draft.severity}**{where}: **{plain(draft.title)}**. {plain(draft.claim)}"
+        place = f" {plain(draft.file)}" if draft.file else ""
+        yield f"- **{draft.severity}**{place}: **{plain(draft.title)}**. {plain(draft.claim)}"
 
 
 def _key_of(finding: FindingDraft | Raised) -> str:

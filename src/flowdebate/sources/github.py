@@ -9,7 +9,7 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
 from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -57,7 +57,7 @@ ModelT = TypeVar("ModelT")
 class _Answer(BaseModel):
     """Part of an answer of GitHub."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore", frozen=True)
 
 
 class User(_Answer):
@@ -205,24 +205,24 @@ class GitHub:
         if newer is None:
             since = None
         renamed = {file.previous_filename: file.filename for file in newer or files if file.previous_filename}
-        whole = {*again, *(renamed.get(name, name) for name in again), *moved}
+        full = {*again, *(renamed.get(name, name) for name in again), *moved}
         newer_files = {file.filename: file for file in newer or ()}
         base = self._merge_base(pull)
         lines: dict[str, set[int]] = {}
         sources: list[Source] = []
-        known: list[Source] = []  # in full, for the examination of earlier findings
+        unchanged: list[Source] = []  # in full, for the examination of earlier findings
         for file in files:
             lines[file.filename] = _lines_of(file)
             is_new = newer is None or file.filename in newer_files or file.filename in moved
-            if newer is None or file.filename in whole:
-                (sources if is_new else known).append(self._source(file, base, head, exclude))
+            if newer is None or file.filename in full:
+                (sources if is_new else unchanged).append(self._source(file, base, head, exclude))
             elif file.filename in newer_files:
                 sources.append(self._source(newer_files[file.filename], since or base, head, exclude))
         if pull.changed_files > len(files):
             name = f"{pull.changed_files - len(files):,} more files"
             sources.append(Source(name=name, left_out="are not listed by GitHub"))
         if any(source.left_out is None for source in sources):
-            sources = sorted([*sources, *known], key=comes_last)
+            sources = sorted([*sources, *unchanged], key=comes_last)
         commits = f"{(since or base)[:12]}..{head[:12]}"
         return Changes(
             head=head,
@@ -381,8 +381,8 @@ class GitHub:
         try:
             return TypeAdapter(model).validate_json(response.content)
         except ValidationError as error:
-            where = ".".join(map(str, error.errors()[0]["loc"]))
-            message = f"cannot be read: {response.url} does not answer as GitHub does ({where or 'no JSON'})"
+            location = ".".join(map(str, error.errors()[0]["loc"]))
+            message = f"cannot be read: {response.url} does not answer as GitHub does ({location or 'no JSON'})"
             raise BadFile(self._name, message) from None
 
     def _send(
@@ -418,22 +418,22 @@ class GitHub:
         except (ValueError, KeyError, TypeError):
             message = response.reason_phrase
         message = " ".join(message.split())[:_MOST_OF_MESSAGE]
-        said = f"GitHub answers {response.status_code} ({message}) to {method} {response.url.path}"
+        reply = f"GitHub answers {response.status_code} ({message}) to {method} {response.url.path}"
         match response.status_code:
             case 401:
-                return BadFile(self._name, f"{said}: GITHUB_TOKEN is no valid token")
+                return BadFile(self._name, f"{reply}: GITHUB_TOKEN is no valid token")
             case 403 if method != "GET":
                 return BadFile(
                     self._name,
-                    f"{said}: this token may not write. Give the job `permissions: pull-requests: write`. For forks, "
+                    f"{reply}: this token may not write. Give the job `permissions: pull-requests: write`. For forks, "
                     "the token of a `pull_request` event can only read",
                 )
             case 404:
-                return BadFile(self._name, f"{said}: it does not exist, or the token in GITHUB_TOKEN may not see it")
+                return BadFile(self._name, f"{reply}: it does not exist, or the token in GITHUB_TOKEN may not see it")
             case 422:
-                return _Rejected(self._name, said)
+                return _Rejected(self._name, reply)
             case _:
-                return BadFile(self._name, said)
+                return BadFile(self._name, reply)
 
 
 def _seconds_to_wait(response: httpx2.Response, attempt: int) -> float | None:
