@@ -100,11 +100,12 @@ def test_the_rates_of_reviewers_of_known_quality_are_those_computed_by_hand(chan
     assert raised["recall"] == {"value": 1, "n": 2, "low": pytest.approx(0.342, abs=0.001), "high": 1}
     assert confirmed["recall"]["value"] == 0.5
     assert confirmed["recall"]["low"] == pytest.approx(0.095, abs=0.001)
-    # counts 0, 0, 1: mean 1/3, standard error 1/3
+    # counts 0, 0, 1: mean 1/3, variance 1/3, standard error 1/3
     assert raised["falseFindings"]["value"] == pytest.approx(1 / 3)
     assert raised["falseFindings"]["high"] == pytest.approx(1 / 3 + 1.96 / 3, abs=0.001)
     assert raised["falseOnClean"]["value"] == 1
-    assert confirmed["falseFindings"]["value"] == 0
+    # none in three changes: ln(40) / 3
+    assert confirmed["falseFindings"] == {"value": 0, "n": 3, "low": 0, "high": pytest.approx(1.2296, abs=0.001)}
     assert found["recallByKind"] == {"injection": [1, 1, 0], "off-by-one": [1, 1, 1]}
 
 

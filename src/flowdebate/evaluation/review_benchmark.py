@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from math import sqrt
+from math import log, sqrt
 from pathlib import Path
 from statistics import fmean, variance
 from typing import TYPE_CHECKING, Annotated, Protocol, TypeAlias
@@ -170,7 +170,7 @@ class ReviewRates(InNotebooks, WireModel):
     recall: Figure | None
     """Share of the planted faults that were found, with Wilson's interval; None without a fault."""
     false_findings: Figure
-    """Findings per change that name no planted fault, with a normal interval."""
+    """Findings per change that name no planted fault, with an interval of their mean."""
     false_on_clean: Figure | None
     """Findings per clean change; None without a clean change."""
 
@@ -260,12 +260,16 @@ def _rates(pairs: Sequence[Outcome], counts: Callable[[ReportedFinding], bool]) 
 
 
 def _mean(counts: Sequence[int]) -> Figure:
-    """Return the mean of counts with its normal interval; one count has no interval."""
-    mean = fmean(counts)
-    if len(counts) == 1:
-        return Figure(value=mean, n=1)
-    half = two_sided_z(0.05) * sqrt(variance(counts) / len(counts))
-    return Figure(value=mean, n=len(counts), low=max(mean - half, 0.0), high=mean + half)
+    """Return the mean of counts with its normal interval, or with the exact one of a Poisson rate where all are 0.
+
+    The variance is at least that of a Poisson count: a few equal counts do not make a mean certain.
+    """
+    mean, n = fmean(counts), len(counts)
+    if not any(counts):
+        return Figure(value=0, n=n, low=0, high=-log(0.025) / n)
+    spread = max(variance(counts) if n > 1 else 0.0, mean)
+    half = two_sided_z(0.05) * sqrt(spread / n)
+    return Figure(value=mean, n=n, low=max(mean - half, 0.0), high=mean + half)
 
 
 def describe_benchmark(benchmark: ReviewBenchmark) -> str:
