@@ -39,7 +39,8 @@ def findings_markdown(document: Document, *, room: int = _MOST_OF_COMMENT) -> st
     head = [f"### {plain(raw.headline)}", ""]
     if raw.gate is not None:
         head += [f"**Gate** “{plain(raw.gate.rule)}” **{raw.gate.word}**: {plain(raw.gate.why)}", ""]
-    head += [line for note in raw.first_notes for line in (plain(note), "")]
+    notes = [note for note in raw.first_notes if not raw.headline.startswith(note)]
+    head += [line for note in notes for line in (plain(note), "")]
     cost = "" if document.cost is None else f"; cost {plain(cost_text(document.cost, document.prices, whole=True))}"
     models = f"{plain(models_text(dict(raw.reviewers)))}{cost}"
     tail = [plain(raw.empty_note), ""] if raw.empty else []
