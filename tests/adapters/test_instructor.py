@@ -1,0 +1,171 @@
+"""Clients of instructor as models, with the real package and stubs of two vendors' APIs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pydantic import BaseModel, field_validator
+
+from flowdebate import Debater, Limits, debate, generator
+from flowdebate.errors import AuthenticationFailed, ConfigurationError, RealModelForbidden, SchemaViolation
+from flowdebate.testing import forbid_real_models
+from tests.adapters.needs import needs
+from tests.vendors import vendors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from flowdebate.adapters.instructor import InstructorModel
+    from flowdebate.blocks.base import Block
+    from flowdebate.runs.result import RunResult
+    from tests.vendors import Vendor, VendorName
+
+pytestmark = needs("instructor", "instructor")
+SIDES = [Debater("ann", "cars out"), Debater("bob", "cars in")]
+
+
+class Plan(BaseModel):
+    """A plan with a rule of its own."""
+
+    trams: int
+
+    @field_validator("trams")
+    @classmethod
+    def check_even(cls, value: int) -> int:
+        """Trams go in pairs."""
+        if value % 2:
+            message = "trams go in pairs"
+            raise ValueError(message)
+        return value
+
+
+@pytest.fixture
+def stubs() -> Iterator[dict[VendorName, Vendor]]:
+    """The vendors' APIs on this machine."""
+    with vendors() as served, forbid_real_models(allow_local=True):
+        yield served
+
+
+def run(block: Block[Any, Any], question: str, asked: InstructorModel, **options: Any) -> RunResult[Any]:
+    """Run `block`, and close the client, which is the application's."""
+
+    async def main() -> RunResult[Any]:
+        try:
+            return await block.run(question, model=asked, **options)
+        finally:
+            client: Any = asked._client.client
+            closing = client.close()
+            if closing is not None:
+                await closing
+
+    return asyncio.run(main())
+
+
+def client(stub: Vendor, kind: str) -> Any:
+    """A client of instructor, made in each of its ways."""
+    import anthropic
+    import instructor
+    import openai
+
+    base, key = stub.base_url, stub.key
+    if kind == "sync":
+        return instructor.from_openai(openai.OpenAI(base_url=base, api_key=key))
+    if kind == "async":
+        return instructor.from_openai(openai.AsyncOpenAI(base_url=base, api_key=key))
+    if kind == "anthropic":
+        address = base.removesuffix("/v1")
+        return instructor.from_anthropic(anthropic.AsyncAnthropic(base_url=address, api_key=key))
+    if kind == "provider-async":
+        return instructor.from_provider("openai/gpt-5-mini", async_client=True, base_url=base)
+    return instructor.from_provider("openai/gpt-5-mini", base_url=base)
+
+
+def model(stub: Vendor, kind: str, **options: Any) -> Any:
+    """A model around such a client."""
+    from flowdebate.adapters.instructor import InstructorModel
+
+    name = "claude-haiku-5-5" if kind == "anthropic" else "gpt-5-mini"
+    return InstructorModel(client(stub, kind), None if kind.startswith("provider") else name, **options)
+
+
+@pytest.mark.parametrize("kind", ["sync", "async", "provider-sync", "provider-async", "anthropic"])
+def test_a_client_holds_a_debate(stubs: dict[VendorName, Vendor], kind: str) -> None:
+    """In every role; each request is counted, with its tokens."""
+    stub = stubs["anthropic" if kind == "anthropic" else "openai"]
+    city = debate(name="city", debaters=SIDES, max_rounds=1)
+    result = run(city, "May cars go?", model(stub, kind))
+    assert result.raw.verdict is not None
+    assert len(stub.asked) == result.usage.calls == 4
+    assert result.usage.total_tokens
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_its_validators_ask_again_and_each_request_counts(stubs: dict[VendorName, Vendor], kind: str) -> None:
+    """The answer that passes is the one that is used."""
+    answers = iter([{"trams": 1}, {"trams": 3}, {"trams": 4}])
+    stubs["openai"].say = lambda _: next(answers)
+    result = run(generator(name="plan", output_schema=Plan), "How many?", model(stubs["openai"], kind))
+    assert (result.output.trams, result.usage.calls, len(stubs["openai"].asked)) == (4, 3, 3)
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_its_retries_end_at_the_limits_of_the_run(stubs: dict[VendorName, Vendor], kind: str) -> None:
+    """No request is sent beyond them."""
+    from flowdebate.errors import LimitReached
+
+    stubs["openai"].say = lambda _: {"trams": 1}
+    plan = generator(name="plan", output_schema=Plan)
+    with pytest.raises(LimitReached):
+        run(plan, "How many?", model(stubs["openai"], kind), limits=Limits(calls=2))
+    assert len(stubs["openai"].asked) == 2
+
+
+def test_an_answer_that_never_passes_is_a_schema_violation(stubs: dict[VendorName, Vendor]) -> None:
+    """After `max_retries` more requests, with the validator's words."""
+    stubs["openai"].say = lambda _: {"trams": 1}
+    with pytest.raises(SchemaViolation, match="trams go in pairs"):
+        run(
+            generator(name="plan", output_schema=Plan),
+            "How many?",
+            model(stubs["openai"], "async", max_retries=1, retry=None),
+        )
+    assert len(stubs["openai"].asked) == 2
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_wrong_key_is_an_authentication_error(stubs: dict[VendorName, Vendor], kind: str) -> None:
+    """At once, in text and in structured answers."""
+    stub = stubs["openai"]
+    for schema in (None, Plan):
+        asked = model(stub, kind)
+        asked._client.client.api_key = "wrong"
+        with pytest.raises(AuthenticationFailed):
+            run(generator(name="plan", output_schema=schema), "How many?", asked)
+    assert stub.refused == 2
+
+
+def test_real_models_can_be_forbidden() -> None:
+    """A client of a hosted provider is not asked."""
+    import instructor
+    import openai
+
+    from flowdebate.adapters.instructor import InstructorModel
+
+    asked = InstructorModel(instructor.from_openai(openai.OpenAI(api_key="k")), "gpt-5-mini")
+    with forbid_real_models(), pytest.raises(RealModelForbidden):
+        run(generator(name="mayor"), "May cars go?", asked)
+
+
+def test_something_else_is_refused() -> None:
+    """With what is expected; so is a client without a model's name."""
+    import instructor
+    import openai
+
+    from flowdebate.adapters.instructor import InstructorModel
+
+    with pytest.raises(ConfigurationError, match="`client` must be a client made by instructor"):
+        InstructorModel(openai.OpenAI(api_key="k"))  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="the client was made without one"):
+        InstructorModel(instructor.from_openai(openai.OpenAI(api_key="k")))
