@@ -126,6 +126,19 @@ def test_a_rubric_has_a_column_for_each_criterion(judge: list[str]) -> None:
     assert len(judge) == 2
 
 
+def test_a_column_says_which_text_is_right(judge: list[str]) -> None:
+    """An empty cell is an unknown truth, and a name without a text is an error."""
+    lines = ["question,ours,theirs,label", "Q1?,One.,Two.,ours", "Q2?,One.,Two.,theirs", "Q3?,One.,Two.,"]
+    Path("known.csv").write_text("\n".join(lines))
+    table = json.loads(run("known.csv", "--truth", "label", "--format", "json").stdout)
+    assert table["judges"][0]["truth"]["rows"] == 2
+    assert "RIGHT IN ONE ORDER" in run("known.csv", "--truth", "label").output
+    Path("known.csv").write_text("\n".join([*lines, "Q4?,One.,Two.,third"]))
+    refused = run("known.csv", "--truth", "label")
+    assert "row 4: `label` must be the right one of 'ours', 'theirs'" in " ".join(refused.output.split())
+    assert judge
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

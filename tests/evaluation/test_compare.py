@@ -14,6 +14,7 @@ from statsmodels.stats.proportion import proportion_confint
 from flowdebate import JudgeOptions, Limits
 from flowdebate.errors import ConfigurationError, FlowDebateError
 from flowdebate.evaluation import compare, compare_all, tabulate
+from flowdebate.evaluation.documents import lay_out
 from flowdebate.models.resolve import resolve_model
 from flowdebate.store import SqliteStore
 from flowdebate.testing import FunctionModel, SimJudge
@@ -177,11 +178,70 @@ async def test_rows_are_compared_once_however_often_the_call_is_interrupted(tmp_
     first = await compare_all(rows, judges=[judge], store=store, max_concurrency=2)
     assert (first.rows, list(first.failed)) == (7, [5])
     assert "failed: 1 row" in first.findings[0]
+    assert [row["question"] if found else None for row, found in zip(rows, first.comparisons, strict=True)] == [
+        None if number == 5 else f"Q{number}?" for number in range(8)
+    ]
+    assert all(found.question == row["question"] for row, found in zip(rows, first.comparisons, strict=True) if found)
     broken = False
     again = await compare_all(rows, judges=[judge], store=store)
     assert (again.rows, again.failed, len(asked)) == (8, {}, 16)
     assert await compare_all(rows, judges=[judge], store=store) == again
     assert len(asked) == 16
+
+
+async def test_a_table_says_how_often_judges_are_right() -> None:
+    """In each order, and where both agree; the truth is not shown to a judge, and may be unknown."""
+    shown: list[str] = []
+
+    def by_number(request: ModelRequest) -> dict[str, Any]:
+        # finds for the first place on every fourth question, for the longer text elsewhere
+        text = str(request.messages[-1]["content"])
+        shown.append(text)
+        labels = list(request.output_schema["$defs"]["Scores"]["properties"])  # type: ignore[index]
+        lines = [next(line for line in text.splitlines() if line.startswith(f"[{label}]")) for label in labels]
+        number, lengths = int(text.split("#")[1]), [line.count("x") for line in lines]
+        first = lengths[0] > lengths[1] if number % 4 else text.index(f"[{labels[0]}]") < text.index(f"[{labels[1]}]")
+        return {
+            "reasoning": "-",
+            "verdict": "-",
+            "scores": dict(zip(labels, (75, 25) if first else (25, 75), strict=True)),
+        }
+
+    rows: list[dict[str, Any]] = [
+        {"question": f"#{number}#", "1": "x" * (2 + number % 2), "2": "xx" + "x" * (1 - number % 2), "label": 1}
+        for number in range(40)
+    ]
+    rows[39]["label"] = None
+    judge = FunctionModel(by_number, name="judge")
+    table = await compare_all(rows, judges=[judge], truth="label", store=False)
+    assert not any("label" in text for text in shown)
+    truth = table.judges[0].truth
+    assert truth is not None
+    assert (truth.rows, truth.decided.value, truth.decided.n) == (39, 29 / 39, 39)
+    # of the rows that both orders decide alike, text 1 is longer in those with odd numbers
+    assert truth.right is not None
+    assert (truth.right.value, truth.right.n) == (19 / 29, 29)
+    assert {order: figure.value for order, figure in truth.orders.items()} == {"1 2": 29 / 39, "2 1": 19 / 39}
+    assert truth.one_order.value == pytest.approx(24 / 39)
+    assert (truth.right.low or 1) < 19 / 29 < (truth.right.high or 0)
+    assert table.truth is not None
+    assert (table.truth.decided.value, table.truth.right) == (29 / 39, truth.right)
+    assert table.truth.credit.value == pytest.approx((19 + 5) / 39)
+    findings = " ".join(table.findings)
+    assert "judge was right in 61.5% of its ballots, and in 66% of 29 rows" in findings
+    assert lay_out(table) is not None
+    rows[3]["label"] = "3"
+    with pytest.raises(ConfigurationError, match="row 3: `label` must be the right one of '1', '2', or None"):
+        await compare_all(rows, judges=[judge], truth="label", store=False)
+
+
+@pytest.mark.parametrize(("rows", "better"), [(4, False), (5, False), (6, True)])
+async def test_a_system_is_better_where_an_exact_test_says_so(rows: int, better: bool) -> None:  # noqa: FBT001 - of pytest
+    """Two equal systems reach four wins of four in one table of eight."""
+    texts = [{"question": f"Q{number}?", "ours": "a good answer", "theirs": "a bad one"} for number in range(rows)]
+    table = await compare_all(texts, judges=[SimJudge(quality=good, noise=0.0)], store=False)
+    assert table.p == 2 / 2**rows
+    assert table.findings[0].startswith("ours is better" if better else "ours is not clearly better")
 
 
 async def test_a_judge_that_favours_the_first_place_is_found_over_200_rows() -> None:

@@ -63,6 +63,9 @@ def compare(  # noqa: PLR0913 - the options of the command
     side: Annotated[
         list[Text] | None, Option(metavar="COLUMN", help="Column of a system; repeat. Default: all other columns.")
     ] = None,
+    truth: Annotated[
+        Text | None, Option(metavar="COLUMN", help="Column with the right system's name: how often are judges right?")
+    ] = None,
     limit: opt.FirstOnly = None,
     seed: Annotated[int, Option(help="Another number asks anew.")] = 0,
     max_concurrency: opt.Concurrency = 8,
@@ -90,12 +93,14 @@ def compare(  # noqa: PLR0913 - the options of the command
         source_rows = read_rows(files[0])[:limit]  # an empty cell is no text
         rows = [
             {"question": row.question, **{key: cell for key, cell in row.others.items() if cell != ""}}
+            | ({} if truth is None or row.others.get(truth) != "" else {truth: None})
             for row in source_rows
         ]
         blanks = [[key for key, cell in row.others.items() if cell == ""] for row in source_rows]
     else:
         opt.check(question is not None, "--question", question, "what the texts answer")
         opt.check(not side, "--side", side, "left out for files of texts")
+        opt.check(truth is None, "--truth", truth, "left out for files of texts")
         texts = _read_files(files)
         references = {} if reference is None else {"reference": read_text(reference, megabytes=1)}
         rows, side = [{"question": question, **references, **texts}], [*texts]
@@ -109,6 +114,7 @@ def compare(  # noqa: PLR0913 - the options of the command
             criteria=weights_of(criterion),
             judges=[make(spec, COMMAND, "--model") for spec in model or ()] or None,
             orders=orders,
+            truth=truth,
             store=place.store,
             seed=seed,
             max_concurrency=max_concurrency,
@@ -121,7 +127,7 @@ def compare(  # noqa: PLR0913 - the options of the command
         Ending(signal=table).leave()
     for index, problem in table.failed.items():
         tell(f"Row {index + 1} could not be compared: {problem}" if many else f"Error: {problem}")
-    if not table.comparisons:
+    if not table.rows:
         Ending(failed=len(table.failed)).leave()
     found = table if many else table.comparisons[0]
     if form == "json":

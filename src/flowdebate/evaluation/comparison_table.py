@@ -10,7 +10,7 @@ from itertools import combinations
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
 
-from flowdebate._text import counted, error_text
+from flowdebate._text import counted, error_text, shown
 from flowdebate._util.importing import InNotebooks
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import ConfigurationError
@@ -28,7 +28,7 @@ from flowdebate.evaluation.comparison import (
 )
 from flowdebate.evaluation.judge_audit import count
 from flowdebate.evaluation.ranking import Game, Ranking, rank_games
-from flowdebate.evaluation.statistics import share_interval
+from flowdebate.evaluation.statistics import share_interval, sign_test
 from flowdebate.runs.batch import Batch, BatchSummary
 
 if TYPE_CHECKING:
@@ -61,6 +61,34 @@ class ComparedSystem(WireModel):
     """With a rubric: its mean scores."""
 
 
+class OrdersAgainstTruth(WireModel):
+    """How often one judge was right, in each order and where all orders agree."""
+
+    rows: int
+    """Rows that it judged, and that say which text is right."""
+    orders: dict[str, Figure]
+    """By order, such as "2 1" where the second text of the row was read first: the share of ballots that were right."""
+    one_order: Figure
+    """The share of all ballots that were right: what asking once gives. For the interval a row is one observation."""
+    decided: Figure
+    """Coverage: the share of rows with the same winner in all orders."""
+    right: Figure | None
+    """The share of those rows in which that winner is right; None without any."""
+
+
+class VerdictsAgainstTruth(WireModel):
+    """How often the verdicts of all judges together were right."""
+
+    rows: int
+    """Rows that were compared, and that say which text is right."""
+    decided: Figure
+    """Coverage: the share of rows with a winner."""
+    right: Figure | None
+    """The share of those rows in which the winner is right; None without any."""
+    credit: Figure
+    """Accuracy over all rows, in which a row without a winner counts as a lot among its texts."""
+
+
 class ComparingJudge(WireModel):
     """One judge over all rows: does the order decide?"""
 
@@ -75,7 +103,9 @@ class ComparingJudge(WireModel):
     towards_first: Figure | None
     """Of the rows in which the first and the last place won unequally often, the share in which the first did."""
     favours: Literal["first", "last"] | None
-    """The place that it favours beyond chance, adjusted for the number of judges."""
+    """The place that it favours beyond chance (exact sign test), adjusted for the number of judges."""
+    truth: OrdersAgainstTruth | None = None
+    """How often it was right; None where no row says what is."""
 
 
 class ComparisonTable(InNotebooks, WireModel):
@@ -94,11 +124,16 @@ class ComparisonTable(InNotebooks, WireModel):
     """The share of decided rows in which the longest text won."""
     ranking: Ranking | None
     """The ranking of three systems or more; None for two, and without scipy."""
+    p: float | None = None
+    """The p-value of the exact sign test over the rows that one of two systems won; None unless there are two."""
+    truth: VerdictsAgainstTruth | None = None
+    """How often the winners were right; None where no row says which text is."""
     failed: dict[int, str]
     """The error of each row that could not be compared, by its index."""
     findings: list[str]
     """The same in sentences."""
-    comparisons: list[Comparison]
+    comparisons: list[Comparison | None]
+    """An entry for each row, in order; None for one that failed."""
 
 
 async def compare_all(  # noqa: PLR0913 - those of a batch
@@ -108,6 +143,7 @@ async def compare_all(  # noqa: PLR0913 - those of a batch
     judges: Sequence[Model | str] | None = None,
     criteria: Mapping[str, float] | None = None,
     orders: ScheduleLike = "all",
+    truth: str | None = None,
     store: StoreChoice | StoreOptions = None,
     batch_id: str | None = None,
     seed: int = 0,
@@ -119,7 +155,9 @@ async def compare_all(  # noqa: PLR0913 - those of a batch
 
     - `rows`: each has a "question", perhaps a "reference", and texts by the names of the systems that wrote them. Where
       one is None or missing, the row compares the others.
-    - `sides`: the keys of the texts; None: all but "question", "reference" and "id".
+    - `sides`: the keys of the texts; None: all but "question", "reference", "id" and `truth`.
+    - `truth`: the key of the right system's name. Judges are not shown it; the table says how often they were right, in
+      one order and where all orders agree. None in a row: unknown.
     - `store`: with one (a path, for instance) the same call again continues where it was interrupted, and pays for
       nothing twice; another `seed` asks anew. `batch_id`: the name under which; None: made of all that is asked.
     - `limits` are those of each row; `progress(…)` is called after each.
@@ -132,7 +170,7 @@ async def compare_all(  # noqa: PLR0913 - those of a batch
         raise ConfigurationError(_WHERE, "rows", rows, "a sequence of rows, at least one")
     if unknown := [side for side in sides or () if not any(isinstance(row, Mapping) and side in row for row in rows)]:
         raise ConfigurationError(_WHERE, "sides", unknown, "keys of texts, each in a row at least")
-    values = [_read_row(index, row, sides) for index, row in enumerate(rows)]
+    values = [_read_row(index, row, sides, truth) for index, row in enumerate(rows)]
     for index, value in enumerate(values):
         check_orders(orders, len(value.transcript), where=f"{_WHERE}, row {index}")
     if batch_id is None:
@@ -143,33 +181,55 @@ async def compare_all(  # noqa: PLR0913 - those of a batch
         block, values, store=store, batch_id=batch_id, seed=seed, limits=limits, max_concurrency=max_concurrency,
         progress=progress,
     )  # fmt: skip
-    found: list[Comparison] = []
+    comparisons: list[Comparison | None] = [None] * len(rows)
     failed: dict[int, str] = {}
     for item in await batch.all():
         if item.result is None or item.raw.verdict is None:
             failed[item.index] = f"ended as {item.status}" if item.error is None else error_text(item.error)
         else:
-            found.append(read_comparison(item.raw, run_id=item.run_id))
-    return tabulate(found, failed=failed)
+            comparisons[item.index] = read_comparison(item.raw, run_id=item.run_id)
+    right = None if truth is None else [_read_truth(row, truth) for row in rows]
+    return tabulate(comparisons, failed=failed, truth=right)
 
 
-def _read_row(index: int, row: object, sides: Sequence[str] | None) -> ComparedTexts:
+def _read_row(index: int, row: object, sides: Sequence[str] | None, truth: str | None) -> ComparedTexts:
     where = f"{_WHERE}, row {index}"
     if not isinstance(row, Mapping):
         raise ConfigurationError(where, "row", row, "a mapping with a question and texts")
-    names = [name for name in row if name not in ("question", "reference", "id")] if sides is None else sides
+    names = [name for name in row if name not in ("question", "reference", "id", truth)] if sides is None else sides
     texts = {name: row[name] for name in names if row.get(name) is not None}
+    if truth is not None and (truth not in row or _read_truth(row, truth) not in (None, *texts)):
+        allowed = f"the right one of {', '.join(map(shown, texts))}, or None"
+        raise ConfigurationError(where, truth, row.get(truth), allowed)
     return ComparedTexts.of(row.get("question", ""), texts, reference=row.get("reference"), where=where)
 
 
-def tabulate(comparisons: Sequence[Comparison], *, failed: Mapping[int, str] | None = None) -> ComparisonTable:
-    """The table of comparisons that are there; rows are taken as independent of each other."""
+def _read_truth(row: Mapping[str, Any], key: str) -> str | None:
+    """Read the name of the right system; numbers are names, too."""
+    value = row[key]
+    return None if value is None else str(value)
+
+
+def tabulate(
+    rows: Sequence[Comparison | None],
+    *,
+    failed: Mapping[int, str] | None = None,
+    truth: Sequence[str | None] | None = None,
+) -> ComparisonTable:
+    """Sum up comparisons, one for each row (None: failed); `truth` names the right text of each row, where known.
+
+    Rows are taken as independent of each other.
+    """
+    comparisons = [row for row in rows if row is not None]
+    known = [
+        (row, right) for row, right in zip(rows, truth or (), strict=False) if row is not None and right is not None
+    ]
     systems = sorted(
         (_system(name, comparisons) for name in dict.fromkeys(s.name for c in comparisons for s in c.sides)),
         key=lambda system: -system.rate.value,
     )
     names = list(dict.fromkeys(found.judge for c in comparisons for found in c.judges))
-    judges = [_judge(name, comparisons, len(names)) for name in names]
+    judges = [_judge(name, comparisons, len(names), known) for name in names]
     said = [{found.judge: found.winner or NOBODY for found in c.judges} for c in comparisons]
     kappa, alpha = agree([[row.get(name) for row in said] for name in names])
     longest = [
@@ -179,6 +239,7 @@ def tabulate(comparisons: Sequence[Comparison], *, failed: Mapping[int, str] | N
         if len(most := [s.name for s in c.sides if s.characters == max(s.characters for s in c.sides)]) == 1
     ]
     ranked = len(systems) > 2 and find_spec("scipy") is not None  # noqa: PLR2004 - of two, the rate says it
+    leader, others = (systems[0].wins, systems[1].wins) if len(systems) == 2 else (0, 0)  # noqa: PLR2004
     table = ComparisonTable(
         rows=len(comparisons),
         systems=systems,
@@ -187,9 +248,11 @@ def tabulate(comparisons: Sequence[Comparison], *, failed: Mapping[int, str] | N
         alpha=alpha,
         longer=_figure(fmean(longest), len(longest)) if longest else None,
         ranking=_rank(comparisons) if ranked else None,
+        p=sign_test(leader, others) if len(systems) == 2 else None,  # noqa: PLR2004 - one against the other
+        truth=_verdicts_against_truth(known) if known else None,
         failed=dict(failed or {}),
         findings=[],
-        comparisons=list(comparisons),
+        comparisons=list(rows),
     )
     return table.model_copy(update={"findings": _findings(table)})
 
@@ -215,7 +278,46 @@ def _system(name: str, comparisons: Sequence[Comparison]) -> ComparedSystem:
     )
 
 
-def _judge(name: str, comparisons: Sequence[Comparison], judges: int) -> ComparingJudge:
+def _verdicts_against_truth(known: Sequence[tuple[Comparison, str]]) -> VerdictsAgainstTruth:
+    decided = [row.winner == right for row, right in known if row.winner is not None]
+    credits_ = [1 / len(row.sides) if row.winner is None else row.winner == right for row, right in known]
+    return VerdictsAgainstTruth(
+        rows=len(known),
+        decided=_figure(len(decided) / len(known), len(known)),
+        right=_figure(fmean(decided), len(decided)) if decided else None,
+        credit=_figure(fmean(credits_), len(known)),
+    )
+
+
+def _orders_against_truth(name: str, known: Sequence[tuple[Comparison, str]]) -> OrdersAgainstTruth | None:
+    rows, decided = [], []
+    orders: dict[str, list[bool]] = {}
+    for comparison, truth in known:
+        ballots = [ballot for ballot in comparison.ballots if (ballot.model or "") == name]
+        usable = [ballot for ballot in ballots if ballot.problem is None]
+        if not usable:
+            continue
+        places = {side.name: str(number) for number, side in enumerate(comparison.sides, 1)}
+        for ballot in usable:
+            orders.setdefault(" ".join(places[side] for side in ballot.order), []).append(ballot.winner == truth)
+        rows.append(fmean(ballot.winner == truth for ballot in usable))
+        winner = usable[0].winner
+        if winner is not None and len(usable) == len(ballots) and {ballot.winner for ballot in usable} == {winner}:
+            decided.append(winner == truth)
+    if not rows:
+        return None
+    return OrdersAgainstTruth(
+        rows=len(rows),
+        orders={order: _figure(fmean(right), len(right)) for order, right in sorted(orders.items())},
+        one_order=_figure(fmean(rows), len(rows)),
+        decided=_figure(len(decided) / len(rows), len(rows)),
+        right=_figure(fmean(decided), len(decided)) if decided else None,
+    )
+
+
+def _judge(
+    name: str, comparisons: Sequence[Comparison], judges: int, known: Sequence[tuple[Comparison, str]]
+) -> ComparingJudge:
     own = [[ballot for ballot in c.ballots if (ballot.model or "") == name] for c in comparisons]
     counts = [count(ballots) for ballots in own if ballots]
     places = [wins for each in counts for wins in each.slots.values()]
@@ -223,8 +325,9 @@ def _judge(name: str, comparisons: Sequence[Comparison], judges: int) -> Compari
     leans = [lean > 0 for wins in places if (lean := wins.wins[0] - wins.wins[-1])]
     favours: Literal["first", "last"] | None = None
     if leans and len(set[object]().union(*(wins.arrangements for wins in places))) > 1:
-        low, high = share_interval(fmean(leans), len(leans), confidence=1 - _ALPHA / judges)
-        favours = "first" if low > 1 / 2 else "last" if high < 1 / 2 else None
+        first, last = sum(leans), len(leans) - sum(leans)
+        if sign_test(first, last) * judges <= _ALPHA:
+            favours = "first" if first > last else "last"
     return ComparingJudge(
         judge=name,
         rows=len(counts),
@@ -233,6 +336,7 @@ def _judge(name: str, comparisons: Sequence[Comparison], judges: int) -> Compari
         even=fmean(1 / len(wins.wins) for wins in places) if places else None,
         towards_first=_figure(fmean(leans), len(leans)) if leans else None,
         favours=favours,
+        truth=_orders_against_truth(name, known),
     )
 
 
@@ -252,10 +356,11 @@ def _findings(table: ComparisonTable) -> list[str]:
         found.append(f"left out, because their judging failed: {counted(len(table.failed), 'row')}")
     if len(table.systems) == 2:  # noqa: PLR2004 - of more, the ranking says it
         best = table.systems[0]
-        clear = (best.rate.low or 0) > 1 / 2
+        p = 1.0 if table.p is None else table.p
+        is_better = "is better" if p <= _ALPHA else "is not clearly better"
         halves = f", and half of {best.undecided:,} without a winner" if best.undecided else ""
         found.append(
-            f"{best.name} {'is better' if clear else 'is not clearly better'}: it won {best.wins:,}{halves}, "
+            f"{best.name} {is_better} (exact test: p = {p:.2g}): it won {best.wins:,}{halves}, "
             f"{_share(best.rate, 'row')}"
         )
     elif table.ranking is not None:
@@ -263,12 +368,21 @@ def _findings(table: ComparisonTable) -> list[str]:
     elif table.systems:
         found.append('no ranking without scipy: pip install "flowdebate[audit]"')
     found += [sentence for judge in table.judges for sentence in _judge_findings(judge)]
+    if table.truth is not None:
+        found.append(_truth_finding(table.truth))
     if table.kappa is not None and table.alpha is not None:
         found.append(f"agreement of judges: Fleiss' kappa {table.kappa:.2f}, Krippendorff's alpha {table.alpha:.2f}")
     if table.longer is not None:
         longest = _share(table.longer, "decided row")
         found.append(f"the longest text won {longest}: length is shown, not corrected for")
     return found
+
+
+def _truth_finding(truth: VerdictsAgainstTruth) -> str:
+    """Say how often winners were right, and what rows without a winner do to that."""
+    right = "" if truth.right is None else f", and the winner is right in {_share(truth.right, 'row')}"
+    lot = f"; counted as a lot where there is none: {truth.credit.value:.1%}"
+    return f"there is a winner in {_share(truth.decided, 'row')}{right}{lot if truth.decided.value < 1 else ''}"
 
 
 def _judge_findings(judge: ComparingJudge) -> Iterator[str]:
@@ -283,6 +397,13 @@ def _judge_findings(judge: ComparingJudge) -> Iterator[str]:
         )
     if judge.flips is not None and judge.flips.value > 0:
         yield f"{judge.judge} preferred another text in another order in {_share(judge.flips, 'row')}"
+    if (truth := judge.truth) is not None:
+        sentence = f"{judge.judge} was right in {truth.one_order.value:.1%} of its ballots"
+        if len(truth.orders) > 1 and truth.right is not None:
+            sentence += (
+                f", and in {_share(truth.right, 'row')} where all orders agree: {truth.decided.value:.1%} of rows"
+            )
+        yield sentence
 
 
 def _share(figure: Figure, of: str) -> str:

@@ -413,6 +413,23 @@ def lay_out_leaderboard(board: Leaderboard) -> Summary:
     return Summary(title="Leaderboard", about=counted(board.runs, "run"), sections=tuple(sections))
 
 
+def _truth_table(table: ComparisonTable) -> Table:
+    def percent(figure: Figure | None) -> tuple[str, str]:
+        if figure is None:
+            return "", ""
+        return f"{figure.value:.1%}", f"{figure.low or 0:.1%} to {figure.high or 0:.1%}"
+
+    return Table(
+        title="Against the truth",
+        head=("Judge", "Right in one order", "95% interval", "Decided by all", "Right among decided", "95% interval"),
+        rows=tuple(
+            (judge.judge, *percent(truth.one_order), percent(truth.decided)[0], *percent(truth.right))
+            for judge in table.judges
+            if (truth := judge.truth) is not None
+        ),
+    )
+
+
 def lay_out_comparisons(table: ComparisonTable) -> Summary:
     """The report of many comparisons: systems, ranking, judges, and what they come to in words."""
 
@@ -465,6 +482,7 @@ def lay_out_comparisons(table: ComparisonTable) -> Summary:
             systems,
             *([_ranking_table(table.ranking.systems)] if table.ranking is not None and table.ranking.systems else []),
             judges,
+            *([_truth_table(table)] if table.truth is not None else []),
             Heading(title="Findings"),
             Points(items=tuple(table.findings)),
         ),

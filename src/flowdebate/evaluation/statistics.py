@@ -141,6 +141,17 @@ def sign_flip_test(leans: Sequence[float]) -> float:
     return min(float(chances[: total - seen + 1].sum() + chances[total + seen :].sum()), 1.0) if seen else 1.0
 
 
+def sign_test(ones: int, others: int) -> float:
+    """Test exactly, and two-sidedly, that `ones` against `others` wins are those of a fair coin.
+
+    >>> sign_test(4, 0), sign_test(6, 0), sign_test(0, 0)
+    (0.125, 0.03125, 1.0)
+    """
+    check_count("sign_test()", least=0, ones=ones, others=others)
+    n = ones + others
+    return min(2 * sum(math.comb(n, wins) for wins in range(min(ones, others) + 1)) / 2**n, 1.0)
+
+
 def place_test(items: Sequence[tuple[Sequence[int], int]]) -> float:
     """The two-sided p-value of the wins of one place, which a fair judge might have given to any other. Needs scipy.
 
