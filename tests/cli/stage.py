@@ -136,7 +136,7 @@ class Stage:
                 answer = answer[self._given[word] % len(answer)]
             self._given[word] += 1
             await exchange.json(completion(json.dumps(answer)))
-        elif "winner" in schema:
+        elif "winner" in schema or '"scores"' in schema:
             await exchange.json(completion(json.dumps(self.verdict)))
         elif "nextSpeakers" in schema:
             await exchange.json(completion(json.dumps(self.decision)))
@@ -178,8 +178,19 @@ class Stage:
         exchange.close = True
 
     def options(self, *more: str, verb: str = "debate") -> list[str]:
-        """The arguments of a `run`, or of another verb, on this stage."""
-        return [verb, "Cap rents?", "--model", "staged", "--base-url", self.base_url, *more]
+        """The arguments of a `run`, or of another verb, on this stage; a judge is asked once unless they say more."""
+        about = {
+            "--schedule",
+            "--human",
+            "--audience",
+            "--answer-form",
+            "--file",
+            "--panel",
+            "--format",
+            "--decided-by",
+        }
+        once = ["--schedule", "single"] if verb == "debate" and about.isdisjoint(more) else []
+        return [verb, "Cap rents?", "--model", "staged", "--base-url", self.base_url, *once, *more]
 
 
 def _schema_in(body: Mapping[str, Any]) -> str:

@@ -85,7 +85,7 @@ def test_humans_type_in_a_terminal() -> None:
 def test_typing_is_interrupted_and_resumed() -> None:
     """Ctrl-C ends the run at once; it waits for the human then, like a suspended one."""
     with Stage() as on:
-        options = on.options(*SIDES, "--human", "con")
+        options = on.options(*SIDES, "--human", "con", "--schedule", "single")
         with OnTerminal(*options) as terminal:
             terminal.until("(end with an empty line)")
             terminal.process.send_signal(signal.SIGINT)

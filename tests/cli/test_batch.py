@@ -52,7 +52,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "q.csv").write_text(QUESTIONS)
     (tmp_path / "sides.toml").write_text(
-        "[[debaters]]\nname='pro'\nstance='yes'\n[[debaters]]\nname='con'\nstance='no'"
+        "schedule = 'single'\n[[debaters]]\nname='pro'\nstance='yes'\n[[debaters]]\nname='con'\nstance='no'"
     )
     return tmp_path
 

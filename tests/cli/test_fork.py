@@ -170,7 +170,7 @@ def test_a_fork_has_the_models_of_its_run_not_of_the_environment(store: Path, mo
         monkeypatch.setenv("OPENAI_BASE_URL", on.base_url)
         monkeypatch.setenv("OPENAI_API_KEY", "k")
         monkeypatch.setenv("FLOWDEBATE_MODEL", "openai/staged")
-        command("debate", "Cap rents?", *SIDES, "--max-rounds", "1")
+        command("debate", "Cap rents?", *SIDES, "--max-rounds", "1", "--schedule", "single")
         monkeypatch.setenv("FLOWDEBATE_MODEL", "openai/ann-model")
         forked("--last", "--model", "synthesize=openai/other")
         assert [body["model"] for body in on.bodies] == ["staged", "staged", "staged", "other"]

@@ -63,7 +63,7 @@ def test_a_panel_of_two_models_votes() -> None:
     """Each model of the panel is asked; the ballots that could change nothing are saved."""
     panel = ("--panel", "staged", "--panel", "other", "--panel", "ann-model")
     with Stage(answers={"scores": _scored(80, 20)}) as stage:
-        result = _run(stage, *panel, "--decided-by", "vote", "--curtail")
+        result = _run(stage, *panel, "--schedule", "single", "--decided-by", "vote", "--curtail")
     assert result.exit_code == 0
     assert "2 (single, 1 saved): pro 1.00, con 0.00" in " ".join(result.stdout.split())
     assert {body["model"] for body in stage.bodies} == {"staged", "other"}
@@ -185,7 +185,7 @@ def test_a_judge_by_letter_that_prefers_a_slot_finds_nobody() -> None:
 
 WRONG = {
     ("--answer-form", "word"): "--answer-form must be 'winner', 'scores', 'letter' or 'letter_after_reasons'",
-    ("--answer-form", "winner", "--schedule", "swap"): "--answer-form must be 'scores' with several ballots",
+    ("--answer-form", "winner", "--schedule", "cyclic"): "--answer-form must be 'scores' with a panel, labels, or",
     ("--answer-form", "letter", "--curtail"): "--curtail must be False with letters: log-odds have no bound",
     ("--answer-form", "scores", "--decided-by", "log_odds"): "--decided-by must be 'mean' or 'vote' without letters",
     ("--answer-form", "letter", "--human", "judge"): "--human out where options of a judging model are given",

@@ -33,7 +33,7 @@ def test_profile_length_and_instructions_reach_the_prompts(tmp_path: Path) -> No
     assert len(asked) == len(full)
     assert all(prompt.endswith(f"{INSTRUCTIONS}\nAnswer in German.") for prompt in asked)
     file = tmp_path / "debate.toml"
-    file.write_text('profile = "full"\nlength = 120\ninstructions = "Answer in German."\n')
+    file.write_text('profile = "full"\nlength = 120\ninstructions = "Answer in German."\nschedule = "single"\n')
     assert prompts("--file", str(file)) == asked
     assert "five to eight paragraphs" in prompts("--file", str(file), "--length", "long")[0]
 

@@ -201,7 +201,7 @@ def test_a_wrong_condition_is_refused_before_anything_is_asked(tmp_path: Path, c
 def test_a_recorded_debate_is_held_again_without_a_server(tmp_path: Path) -> None:
     """With the same options and seed it is the same debate, and nobody is asked."""
     cassette = tmp_path / "debate.cassette"
-    options = (*SIDES, "--seed", "3", "--moderator", "--json")
+    options = (*SIDES, "--seed", "3", "--moderator", "--json", "--schedule", "single")
     with Stage() as stage:
         first = run(stage, *options, "--record", str(cassette))
         posts = len(stage.bodies)

@@ -33,6 +33,7 @@ prediction = "no gain"
 
 [debate]
 max_rounds = 1
+schedule = "single"
 baselines = ["single"]
 
 [designs.together]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 TOKEN = "a-token-of-these-tests"  # noqa: S105 - it opens nothing else
 HTTP_TIMEOUT = 30.0
 QUESTION = "Should we ship?"
-BRIEF = {"pattern": "debate", "question": QUESTION, "options": {"max_rounds": 1}}
+BRIEF = {"pattern": "debate", "question": QUESTION, "options": {"max_rounds": 1, "schedule": "single"}}
 """A run of four calls."""
 SECURITY = {
     "content-security-policy",

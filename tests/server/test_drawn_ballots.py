@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from flowdebate.service import Service
 from flowdebate.testing import FunctionModel
 from tests.server.stage import debater, staged
@@ -27,14 +29,14 @@ def first_reader(request: ModelRequest) -> str | dict[str, Any]:
 
 
 def test_one_ballot_is_drawn_as_one_ballot() -> None:
-    """Not as a share of everything; the page offers to read it in both orders, and says what that takes."""
+    """Not as a share of everything; the page offers to read it in the other order, and says what that takes."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(first_reader))) as stage:
         run_id = stage.finished()
         page = stage.http.get(f"/runs/{run_id}").text
         assert "100 : 0" not in page
         assert "0 : 100" not in page
         assert "Ballot for" in page
-        assert "Read it in both orders (3 calls)" in page
+        assert "Read it in the other order (2 calls)" in page
         assert "The order mattered" not in page
         for path in (f"/compare?a={run_id}&b={run_id}", f"/runs/{run_id}/travel?step=1"):
             other = stage.http.get(path).text
@@ -55,8 +57,48 @@ def test_a_verdict_says_that_the_order_decided() -> None:
         asked.clear()
         fork = stage.post(f"/runs/{run_id}/fork", {"options": {"schedule": "swap"}}).json()["runId"]
         assert stage.get(f"/runs/{fork}?wait=30").json()["status"] == "complete"
-        assert len(asked) == 3
+        assert asked == ["debate-judge", "debate-synthesizer"]  # the ballot of the run counts in the fork
         said = "The order mattered: each side won when it was read first."
         for path in (f"/runs/{fork}", f"/api/v1/runs/{fork}/report.md"):
             assert said in stage.http.get(path).text
-        assert "Read it in both orders" not in stage.http.get(f"/runs/{fork}").text
+        assert "It is a tie." in stage.http.get(f"/api/v1/runs/{fork}/report.md").text
+        assert "Read it in the other order" not in stage.http.get(f"/runs/{fork}").text
+
+
+@pytest.mark.parametrize("without", ["synthesizer", "both"])
+def test_the_fork_for_the_other_order_takes_the_calls_that_the_page_names(without: str) -> None:
+    """One call, or two where a summary is written; a judge that scores keeps its ballot as well."""
+    asked: list[str] = []
+
+    def answer(request: ModelRequest) -> Any:
+        asked.append(request.block)
+        return first_reader(request)
+
+    options: dict[str, Any] = {"max_rounds": 1, "schedule": "single", "synthesizer": False}
+    if without == "both":
+        options["answer_form"] = "scores"
+    with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as stage:
+        run_id = stage.finished(options=options)
+        assert "Read it in the other order (1 call)" in stage.http.get(f"/runs/{run_id}").text
+        asked.clear()
+        fork = stage.post(f"/runs/{run_id}/fork", {"options": {"schedule": "swap"}}).json()["runId"]
+        judging = stage.get(f"/runs/{fork}?wait=30").json()["document"]["raw"]["verdict"]["judging"]
+        assert (asked, len(judging["ballots"]), judging["flipped"]) == (["debate-judge"], 2, True)
+
+
+def test_front_ends_ask_in_both_orders_by_default() -> None:
+    """Where there are two sides; the stored plan, and the plan file and the program of the form, say so."""
+    with staged(lambda: Service(store="memory:", model=FunctionModel(first_reader))) as stage:
+        request = {"pattern": "debate", "question": "Should we ship?", "options": {"max_rounds": 1}}
+        run = stage.get(f"/runs/{stage.finished(options=request['options'])}").json()
+        judging = run["document"]["raw"]["verdict"]["judging"]
+        assert (judging["schedule"], len(judging["ballots"])) == ("swap", 2)
+        assert run["document"]["raw"]["verdict"]["winner"] is None
+        written = stage.post("/plans", request).json()
+        assert 'schedule = "swap"' in written["toml"]
+        assert '"schedule": "swap"' in written["python"]
+        assert '"schedule": "swap"' in written["curl"]
+        three = {"debaters": [{"name": name, "stance": name} for name in ("Ann", "Ben", "Cleo")]}
+        for options in (three, {"schedule": "single"}, {"humans": ["judge"]}, {"audience": ["a nurse"]}):
+            toml = stage.post("/plans", {**request, "options": options}).json()["toml"]
+            assert 'schedule = "swap"' not in toml

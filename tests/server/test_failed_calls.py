@@ -15,7 +15,7 @@ from tests.server.stage import debater, staged
 if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest
 
-OPTIONS = {"max_rounds": 1, "attempts": 3, "synthesizer": False}
+OPTIONS = {"max_rounds": 1, "schedule": "single", "attempts": 3, "synthesizer": False}
 
 
 def judged(refusals: int) -> Any:

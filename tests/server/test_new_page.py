@@ -122,6 +122,7 @@ REQUEST: dict[str, Any] = {
         "synthesizer": False,
         "sources": {"a b": "One."},
         "length": "short",
+        "schedule": "cyclic",
     },
 }
 

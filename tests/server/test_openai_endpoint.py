@@ -300,7 +300,7 @@ def test_a_response_has_instructions_a_schema_and_tokens() -> None:
     assert "[system] Be kind." in prompts[0]
     assert "[assistant] Hello." in prompts[0]
     assert response.usage is not None
-    assert (response.usage.input_tokens, response.usage.output_tokens) == (60, 12)
+    assert (response.usage.input_tokens, response.usage.output_tokens) == (70, 14)
 
 
 def test_a_response_that_fails_or_is_cut_short_says_so() -> None:

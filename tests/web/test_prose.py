@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from html.parser import HTMLParser
 
 import pytest
@@ -20,12 +21,29 @@ PARTS = (
     *("\n---\n", "\n>> - ", "|", "\na|b", "\n-|-", "\n| a |", "\n|---", "\n|:-:|\n", "\n| a | b |\n|---|:-:|\n| c |"),
     *("===", "\n===\n", "\\", "&amp;", "&#60;", "<b>", "</p>", "\n<div>\n", "<!-- x -->", "\n<!--"),
     *("<https://x.example>", "<me@x.example>", "[", "](", ")", "![", "](javascript:alert(1))"),
+    *("$", "$$", "\\(", "\\)", "\\[", "\\]", "x^2", "\\frac{a}", "\\text{<b>}", "- [ ] ", "\n- [x] a", "\n1. [X] "),
     *("[r]", "[r]: data:x 'T'\n", "\n[r]: x\n'T", "[^1]", "\n[^1]: x"),
 )  # fmt: skip
 TEXTS = st.lists(st.sampled_from(PARTS) | st.text(max_size=3), max_size=30).map("".join)
 TAGS = {
     *("p", "br", "hr", "ul", "ol", "li", "blockquote", "pre", "code", "small", "em", "strong", "s", "div"),
-    *("table", "thead", "tbody", "tr", "th", "td"),
+    *("table", "thead", "tbody", "tr", "th", "td", "span"),
+    *(
+        "math",
+        "semantics",
+        "annotation",
+        "mrow",
+        "mi",
+        "mn",
+        "mo",
+        "mtext",
+        "mspace",
+        "mfrac",
+        "msup",
+        "msub",
+        "msubsup",
+        "msqrt",
+    ),
 }
 ATTRIBUTES = {
     "p": [{}, {"class": "head"}],
@@ -33,6 +51,11 @@ ATTRIBUTES = {
     "div": [{"class": "table", "tabindex": "0"}],
     "th": [{"scope": "col"}],
     "td": [{}, {"class": "num"}],
+    "span": [{"class": "task", "role": "img", "aria-label": word} for word in ("open", "done")],
+    "math": [{}, {"display": "block"}],
+    "annotation": [{"encoding": "application/x-tex"}],
+    "mo": [{}, *({"stretchy": value} for value in ("true", "false"))],
+    "mspace": [{}, {"width": "0.167em"}],
 }
 SUBSET = {
     *((tag,) for tag in TAGS),
@@ -71,6 +94,8 @@ class Page(HTMLParser):
                 self.read += found["value"] or ""
             else:
                 assert found in ATTRIBUTES.get(tag, [{}])
+        if found.get("aria-label") == "done":  # in words what the text has as [x]
+            self.read += "x"
         self.blocks += not self.open
         if tag not in VOID:
             self.open.append(tag)
@@ -79,6 +104,8 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
+        if "math" in self.open and "annotation" not in self.open:  # what is drawn of a formula that is there as well
+            return
         self.read += data
         if self._marks in self.open:
             self.marked += data
@@ -235,3 +262,40 @@ def test_a_long_block_is_not_set_anew_for_each_word() -> None:
         text += f"- line {number}\n"
         times += growing.grow(text)
     assert times < 150
+
+
+def test_formulas_and_tasks_are_set() -> None:
+    """In a line, apart, and in lists; amounts of money, code and what cannot be read stay as they are."""
+    html = prose("So $x_1$ and $$\\frac{a}{b}$$, \\(y\\) or \\[z\\].\n\n- [ ] open\n- [x] *done*")
+    assert html.count("<math>") == html.count('<math display="block">') == 2
+    assert "<mfrac><mrow><mi>a</mi></mrow><mrow><mi>b</mi></mrow></mfrac>" in html
+    assert '<li><span class="task" role="img" aria-label="open">☐</span> open</li>' in html
+    assert '<li><span class="task" role="img" aria-label="done">☑</span> <em>done</em></li>' in html
+    for text in ("It is $5 or $6, US$7.", "$HOME and $PATH", "`$x$`", "$\\frac$", "$\\phantom{x}$", f"${'x' * 1001}$"):
+        assert "<math" not in prose(text)
+
+
+@pytest.mark.parametrize(
+    "latex",
+    [
+        "\\text{<img src=x onerror=alert(1)>}",
+        "\\href{javascript:alert(1)}{x}",
+        "\\style{color:red}{x}",
+        "\\text{&lt;b&gt;}",
+    ],
+)
+def test_a_formula_has_no_element_of_others(latex: str) -> None:
+    """Text in it is text, and addresses and styles are left out."""
+    html = prose(f"Look: ${latex}$")
+    drawn = html.partition("<annotation")[0]
+    assert "<math>" in html
+    assert not re.search("<img|<b>|href|style=|javascript", drawn)
+    Page(html)
+
+
+@pytest.mark.parametrize("piece", ["$", "\\(", "\\[", "$a ", "$a$ ", "$$a", "{", "$\\sqrt"])
+def test_hostile_formulas_take_no_time(piece: str) -> None:
+    """As many openings as a text has room for; the time is that of ordinary texts of the length."""
+    began = time.process_time()
+    prose(piece * (100_000 // len(piece)))
+    assert time.process_time() - began < 5

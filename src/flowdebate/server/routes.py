@@ -373,10 +373,24 @@ async def write_plan(body: BeginBody, request: Request) -> WrittenRequest:
 def written(body: Mapping[str, Any], request: Request) -> WrittenRequest:
     """A request to begin a run, in all its forms."""
     # a line for the shell is seen by whoever lists the processes, so without the path of this browser
+    body = _completed(body)
     url = str(request.url.replace(path=f"{shared_root_of(request)}{API}/runs", query=""))
     return WrittenRequest(
         toml=as_toml(body), python=as_python(body), curl=as_curl(body, url), speakers=_unnamed_speakers(body)
     )
+
+
+def _completed(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a request with the options that its run will have by default, as far as it can be read."""
+    info, options = find_pattern(body["pattern"]), body.get("options") or {}
+    if info is None or not isinstance(body.get("question"), str):
+        return body
+    page = info.load_page()
+    with suppress(ConfigurationError):  # of what is still being typed
+        read = page.options.read({}, file={**options, info.subject: body["question"]})
+        if defaults := page.defaults(read, page.speakers(read, Models(None))):
+            return {**body, "options": {**options, **defaults}}
+    return body
 
 
 def _unnamed_speakers(body: Mapping[str, Any]) -> list[Any]:

@@ -115,8 +115,12 @@ class PatternPage(ABC):
         """Speakers who fit every subject: with them, options are checked before a model proposes others."""
         raise NotImplementedError
 
-    def goes_on(self, run: StoredRun, options: PlanValues) -> PlanValues:  # noqa: ARG002 - for debates
-        """The changed options of a fork that goes on with a finished `run`, with what it is to go on from."""
+    def defaults(self, options: Any, speakers: Sequence[Any]) -> PlanValues:  # noqa: ANN401, ARG002 - of the patterns
+        """Return options that front ends set where nobody did; a plan names them, so that everybody sees them."""
+        return {}
+
+    def fork_changes(self, run: StoredRun, options: PlanValues) -> PlanValues:  # noqa: ARG002 - for debates
+        """Return the changed options of a fork of `run`, with what follows from that run."""
         if "goes_on" in options:
             raise ConfigurationError("fork", "goes_on", options["goes_on"], "left out: only a debate goes on")
         return options

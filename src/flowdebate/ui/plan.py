@@ -218,12 +218,19 @@ def make_plan(
         ),
         ask=ask,
     )
-    with options.placing():
+    plan = _with_defaults(plan)
+    with plan.options.placing():
         page.check(plan)
     plan = _at_address(_with_seats(replace(plan, policies=replace(plan.policies, effort=_efforts(plan)))))
     if begins:
         page.check_models(plan)
     return plan
+
+
+def _with_defaults(plan: Plan) -> Plan:
+    """Return `plan` with the options that its pattern's page sets where nobody did."""
+    defaults = plan.info.load_page().defaults(plan.options, plan.speakers)
+    return replace(plan, options=plan.options.replaced(**defaults)) if defaults else plan
 
 
 def _at_address(plan: Plan) -> Plan:
@@ -379,7 +386,7 @@ def with_sources(plan: Plan, sources: Sequence[Source]) -> Plan:
 
 def with_sides(plan: Plan, sides: Sequence[Debater]) -> Plan:
     """`plan` of a debate whose options name no sides, with `sides`; ConfigurationError where they do not fit it."""
-    decided = replace(plan, speakers=plan.info.load_page().fitting(plan.options, sides))
+    decided = _with_defaults(replace(plan, speakers=plan.info.load_page().fitting(plan.options, sides)))
     with decided.options.placing():
         plan.info.load_page().check(decided)
     return _at_address(_with_seats(decided))
@@ -503,7 +510,7 @@ def plan_of_fork(
     if run.header.plan is None:
         raise _of_another(run, "fork")
     info, options, _ = _read_stored(run)
-    changes = dict(info.load_page().goes_on(run, dict(changes or {})))
+    changes = dict(info.load_page().fork_changes(run, dict(changes or {})))
     if info.subject in changes:
         allowed = f"left out: a fork has the {info.subject} of its run"
         raise ConfigurationError(where or "options", info.subject, changes[info.subject], allowed)

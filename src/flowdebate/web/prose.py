@@ -1,8 +1,8 @@
 """Markdown that models and people write, as HTML: one safe subset, for every page.
 
-Paragraphs, emphasis, code, quotes, lists and tables are set as such, and headings as bold lines. HTML is text. A link
-and an image are their words with the address behind them: nothing can be clicked or loaded. Nothing that was written is
-hidden: a block of which the subset would leave out a word is set as it was written.
+Paragraphs, emphasis, code, quotes, lists, tasks, tables and formulas are set as such, and headings as bold lines. HTML
+is text. A link and an image are their words with the address behind them: nothing can be clicked or loaded. Nothing
+that was written is hidden: a block of which the subset would leave out a word is set as it was written.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup, escape
 
 from flowdebate.ui.text import printable
+from flowdebate.web.formulas import RULE, as_mathml, find_formula
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -29,9 +30,11 @@ _LONGEST = 100_000
 """Characters of a text; a longer one is set as it was written, for some take a second."""
 _DEEPEST = 20
 """Levels of lists and quotes in each other; the parser leaves out what is deeper."""
-_SPECIAL = re.compile(r"[\\`*_\[<~|]|^[ \t]*(?:[-+#>=]|\d+[.)])|^(?: {4}| {0,3}\t)", re.MULTILINE)
+_SPECIAL = re.compile(r"[\\`*_\[<~|$]|^[ \t]*(?:[-+#>=]|\d+[.)])|^(?: {4}| {0,3}\t)", re.MULTILINE)
 """In every text that may have more than paragraphs."""
 _LETTERS = re.compile(r"[^\W_]+")
+_TASK = re.compile(r"\[([ xX])\] (.*)", re.DOTALL)
+"""The text of a list item that is a task."""
 _INDENTED = re.compile(r"\n[ \t]*")
 """A line break and the indentation behind it, which the parser removes as well."""
 _HTML = {
@@ -150,6 +153,7 @@ def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
     parser = MarkdownIt("zero", {"maxNesting": _DEEPEST}).enable([*_RULES, *_MORE_RULES])
+    parser.inline.ruler.before("escape", RULE, find_formula)
     # no address is followed, so each is shown as it was written, whatever it would do
     for name, function in (("validateLink", lambda _: True), ("normalizeLink", str), ("normalizeLinkText", str)):
         setattr(parser, name, function)
@@ -205,17 +209,24 @@ class _Writer:
         self._spans = spans
         self._pieces: list[str] = []
         self._read: list[str] = []
+        self._starts_item = False
         self.inside: Span | None = None
 
     def write(self, tokens: Iterable[Token]) -> None:  # noqa: C901, PLR0912 - a case for each kind
         """Write the tokens of a block, or of a line."""
         links: list[Token] = []
         for token in tokens:
+            if self._starts_item and token.type not in ("list_item_open", "paragraph_open", "inline", "text"):
+                self._starts_item = False
             match token.type:
                 case "inline":
                     self.write(token.children or ())
+                case "text" if self._starts_item and (task := _TASK.match(token.content)):
+                    self._task(task)
                 case "text" | "text_special":
                     self._text(token.content)
+                case kind if kind == RULE:
+                    self._formula(token)
                 case "code_inline":
                     self._enclosed("<code>", token.content, "</code>")
                 case "fence" | "code_block":
@@ -226,6 +237,7 @@ class _Writer:
                 case "list_item_open":
                     self._pieces.append(f'<li value="{int(token.info)}">' if token.info else "<li>")
                     self._read.append(token.info)
+                    self._starts_item = True
                 case "link_open":
                     links.append(token)
                 case "link_close":
@@ -258,6 +270,26 @@ class _Writer:
     def is_whole(self, source: str) -> bool:
         """Whether everything in `source` that can be read was written."""
         return _letters("".join(self._read)) == _letters(_MARKED.sub("", source))
+
+    def _task(self, task: re.Match[str]) -> None:
+        """Write the text of a task, with a box that is ticked or not."""
+        self._starts_item = False
+        done = task[1] != " "
+        box, word = ("☑", "done") if done else ("☐", "open")
+        self._pieces.append(f'<span class="task" role="img" aria-label="{word}">{box}</span> ')
+        self._read.append(task[1])
+        self._text(task[2])
+
+    def _formula(self, token: Token) -> None:
+        """Write a formula; as it was written if it cannot be read, or holds a mark of a span."""
+        html = (
+            None if self._spans and _MARKED.search(token.markup) else as_mathml(token.content, block=bool(token.info))
+        )
+        if html is None:
+            self._text(token.markup)
+            return
+        self._read.append(token.content)
+        self._pieces.append(html)
 
     def _enclosed(self, before: str, text: str, after: str) -> None:
         self._pieces.append(before)

@@ -148,7 +148,7 @@ def test_front_ends_go_on_by_a_fork_with_an_option() -> None:
     assert [each.text for each in details.document.raw.reader_questions] == ["What would it cost?"]
     shown = [each for each in details.document.sections() if getattr(each, "label", "") == "A reader asks"]
     assert [each.text for each in shown] == ["What would it cost?"]
-    assert len(counting.prompts) == 3 + 3
+    assert len(counting.prompts) == 4 + 4
 
 
 def raw_of(details: Any) -> Any:

@@ -25,13 +25,20 @@ from flowdebate.ui.sections import (
 
 from .audience import NOBODY_MOVED
 from .benefit import benefit_item, change_summary
+from .judging.verdicts import order_effect
 from .schemas import DebateModeratorDecision, DebateRawOutput, DebateVerdict
 
 if TYPE_CHECKING:
     from .judging.ballots import DecidedBy, JudgeBallot, Judging
 
-_ORDERS = {"single": "one, by lot", "swap": "one and its reverse", "cyclic": "each side first once", "full": "all"}
-_RULES: Mapping[DecidedBy, str] = {"mean": "mean of the shares", "vote": "most ballots", "log_odds": "mean log-odds"}
+_ORDERS = {
+    "single": "once, random order",
+    "swap": "twice, in opposite orders",
+    "cyclic": "each side first once",
+    "full": "in all orders",
+}
+_RULES: Mapping[DecidedBy, str] = {"vote": "most ballots", "log_odds": "mean log-odds"}
+"""Decision rules in words; of shares, the mean needs none."""
 
 
 class DebateDocument(RoundsDocument):
@@ -93,7 +100,8 @@ class DebateDocument(RoundsDocument):
             return
         judging = verdict.judging
         yield Fact(label="Orders read", text=_ORDERS.get(judging.schedule, judging.schedule))
-        yield Fact(label="Decided by", text=_RULES[judging.decided_by])
+        if (rule := _RULES.get(judging.decided_by)) is not None:
+            yield Fact(label="Decided by", text=rule)
         if judging.planned > 1:
             yield Fact(label="Same winner in all orders", text="no" if judging.flipped else "yes")
         if judging.flipped and judging.on_flip is not None:
@@ -265,7 +273,8 @@ def verdict_card(verdict: DebateVerdict, sides: Sequence[Side | Debater], *more:
     if (judging := verdict.judging) is not None:
         called = {side.stance: side.name for side in sides}
         called = called if len(called) == len(sides) else {}  # those who share a stance are called by it
-        if (effect := order_effect(judging)) is not None:
+        effect = order_effect(judging)
+        if effect is not None and effect not in verdict.verdict:
             facts.append(Fact(label="Order", text=effect, tone="warning", short=True))
         dim = (
             ("Ballots", ballots_of(judging, called)),
@@ -311,23 +320,6 @@ def _ballots(judging: Judging | None, sides: Sequence[Side | Debater]) -> Ballot
         remark=_how_read(judging, usable, len(models)),
         are_votes=all(ballot.scores is None for ballot in usable),
     )
-
-
-def order_effect(judging: Judging) -> str | None:
-    """Describe the effect of the order of the sides on the verdict; None if it had none.
-
-    >>> from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging
-    >>> both = [JudgeBallot(order=["a", "b"], winner="a"), JudgeBallot(order=["b", "a"], winner="b")]
-    >>> order_effect(Judging(schedule="swap", ballots=both, planned=2, scores={"a": 0.5, "b": 0.5}, flipped=True))
-    'The order mattered: each side won when it was read first.'
-    """
-    usable = [ballot for ballot in judging.ballots if ballot.problem is None]
-    if not judging.flipped or len({tuple(ballot.order) for ballot in usable}) < 2:  # noqa: PLR2004 - two orders
-        return None
-    for place, at in (("first", 0), ("last", -1)):
-        if all(ballot.winner == ballot.order[at] for ballot in usable):
-            return f"The order mattered: each side won when it was read {place}."
-    return "The order mattered: the winner changed with it."
 
 
 def _how_read(judging: Judging, usable: Sequence[JudgeBallot], models: int) -> str:

@@ -47,6 +47,7 @@ from .events import MirrorStarted, ModeratorDecided, VerdictReached
 from .factory import debate
 from .formats import find_format, format_of, names_of, purposes
 from .judging.ballots import Answer, DecidedBy, OnFlip
+from .judging.options import LETTERS
 from .options import DEFAULT_ROUNDS
 from .phases import Phase, check_phases
 from .schemas import PHASE_NAME, BaselineName, Equal
@@ -187,8 +188,8 @@ class DebatePlanOptions(OutputOptions):
         panel="Judge",
     )
     schedule: Text | None = option(
-        "Orders in which the judge sees the sides: single, swap, cyclic, full, sampled(N). Default: cyclic "
-        "by letter, else single.",
+        "Orders in which the judge sees the sides: single, swap, cyclic, full, sampled(N). Default: swap for two "
+        "sides, else single; by letter cyclic.",
         panel="Judge",
         metavar="NAME",
     )
@@ -261,7 +262,7 @@ class DebatePage(PatternPage):
     live: ClassVar[type[DebateLive]] = DebateLive
     default_length = 2
     confidence: ClassVar[Mapping[Confidence, PlanValues]] = {
-        "balanced": {"schedule": "swap"},
+        "quick": {"schedule": "single"},
         "high": {"schedule": "swap", "mirror": True},
     }
     example = "Should we cap rents?"
@@ -302,9 +303,19 @@ class DebatePage(PatternPage):
             return int(more.held + (more.rounds or 1))
         return sum(phase.rounds for phase in phases_in(options)) or super().length(options)
 
-    def goes_on(self, run: StoredRun, options: PlanValues) -> PlanValues:
-        more = options.get("goes_on")
-        return options if more is None else {**options, "goes_on": asked_to_go_on(run, more).to_plan()}
+    def defaults(self, options: DebatePlanOptions, speakers: Sequence[Any]) -> PlanValues:
+        """Ask the judge in both orders if there are two sides, unless something else decides how it is asked."""
+        by_letter = options.answer_form in LETTERS or options.decided_by == "log_odds"
+        is_asked = not (by_letter or "judge" in (options.humans or ()) or audience_in(options))
+        two = len({each.stance for each in speakers}) == 2  # noqa: PLR2004 - sides
+        return {"schedule": "swap"} if options.schedule is None and is_asked and two else {}
+
+    def fork_changes(self, run: StoredRun, options: PlanValues) -> PlanValues:
+        if (more := options.get("goes_on")) is not None:
+            return {**options, "goes_on": asked_to_go_on(run, more).to_plan()}
+        if options == {"schedule": "swap"} and _named_one_winner(run):
+            return {**options, "answer_form": "winner"}  # the ballot that was cast counts in the fork, too
+        return options
 
     def turns(self, plan: Plan) -> int:
         each = ((phase, len(phase.speakers) or len(plan.speakers)) for phase in phases_in(plan.options))
@@ -412,6 +423,17 @@ class DebatePage(PatternPage):
             curtail=bool(options.curtail),
             ask=plan.ask if on_flip == "human" else None,  # which is refused with any other
         )
+
+
+def _named_one_winner(run: StoredRun) -> bool:
+    """Whether the judge of a run was asked once, for a winner alone."""
+    raw = (run.outcome or {}).get("raw")
+    verdict = raw.get("verdict") if isinstance(raw, Mapping) else None
+    judging = verdict.get("judging") if isinstance(verdict, Mapping) else None
+    ballots = judging.get("ballots") if isinstance(judging, Mapping) else None
+    if not isinstance(ballots, list) or len(ballots) != 1 or not isinstance(ballots[0], Mapping):
+        return False
+    return ballots[0].get("scores") is None
 
 
 def _human(plan: Plan, role: str) -> Human:

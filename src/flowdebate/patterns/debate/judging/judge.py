@@ -62,7 +62,7 @@ from .jurors import (
 )
 from .options import LETTERS, JudgeOptions, labels_for
 from .verdicts import conclude, render_ballots, reply_to, statements_of
-from .views import JudgeView, ScheduleLike, apply_labels, in_view, order_for_judge
+from .views import JudgeView, ScheduleLike, apply_labels, in_view, orders_for_judge
 
 if TYPE_CHECKING:
     from random import Random
@@ -247,16 +247,16 @@ class Judge(Block[Any, JudgedVerdict]):
         question = question_of(value, ctx)
         asking = self._by_letter if self._by_letter is not None and self._is_concise(ctx) else self._asking
         first = asking.jurors[0]
+        fallback: str | None = None
         if asking.how.form == "winner" and isinstance(first, Juror):
-            # asked once: each round is shuffled by itself, so that no side has the first word in all of them
-            entries = recent_entries(ctx)
-            places = order_for_judge(entries, shuffle=self._shuffle, random=self._random or ctx.random)
-            order = dict.fromkeys([*(entries[place].stance for place in places), *self.sides])
-            case = self._render(question, JudgeView(order=tuple(order)), places, ctx)
-            self._announce(case, ctx)
-            only: JudgedVerdict = await first.asking(case)(case, ctx.child(self.name, ctx.path))
-            return only
-        fallback, ballots = None, await self._ballots(asking, question, ctx)
+            cases = self._winner_cases(asking, question, ctx)
+            if asking.how.plan.kind == "single":
+                self._announce(cases[0], ctx)
+                only: JudgedVerdict = await first.asking(cases[0])(cases[0], ctx.child(self.name, ctx.path))
+                return only
+            ballots = await self._winners(first, cases, ctx)
+        else:
+            ballots = await self._ballots(asking, question, ctx)
         if any(ballot.problem == NO_LOGPROBS for ballot in ballots):
             # only the answers show which models give log-probabilities: a server may leave them out silently
             fallback = f"{asking.how.form} -> scores: {NO_LOGPROBS}"
@@ -273,7 +273,7 @@ class Judge(Block[Any, JudgedVerdict]):
     def _ask(self, how: JudgeOptions) -> Asking:
         """The jurors for `how`."""
         form, setup = how.form, self._setup
-        if form != "winner":  # the history gets the verdict, not each ballot
+        if has_several_ballots(how):  # the history gets the verdict, not each ballot
             hidden = Visibility(client=self._visibility.client, history=False)
             setup = replace(setup, options={**setup.options, "visibility": hidden})
         models = how.panel or (None,)
@@ -299,6 +299,29 @@ class Judge(Block[Any, JudgedVerdict]):
 
     def _is_concise(self, ctx: Context) -> bool:
         return (self._profile or profile_of(ctx.model(self._model))) == "concise"
+
+    def _winner_cases(self, asking: Asking, question: str, ctx: Context) -> list[JudgeInput]:
+        """Return the inputs of a judge that names a winner: the order that is read first, and its mirror.
+
+        Each round is shuffled by itself, so that no side has the first word in all of them.
+        """
+        entries, cases = recent_entries(ctx), list[JudgeInput]()
+        orders = orders_for_judge(entries, shuffle=self._shuffle, random=self._random or ctx.random)
+        for number, places in enumerate(orders[: asking.planned(len(self.sides))]):
+            sides = dict.fromkeys([*(entries[place].stance for place in places), *self.sides])
+            cases.append(self._render(question, JudgeView(order=tuple(sides)), places, ctx, number=number))
+        return cases
+
+    async def _winners(self, juror: Juror, cases: Sequence[JudgeInput], ctx: Context) -> list[JudgeBallot]:
+        """Return a ballot for a winner in each of the `cases`; a failed call is a failure of the judge."""
+
+        async def cast(case: JudgeInput) -> JudgeBallot:
+            self._announce(case, ctx)
+            # at the place of a judge that reads one order: a fork with the other one reuses its answer
+            path = ctx.path if case.number == 0 else f"{ctx.path}/ballot[{case.number}]"
+            return await juror.cast(case, ctx.child(self.name, path))
+
+        return await in_order([partial(cast, case) for case in cases], finish=True)
 
     async def _ballots(self, asking: Asking, question: str, ctx: Context, *, step: str = "ballot") -> list[JudgeBallot]:
         """The ballots in the order of the schedule; with `curtail`, only until the winner is certain."""
@@ -438,9 +461,14 @@ class Judge(Block[Any, JudgedVerdict]):
     def outline(self) -> Outline:
         how = self.how
         text = self.name
-        if how.form != "winner":
+        if has_several_ballots(how):
             text = f"{text} ({how.plan}, {self._asking.planned(len(self.sides))} ballots)"
         return Outline(text=text, kind="generator")
+
+
+def has_several_ballots(how: JudgeOptions) -> bool:
+    """Whether a judge puts its verdict together from ballots, instead of giving it in one answer."""
+    return how.form != "winner" or how.plan.kind != "single"
 
 
 class Asking(NamedTuple):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from pydantic import Field, create_model
+from pydantic import Field, create_model, model_validator
 
 from flowdebate._util.wire import WireModel, one_of
 from flowdebate.blocks.generator import Generator, TextSlot, Visibility, generator
@@ -167,11 +167,29 @@ def scores_among(names: tuple[str, ...], criteria: tuple[str, ...] = ()) -> type
         scores = made("Scores", "side", names, Score, "From 0 to 100: how well this position was argued")
     return create_model(
         "ScoredVerdict",
-        __base__=WireModel,
+        __base__=WireModel if criteria else _scored_base(names),
         reasoning=_REASONING,
         scores=(scores, Field(description="A score for each position")),
         verdict=_VERDICT,
     )
+
+
+def _scored_base(names: tuple[str, ...]) -> type[WireModel]:
+    """Return a base of answers with scores that reads a winner alone as all points for that side.
+
+    Models that were trained on other judges' prompts name a winner although they are asked for scores.
+    """
+
+    class Scored(WireModel):
+        @model_validator(mode="before")
+        @classmethod
+        def _read_winner(cls, data: object) -> object:
+            if not isinstance(data, dict) or "scores" in data or data.get("winner", "") not in (*names, None):
+                return data
+            scores = {name: 50 if data["winner"] is None else 100 * (name == data["winner"]) for name in names}
+            return {key: value for key, value in data.items() if key != "winner"} | {"scores": scores}
+
+    return Scored
 
 
 def shares_of(scores: Mapping[str, float]) -> dict[str, float]:
@@ -269,8 +287,13 @@ class Juror:
         return self._generators(self._setup.sides)
 
     async def cast(self, case: JudgeInput, ctx: Context) -> JudgeBallot:
-        ballot: JudgeBallot = await self.asking(case)(case, ctx)
-        return ballot
+        if self._scored:
+            ballot: JudgeBallot = await self.asking(case)(case, ctx)
+            return ballot
+        verdict: JudgedVerdict = await self.asking(case)(case, ctx)
+        assert verdict.judging is not None  # noqa: S101 - see `_verdict`
+        words = {"verdict": verdict.verdict, "reasoning": verdict.reasoning}
+        return verdict.judging.ballots[0].model_copy(update=words)
 
     def asking(self, case: JudgeInput) -> Generator[Any]:
         """Make the block for `case`. It returns a `JudgeBallot`, or a `JudgedVerdict` for a winner alone."""
@@ -329,7 +352,7 @@ class Juror:
         return self._setup.open_ballot(case, ctx, scores=scores, winner=leader_of(scores), **texts)
 
     def _verdict(self, case: JudgeInput, answer: Any, _: ModelResponse, ctx: Context) -> JudgedVerdict:  # noqa: ANN401 - of the schema above
-        """The verdict of a single-view judge, whose only ballot leaves its words to it."""
+        """The verdict of one view, whose only ballot leaves its words to it."""
         ballot = self._setup.open_ballot(case, ctx, winner=answer.winner)
         return JudgedVerdict(
             verdict=add_headline(answer.verdict, answer.winner, self._setup.sides),

@@ -42,10 +42,10 @@ class JudgeOptions:
     """
 
     answer_form: Answer | None = None
-    """The form of its answers: "winner" (one view only), "scores", "letter", whose log-probabilities are the ballot, or
-    "letter_after_reasons". None: a letter with decided_by="log_odds", and for a model whose profile is concise unless
-    one of the options that follow asks for something else, or the schedule for a single order; scores where there are
-    several ballots or labels; else a winner."""
+    """The form of its answers: "winner" (of one judge, in one order or in both), "scores", "letter", whose
+    log-probabilities are the ballot, or "letter_after_reasons". None: a letter with decided_by="log_odds", and for a
+    model whose profile is concise unless one of the options that follow asks for something else, or the schedule for a
+    single order; scores where there are several ballots or labels; else a winner."""
     schedule: ScheduleLike | None = None
     """The orders in which the judge is asked: "single", "swap", "cyclic", "full", "sampled(n)", or a `Schedule`. None:
     "cyclic" for letters, which show little but the slot in a single order; else "single"."""
@@ -134,10 +134,9 @@ class JudgeOptions:
         self._require(
             not (self.answer_form == "letter" and self.tools), "tools", "none: a letter leaves no room for calls"
         )
-        several = bool(self.panel) or self.plan.kind != "single" or self.has_labels
-        self._require(
-            not (self.answer_form == "winner" and several), "answer_form", "'scores' with several ballots or labels"
-        )
+        several = bool(self.panel) or self.plan.kind not in ("single", "swap") or self.has_labels
+        allowed = "'scores' with a panel, labels, or a schedule other than 'single' and 'swap'"
+        self._require(not (self.answer_form == "winner" and several), "answer_form", allowed)
         rubric = self.criteria
         weighed = rubric is None or (isinstance(rubric, dict) and 0 < len(rubric) <= MOST_CRITERIA)
         for name, weight in (rubric or {}).items() if weighed else ():

@@ -24,7 +24,7 @@ _UNDECIDED = {
     "tie": "A tie: the judge found otherwise when it was shown the same arguments in another order.",
 }
 _PARAGRAPH = "\n\n"
-_TWO = 2  # sides, of which one has more than the other, and not most
+_TWO = 2  # sides, of which one has more than the other, and not most; or orders
 
 
 def conclude(judging: Judging, winner: str | None, *, sides: Sequence[str], hint: bool = False) -> JudgedVerdict:
@@ -41,7 +41,7 @@ def conclude(judging: Judging, winner: str | None, *, sides: Sequence[str], hint
         judging = judging.model_copy(update={"scores": shares})
     if winner is None or judging.on_flip in _UNDECIDED:
         winner = None
-        words = _UNDECIDED.get(judging.on_flip or "", "A tie: no position has more than all others.")
+        words = _UNDECIDED.get(judging.on_flip or "", _tell_tie(judging, used))
         why = _PARAGRAPH.join(_tell_ballot(ballot) for ballot in used)
     else:
         best = max(used, key=lambda ballot: ballot.shares.get(winner, 0.0))  # the first of those that are as clear
@@ -52,6 +52,32 @@ def conclude(judging: Judging, winner: str | None, *, sides: Sequence[str], hint
         if judging.answer == "letter":
             why = letter_reasoning(judging, hint=hint)
     return JudgedVerdict(verdict=words, winner=winner, reasoning=why, judging=judging)
+
+
+def _tell_tie(judging: Judging, used: Sequence[JudgeBallot]) -> str:
+    """What decided nothing: the order, or a judge that concluded in every order that neither side is ahead."""
+    if (effect := order_effect(judging)) is not None:
+        return f"It is a tie. {effect}"
+    if used and used[0].verdict and all(ballot.winner is None for ballot in used):
+        return used[0].verdict
+    return "It is a tie. No position has more than all others."
+
+
+def order_effect(judging: Judging) -> str | None:
+    """Describe the effect of the order of the sides on the verdict; None if it had none.
+
+    >>> from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging
+    >>> both = [JudgeBallot(order=["a", "b"], winner="a"), JudgeBallot(order=["b", "a"], winner="b")]
+    >>> order_effect(Judging(schedule="swap", ballots=both, planned=2, scores={"a": 0.5, "b": 0.5}, flipped=True))
+    'The order mattered: each side won when it was read first.'
+    """
+    usable = [ballot for ballot in judging.ballots if ballot.problem is None]
+    if not judging.flipped or len({tuple(ballot.order) for ballot in usable}) < _TWO:
+        return None
+    for place, at in (("first", 0), ("last", -1)):
+        if all(ballot.winner == ballot.order[at] for ballot in usable):
+            return f"The order mattered: each side won when it was read {place}."
+    return "The order mattered: the winner changed with it."
 
 
 def add_headline(verdict: str, winner: str | None, sides: Sequence[str]) -> str:

@@ -156,23 +156,41 @@ def order_for_judge(
     entries: Sequence[DebateContributionEntry], *, shuffle: bool = True, random: Random | None = None
 ) -> list[int]:
     """The indices of `entries` by round, with `shuffle` shuffled within each round by `random` (None: `Random(0)`)."""
+    rounds = _rounds_for_judge(entries, shuffle=shuffle, random=random)
+    return [index for units in rounds for unit in units for index in unit]
+
+
+def orders_for_judge(
+    entries: Sequence[DebateContributionEntry], *, shuffle: bool = True, random: Random | None = None
+) -> tuple[list[int], list[int]]:
+    """Return the order of `order_for_judge` and its mirror, in which each round is read from its other end.
+
+    >>> orders_for_judge([])
+    ([], [])
+    """
+    rounds = _rounds_for_judge(entries, shuffle=shuffle, random=random)
+    first = [index for units in rounds for unit in units for index in unit]
+    return first, [index for units in rounds for unit in reversed(units) for index in unit]
+
+
+def _rounds_for_judge(
+    entries: Sequence[DebateContributionEntry], *, shuffle: bool, random: Random | None
+) -> list[list[list[int]]]:
+    """Return the indices of `entries` by round and unit: an answer stays with its question."""
     rounds: dict[int, list[list[int]]] = {}
     open_questions: dict[tuple[int, str, str | None], list[int]] = {}
     for index, entry in enumerate(entries):
         asked = open_questions.pop((entry.round, entry.to or "", entry.agent_name), None) if entry.kind else None
         if entry.kind == "answer" and asked is not None:
-            asked.append(index)  # an answer stays with its question
+            asked.append(index)
             continue
         rounds.setdefault(entry.round, []).append(unit := [index])
         if entry.kind == "question":
             open_questions[entry.round, entry.agent_name, entry.to] = unit
     source = Random(0) if random is None else random  # noqa: S311 - repeatable on purpose
-    order: list[int] = []
-    for number in sorted(rounds):
-        if shuffle:
-            source.shuffle(rounds[number])
-        order += [index for unit in rounds[number] for index in unit]
-    return order
+    for number in sorted(rounds) if shuffle else ():
+        source.shuffle(rounds[number])
+    return [rounds[number] for number in sorted(rounds)]
 
 
 def format_transcript_for_judge(

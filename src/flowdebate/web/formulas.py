@@ -1,0 +1,116 @@
+"""Formulas in LaTeX as MathML, which browsers set themselves: found, converted and reduced to a safe subset.
+
+The converter, latex2mathml, is optional: without it, formulas stay as they were written.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache, lru_cache
+from html import unescape
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup, escape
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from xml.etree.ElementTree import Element
+
+    from markdown_it.rules_inline import StateInline
+
+RULE = "formula"
+"""Name of the rule, and of its tokens."""
+_LONGEST = 1_000
+"""Characters of a formula; a longer one stays as it was written."""
+_MOST = 1_000
+"""Beginnings of formulas that are tried in one text: each may look at as many characters as a formula has."""
+_FORMULA = re.compile(
+    r"\$\$(?P<block>[^$]{1,1000}?)\$\$"
+    r"|\\\[(?P<brackets>.{1,1000}?)\\\]"
+    r"|\\\((?P<parentheses>.{1,1000}?)\\\)"
+    # two amounts of money are no formula: it begins and ends without a space, and no digit follows
+    r"|\$(?P<line>(?![\s$])(?:[^$\\\n]|\\.){1,1000}?(?<!\s))\$(?!\d)",
+    re.DOTALL,
+)
+_ELEMENTS = frozenset(
+    (
+        *("mrow", "mi", "mn", "mo", "ms", "mtext", "mspace", "mfrac", "msqrt", "mroot", "msub", "msup", "msubsup"),
+        *("munder", "mover", "munderover", "mtable", "mtr", "mtd", "mstyle", "menclose"),
+    )
+)
+"""What a formula may become; none of it hides what it contains, as a phantom does."""
+_WORDS = frozenset(
+    (
+        *("accent", "accentunder", "columnalign", "displaystyle", "fence", "form", "largeop", "mathvariant"),
+        *("movablelimits", "notation", "separator", "stretchy", "symmetric"),
+    )
+)
+"""Attributes whose values are words."""
+_VALUE = re.compile(r"[a-z][a-z -]{0,60}")
+_WIDTH = re.compile(r"\d?(?:\.\d{1,4})?em")
+_ALIGNED = re.compile(r"\\(begin|end)\{(?:aligned|split|gathered)\}")
+
+
+def find_formula(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - a rule of the parser is called so
+    """Read a formula where the parser stands; a rule for its inline text."""
+    if state.src[state.pos] not in "$\\" or converter() is None:
+        return False
+    tried = state.env["formulas"] = int(state.env.get("formulas", 0)) + 1
+    found = None if tried > _MOST else _FORMULA.match(state.src, state.pos, state.posMax)
+    if found is None or (state.pos and state.src[state.pos - 1].isalnum()):
+        return False
+    if not silent:
+        token = state.push(RULE, "", 0)
+        token.content, token.markup = found[found.lastgroup or 0], found[0]
+        token.info = "block" if found.lastgroup in ("block", "brackets") else ""
+    state.pos = found.end()
+    return True
+
+
+@cache
+def converter() -> Callable[[str], Element] | None:
+    """Return the function that turns LaTeX into MathML; None where the library is not installed."""
+    try:
+        from latex2mathml.converter import convert_to_element
+    except ImportError:
+        return None
+    return convert_to_element
+
+
+@lru_cache(maxsize=1024)
+def as_mathml(latex: str, *, block: bool) -> Markup | None:
+    """Convert a formula to MathML, with its LaTeX as an annotation; None for one that cannot be read.
+
+    >>> print(as_mathml("7", block=False))
+    <math><semantics><mrow><mn>7</mn></mrow><annotation encoding="application/x-tex">7</annotation></semantics></math>
+    """
+    convert = converter()
+    if convert is None or len(latex) > _LONGEST:
+        return None
+    try:
+        html = "".join(_safe(convert(_ALIGNED.sub(r"\\\1{align*}", latex))))
+    except Exception:  # noqa: BLE001 - a model may write anything, for which the library has many errors
+        return None
+    opened = '<math display="block">' if block else "<math>"
+    source = f'<annotation encoding="application/x-tex">{escape(latex)}</annotation>'  # which browsers do not show
+    return Markup(f"{opened}<semantics>{html}{source}</semantics></math>")  # noqa: S704 - of safe parts
+
+
+def _safe(element: Element) -> list[str]:
+    """Write the inside of an element, with the known elements and attributes alone; ValueError for other elements."""
+    pieces = [_text(element.text)]
+    for child in element:
+        if child.tag not in _ELEMENTS:
+            message = f"<{child.tag}> is no part of a formula"
+            raise ValueError(message)
+        attributes = {key: value for key, value in child.attrib.items() if key in _WORDS and _VALUE.fullmatch(value)}
+        if child.tag == "mspace" and _WIDTH.fullmatch(width := child.get("width", "")):
+            attributes["width"] = width
+        written = "".join(f' {key}="{value}"' for key, value in attributes.items())
+        pieces += [f"<{child.tag}{written}>", *_safe(child), f"</{child.tag}>", _text(child.tail)]
+    return pieces
+
+
+def _text(text: str | None) -> str:
+    """Escape a text, of which the library writes some characters as entities."""
+    return str(escape(unescape(text or "")))
