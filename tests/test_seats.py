@@ -230,7 +230,10 @@ def test_a_council_without_members_is_of_all_vendors_and_names_them_first(found:
     shown = CliRunner().invoke(app, ["council", QUESTION, "--no-store"])
     assert "gemini/gemini-flash-latest (Cleo)" in " ".join(shown.stdout.partition("\n\n")[0].split())
     named = make_plan(PATTERNS["council"], {"question": QUESTION, "model": ["openai/gpt-4o"]}, begins=True)
-    assert models_line(named).startswith("Model: openai/gpt-4o in all seats; what that means: docs/models.md#one-")
+    told = "Model: openai/gpt-4o everywhere; see “One model everywhere” on the page “Models”"
+    assert models_line(named).startswith(told)
+        "Model: openai/gpt-4o everywhere; see “One model everywhere” on the page “Models”"
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FLOWDEBATE_MODEL", "openai/gpt-4o")
         assert make_plan(PATTERNS["council"], {"question": QUESTION}, begins=True).dealt is None
@@ -244,7 +247,7 @@ def test_one_vendor_in_all_seats_is_said(found: Found, monkeypatch: pytest.Monke
     with pytest.warns(FlowDebateWarning, match=r"one vendor is set up, so all members are openai/gpt-5\.6-luna"):
         council(name="rent")
     line = models_line(make_plan(PATTERNS["debate"], {"question": QUESTION, "model": ["each"]}))
-    assert line.startswith("Model: openai/gpt-5.6-luna in all seats")
+    assert line.startswith("Model: openai/gpt-5.6-luna everywhere")
     monkeypatch.delenv("OPENAI_API_KEY")
     monkeypatch.setattr("flowdebate.models.local.gguf.local_model_installed", lambda: False)
     with pytest.raises(ModelUnavailable, match="no model is set up"):
@@ -493,7 +496,7 @@ async def test_each_deals_what_a_server_allows(found: Found) -> None:
 
 def test_the_form_names_what_a_server_allows(found: Found) -> None:
     """And is there when nothing of that is set up."""
-    for allowed, shown in (("gemini/*", "Model: gemini/gemini-flash-latest in all seats"), ("xai/*", "New debate")):
+    for allowed, shown in (("gemini/*", "Model: gemini/gemini-flash-latest everywhere"), ("xai/*", "New debate")):
         with staged(partial(Service, store="memory:", allow_models=[allowed])) as stage:
             page = stage.http.get("/new?pattern=council").text
         assert shown in page

@@ -62,7 +62,7 @@ async def test_a_debate_is_started_waited_for_and_read(stage: Stage) -> None:
         listed = told(await client.call_tool("list_runs", {"text": "trams"}))
     assert started["status"] == "complete"
     assert started["said"].splitlines()[:2] == ["Round 1 of 1:", "[pro] What debate-debater-pro says."]
-    assert "Verdict: Both are right." in started["result"]
+    assert "Verdict: So it is." in started["result"]
     assert (again["said"], again["result"]) == ("", started["result"])
     assert [run["run_id"] for run in listed["runs"]] == [started["run_id"]]
     assert any(message == "pro speaks, round 1 of 1" for _, _, message in noted)
@@ -258,7 +258,7 @@ async def test_a_finished_debate_goes_on(stage: Stage) -> None:
     assert longer["status"] == "complete"
     assert "Round 2 of 2:" in longer["said"]
     assert "What would it cost?" in longer["said"]
-    assert calls == 2 + 2  # both speak once more; judge and synthesizer come anew
+    assert calls == 2 + 3  # both speak once more; the judge in both orders and the synthesizer come anew
     assert (none.is_error, "more_rounds" in str(none.content)) == (True, True)
     assert "`ask` must be a question of at most 4,000 characters" in blank
     assert "`goes_on` must be left out: only a debate goes on" in never
@@ -266,13 +266,13 @@ async def test_a_finished_debate_goes_on(stage: Stage) -> None:
 
 async def test_a_budget_is_one_of_all_runs(tmp_path: Path) -> None:
     """The host's model is told which one is used up, in a sentence; a judge of texts counts as well."""
-    budgeted = Service(patterns(), store="memory:", model=StageModel(tmp_path), budget=Limits(calls=5))
+    budgeted = Service(patterns(), store="memory:", model=StageModel(tmp_path), budget=Limits(calls=6))
     async with budgeted as service, Client(create_server(service)) as client:
         asked = {"question": "Should we build trams?", "max_rounds": 1, "wait": 50}
         assert told(await client.call_tool("start_debate", asked))["status"] == "complete"
         judged = await client.call_tool("compare", {"question": "Which?", "texts": ["good", "bad"]})
         assert told(judged)["status"] == "limit"
-        sentence = "the budget of all runs is reached: 5 of 5 calls used"
+        sentence = "the budget of all runs is reached: 6 of 6 calls used"
         assert sentence in refused(await client.call_tool("start_debate", asked))
 
 

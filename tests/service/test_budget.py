@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 QUESTION = "Should we ship?"
-SHORT = {"max_rounds": 1}
+SHORT = {"max_rounds": 1, "schedule": "single"}
 """A debate of four calls."""
 
 

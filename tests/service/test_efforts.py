@@ -22,6 +22,7 @@ GIVEN: dict[str, Any] = {
     "debaters": ["Ann=Cap", "Ben=Free"],
     "max_rounds": 1,
     "synthesizer": False,
+    "schedule": "single",
 }
 
 

@@ -608,7 +608,7 @@ async def test_a_fork_has_the_question_the_seed_and_the_models_of_its_run() -> N
             await service.fork("run", options={"question": "Should we wait?"})
         with pytest.raises(ConfigurationError, match="options: `max_rounds`"):
             await service.fork("run", options={"max_rounds": 0})
-    assert asked == {"one": 3, "two": 0}
+    assert asked == {"one": 4, "two": 0}
     async with Service(store=store, model=named("two")) as service:
         judged = await service.wait((await service.fork("run", options={"max_rounds": 1})).run_id)
     assert judged.fork is not None

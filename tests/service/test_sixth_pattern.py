@@ -301,8 +301,8 @@ def test_the_documentation_page_that_it_names_is_in_the_index(riddles: ModuleTyp
     root = PAGE.parents[1]
     index = (root / "docs" / "index.md").read_text("utf-8")
     for info in PATTERNS.values():
-        page = root / info.load_page().docs
+        page = root / "docs" / f"{info.load_page().docs}.md"
         assert page.exists(), info.name
         assert f"({page.name})" in index, info.name
         assert info.name in page.read_text("utf-8"), info.name
-    assert riddles.PAGE.docs == f"docs/{PAGE.name}"
+    assert riddles.PAGE.docs == PAGE.stem

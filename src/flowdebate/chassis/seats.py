@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from flowdebate._util.documentation import ONE_MODEL, cite
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.models.resolve import (
     EACH,
@@ -171,7 +172,7 @@ def each_by_default(model: ModelChoice, *, where: str, without: Sequence[str] = 
         return model
     told = f"no model is named, so {', '.join(found)} are asked; name models, or set FLOWDEBATE_MODEL, to choose others"
     if len(found) == 1:
-        told = f"one vendor is set up, so all members are {found[0]}; see docs/models.md#one-model-in-all-seats"
+        told = f"one vendor is set up, so all members are {found[0]}; see {cite(ONE_MODEL)}"
     # four frames up is the caller of the pattern's function: that one, its wrapper and this one are between
     warnings.warn(f"{where}: {told}", FlowDebateWarning, stacklevel=4)
     return EACH if len(found) > 1 else found[0] if without else None

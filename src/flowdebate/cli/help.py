@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, get_args
 
 from typer.core import TyperCommand, TyperGroup
 
+from flowdebate._util.documentation import cite
 from flowdebate.patterns import find_pattern
 from flowdebate.ui.options import Panel
 
@@ -106,11 +107,11 @@ EXAMPLES = {
 }
 """Examples by command; those of a pattern's command are on its page."""
 _DOCUMENTATION = {
-    "batch": "docs/batch.md", "evaluate": "docs/baselines.md", "audit": "docs/audit.md",
-    "leaderboard": "docs/which-judge.md",
-    "answer": "docs/humans.md", "resume": "docs/durable.md", "models": "docs/models.md", "mcp": "docs/mcp.md",
-    "serve": "docs/http.md", "fork": "docs/durable.md", "share": "docs/page.md",
-    "archive": "docs/consensus.md", "queue": "docs/workers.md",
+    "batch": "batch", "evaluate": "baselines", "audit": "audit",
+    "leaderboard": "which-judge",
+    "answer": "humans", "resume": "durable", "models": "models", "mcp": "mcp",
+    "serve": "http", "fork": "durable", "share": "page",
+    "archive": "consensus#the-archive", "queue": "workers",
 }  # fmt: skip
 
 
@@ -136,7 +137,7 @@ class Commands(TyperGroup):
 
     def format_epilog(self, _: Context, formatter: HelpFormatter) -> None:
         formatter.write_paragraph()
-        formatter.write_text("The options of a command: flowdebate COMMAND --help. Documentation: docs/cli.md")
+        formatter.write_text(f"The options of a command: flowdebate COMMAND --help. Documentation: {cite('cli')}")
 
 
 BARE = {"--diff": "HEAD"}
@@ -173,7 +174,7 @@ class Command(TyperCommand):
 
     def format_epilog(self, _: Context, formatter: HelpFormatter) -> None:
         name = self.name or ""
-        examples, docs = EXAMPLES.get(name), _DOCUMENTATION.get(name, "docs/cli.md")
+        examples, docs = EXAMPLES.get(name), _DOCUMENTATION.get(name, "cli")
         note = ""
         if (info := find_pattern(name)) is not None and name == info.verb:
             page = info.load_page()
@@ -186,7 +187,7 @@ class Command(TyperCommand):
         codes = EXIT_CODES.get(name, _RUN_CODES)
         formatter.write_text(codes.replace("130 ", f"{note}, 130 ") if note else codes)
         formatter.write_paragraph()
-        formatter.write_text(f"Documentation: {docs}")
+        formatter.write_text(f"Documentation: {cite(docs)}")
 
 
 def _title(panel: object, default: str) -> str:

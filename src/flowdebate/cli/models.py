@@ -92,8 +92,9 @@ def _seats() -> dict[str, dict[str, str]]:
 
 
 def _show(data: dict[str, Any]) -> None:
+    from flowdebate._util.documentation import ONE_MODEL, cite
     from flowdebate.models.resolve import nothing_found
-    from flowdebate.ui.text import ONE_MODEL, models_text
+    from flowdebate.ui.text import models_text
 
     page = open_page()
     if data["default"] is None:
@@ -124,7 +125,7 @@ def _show(data: dict[str, Any]) -> None:
     seats = data["seats"].values()
     if len({model for models in seats for model in models.values()}) == 1:
         page.line()
-        page.line(f"--model each: one provider is set up, so all seats have its model; see {ONE_MODEL}")
+        page.line(f"--model each: one provider is set up, so its model is asked everywhere; see {cite(ONE_MODEL)}")
     elif seats:
         dealt = [(name, models_text(models).partition(": ")[2]) for name, models in data["seats"].items()]
         page.line()

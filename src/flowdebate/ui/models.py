@@ -320,7 +320,7 @@ def models_line(plan: Plan, *, environment: str | None = None) -> str:
     >>> models_line(make_plan(PATTERNS["debate"], {**given, "model": ["openai/gpt-5-mini", "judge=openai/gpt-5"]}))
     'Models: openai/gpt-5-mini (Ann, Ben, synthesizer); openai/gpt-5 (judge)'
     >>> models_line(make_plan(PATTERNS["debate"], {**given, "model": ["openai/gpt-5"]}))
-    'Model: openai/gpt-5 in all seats; what that means: docs/models.md#one-model-in-all-seats'
+    'Model: openai/gpt-5 everywhere; see “One model everywhere” on the page “Models” of the documentation'
     """
     policies = plan.policies
     if policies.replay is not None:

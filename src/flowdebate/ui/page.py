@@ -64,7 +64,8 @@ class PatternPage(ABC):
     """What its form comes filled with: a subject that its speakers can differ about, and who they are."""
     examples: ClassVar[Sequence[str]] = ()
     """Command lines for the help of its command, which users can paste."""
-    docs: ClassVar[str] = "docs/cli.md"
+    docs: ClassVar[str] = "cli"
+    """The page of the documentation about it."""
 
     question_about_sources: ClassVar[str | None] = None
     """The subject where sources are given without one."""

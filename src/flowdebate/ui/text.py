@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping
 from unicodedata import category
 
+from flowdebate._util.documentation import ONE_MODEL, cite
+
 _SUSPICIOUS = re.compile("[^\n\t -~\xa0-\xac\xae-\u02ff]")
 """Characters to examine: all but printable ASCII and Latin letters."""
 _OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
@@ -37,23 +39,19 @@ def printable(text: str) -> str:
     return stream.feed(text) + stream.end()
 
 
-ONE_MODEL = "docs/models.md#one-model-in-all-seats"
-"""Where the documentation says what it means that all seats have one model."""
-
-
 def models_text(seats: Mapping[str, str]) -> str:
     """The models by who has them, on a line.
 
     >>> models_text({"Ann": "openai/gpt-5", "Ben": "local", "judge": "openai/gpt-5"})
     'Models: openai/gpt-5 (Ann, judge); local (Ben)'
     >>> models_text({"Ann": "local", "Ben": "local"})
-    'Model: local in all seats; what that means: docs/models.md#one-model-in-all-seats'
+    'Model: local everywhere; see “One model everywhere” on the page “Models” of the documentation'
     """
     who: dict[str, list[str]] = {}
     for seat, model in seats.items():
         who.setdefault(model, []).append(seat)
     if len(who) == 1:
-        return f"Model: {next(iter(who))} in all seats; what that means: {ONE_MODEL}"
+        return f"Model: {next(iter(who))} everywhere; see {cite(ONE_MODEL)}"
     return "Models: " + "; ".join(f"{model} ({', '.join(names)})" for model, names in who.items())
 
 

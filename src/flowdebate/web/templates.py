@@ -15,6 +15,7 @@ from flowdebate.ui.sections import FLAGS
 from flowdebate.ui.statuses import RESUMABLE, STATUSES, status_mark
 from flowdebate.ui.text import as_json, cost_text, printable
 from flowdebate.web.forms import role_in_words
+from flowdebate.web.manual import cited
 from flowdebate.web.prose import inline, prose
 from flowdebate.web.run.sheet import duration
 
@@ -81,6 +82,7 @@ def _environment() -> Environment:
     )
     environment.filters.update(
         prose=prose,
+        cited=cited,
         inline=inline,
         json=as_json,
         exact=json.dumps,  # in ASCII, so that nothing of it is made visible

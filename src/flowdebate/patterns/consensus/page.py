@@ -324,7 +324,7 @@ class ConsensusPage(PatternPage):
         'flowdebate consensus "How should we make rents affordable?"',
         'flowdebate consensus "Name the product" --topology ring --voting supermajority --tie-break',
     )
-    docs = "docs/consensus.md"
+    docs = "consensus"
     diagram = (
         '<circle cx="14" cy="10" r="5"/><circle cx="14" cy="28" r="5"/><circle cx="14" cy="46" r="5"/>'
         '<path d="M20 10l18 15M20 28h18M20 46l18-15M51 28h14m-4-4 4 4-4 4"/><circle cx="45" cy="28" r="5"/>'

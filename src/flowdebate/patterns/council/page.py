@@ -177,7 +177,7 @@ class CouncilPage(PatternPage):
         'flowdebate council "Explain entropy" --member Ada=openai/gpt-5 --member Ben=anthropic/claude-sonnet-4-5',
         'flowdebate council "Explain entropy" --model each --model chair=openai/gpt-5',
     )
-    docs = "docs/council.md"
+    docs = "council"
     diagram = (
         '<circle cx="12" cy="28" r="5"/><circle cx="25" cy="12" r="5"/><circle cx="44" cy="7" r="5"/>'
         '<circle cx="63" cy="12" r="5"/><circle cx="76" cy="28" r="5"/>'

@@ -278,7 +278,7 @@ class DebatePage(PatternPage):
         'flowdebate debate "Which database?" --debater anna="Postgres is enough" --debater ben="We need Cassandra"',
         'flowdebate debate "Should we cap rents?" --moderator --max-rounds 3 --schedule swap --markdown rents.md',
     )
-    docs = "docs/debate.md"
+    docs = "debate"
     diagram = (
         '<circle cx="20" cy="12" r="6"/><circle cx="20" cy="44" r="6"/>'
         '<path d="M20 21v14m-3-4 3 4 3-4m-6-6 3-4 3 4M30 14l28 9M30 42l28-9"/>'

@@ -122,7 +122,7 @@ class DeliberationPage(PatternPage):
         'flowdebate deliberation "Should we invest $1M at a $50M valuation?"',
         'flowdebate deliberation "Move to the cloud?" --debater Ida="runs the servers" --debater Otto="pays the bills"',
     )
-    docs = "docs/deliberation.md"
+    docs = "deliberation"
     diagram = (
         '<circle cx="14" cy="16" r="6"/><circle cx="14" cy="40" r="6"/><circle cx="74" cy="16" r="6"/>'
         '<circle cx="74" cy="40" r="6"/><path d="M22 18l13 6M22 38l13-6M66 18l-13 6M66 38l-13-6"/>'

@@ -200,7 +200,7 @@ class HandoffPage(PatternPage):
         'flowdebate handoff "Machines should make moral decisions" --max-turns 6',
         'flowdebate handoff "Homework should be abolished" --debater Ann=teacher --debater Ben=pupil --first Ben',
     )
-    docs = "docs/handoff.md"
+    docs = "handoff"
     diagram = (
         '<circle class="first" cx="10" cy="28" r="6"/><circle cx="33" cy="28" r="6"/>'
         '<circle cx="56" cy="28" r="6"/><circle cx="79" cy="28" r="6"/>'

@@ -286,7 +286,7 @@ class ReviewPage(PatternPage):
         'flowdebate review "What is wrong with this plan?" --source plan.md',
         'flowdebate review "What is missing?" --source spec.md --reviewer Ada=openai/gpt-5 --reviewer Me --human Me',
     )
-    docs = "docs/review.md"
+    docs = "review"
     diagram = (
         '<circle cx="14" cy="14" r="6"/><circle cx="44" cy="14" r="6"/><circle cx="74" cy="14" r="6"/>'
         '<path d="M20 14h18M50 14h18M14 20v14M44 20v14M74 20v14M20 41h18M50 41h18"/>'

@@ -125,7 +125,7 @@ class RoundRobinPage(PatternPage):
         'flowdebate round-robin "What should the launch plan say?" --referee',
         'flowdebate round-robin "What should the launch plan say?" --output-schema plan.json --json',
     )
-    docs = "docs/round_robin.md"
+    docs = "round_robin"
     diagram = (
         '<path d="M44 7a21 21 0 0 1 21 21 21 21 0 0 1-42 0 21 21 0 0 1 8-16.500m-6 1 6-1 1 6"/>'
         '<circle class="first" cx="44" cy="7" r="5"/><circle class="paper" cx="65" cy="28" r="5"/>'

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Query, Response
 from starlette.exceptions import HTTPException
 from starlette.requests import Request  # noqa: TC002 - FastAPI reads it
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, RedirectResponse
 
 from flowdebate.blocks.base import outline
 from flowdebate.blocks.human.answers import asked_in
@@ -26,6 +26,7 @@ from flowdebate.ui.page import PatternPage
 from flowdebate.ui.plan import make_plan
 from flowdebate.ui.statuses import OVER
 from flowdebate.web.forms import Asked, Form, answer_fields, form_of, role_in_words, said_since
+from flowdebate.web.manual import INDEX, manual_page
 
 _Question = Annotated[str, Query(max_length=20_000)]
 _NONE = "There is no such pattern."
@@ -64,6 +65,21 @@ async def new(
         asked=None if chosen in own else await asyncio.to_thread(_asked, PATTERNS[chosen], front),
         written=routes.written(form.body, request),
     )
+
+
+@router.get("/help")
+async def help_index(request: Request) -> Response:
+    """Lead to the first page of the documentation."""
+    return RedirectResponse(f"{root_of(request)}/help/{INDEX}")
+
+
+@router.get("/help/{name}")
+async def help_page(name: str, request: Request, front: FrontOf) -> Response:
+    """Show a page of the documentation."""
+    manual = await asyncio.to_thread(manual_page, name)
+    if manual is None:
+        raise HTTPException(404, "The documentation has no such page.")
+    return page("help", request, front, here="/help", manual=manual, name=name)
 
 
 def _asked(info: PatternInfo, front: Front) -> str | None:

@@ -345,7 +345,7 @@ def page(
     """The response with a page; `here` is the path of its entry in the menu, which pages of links do not have."""
     writable = not front.read_only
     new = [("New", "/new")] if writable else []
-    entries = [("Runs", "/"), *new, ("Archive", "/archive"), ("Audit", "/audit")] if menu else []
+    entries = [("Runs", "/"), *new, ("Archive", "/archive"), ("Audit", "/audit"), ("Help", "/help")] if menu else []
     root, signed_in = root_of(request), menu and root_of(request) != shared_root_of(request)
     card = request.url.replace(path=f"{root}/static/card.png", query="")
     html = render(name, root=root, menu=entries, here=here, writable=writable, signed_in=signed_in, card=card, **data)

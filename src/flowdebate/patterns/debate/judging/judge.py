@@ -249,8 +249,9 @@ class Judge(Block[Any, JudgedVerdict]):
         first = asking.jurors[0]
         fallback: str | None = None
         if asking.how.form == "winner" and isinstance(first, Juror):
-            cases = self._winner_cases(asking, question, ctx)
-            if asking.how.plan.kind == "single":
+            is_asked_once = asking.how.plan.kind == "single"
+            cases = self._winner_cases(1 if is_asked_once else 2, question, ctx)
+            if is_asked_once:
                 self._announce(cases[0], ctx)
                 only: JudgedVerdict = await first.asking(cases[0])(cases[0], ctx.child(self.name, ctx.path))
                 return only
@@ -300,14 +301,14 @@ class Judge(Block[Any, JudgedVerdict]):
     def _is_concise(self, ctx: Context) -> bool:
         return (self._profile or profile_of(ctx.model(self._model))) == "concise"
 
-    def _winner_cases(self, asking: Asking, question: str, ctx: Context) -> list[JudgeInput]:
+    def _winner_cases(self, count: int, question: str, ctx: Context) -> list[JudgeInput]:
         """Return the inputs of a judge that names a winner: the order that is read first, and its mirror.
 
         Each round is shuffled by itself, so that no side has the first word in all of them.
         """
         entries, cases = recent_entries(ctx), list[JudgeInput]()
         orders = orders_for_judge(entries, shuffle=self._shuffle, random=self._random or ctx.random)
-        for number, places in enumerate(orders[: asking.planned(len(self.sides))]):
+        for number, places in enumerate(orders[:count]):
             sides = dict.fromkeys([*(entries[place].stance for place in places), *self.sides])
             cases.append(self._render(question, JudgeView(order=tuple(sides)), places, ctx, number=number))
         return cases

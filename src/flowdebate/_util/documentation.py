@@ -1,0 +1,93 @@
+"""The documentation as output refers to it: an address on the web, a page of the server, or the titles of its pages."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+ADDRESS = ""
+"""The public address of the documentation, which ends in a slash; empty as long as there is none."""
+ONE_MODEL = "models#one-model-everywhere"
+"""The section on runs in which all roles have one model."""
+_NAME = re.compile(r"[a-z0-9_-]+")
+_HEADING = re.compile(r"^#{1,6} +(.+?) *#* *$", re.MULTILINE)
+_FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+_WORD = re.compile(r"[^\w\- ]")
+
+
+class Titles(NamedTuple):
+    """The titles of a page and of one of its sections."""
+
+    page: str
+    section: str
+    """Empty for a page as a whole."""
+
+    def __str__(self) -> str:
+        """The place in words.
+
+        >>> str(Titles("Models", "")), str(Titles("Models", "Effort"))
+        ('the page “Models” of the documentation', '“Effort” on the page “Models” of the documentation')
+        """
+        page = f"the page “{self.page}” of the documentation"
+        return f"“{self.section}” on {page}" if self.section else page
+
+
+def cite(place: str) -> str:
+    """Refer to a place of the documentation, such as "models#effort", in output that is text.
+
+    >>> cite("models#one-model-everywhere")
+    '“One model everywhere” on the page “Models” of the documentation'
+    """
+    if ADDRESS:
+        page, _, section = place.partition("#")
+        return f"{ADDRESS}{page}/{section and f'#{section}'}"
+    return str(titles_of(place))
+
+
+@cache
+def titles_of(place: str) -> Titles:
+    """The titles of a place, as its page has them; what its address says where the pages are not installed."""
+    page, _, section = place.partition("#")
+    headings = headings_of(read_page(page) or "")
+    titles = {slug(heading): heading for heading in reversed(headings)}
+    return Titles(headings[0] if headings else _in_words(page), section and titles.get(section, _in_words(section)))
+
+
+def headings_of(text: str) -> list[str]:
+    """The headings of a page, without those that are comments in its code."""
+    return [_plain(found[1]) for found in _HEADING.finditer(_FENCE.sub("", text))]
+
+
+def slug(heading: str) -> str:
+    """The anchor of a heading.
+
+    >>> slug("Let people vote, `blind`")
+    'let-people-vote-blind'
+    """
+    return _WORD.sub("", heading.lower()).strip().replace(" ", "-")
+
+
+def read_page(name: str) -> str | None:
+    """The Markdown of a page; None for a page that there is not."""
+    folder = _folder()
+    file = folder / f"{name}.md"
+    if not _NAME.fullmatch(name) or not file.is_file():
+        return None
+    return file.read_text("utf-8")
+
+
+def _folder() -> Path:
+    """The folder of the pages: in the package, or beside the sources of a checkout."""
+    package = Path(__file__).parent.parent
+    installed = package / "docs"
+    return installed if installed.is_dir() else package.parent.parent / "docs"
+
+
+def _plain(heading: str) -> str:
+    return re.sub(r"[`*]|\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+
+
+def _in_words(name: str) -> str:
+    return re.sub(r"[-_]", " ", name).capitalize()

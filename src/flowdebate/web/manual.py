@@ -1,0 +1,78 @@
+"""Pages of the documentation as HTML, for the server's `/help`, and links to them."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
+
+from markupsafe import Markup, escape
+
+from flowdebate._util.documentation import ADDRESS, ONE_MODEL, cite, headings_of, read_page, slug, titles_of
+
+if TYPE_CHECKING:
+    from markdown_it.token import Token
+
+INDEX = "index"
+
+
+class ManualPage(NamedTuple):
+    """A page of the documentation."""
+
+    title: str
+    html: Markup
+
+
+@cache
+def manual_page(name: str) -> ManualPage | None:
+    """The page of that name, whose links lead to the pages beside it; None for a page that there is not."""
+    from markdown_it import MarkdownIt
+
+    text = read_page(name)
+    if text is None:
+        return None
+    parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    tokens = [token for token in parser.parse(text) if token.type != "html_block"]  # comments, and blocks for tests
+    for token, inline in zip(tokens, [*tokens[1:], None], strict=True):
+        if token.type == "heading_open" and inline is not None:
+            token.attrSet("id", slug("".join(part.content for part in inline.children or ())))
+        for part in token.children or ():
+            _point(part)
+    parser.add_render_rule("table_open", lambda *_: '<div class="table" tabindex="0"><table>\n')
+    parser.add_render_rule("table_close", lambda *_: "</table></div>\n")
+    html = parser.renderer.render(tokens, parser.options, {})
+    titles = headings_of(text)
+    return ManualPage(titles[0] if titles else name, Markup(html))  # noqa: S704 - of the package's own pages
+
+
+def _point(token: Token) -> None:
+    """Let a link lead to a page beside it, or to the web; what leads into a checkout, and a picture, is its words."""
+    if token.type == "html_inline":
+        token.content = ""
+    if token.type == "image":
+        token.type = "text"
+    if token.type != "link_open":
+        return
+    address = urlsplit(str(token.attrGet("href") or ""))
+    if address.scheme in ("http", "https") or (not address.path and address.fragment):
+        return
+    page = address.path.removesuffix(".md")
+    if address.scheme or "/" in page or page == address.path or read_page(page) is None:
+        token.attrs = {}
+        return
+    token.attrSet("href", f"{page}{address.fragment and f'#{address.fragment}'}")
+
+
+def cited(text: str, folder: str) -> Markup:
+    """Escape `text`, in which a reference to the documentation is a link into `folder`, the address of its pages.
+
+    >>> print(cited(f"Model: local everywhere; see {cite(ONE_MODEL)}", "help/"))
+    Model: local everywhere; see <a href="help/models#one-model-everywhere">“One model everywhere”</a>
+    """
+    reference = cite(ONE_MODEL)
+    before, found, after = text.partition(reference)
+    if not found or not folder:
+        return escape(text)
+    address = reference if ADDRESS else f"{folder}{ONE_MODEL}"
+    link = Markup('<a href="{}">“{}”</a>').format(address, titles_of(ONE_MODEL).section)
+    return escape(before) + link + escape(after)
