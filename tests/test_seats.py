@@ -50,6 +50,8 @@ QUESTION = "Should rents be capped?"
 SEATS = {"default": "openai/gpt-5-mini", "con": "anthropic/claude-haiku-5-5", "judge": "gemini/gemini-3-pro"}
 SEATS |= {"synthesizer": "ollama/gemma3"}
 ASKED = {"openai": ["gpt-5-mini"], "anthropic": ["claude-haiku-5-5"], "gemini": ["gemini-3-pro"], "ollama": ["gemma3"]}
+ASKED_BY_FRONT_ENDS = {**ASKED, "gemini": ASKED["gemini"] * 2}
+"""A judge of two sides is asked in both orders."""
 ANSWERED = {"pro": "openai/gpt-5-mini", "con": SEATS["con"], "judge": SEATS["judge"], "synthesizer": "ollama/gemma3"}
 MEMBERS = {"Ada": "openai/gpt-5-mini", "Ben": SEATS["con"], "Cleo": SEATS["judge"], "default": "openai/gpt-5-mini"}
 ALLOWED = ["openai/gpt-5-mini", SEATS["con"], SEATS["judge"]]
@@ -96,7 +98,7 @@ def test_four_vendors_hold_a_debate_from_the_command_line(found: Found) -> None:
     flags = [text for seat, model in SEATS.items() for text in ("--model", f"{seat}={model}".removeprefix("default="))]
     held = CliRunner().invoke(app, ["debate", QUESTION, "--max-rounds", "1", "--no-store", *flags])
     assert held.exit_code == 0, held.stderr
-    assert asked_of(found) == ASKED
+    assert asked_of(found) == ASKED_BY_FRONT_ENDS
     first = " ".join(held.stdout.partition("\n\n")[0].split())
     assert (
         "openai/gpt-5-mini (pro); anthropic/claude-haiku-5-5 (con); gemini/gemini-3-pro (judge); ollama/gemma3" in first
@@ -109,7 +111,7 @@ def test_four_vendors_hold_a_debate_over_http(found: Found) -> None:
         run_id = stage.post("/runs", {"pattern": "debate", "question": QUESTION, "options": request()}).json()["runId"]
         run = stage.get(f"/runs/{run_id}?wait=30").json()
         page, listed = stage.http.get(f"/runs/{run_id}").text, stage.http.get("/").text
-    assert asked_of(found) == ASKED
+    assert asked_of(found) == ASKED_BY_FRONT_ENDS
     assert run["document"]["models"] == run["models"] == {seat: [model] for seat, model in ANSWERED.items()}
     for model in ANSWERED.values():
         assert model in page
@@ -165,8 +167,8 @@ async def test_four_vendors_hold_a_debate_over_mcp(found: Found) -> None:
         held = told(await client.call_tool("start_debate", {**begin, "effort": {"con": "high"}}))
         run = await service.run(held["run_id"])
     assert held["status"] == "complete"
-    assert asked_of(found) == ASKED
-    assert [each.effort for vendor in found.values() for each in vendor.asked] == [None, "high", None, None]
+    assert asked_of(found) == ASKED_BY_FRONT_ENDS
+    assert [each.effort for vendor in found.values() for each in vendor.asked] == [None, "high", None, None, None]
     assert run.models == {seat: [model] for seat, model in ANSWERED.items()}
 
 
@@ -232,8 +234,6 @@ def test_a_council_without_members_is_of_all_vendors_and_names_them_first(found:
     named = make_plan(PATTERNS["council"], {"question": QUESTION, "model": ["openai/gpt-4o"]}, begins=True)
     told = "Model: openai/gpt-4o everywhere; see “One model everywhere” on the page “Models”"
     assert models_line(named).startswith(told)
-        "Model: openai/gpt-4o everywhere; see “One model everywhere” on the page “Models”"
-    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FLOWDEBATE_MODEL", "openai/gpt-4o")
         assert make_plan(PATTERNS["council"], {"question": QUESTION}, begins=True).dealt is None
@@ -576,7 +576,7 @@ def test_bare_names_find_their_vendors_from_the_command_line(found: Found) -> No
     prices = ["--price", "1/1", "--price", "gpt-5-mini=1000/1000", "--max-cost", "1000", "--fallback", "gpt-4o"]
     held = CliRunner().invoke(app, ["debate", QUESTION, "--max-rounds", "1", "--no-store", "--json", *prices, *flags])
     assert held.exit_code == 0, held.stderr
-    assert asked_of(found) == ASKED
+    assert asked_of(found) == ASKED_BY_FRONT_ENDS
     assert json.loads(held.stdout)["cost"] > 0.1  # that of the first side, whose model is named like its price
 
 
@@ -588,7 +588,7 @@ def test_bare_names_find_their_vendors_over_http(found: Found) -> None:
         run_id = stage.post("/runs", body).json()["runId"]
         run = stage.get(f"/runs/{run_id}?wait=30").json()
         other = stage.post("/runs", {**body, "options": {"model": "gpt-4o"}})
-    assert asked_of(found) == ASKED
+    assert asked_of(found) == ASKED_BY_FRONT_ENDS
     assert run["models"] == {seat: [model] for seat, model in ANSWERED.items()}
     assert (other.status_code, "one that this server allows" in other.text) == (422, True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -20,6 +21,9 @@ from flowdebate.ui.options import option_of
 
 EXAMPLES = {**{info.verb: info.load_page().examples for info in PATTERNS.values()}, **OF_COMMANDS}
 COMMANDS = ["", *EXAMPLES]
+DOCS = Path(__file__).parents[2] / "docs"
+TITLES = {page.read_text("utf-8").partition("\n")[0].removeprefix("# ") for page in DOCS.glob("*.md")}
+"""Of the pages of the documentation."""
 LONGEST = 65
 """Characters of a first sentence that stand on one line of a terminal with 80 columns, beside the name."""
 
@@ -80,7 +84,9 @@ def test_every_help_page_ends_with_examples_exit_codes_and_a_pointer(command: st
         lines = [shlex.split(line) for line in about.replace("\\\n", " ").splitlines()]
         assert lines == [shlex.split(each) for each in EXAMPLES[command]]
     assert "Exit codes: 0 done" in page
-    assert (Path(__file__).parents[2] / page.split()[-1]).is_file()
+    title = re.search(r"Documentation: .*?page “(.+?)” of the documentation\Z", " ".join(page.split()))
+    assert title is not None
+    assert title[1] in TITLES
 
 
 @pytest.mark.parametrize("example", [each for examples in EXAMPLES.values() for each in examples])

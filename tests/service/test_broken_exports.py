@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest
 
 WRONG: list[Any] = [None, -1, "x", {"x": None}]
-LINES = range(5)
+LINES = range(6)
 """Of the run, and of each of its calls."""
 
 

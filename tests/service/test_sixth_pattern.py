@@ -93,7 +93,7 @@ def test_the_help_lists_it_and_has_its_options_and_examples() -> None:
     own = command("riddle", "--help").stdout
     assert "--solver NAME[=ROLE]  Who guesses; repeat for each." in own
     assert 'flowdebate riddle "What has keys and opens no lock?" --max-rounds 2' in own
-    assert f"Documentation: docs/{PAGE.name}" in own
+    assert "Documentation: the page “Adding a pattern” of the documentation" in own
     assert command("riddle", RIDDLE, "--solver", "=nobody").exit_code == 2
 
 

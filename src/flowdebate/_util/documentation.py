@@ -34,15 +34,15 @@ class Titles(NamedTuple):
         return f"“{self.section}” on {page}" if self.section else page
 
 
-def cite(place: str) -> str:
+def cite(place: str, *, address: str = ADDRESS) -> str:
     """Refer to a place of the documentation, such as "models#effort", in output that is text.
 
     >>> cite("models#one-model-everywhere")
     '“One model everywhere” on the page “Models” of the documentation'
     """
-    if ADDRESS:
+    if address:
         page, _, section = place.partition("#")
-        return f"{ADDRESS}{page}/{section and f'#{section}'}"
+        return f"{address}{page}/{section and f'#{section}'}"
     return str(titles_of(place))
 
 

@@ -79,7 +79,7 @@ async def help_page(name: str, request: Request, front: FrontOf) -> Response:
     manual = await asyncio.to_thread(manual_page, name)
     if manual is None:
         raise HTTPException(404, "The documentation has no such page.")
-    return page("help", request, front, here="/help", manual=manual, name=name)
+    return page("help", request, front, here="/help", manual=manual, is_index=name == INDEX)
 
 
 def _asked(info: PatternInfo, front: Front) -> str | None:

@@ -1,0 +1,89 @@
+"""The documentation on the server, and references to it: each leads somewhere."""
+
+from __future__ import annotations
+
+import re
+import tokenize
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urljoin, urlsplit
+
+from flowdebate._util.documentation import ADDRESS, ONE_MODEL, cite, headings_of, read_page, slug
+from flowdebate.patterns import PATTERNS
+from flowdebate.web.manual import cited, manual_page
+
+if TYPE_CHECKING:
+    from tests.server.stage import Stage
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(page.stem for page in (ROOT / "docs").glob("*.md"))
+BARE = re.compile(r"docs/[\w-]+\.md")
+
+
+def test_the_pages_are_on_the_server_and_their_links_lead_to_pages(stage: Stage) -> None:
+    """Also to their sections; what leads into a checkout is no link."""
+    front = stage.http.get("/help", follow_redirects=True)
+    assert front.status_code == 200
+    anchors = {
+        name: set(re.findall(r' id="([^"]+)"', str(manual.html))) for name in PAGES if (manual := manual_page(name))
+    }
+    assert list(anchors) == PAGES
+    for name in PAGES:
+        manual = manual_page(name)
+        assert manual is not None
+        assert "invisible-code-block" not in manual.html
+        for address in re.findall(r'href="([^"]+)"', str(manual.html)):
+            found = urlsplit(urljoin(f"/help/{name}", address))
+            if not found.netloc:
+                page = found.path.removeprefix("/help/")
+                assert page in anchors, (name, address)
+                assert not found.fragment or found.fragment in anchors[page], (name, address)
+    shown = stage.http.get("/help/models").text
+    assert 'id="one-model-everywhere"' in shown
+    assert "<h1" in shown
+    for nothing in ("nothing", "..%2Fpyproject", "Models", "models.md"):
+        assert stage.http.get(f"/help/{nothing}").status_code == 404
+
+
+def test_a_reference_is_a_link_on_a_page_and_titles_elsewhere(stage: Stage) -> None:
+    """The line on models of a run leads to the section that explains it."""
+    run_id = stage.finished()
+    page = stage.http.get(f"/runs/{run_id}").text
+    assert f'<a href="../help/{ONE_MODEL}">“One model everywhere”</a>' in page
+    report = stage.get(f"/runs/{run_id}/report.html").text
+    assert "help/" not in report.partition("<main")[2]
+    assert "“One model everywhere” on the page “Models” of the documentation" in report
+
+
+def test_with_a_public_address_references_are_addresses() -> None:
+    """`ADDRESS` is the one place that has it."""
+    address = "https://docs.example/"
+    assert cite("models#effort", address=address) == "https://docs.example/models/#effort"
+    assert cite("cli", address=address) == "https://docs.example/cli/"
+    assert cite("cli", address=ADDRESS) == cite("cli")
+
+
+def test_every_place_that_is_named_is_there() -> None:
+    """The page of each pattern, and the sections that output names."""
+    for place in (ONE_MODEL, *(info.load_page().docs for info in PATTERNS.values())):
+        page, _, section = place.partition("#")
+        text = read_page(page)
+        assert text is not None, place
+        assert not section or section in map(slug, headings_of(text)), place
+    assert cited("<b>", "help/") == "&lt;b&gt;"
+
+
+def test_no_text_names_a_file_of_the_documentation() -> None:
+    """Whoever installed the package has no such file. Comments and docstrings are for readers of the sources."""
+    for file in (ROOT / "src").rglob("*"):
+        if file.suffix in (".html", ".js"):
+            assert not BARE.search(file.read_text("utf-8")), file
+        if file.suffix == ".py":
+            with file.open("rb") as source:
+                previous = tokenize.NEWLINE
+                for token in tokenize.tokenize(source.readline):
+                    statement = previous in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING)
+                    if token.type == tokenize.STRING and not statement:
+                        assert not BARE.search(token.string), (file, token.start)
+                    if token.type not in (tokenize.NL, tokenize.COMMENT):
+                        previous = token.type
