@@ -69,8 +69,8 @@ def run(stage: Stage | None, *more: str) -> Result:
     """An evaluation in this process."""
     url = "http://127.0.0.1:9/v1" if stage is None else stage.base_url
     options = ("--model", "staged", "--base-url", url, "--store", "runs.sqlite3", "--max-rounds", "1", "--seed", "1")
-    options += () if "--schedule" in more else ("--schedule", "single")
-    return CliRunner().invoke(app, ["evaluate", *more, *options], catch_exceptions=False)
+    once = () if "--schedule" in more else ("--schedule", "single")
+    return CliRunner().invoke(app, ["evaluate", *more, *options, *once], catch_exceptions=False)
 
 
 def test_a_data_set_is_evaluated_and_paid_once(folder: Path) -> None:

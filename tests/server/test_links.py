@@ -80,7 +80,7 @@ WITH_BOTH = {"options": {"max_rounds": 2, "debaters": SIDES, "humans": ["Ann", "
 ANN, BEN, JUDGE = "debate-debater-Ann", "debate-debater-Ben", "debate-judge"
 
 
-def _named(request: ModelRequest) -> object:
+def _named(request: ModelRequest) -> str:
     """Arguments that name their author and the other side."""
     ann, ben = ("Ann", "Ben") if "Ann" in request.block else ("Ben", "Ann")
     return f"As {ann}, I say that {ben} is wrong. {ben}'s tests failed, @{ann} has seen it."
