@@ -25,6 +25,7 @@ from flowdebate._text import clean_text
 from flowdebate.chassis.roster import check_roster
 from flowdebate.chassis.state import RoundStarted
 from flowdebate.errors import ModelError
+from flowdebate.models.thinking import separate_thinking
 from flowdebate.patterns.debate.formats import FORMATS, names_of
 from flowdebate.patterns.debate.phases import check_phases
 from flowdebate.testing import FunctionModel
@@ -378,3 +379,9 @@ def test_a_function_is_shown_as_the_call_that_makes_it() -> None:
     failing = debate(name="x", debaters=SIDES, judge=Returns(Sabotage("no")))
     with pytest.raises(Sabotage, match="no"):
         failing.run_sync("?", model=FunctionModel(lambda _: "said"))
+
+
+@given(text=arguments())
+def test_an_argument_says_something_once_control_tokens_are_taken_out(text: str) -> None:
+    """A model that said "<|eot|>" alone would have given no answer."""
+    assert separate_thinking(text).text.strip()

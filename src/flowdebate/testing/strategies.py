@@ -31,6 +31,7 @@ from flowdebate.chassis.turn import FailurePolicy
 from flowdebate.errors import ConnectionLost, ProviderFailed, Refused
 from flowdebate.measures import Jaccard
 from flowdebate.models.base import ModelResponse, ToolCall
+from flowdebate.models.thinking import separate_thinking
 from flowdebate.patterns.debate.formats import find_format
 from flowdebate.patterns.debate.moderator import create_moderator
 from flowdebate.patterns.debate.phases import Phase
@@ -96,7 +97,9 @@ def stances() -> SearchStrategy[str]:
 @cache
 def arguments() -> SearchStrategy[str]:
     """Texts of arguments, many of which try to pass for something else."""
-    return _texts("Yes.", "No.", *_FORGERIES, max_size=80)
+    texts = _texts("Yes.", "No.", *_FORGERIES, max_size=80)
+    # strings of the program are drawn too, such as "<|eot|>": a model that says a control token alone says nothing
+    return texts.filter(lambda text: not is_blank(separate_thinking(text).text))
 
 
 def debaters(
