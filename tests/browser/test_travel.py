@@ -53,7 +53,7 @@ def test_a_finished_debate_goes_on_with_a_question(stage: Stage, visit: Callable
     run_id = stage.finished()
     there = visit(stage.url)
     page = there.open(f"/runs/{run_id}")
-    page.get_by_role("textbox", name="Go on").fill("What would <b>it</b> cost?")
+    page.get_by_role("textbox", name="Ask a follow-up").fill("What would <b>it</b> cost?")
     page.get_by_role("button", name="Go on").click()
     page.get_by_role("link", name="Compare with the original").wait_for()
     page.locator("#verdict").wait_for()
