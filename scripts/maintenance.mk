@@ -5,7 +5,7 @@ OLDEST_OPENAI := 3.0.0
 SLICE := 3600
 ARM := letters puzzles
 
-.PHONY: test-web test-notebook test-adapters test-newest test-lowest test-deployment test-local simulations break-promises
+.PHONY: test-clients test-web test-notebook test-adapters test-newest test-lowest test-deployment test-local simulations break-promises
 .PHONY: workflows bench faults soak soak-kills soak-fleet soak-attacks soak-cancel evidence study injection
 .PHONY: adapter-table event-schema code-table lock dist first-lines
 
@@ -50,6 +50,17 @@ test-newest: $(VENV)/.dist ## run the tests with the newest version of everythin
 	$(MAKE) .venv-newest/.made
 	$(BIN)/python scripts/resolutions.py
 	LITELLM_LOCAL_MODEL_COST_MAP=True .venv-newest/bin/python -m pytest $(SUITE)
+
+build/clients/.made:
+	@echo "Installing Node and four agent CLIs into build/clients: 1.4 GB, once"
+	@mkdir -p build/clients
+	npm install --silent --no-audit --no-fund --prefix build/clients node@24
+	PATH="$(CURDIR)/build/clients/node_modules/.bin:$$PATH" npm install --silent --no-audit --no-fund --prefix build/clients \
+		node@24 @anthropic-ai/claude-code@latest @openai/codex@latest @google/gemini-cli@latest opencode-ai@latest
+	@touch $@
+
+test-clients: $(VENV)/.dev build/clients/.made ## test seats of agent CLIs with the real programs, against stubs of their vendors
+	FLOWDEBATE_CLIENTS="$(CURDIR)/build/clients/node_modules/.bin" $(BIN)/python -m pytest tests/clients
 
 test-lowest: $(VENV)/.dist ## run the tests with Python 3.11 and the oldest versions that pyproject.toml allows
 	@echo "Installing what development takes into .venv-lowest: 1.2 GB, once"

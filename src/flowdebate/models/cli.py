@@ -13,14 +13,15 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from flowdebate._text import clean_text, one_line
 from flowdebate.errors import (
     AuthenticationFailed,
+    BadAnswer,
     ConfigurationError,
     MalformedResponse,
+    ModelError,
     ModelTimeout,
     ModelUnavailable,
     ProviderFailed,
@@ -28,6 +29,7 @@ from flowdebate.errors import (
 )
 from flowdebate.models.base import ModelRequest, ModelResponse, ModelSettings, Usage
 from flowdebate.models.call import Retry, check_real_calls_allowed, within
+from flowdebate.models.isolation import Isolate, isolate_codex, isolate_gemini, isolate_opencode, isolated
 from flowdebate.models.openai.clients import load
 from flowdebate.models.openai.responses import instruction, read
 
@@ -71,8 +73,14 @@ class Program:
     """The option that names a model."""
     effort: Sequence[str] | None = None
     """The options that say how much to think, with `{effort}`; None for a program without any."""
-    folder: Sequence[str] = ()
-    """Further options where it may read a folder."""
+    folder: Sequence[str] | None = None
+    """Further options where it may read a folder, with `{folder}`; None for one that cannot be confined to it."""
+    no_folder: Sequence[str] = ()
+    """Further options where it may read none."""
+    isolate: Isolate | None = None
+    """Function that gives the program a folder in place of the user's own; None for one that needs none."""
+    models: Sequence[str] = ()
+    """The options with which it lists the models that `isolate` changes."""
     variables: tuple[str, ...] = ()
     """Environment variables of the program, or patterns of their names: its keys and settings."""
     clouds: tuple[Cloud, ...] = ()
@@ -152,8 +160,12 @@ def _read_codex(output: str) -> Said:
 
 
 def _read_gemini(output: str) -> Said:
-    begin = output.find("{")
-    result = json.loads(output[begin:]) if begin >= 0 else None
+    # Beside an error it writes warnings and a stack trace: of the lines at which an object begins, the first whole one.
+    result: Any = None
+    for found in re.finditer(r"^\s*\{", output, re.MULTILINE):
+        with suppress(ValueError, RecursionError):
+            result = json.loads(output[found.start() :])
+            break
     if not isinstance(result, dict):
         raise TypeError(output)
     if (error := result.get("error")) is not None:
@@ -215,20 +227,22 @@ _VERTEX = (
 )
 _FOUNDRY = ("AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET", "AZURE_CLIENT_CERTIFICATE_PATH", "AZURE_TENANT_ID",
             "AZURE_FEDERATED_TOKEN_FILE", "AZURE_CONFIG_DIR", "IDENTITY_ENDPOINT", "IDENTITY_HEADER")  # fmt: skip
-_DENIED = {"edit": "deny", "bash": "deny", "webfetch": "deny", "external_directory": "deny"}
 
 PROGRAMS: Mapping[str, Program] = {
     "claude": Program(
         command=(
             "claude", "--print", "--output-format", "json", "--permission-mode", "dontAsk", "--strict-mcp-config",
-            "--setting-sources", "", "--no-session-persistence", "--tools",
+            "--setting-sources", "", "--no-session-persistence", "--disable-slash-commands",
         ),
-        folder=("Read,Glob,Grep",),
+        folder=("--tools", "Read,Glob,Grep"),
+        no_folder=("--tools", ""),
         read=_read_claude,
         model="--model",
         effort=("--effort", "{effort}"),
         variables=(
-            *("CLAUDE_*", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "ANTHROPIC_BETAS"),
+            *("CLAUDE_CONFIG_DIR", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_USE_*", "CLAUDE_CODE_SKIP_*_AUTH"),
+            *("CLAUDE_CODE_CLIENT_*", "CLAUDE_CODE_CERT_STORE", "CLAUDE_CODE_MAX_OUTPUT_TOKENS", "ANTHROPIC_API_KEY"),
+            *("ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "ANTHROPIC_BETAS"),
             *("ANTHROPIC_CUSTOM_HEADERS", "ANTHROPIC_*MODEL*", "ANTHROPIC_BEDROCK_*", "ANTHROPIC_VERTEX_*"),
             "ANTHROPIC_FOUNDRY_*",
         ),
@@ -240,6 +254,14 @@ PROGRAMS: Mapping[str, Program] = {
         signs_in=("ANTHROPIC_", "CLAUDE_"),
         status=("auth", "status"),
         login="run `claude` and sign in, or set ANTHROPIC_API_KEY",
+        environment={
+            "CLAUDE_CODE_DISABLE_FILE_MENTIONS": "1",  # "@path" in a quoted text would put that file into the prompt
+            "CLAUDE_CODE_DISABLE_ATTACHMENTS": "1",
+            "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1",
+            "CLAUDE_CODE_DISABLE_CLAUDE_MDS": "1",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "CLAUDE_CODE_MAX_RETRIES": "2",
+        },
     ),
     "codex": Program(
         command=(
@@ -249,40 +271,58 @@ PROGRAMS: Mapping[str, Program] = {
         read=_read_codex,
         model="--model",
         effort=("-c", 'model_reasoning_effort="{effort}"'),
-        variables=("CODEX_*", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORG*", "OPENAI_PROJECT*"),
+        variables=(
+            *("CODEX_API_KEY", "CODEX_ACCESS_TOKEN", "CODEX_CA_CERTIFICATE", "OPENAI_BASE_URL", "OPENAI_ORG*"),
+            "OPENAI_PROJECT*",
+        ),
+        isolate=isolate_codex,
+        models=("debug", "models", "--bundled"),
         signs_in=("CODEX_",),  # version 0.169 asks nobody with a key of OpenAI alone
         status=("login", "status"),
         login="run `codex login`, or set CODEX_API_KEY",
     ),
     "gemini": Program(
-        command=("gemini", "--output-format", "json", "--approval-mode", "plan", "--skip-trust", "--prompt="),
+        command=(
+            "gemini", "--output-format", "json", "--approval-mode", "plan", "--skip-trust",
+            "--allowed-mcp-server-names", "none", "--extensions", "none", "--prompt=",
+        ),
+        isolate=isolate_gemini,
         read=_read_gemini,
         model="--model",
         variables=(
-            *("GEMINI_*", "GOOGLE_API_KEY", "GOOGLE_GENAI_*", "GOOGLE_GEMINI_*", "GOOGLE_VERTEX_*"),
+            *("GEMINI_API_KEY*", "GEMINI_MODEL", "GEMINI_FORCE_*", "GEMINI_CLI_CUSTOM_HEADERS", "GOOGLE_API_KEY"),
+            *("GOOGLE_GENAI_*", "GOOGLE_GEMINI_*", "GOOGLE_VERTEX_*"),
             *("GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_PROJECT_ID", "GOOGLE_CLOUD_LOCATION", "GOOGLE_CLOUD_ACCESS_TOKEN"),
         ),
         clouds=(Cloud(switch="GOOGLE_GENAI_USE_VERTEXAI", variables=_VERTEX),),
         login="run `gemini` and sign in, or set GEMINI_API_KEY",
     ),
     "opencode": Program(
-        command=("opencode", "run", "--format", "json", "--pure", "--agent", "plan"),
+        command=("opencode", "run", "--format", "json", "--pure", "--title", "flowdebate"),
+        isolate=isolate_opencode,
         read=_read_opencode,
         model="--model",
         effort=("--variant", "{effort}"),
-        variables=("OPENCODE_*",),
+        variables=("OPENCODE_API_KEY", "OPENCODE_AUTH_CONTENT", "OPENCODE_CONSOLE_TOKEN", "OPENCODE_MODELS_*"),
         clouds=(
             Cloud(models="amazon-bedrock/", variables=_AWS),
             Cloud(models="google-vertex", variables=_VERTEX),
         ),
         login="run `opencode auth login`",
-        environment={"OPENCODE_CONFIG_CONTENT": json.dumps({"permission": _DENIED})},
     ),
 }  # fmt: skip
 
 
 _LARGEST = 16_000_000  # bytes of output
-_RETRY = Retry(attempts=2)
+_LONGEST_CAUSE = 480  # characters
+
+
+def _is_worth_another(error: ModelError) -> bool:
+    """Say whether a program is started again: it has repeated itself what its vendor refused or failed to do."""
+    return error.transient and isinstance(error, (ModelUnavailable, BadAnswer))
+
+
+_RETRY = Retry(attempts=2, on=_is_worth_another)
 _STYLES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _LOGIN = re.compile(
     r"not (?:logged|signed) in|log ?in\b|sign ?in\b|auth method|unauthori[sz]ed|api.?key|\b401\b", re.IGNORECASE
@@ -373,6 +413,10 @@ class CliModel:
             raise ConfigurationError(where, "model", model, "left out where a command is given")
         if model is not None and not is_model_name(model):
             raise ConfigurationError(where, "model", model, "a model's name, which does not begin with a dash")
+        if workdir is not None and program is not None and self._program.folder is None:
+            hint = "Use claude for a seat that reads a folder, or pass the files as sources"
+            allowed = f"left out: nothing confines what {program} reads to a folder"
+            raise ConfigurationError(where, "workdir", str(workdir), allowed, hint=hint)
         self._name = label or "/".join(filter(None, ("cli", program or Path(self._program.command[0]).name, model)))
         self._path = shutil.which(self._program.command[0])
         if self._path is None:
@@ -383,6 +427,7 @@ class CliModel:
         self._model = model
         self._env = tuple(env)
         self._workdir = None if workdir is None else str(Path(workdir).absolute())
+        self._models = ""
         self._settings = settings or ModelSettings()
         self.takes_effort: bool = self._program.effort is not None
         self.retry = retry
@@ -402,9 +447,8 @@ class CliModel:
         if not program.status or has_key or self._clouds():
             return
         check_real_calls_allowed(self._name)
-        with suppress(ModelTimeout), TemporaryDirectory(prefix="flowdebate-", ignore_cleanup_errors=True) as empty:
-            asked = [str(self._path), *program.status]
-            code, output, errors = await within(_PATIENCE, _run(asked, "", cwd=empty, env=mine))
+        with suppress(ModelTimeout):
+            code, output, errors = await within(_PATIENCE, self._run([str(self._path), *program.status], ""))
             if code and _SIGNED_OUT.search(output + errors):
                 raise AuthenticationFailed(f"{self._name} asks for a login: {program.login}")
 
@@ -439,15 +483,13 @@ class CliModel:
         if effort is not None and self._program.effort is None:
             raise ConfigurationError(self._name, "effort", effort, "None: it cannot be told how much to think")
         command = [str(self._path), *self._program.command[1:]]
-        if self._program.folder:
-            command += self._program.folder if self._workdir is not None else [""]
+        command += self._program.no_folder if self._workdir is None else self._program.folder or ()
         if self._model is not None:
             command.append(f"{self._program.model}={self._model}")  # one word: no name becomes an option of its own
         return [*command, *(part.replace("{effort}", effort) for part in self._program.effort or () if effort)]
 
     async def _ask(self, command: Sequence[str], prompt: str) -> Said:
-        with TemporaryDirectory(prefix="flowdebate-", ignore_cleanup_errors=True) as empty:
-            code, output, errors = await _run(command, prompt, cwd=self._workdir or empty, env=self._environment())
+        code, output, errors = await self._run(command, prompt, folder=self._workdir)
         broken = False
         try:
             said = self._program.read(output if output.strip() or not code else errors)
@@ -455,7 +497,8 @@ class CliModel:
             said, broken = Said(), True
         if not code and not said.error and not broken:
             return said
-        words = one_line(clean_text(_STYLES.sub("", said.error or errors.strip() or output.strip())))[-500:]
+        # the cause stands at the end, behind warnings and traces
+        words = one_line(clean_text(_STYLES.sub("", said.error or errors.strip() or output.strip()))[-_LONGEST_CAUSE:])
         told = words or "nothing was said"
         if _LOGIN.search(words):
             raise AuthenticationFailed(f"{self._name} asks for a login: {self._program.login or 'sign in'} ({told})")
@@ -463,13 +506,31 @@ class CliModel:
             raise MalformedResponse(f"{self._name}: what it wrote cannot be read: {told}")
         raise ProviderFailed(f"{self._name} ended with exit code {code}: {told}")
 
-    def _environment(self) -> dict[str, str]:
-        names = [*_PASSED, *self._program.variables, *self._env]
+    async def _run(self, command: Sequence[str], prompt: str, *, folder: str | None = None) -> tuple[int, str, str]:
+        """Run the program in a folder of its own, where it finds the sign-in and nothing else of the user's."""
+        program = self._program
+        if program.models and not self._models:
+            with isolated(None, "") as (home, _):
+                listing = [str(self._path), *program.models]
+                environment = {**self._environment(), "CODEX_HOME": str(home)}
+                code, self._models, errors = await _run(listing, "", cwd=str(home / "work"), env=environment)
+            if code or not self._models.lstrip().startswith("{"):
+                self._models = ""
+                said = one_line(clean_text(errors))
+                raise ModelUnavailable(
+                    f"{self._name} cannot be asked without tools: install its newest version ({said})"
+                )
+        with isolated(program.isolate, self._models) as (home, isolation):
+            environment = {**self._environment(isolation.passed), **isolation.variables}
+            return await _run(command, prompt, cwd=folder or str(home / "work"), env=environment)
+
+    def _environment(self, passed: Sequence[str] = ()) -> dict[str, str]:
+        names = [*_PASSED, *self._program.variables, *self._env, *passed]
         names += [name for cloud in self._clouds() for name in cloud.variables]
         variables = {
             name: value
             for name, value in os.environ.items()
-            if any(fnmatchcase(name.upper(), pattern) for pattern in names) or name in self._env
+            if any(fnmatchcase(name.upper(), pattern) for pattern in names) or name in (*self._env, *passed)
         }
         return {**variables, "NO_COLOR": "1", "CI": "1", **(self._program.environment or {})}
 
@@ -477,44 +538,81 @@ class CliModel:
         return [cloud for cloud in self._program.clouds if cloud.is_used(self._model)]
 
 
+class _Output(asyncio.SubprocessProtocol):
+    """What a program writes, and its end, which does not wait for others that hold its output open."""
+
+    def __init__(self) -> None:
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.closed = asyncio.Event()
+        self._parts: dict[int, list[bytes]] = {1: [], 2: []}
+        self._open = {1, 2}
+        self._size = 0
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        """Keep a part; end the wait for a program that writes too much."""
+        self._size += len(data)
+        if self._size <= _LARGEST:
+            self._parts[fd].append(data)
+        elif not self.ended.done():
+            self.ended.set_exception(ResponseTooLarge(_LARGEST, "bytes"))
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        """Note that nothing more comes."""
+        del exc  # a program may end before it has read all
+        self._open.discard(fd)
+        if not self._open:
+            self.closed.set()
+
+    def process_exited(self) -> None:
+        """End the wait."""
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def text(self, fd: int) -> str:
+        """Return what was written."""
+        return b"".join(self._parts[fd]).decode(errors="replace")
+
+
+_DRAIN = 1.0  # seconds for output that a program which has ended left in its pipes
+_GRACE = 0.5  # seconds for a program that is told to end; a call that is late has a second
+
+
 async def _run(command: Sequence[str], prompt: str, *, cwd: str, env: dict[str, str]) -> tuple[int, str, str]:
-    """Run a program to its end: exit code, output and errors; it and all that it started end with the call."""
-    pipe = asyncio.subprocess.PIPE
+    """Run a program to its end: exit code, output and errors; its process group ends with the call."""
+    loop = asyncio.get_running_loop()
     try:
-        process = await asyncio.create_subprocess_exec(
-            *command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=cwd, env=env, start_new_session=True
-        )
+        transport, output = await loop.subprocess_exec(_Output, *command, cwd=cwd, env=env, start_new_session=True)
     except OSError as error:
         raise ModelUnavailable(f"{command[0]} cannot be started ({error.strerror or error})") from None
-    assert process.stdin is not None  # noqa: S101 - all three are pipes
-    assert process.stdout is not None  # noqa: S101
-    assert process.stderr is not None  # noqa: S101
-
-    async def write() -> None:
-        with suppress(ConnectionError):  # it may end before it has read all
-            process.stdin.write(prompt.encode(errors="replace"))  # type: ignore[union-attr]
-            await process.stdin.drain()  # type: ignore[union-attr]
-        process.stdin.close()  # type: ignore[union-attr]
-
     try:
-        _, output, errors = await asyncio.gather(write(), _all(process.stdout), _all(process.stderr))
-        return await process.wait(), output, errors
+        stdin = transport.get_pipe_transport(0)
+        if isinstance(stdin, asyncio.WriteTransport):
+            stdin.write(prompt.encode(errors="replace"))
+            stdin.close()  # once all is written
+        await output.ended
+        with suppress(TimeoutError):
+            await asyncio.wait_for(output.closed.wait(), _DRAIN)
+        return transport.get_returncode() or 0, output.text(1), output.text(2)
     finally:
-        with suppress(ProcessLookupError, PermissionError):
-            if hasattr(os, "killpg"):
-                os.killpg(process.pid, signal.SIGKILL)  # with its group: all that it has left behind
-            elif process.returncode is None:
-                process.kill()
-        process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001 - a pipe that is full keeps wait() waiting
-        with suppress(ProcessLookupError):
-            await asyncio.shield(process.wait())
+        try:
+            if transport.get_returncode() is None:
+                _signal(transport, signal.SIGTERM)  # so that it can remove what it keeps of the call
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(asyncio.shield(_exit_of(transport)), _GRACE)
+        finally:
+            _signal(transport, getattr(signal, "SIGKILL", signal.SIGTERM))
+            transport.close()
 
 
-async def _all(stream: asyncio.StreamReader) -> str:
-    parts, size = [], 0
-    while part := await stream.read(65_536):
-        size += len(part)
-        if size > _LARGEST:
-            raise ResponseTooLarge(_LARGEST, "bytes")
-        parts.append(part)
-    return b"".join(parts).decode(errors="replace")
+async def _exit_of(transport: asyncio.SubprocessTransport) -> None:
+    while transport.get_returncode() is None:  # noqa: ASYNC110 - the call that waited for its end was cancelled
+        await asyncio.sleep(0.02)
+
+
+def _signal(transport: asyncio.SubprocessTransport, number: signal.Signals) -> None:
+    """Send a signal to a program and all in its process group."""
+    with suppress(ProcessLookupError, PermissionError):
+        if hasattr(os, "killpg"):
+            os.killpg(transport.get_pid(), number)
+        elif transport.get_returncode() is None:
+            transport.send_signal(number)

@@ -1,0 +1,263 @@
+"""Folders that agent CLIs get in place of the user's own: the sign-in, and no memory, skills, servers or sessions."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TypeAlias
+
+Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Isolation:
+    """What a program gets in a folder of its own."""
+
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables, which name the folder among other things."""
+    sign_in: Mapping[str, Path] = field(default_factory=dict)
+    """The user's files of the sign-in, by their paths in the folder."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Contents of further files, by their paths in the folder."""
+    passed: tuple[str, ...] = ()
+    """Variables of the user's environment that the user's configuration names for signing in."""
+
+
+Isolate: TypeAlias = Callable[[Path, str], Isolation]
+"""Function from a folder, and the list of models that the program has written, to what the program gets there."""
+
+
+@contextmanager
+def isolated(isolate: Isolate | None, models: str) -> Iterator[tuple[Path, Isolation]]:
+    """Create a folder for one call, with the sign-in linked into it, and remove it afterwards.
+
+    A sign-in that the program renews there by another file is put back in the place of the user's.
+    """
+    with TemporaryDirectory(prefix="flowdebate-", ignore_cleanup_errors=True) as name:
+        home = Path(name)
+        (home / "work").mkdir()
+        isolation = Isolation() if isolate is None else isolate(home, models)
+        for path, content in isolation.files.items():
+            (home / path).parent.mkdir(parents=True, exist_ok=True)
+            (home / path).write_text(content, encoding="utf-8")
+        for path, source in isolation.sign_in.items():
+            if source.is_file():
+                (home / path).parent.mkdir(parents=True, exist_ok=True)
+                try:
+                    (home / path).symlink_to(source.resolve())
+                except OSError:  # Windows allows links to developers only
+                    shutil.copyfile(source, home / path)
+        try:
+            yield home, isolation
+        finally:
+            for path, source in isolation.sign_in.items():
+                _put_back(home / path, source)
+
+
+def _put_back(renewed: Path, source: Path) -> None:
+    with suppress(OSError):
+        if renewed.is_symlink() or not renewed.is_file() or not source.is_file():
+            return
+        content = renewed.read_bytes()
+        if content != source.read_bytes():
+            beside = source.resolve().with_name(f".{source.name}.{os.getpid()}")
+            beside.touch(mode=0o600)
+            beside.write_bytes(content)
+            beside.replace(source.resolve())
+
+
+def isolate_codex(home: Path, models: str) -> Isolation:
+    """Give codex its sign-in and its provider, and models without tools.
+
+    The list of models says which tools a model gets, whatever the options say.
+    """
+    own = Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex")
+    configuration = _parse(own / "config.toml", tomllib.loads)
+    kept = {name: configuration[name] for name in _CODEX_PROVIDER if name in configuration}
+    if "model_provider" in kept and "model" in configuration:  # another provider may lack the default model
+        kept["model"] = configuration["model"]
+    providers = kept.get("model_providers")
+    entries = providers.values() if isinstance(providers, dict) else ()
+    keys = [entry.get("env_key") for entry in entries if isinstance(entry, dict)]
+    listed = _jsonc(models)
+    listing = listed.get("models")
+    for model in listing if isinstance(listing, list) else ():
+        if isinstance(model, dict):
+            model.update(_NO_TOOLS)
+    lines = [f"{name} = {_toml(value)}" for name, value in kept.items()]
+    lines.append(f"model_catalog_json = {_toml(str(home / '.codex' / 'models.json'))}")
+    return Isolation(
+        # skills are also looked for in the user's home
+        variables={"CODEX_HOME": str(home / ".codex"), "HOME": str(home), "USERPROFILE": str(home)},
+        sign_in={".codex/auth.json": own / "auth.json"},
+        files={
+            ".codex/config.toml": "\n".join([*lines, _CODEX]),
+            ".codex/models.json": json.dumps({"models": listing or []}),
+        },
+        passed=tuple(key for key in keys if isinstance(key, str)),
+    )
+
+
+_CODEX_PROVIDER = ("model_provider", "model_providers", "openai_base_url", "chatgpt_base_url", "forced_login_method",
+                   "forced_chatgpt_workspace_id", "cli_auth_credentials_store")  # fmt: skip
+_NO_TOOLS: Mapping[str, Json] = {
+    "tool_mode": None,
+    "multi_agent_version": None,
+    "experimental_supported_tools": [],
+    "apply_patch_tool_type": None,
+    "supports_search_tool": False,
+    "shell_type": "disabled",
+}
+_CODEX_FEATURES = (
+    *("shell_tool", "unified_exec", "shell_snapshot", "apps", "plugins", "remote_plugin", "hooks", "goals", "memories"),
+    *("browser_use", "browser_use_external", "computer_use", "in_app_browser", "image_generation", "view_image"),
+    *("skill_search", "skill_mcp_dependency_install", "sleep_tool", "tool_suggest", "workspace_dependencies"),
+    "daemon_auto_start",
+)
+_CODEX = """web_search = "disabled"
+project_doc_max_bytes = 0
+check_for_update_on_startup = false
+[analytics]
+enabled = false
+[feedback]
+enabled = false
+[history]
+persistence = "none"
+[skills]
+include_instructions = false
+[skills.bundled]
+enabled = false
+[agents]
+enabled = false
+[tools.experimental_request_user_input]
+enabled = false
+[features]
+""" + "".join(f"{name} = false\n" for name in _CODEX_FEATURES)
+
+
+def isolate_gemini(home: Path, models: str) -> Isolation:
+    """Give gemini its sign-in and settings without tools, servers, hooks, skills, agents and memory."""
+    del models
+    own = gemini_folder()
+    security = _parse(own / "settings.json", _jsonc).get("security")
+    auth = security.get("auth") if isinstance(security, dict) else None
+    settings = {**_GEMINI, "security": {"auth": auth if isinstance(auth, dict) else {}}}
+    # The first such file on the way up from the working folder counts: with this one, no other is read.
+    keys = "".join(f"{name}={json.dumps(value)}\n" for name, value in gemini_keys().items())
+    return Isolation(
+        variables={"GEMINI_CLI_HOME": str(home)},
+        sign_in={f".gemini/{name}": own / name for name in _GEMINI_SIGN_IN},
+        files={".gemini/settings.json": json.dumps(settings), ".gemini/.env": keys},
+    )
+
+
+_GEMINI_SIGN_IN = ("oauth_creds.json", "google_accounts.json", "gemini-credentials.json", "installation_id")
+_GEMINI: Mapping[str, Json] = {
+    "tools": {"core": []},
+    "skills": {"enabled": False},
+    "hooksConfig": {"enabled": False},
+    "experimental": {"enableAgents": False},
+    "context": {"memoryBoundaryMarkers": []},
+    "general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False},
+    "privacy": {"usageStatisticsEnabled": False},
+    "telemetry": {"enabled": False},
+}
+
+
+def gemini_folder() -> Path:
+    """Return the folder of the user's settings of gemini."""
+    return Path(os.environ.get("GEMINI_CLI_HOME") or Path.home()) / ".gemini"
+
+
+def gemini_keys() -> dict[str, str]:
+    """Return the variables for signing in that the user keeps in a `.env` of gemini."""
+    for path in (gemini_folder() / ".env", Path.home() / ".env"):
+        with suppress(OSError, ValueError):
+            return {name: value.strip("\"'") for name, value in _KEY_LINE.findall(path.read_text(encoding="utf-8"))}
+    return {}
+
+
+_KEY_LINE = re.compile(r"^(?:export\s+)?((?:GEMINI_API_KEY|GOOGLE_[A-Z_]+))\s*=[ \t]*(.*?)\s*$", re.MULTILINE)
+
+
+def isolate_opencode(home: Path, models: str) -> Isolation:
+    """Give opencode its sign-in and its providers, and deny it all tools."""
+    del models
+    kept = opencode_providers()
+    configuration = {**kept, "permission": {"*": "deny"}, "share": "disabled", "autoupdate": False, "snapshot": False}
+    folders = {f"XDG_{name}_HOME": str(home / name.lower()) for name in ("CONFIG", "DATA", "STATE")}
+    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Isolation(
+        variables={
+            **folders,
+            "XDG_CACHE_HOME": cache,  # packages of providers, which are not loaded again for each call
+            "OPENCODE_CONFIG_CONTENT": json.dumps(configuration),
+            **dict.fromkeys(_OPENCODE_OFF, "1"),
+        },
+        sign_in={"data/opencode/auth.json": opencode_sign_in()},
+        passed=tuple(re.findall(r"\{env:(\w+)\}", json.dumps(kept))),
+    )
+
+
+_OPENCODE_OFF = (
+    *("OPENCODE_DISABLE_PROJECT_CONFIG", "OPENCODE_DISABLE_CLAUDE_CODE", "OPENCODE_DISABLE_EXTERNAL_SKILLS"),
+    *("OPENCODE_DISABLE_AUTOUPDATE", "OPENCODE_DISABLE_LSP_DOWNLOAD", "OPENCODE_DISABLE_SHARE"),
+)
+
+
+def opencode_sign_in() -> Path:
+    """Return the file with the user's sign-ins of opencode."""
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "opencode" / "auth.json"
+
+
+def opencode_providers() -> dict[str, Json]:
+    """Return what the user's configuration of opencode says of providers and the default model."""
+    folder = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "opencode"
+    files = [folder / name for name in ("config.json", "opencode.json", "opencode.jsonc")]
+    kept: dict[str, Json] = {}
+    for path in [*files, *(Path(name) for name in [os.environ.get("OPENCODE_CONFIG")] if name)]:
+        kept |= _of_providers(_parse(path, _jsonc))
+    with suppress(ValueError, TypeError):
+        kept |= _of_providers(_jsonc(os.environ.get("OPENCODE_CONFIG_CONTENT") or "{}"))
+    return kept
+
+
+def _of_providers(configuration: Mapping[str, Json]) -> dict[str, Json]:
+    names = ("provider", "model", "enabled_providers", "disabled_providers")
+    return {name: configuration[name] for name in names if name in configuration}
+
+
+def _parse(path: Path, parse: Callable[[str], dict[str, Json]]) -> dict[str, Json]:
+    """Parse a file of the user's; empty for one that is missing or broken, which the program itself would name."""
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+_COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/|,(?=\s*[\]}])', re.DOTALL)
+
+
+def _jsonc(text: str) -> dict[str, Json]:
+    """Parse JSON with comments and trailing commas."""
+    without_comments = _COMMENT.sub(lambda found: found[1] or "", text)
+    value: Json = json.loads(_COMMENT.sub(lambda found: found[1] or "", without_comments))
+    if not isinstance(value, dict):
+        raise TypeError(text)
+    return value
+
+
+def _toml(value: Json) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_toml(key)} = {_toml(entry)}" for key, entry in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,130 @@
+"""A stub of four vendors on the loopback, as far as their own programs can tell, which keeps what it was sent."""
+
+from __future__ import annotations
+
+import json
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Json: TypeAlias = Any
+KEY = "key-of-the-stub"
+ANSWER = "Cap them."
+
+
+class VendorStub(ThreadingHTTPServer):
+    """Server that answers every prompt with `ANSWER`, or with a refusal of the key where it is told to."""
+
+    daemon_threads = True
+
+    def __init__(self, *, refuses: bool = False) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.refuses = refuses
+        self.bodies: list[Json] = []
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+    def __enter__(self) -> Self:
+        Thread(target=self.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+        self.server_close()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Ignore a program that hangs up."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: VendorStub
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - of the base class
+        """Write no log."""
+
+    def do_GET(self) -> None:
+        """Refuse; codex then asks without a WebSocket."""
+        self._send(426 if self.path.endswith("/responses") else 404, {"error": {"message": "no"}})
+
+    def do_POST(self) -> None:
+        """Answer in the form of the vendor whose path it is."""
+        raw = self.rfile.read(int(self.headers.get("content-length") or 0))
+        if "chunked" in self.headers.get("transfer-encoding", ""):
+            while size := int(self.rfile.readline(), 16):
+                raw += self.rfile.read(size)
+                self.rfile.readline()
+            self.rfile.readline()
+        body = json.loads(raw or "{}")
+        path = self.path.partition("?")[0]
+        answers = {
+            "/messages": self._messages,
+            "/responses": self._responses,
+            "enerateContent": self._contents,
+            "/chat/completions": self._completions,
+        }
+        answer = next((answer for end, answer in answers.items() if path.endswith(end)), None)
+        if answer is None:
+            return self._send(404, {"error": {"message": "no"}})
+        self.server.bodies.append(body)
+        if self.server.refuses:
+            gemini = "enerateContent" in path
+            error = {"type": "authentication_error", "message": "API key not valid", "code": 400 if gemini else "wrong"}
+            return self._send(400 if gemini else 401, {"type": "error", "error": error})
+        return answer(body)
+
+    def _send(self, status: int, value: Json) -> None:
+        self._write(status, "application/json", json.dumps(value))
+
+    def _stream(self, events: Sequence[Json]) -> None:
+        heads = [f"event: {event['type']}\n" if "type" in event else "" for event in events]
+        lines = [f"{head}data: {json.dumps(event)}\n\n" for head, event in zip(heads, events, strict=True)]
+        self._write(200, "text/event-stream", "".join(lines))
+
+    def _write(self, status: int, kind: str, text: str) -> None:
+        self.send_response(status)
+        self.send_header("content-type", kind)
+        self.send_header("content-length", str(len(text.encode())))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def _messages(self, body: Json) -> None:
+        usage = {"input_tokens": 10, "output_tokens": 3}
+        message = {"id": "m", "type": "message", "role": "assistant", "model": body["model"], "usage": usage}
+        self._stream(
+            [
+                {"type": "message_start", "message": {**message, "content": [], "stop_reason": None}},
+                {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+                {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": ANSWER}},
+                {"type": "content_block_stop", "index": 0},
+                {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage},
+                {"type": "message_stop"},
+            ]
+        )
+
+    def _responses(self, _: Json) -> None:
+        content = [{"type": "output_text", "text": ANSWER}]
+        usage = {"input_tokens": 10, "output_tokens": 3, "total_tokens": 13}
+        self._stream(
+            [
+                {"type": "response.created", "response": {"id": "r"}},
+                {"type": "response.output_item.done",
+                 "item": {"type": "message", "id": "m", "role": "assistant", "content": content}},
+                {"type": "response.completed", "response": {"id": "r", "usage": usage}},
+            ]
+        )  # fmt: skip
+
+    def _contents(self, _: Json) -> None:
+        content = {"role": "model", "parts": [{"text": ANSWER}]}
+        usage = {"promptTokenCount": 10, "candidatesTokenCount": 3, "totalTokenCount": 13}
+        candidates = [{"content": content, "finishReason": "STOP", "index": 0}]
+        self._stream([{"candidates": candidates, "usageMetadata": usage}])
+
+    def _completions(self, _: Json) -> None:
+        usage = {"prompt_tokens": 10, "completion_tokens": 3, "total_tokens": 13}
+        chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+        steps: list[tuple[Json, str | None]] = [({"role": "assistant", "content": ANSWER}, None), ({}, "stop")]
+        chunks = [{**chunk, "choices": [{"index": 0, "delta": delta, "finish_reason": end}]} for delta, end in steps]
+        self._stream([*chunks, {**chunk, "choices": [], "usage": usage}])
