@@ -198,6 +198,8 @@ def isolate_opencode(home: Path, models: str) -> Isolation:
     return Isolation(
         variables={
             **folders,
+            "HOME": str(home),  # its folder .opencode counts, too
+            "USERPROFILE": str(home),
             "XDG_CACHE_HOME": cache,  # packages of providers, which are not loaded again for each call
             "OPENCODE_CONFIG_CONTENT": json.dumps(configuration),
             **dict.fromkeys(_OPENCODE_OFF, "1"),
