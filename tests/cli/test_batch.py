@@ -26,10 +26,11 @@ from typer.testing import CliRunner
 
 from flowdebate.cli.app import app
 from flowdebate.cli.asking import ProgressLines, Totals, open_progress
-from flowdebate.cli.batch_files import csv_line, headers_of, open_out, read_cell, read_rows, safe_cell
+from flowdebate.cli.batch_files import headers_of, open_out, read_rows
 from flowdebate.errors import BadFile
 from flowdebate.models.base import Usage
 from flowdebate.runs.batch import BatchItem, BatchSummary
+from flowdebate.ui.tables import csv_line, read_cell, safe_cell
 from tests.processes import started
 
 from .siblings import stage

@@ -23,7 +23,7 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.ui.options import COMMAND, FilePath, ModelName, Option
 
 if TYPE_CHECKING:
-    from flowdebate.evaluation import JudgeAudit
+    from flowdebate.evaluation import BallotFile, ContentAudit, JudgeAudit, JudgeQuality
     from flowdebate.evaluation.audit_report import AuditItem
     from flowdebate.evaluation.rejudging import ArguedDebate, JudgeChanges
     from flowdebate.evaluation.stored_audit import Items
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from flowdebate.store.base import StepRow, Store, StoredRun
 
 
+_Prior = Annotated[float, Field(gt=0), allowed("a number > 0")]
 _Seed = Annotated[int, Field(ge=0), allowed("an int >= 0")]
 
 
@@ -41,7 +42,7 @@ def audit(  # noqa: PLR0913 - the options of the command
     runs: Annotated[list[str] | None, Option(metavar="RUN", help=f"{opt.RUN} Default: all stored runs.")] = None,
     *,
     data: Annotated[
-        FilePath | None, Option(metavar="FILE", help='Ballots of this JSON Lines file; "-" is stdin.')
+        FilePath | None, Option(metavar="FILE", help='Ballots of this file: .csv, .jsonl or .parquet; "-" is stdin.')
     ] = None,
     status: opt.Status = None,
     pattern: opt.Pattern = None,
@@ -112,8 +113,9 @@ def audit(  # noqa: PLR0913 - the options of the command
         return await list_runs(store, state=status, block=pattern, search=text, limit=limit)
 
     ending = Ending()
+    ballots = None
     if data is not None:
-        items = read_items(data)
+        items, ballots = read_items(data)
     else:
         with opened(store) as place:
             selected = asyncio.run(select(place.store))
@@ -124,12 +126,15 @@ def audit(  # noqa: PLR0913 - the options of the command
     if not has_intervals():
         tell('Warning: no p-values and no intervals without scipy: pip install "flowdebate[audit]"')
     audited = audit_of(items, seed=seed)
-    _write(audited, items, as_json=as_json)
+    _write(audited, items, ballots, as_json=as_json)
     replace(ending, incomplete=not audited.ballots).leave()
 
 
-def _write(audited: JudgeAudit, items: Items, *, as_json: bool) -> None:
-    from flowdebate.evaluation.documents import lay_out_audit
+def _write(audited: JudgeAudit, items: Items, ballots: BallotFile | None, *, as_json: bool) -> None:
+    from flowdebate.evaluation.documents import lay_out, lay_out_audit
+    from flowdebate.evaluation.stored_audit import has_intervals
+
+    quality, content = _measure(items, ballots) if has_intervals() else (None, None)
 
     if as_json:
         found: dict[str, Any] = {
@@ -139,10 +144,28 @@ def _write(audited: JudgeAudit, items: Items, *, as_json: bool) -> None:
         }
         if items.readers is not None:
             found["readers"] = items.readers.model_dump(mode="json", by_alias=True)
+        for name, report in (("quality", quality), ("content", content)):
+            if report is not None:
+                found[name] = report.model_dump(mode="json", by_alias=True)
         write_json(found)
     else:
         summary = lay_out_audit(audited, audited.findings, readers=items.readers, left_out=items.left_out)
-        open_page().summary(summary)
+        page = open_page()
+        page.summary(summary)
+        for report in (quality, content):
+            if report is not None and (more := lay_out(report)) is not None:
+                page.summary(more)
+
+
+def _measure(items: Items, ballots: BallotFile | None) -> tuple[JudgeQuality | None, ContentAudit | None]:
+    """Measure judges against the truths that are known, and audit what besides the content decides a file's ballots."""
+    from flowdebate.evaluation import content_audit, judge_quality
+    from flowdebate.evaluation.judge_quality import judged_items
+
+    judged = judged_items(items.items) if ballots is None else ballots.judged
+    choices = [] if ballots is None else ballots.choices
+    same_sides = len({len(choice.systems) for choice in choices}) == 1
+    return judge_quality(judged) if judged else None, content_audit(choices) if same_sides else None
 
 
 class Rejudging:
@@ -240,6 +263,14 @@ class Rejudging:
 @opt.command()
 def leaderboard(
     *,
+    data: Annotated[
+        FilePath | None,
+        Option(metavar="FILE", help='Rank by ballots of this file: .csv, .jsonl or .parquet; "-": stdin.'),
+    ] = None,
+    prior: Annotated[
+        _Prior | None,
+        Option(metavar="SD", help="Rank systems without a win or a loss, too: standard deviation of strengths."),
+    ] = None,
     status: opt.Status = None,
     pattern: opt.Pattern = None,
     text: opt.Search = None,
@@ -263,8 +294,13 @@ def leaderboard(
         runs = await list_runs(store, state=status, block=pattern, search=text, limit=limit)
         return runs, [step for run in runs for step in await store.steps(run.header.run_id)]
 
+    if data is not None:
+        for flag, value in (("--status", status), ("--pattern", pattern), ("--text", text), ("--limit", limit)):
+            check(value is None, flag, value, "left out where --data is given")
+        _rank_file(data, prior=prior, form=form)
+        return
     with opened(store) as place:
-        board = leaderboard_of(*asyncio.run(read(place.store)))
+        board = leaderboard_of(*asyncio.run(read(place.store)), prior=prior)
     if form == "json":
         write_json(board.model_dump(mode="json", by_alias=True))
     elif form == "markdown":
@@ -272,4 +308,26 @@ def leaderboard(
     else:
         open_page().summary(lay_out_leaderboard(board))
     if not board.models and not board.judges and not board.answers:
+        raise typer.Exit(ExitCode.NO_RESULT)
+
+
+def _rank_file(path: str, *, prior: float | None, form: Literal["text", "markdown", "json"]) -> None:
+    """Rank the systems of a file of ballots, with the first place where it can be told from the strengths."""
+    from flowdebate.evaluation import rank_games, read_ballots
+    from flowdebate.evaluation.documents import lay_out
+    from flowdebate.web.notebook import summary_markdown
+
+    games = read_ballots(path).games
+    check(bool(games), "--data", path, "a file with ballots on two different systems")
+    ranking = rank_games(games, prior=prior)
+    if ranking.problem is not None:
+        ranking = rank_games(games, order=False, prior=prior)
+    if form == "json":
+        write_json(ranking.model_dump(mode="json", by_alias=True) | {"findings": ranking.findings})
+    elif (summary := lay_out(ranking)) is not None:
+        if form == "markdown":
+            write_json(summary_markdown(summary).rstrip())
+        else:
+            open_page().summary(summary)
+    if ranking.problem is not None:
         raise typer.Exit(ExitCode.NO_RESULT)

@@ -6,11 +6,9 @@ import csv
 import io
 import json
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -26,6 +24,7 @@ from flowdebate.models.base import Usage
 from flowdebate.store.base import COMPLETE
 from flowdebate.ui.document import Document, Tokens, read_models
 from flowdebate.ui.files import parse_json, read_text
+from flowdebate.ui.tables import MEGABYTES, SUFFIXES, allow_long_cells, csv_line, read_cell, read_parquet, read_records
 from flowdebate.ui.text import seen_json
 
 if TYPE_CHECKING:
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
     """Of each whole line of a file: its index, run id, status and text."""
 
 
-_MEGABYTES = 64
-"""Hundreds of thousands of questions; the file is held in memory, and its rows are too."""
 _QUESTION = "question"
 _TEXT = "text that is not blank"
 
@@ -66,33 +63,15 @@ def read_rows(path: str, form: str | None = None) -> list[Row]:
     BadFile with the line and the field of an invalid question.
     """
     if form is None and Path(path).suffix.lower() == ".parquet":
-        content, form = _read_parquet(path), "jsonl"
+        content, form = read_parquet(path), "jsonl"
     else:
-        content = read_text(path, megabytes=_MEGABYTES)
+        content = read_text(path, megabytes=MEGABYTES)
     if form is None and path == "-":
         form = "jsonl" if content.lstrip()[:1] in ("{", '"') else "text"
-    by_name = {".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
-    rows = list(FORMATS[form or by_name.get(Path(path).suffix.lower(), "text")](path, content))
+    rows = list(FORMATS[form or SUFFIXES.get(Path(path).suffix.lower(), "text")](path, content))
     if not rows:
         raise BadFile(path, "holds no question")
     return rows
-
-
-def _read_parquet(path: str) -> str:
-    """The rows of a Parquet file as JSON Lines; dates, and what else JSON has no form for, as text."""
-    try:
-        arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
-    except ImportError:
-        raise BadFile(path, "is a Parquet file, which is read with pyarrow: pip install pyarrow") from None
-    try:
-        with parquet.ParquetFile(path) as file:
-            about = file.metadata
-            size = sum(about.row_group(number).total_byte_size for number in range(about.num_row_groups))
-            if size > _MEGABYTES * 10**6:  # unpacked
-                raise BadFile(path, f"is larger than {_MEGABYTES} MB")
-            return "\n".join(json.dumps(row, default=str) for row in file.read().to_pylist())
-    except (OSError, arrow.ArrowException) as error:
-        raise BadFile(path, f"cannot be read as Parquet: {str(error).splitlines()[0]}") from None
 
 
 def _read_text_rows(path: str, content: str) -> Iterator[Row]:
@@ -119,7 +98,7 @@ def _read_json_rows(path: str, content: str) -> Iterator[Row]:
 
 
 def _read_csv_rows(path: str, content: str) -> Iterator[Row]:
-    records = _read_records(path, content)
+    records = read_records(path, content, column=_QUESTION)
     number, header = next(records, (1, []))
     if not header:
         return
@@ -139,31 +118,6 @@ def _read_csv_rows(path: str, content: str) -> Iterator[Row]:
         yield _make_row(path, number, cells[column], others, field=header[column])
 
 
-def _allow_long_cells(content: str) -> None:
-    """Let a CSV cell be as long as its file; files have a limit of their own."""
-    csv.field_size_limit(max(csv.field_size_limit(), len(content)))
-
-
-def _read_records(path: str, content: str) -> Iterator[tuple[int, list[str]]]:
-    """The records of CSV, each with the line on which it begins."""
-
-    def has_question(delimiter: str) -> bool:
-        names = content.split("\n", 1)[0].split(delimiter)
-        return _QUESTION in [name.strip().strip('"') for name in names]
-
-    # csv.Sniffer guesses by what is frequent, and questions are full of commas; our own column name is certain
-    delimiter = max(",;\t", key=has_question)
-    _allow_long_cells(content)
-    reader = csv.reader(io.StringIO(content, newline=""), delimiter=delimiter, strict=True)
-    number = 1
-    try:
-        for cells in reader:
-            yield number, [read_cell(cell) for cell in cells]
-            number = reader.line_num + 1
-    except csv.Error as error:
-        raise BadFile(path, f"line {number}: is not CSV: {error}") from None
-
-
 def _make_row(path: str, number: int, question: object, others: Mapping[str, Any], *, field: str = _QUESTION) -> Row:
     if not isinstance(question, str) or not is_text(question):
         raise BadFile(path, f"line {number}: `{field}` must be {_TEXT}, got {shown(question)}")
@@ -175,42 +129,6 @@ FORMATS: Mapping[str, Callable[[str, str], Iterable[Row]]] = {
     "jsonl": _read_json_rows,
     "text": _read_text_rows,
 }
-
-
-# Cells of CSV
-
-_FORMULA = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
-"""Beginning of a text that spreadsheets run as a formula, behind any number of our own marks."""
-_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?", re.ASCII | re.IGNORECASE)
-
-
-def safe_cell(text: str) -> str:
-    """`text` as a cell that no spreadsheet runs as a formula; `read_cell` reads it back.
-
-    >>> safe_cell("=1+1"), safe_cell("'=1+1"), safe_cell("-3.5"), safe_cell("'tis so")
-    ("'=1+1", "''=1+1", '-3.5', "'tis so")
-    """
-    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
-
-
-def read_cell(cell: str) -> str:
-    """The text of a cell that `safe_cell` has made; cells of other programs are as they are, but for such a mark.
-
-    >>> read_cell("'=1+1"), read_cell("''=1+1"), read_cell("-3.5"), read_cell("'tis so")
-    ('=1+1', "'=1+1", '-3.5', "'tis so")
-    """
-    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
-
-
-def csv_line(texts: Iterable[str]) -> str:
-    r"""A record of CSV, with safe cells, and a line feed at its end.
-
-    >>> csv_line(["a\rb", "=1"])
-    '"a\rb",\'=1\n'
-    """
-    text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\r\n").writerow(map(safe_cell, texts))  # cells with either of these are quoted
-    return text.getvalue().removesuffix("\r\n") + "\n"
 
 
 # Results
@@ -428,7 +346,7 @@ class CsvOut(JsonOut):
 
     def lines_of(self, content: str) -> tuple[str, _Found]:
         records: list[list[str]] = []
-        _allow_long_cells(content)
+        allow_long_cells(content)
         with suppress(csv.Error):
             for record in csv.reader(io.StringIO(content, newline=""), strict=True):
                 records.append(list(map(read_cell, record)))  # noqa: PERF401 - those before a torn one stay

@@ -18,7 +18,7 @@ from flowdebate._util.option_types import Count, Text
 from flowdebate._util.validation import nearest
 from flowdebate.cli import options as opt
 from flowdebate.cli.asking import Ending, ProgressLines, Totals, ask, store_for_asking
-from flowdebate.cli.batch_files import Row, csv_line, read_rows
+from flowdebate.cli.batch_files import Row, read_rows
 from flowdebate.cli.evaluate import read_cell_of, read_choices, read_truth
 from flowdebate.cli.terminal.process import (
     check_target,
@@ -30,6 +30,7 @@ from flowdebate.cli.terminal.process import (
 from flowdebate.errors import BadFile, ConfigurationError, RunChanged
 from flowdebate.ui.files import parse_toml, problem_of, read_text
 from flowdebate.ui.options import COMMAND, Criterion, FilePath, ModelName, Option, misuse
+from flowdebate.ui.tables import csv_line
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
@@ -129,7 +130,7 @@ def compare(  # noqa: PLR0913 - the options of the command
         tell(f"Row {index + 1} could not be compared: {problem}" if many else f"Error: {problem}")
     if not table.rows:
         Ending(failed=len(table.failed)).leave()
-    found = table if many else table.comparisons[0]
+    found = table if many else table.comparisons[0] or table
     if form == "json":
         write_json(found.model_dump(mode="json", by_alias=True))
     elif (summary := lay_out(found)) is not None:

@@ -8,6 +8,9 @@ from .audit_report import JudgeAudit as JudgeAudit
 from .audit_report import JudgeFigures as JudgeFigures
 from .audit_report import ReaderAgreement as ReaderAgreement
 from .audit_report import RunAudit as RunAudit
+from .ballot_file import BallotFile as BallotFile
+from .ballot_file import BallotRow as BallotRow
+from .ballot_file import read_ballots as read_ballots
 from .benefit import BenefitItem as BenefitItem
 from .benefit import BenefitReport as BenefitReport
 from .benefit import MethodAnswer as MethodAnswer

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from math import exp, fsum, log1p, log2
+from os import PathLike
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -102,8 +103,10 @@ def content_choices(
     return found
 
 
-def content_audit(choices: Sequence[ContentChoice], *, confidence: float = 0.95) -> ContentAudit:
+def content_audit(choices: Sequence[ContentChoice] | str | PathLike[str], *, confidence: float = 0.95) -> ContentAudit:
     """Explain `choices` by who wrote a side, and by all columns at once. Needs scipy.
+
+    A path stands for the ballots of its file (`read_ballots`).
 
     A conditional logit model (McFadden 1974), for shares by quasi-likelihood, with intervals that treat a cluster as
     one observation. At equal length, a system's rate is what the model predicts where both sides have the same of all
@@ -118,6 +121,10 @@ def content_audit(choices: Sequence[ContentChoice], *, confidence: float = 0.95)
     (0.56, 'a')
     """
     check_scipy(_WHERE)
+    if isinstance(choices, (str, PathLike)):
+        from flowdebate.evaluation.ballot_file import read_ballots
+
+        choices = read_ballots(choices).choices
     import numpy as np
 
     check_share(_WHERE, ends=False, confidence=confidence)

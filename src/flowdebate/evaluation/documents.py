@@ -73,7 +73,7 @@ def lay_out(value: object) -> Summary | None:  # noqa: C901, PLR0911, PLR0912 - 
                 about=f"{counted(value.games, 'game')}",
                 sections=(
                     _ranking_table(value.systems),
-                    Points(items=tuple(value.findings)),
+                    Points(items=(*_first_place(value, "place"), *value.findings)),
                 ),
             )
         case Tournament():
@@ -335,12 +335,16 @@ def _ranking_table(systems: Sequence[RankedSystem]) -> Table:
     )
 
 
+def _first_place(ranking: Ranking, called: str) -> list[str]:
+    """What the first place is worth, where that was fitted."""
+    if (order := ranking.order) is None:
+        return []
+    between = "no interval" if order.low is None else f"{order.low:+.2f} to {order.high:+.2f}"
+    return [f"the first {called} is worth {order.value:+.2f} log-odds ({between})"]
+
+
 def _lay_out_tournament(found: Tournament) -> Summary:
     points = tuple((name, f"{won:g}") for name, won in found.points.items())
-    order, first = found.ranking.order, []
-    if order is not None:
-        between = "no interval" if order.low is None else f"{order.low:+.2f} to {order.high:+.2f}"
-        first = [f"the first seat is worth {order.value:+.2f} log-odds ({between})"]
     failed = [f"{counted(len(found.failed), 'run')} without a verdict"] if found.failed else []
     return Summary(
         title="Tournament",
@@ -348,7 +352,7 @@ def _lay_out_tournament(found: Tournament) -> Summary:
         sections=(
             Table(head=("System", "Points"), rows=points),
             *([_ranking_table(found.ranking.systems)] if found.ranking.systems else []),
-            Points(items=(*first, *failed, *found.ranking.findings)),
+            Points(items=(*_first_place(found.ranking, "seat"), *failed, *found.ranking.findings)),
         ),
     )
 

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from os import PathLike
 from typing import Any, Literal, TypeAlias
 
 from flowdebate._util.validation import check_count
@@ -188,12 +189,12 @@ Spoken: TypeAlias = "Sequence[Sequence[str] | None] | None"
 
 
 def audit(
-    items: Sequence[Sequence[JudgeBallot]],
+    items: Sequence[Sequence[JudgeBallot]] | str | PathLike[str],
     *,
     truth: Sequence[str | None] | None = None,
     spoken: Spoken = None,
 ) -> JudgeAudit:
-    """Audit the judges of `items`; an item is one transcript with all its ballots.
+    """Audit the judges of `items`; an item is one transcript with all its ballots. A path is that of a file of ballots.
 
     - `truth`: the right side of each item, or None; only the correlation of several models uses it.
     - `spoken`: the sides of each item in the order in which they spoke in the last round, or None. Judge views do not
@@ -209,11 +210,13 @@ def audit(
     >>> audited.position_consistency.value, audited.preference_fairness.value, audited.slots[0].favoured.rate
     (0.0, -1.0, 1.0)
     """
+    if isinstance(items, (str, PathLike)):
+        items, truth = _read(items, truth)
     return _audit(items, truth, spoken, None)
 
 
 def full_audit(
-    items: Sequence[Sequence[JudgeBallot]],
+    items: Sequence[Sequence[JudgeBallot]] | str | PathLike[str],
     *,
     truth: Sequence[str | None] | None = None,
     spoken: Spoken = None,
@@ -230,7 +233,19 @@ def full_audit(
     """
     check_scipy("full_audit()")
     check_count("full_audit()", least=0, seed=seed, resamples=resamples)
+    if isinstance(items, (str, PathLike)):
+        items, truth = _read(items, truth)
     return _adjust(_audit(items, truth, spoken, Resampling(seed, resamples))).model_copy(update={"seed": seed})
+
+
+def _read(
+    path: str | PathLike[str], truth: Sequence[str | None] | None
+) -> tuple[list[list[JudgeBallot]], Sequence[str | None]]:
+    """Read the ballots of a file by item, and the truths that it has."""
+    from flowdebate.evaluation.ballot_file import read_ballots
+
+    items = read_ballots(path).items
+    return [item.ballots for item in items], [item.truth for item in items] if truth is None else truth
 
 
 def audit_run(run: RunView) -> RunAudit:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from math import exp, fsum, log
+from os import PathLike
 from random import Random
 from statistics import fmean
 from typing import Annotated, TypeVar
@@ -129,9 +130,9 @@ def judged_items(
 
 
 def judge_quality(
-    items: Sequence[JudgedItem], *, bins: int = 10, confidence: float = 0.95, seed: int = 0
+    items: Sequence[JudgedItem] | str | PathLike[str], *, bins: int = 10, confidence: float = 0.95, seed: int = 0
 ) -> JudgeQuality:
-    """Measure a judge on `items` with known answers. Needs scipy.
+    """Measure a judge on `items` with known answers; a path is that of a file of ballots. Needs scipy.
 
     Accuracy has Wilson's interval, all other figures percentile intervals of 1,000 bootstrap samples of clusters, from
     `seed`. `bins` equal parts of the scale make the calibration error. ConfigurationError without items, and for a
@@ -144,6 +145,10 @@ def judge_quality(
     (0.8, 0.17, 0.1)
     """
     where = "judge_quality()"
+    if isinstance(items, (str, PathLike)):
+        from flowdebate.evaluation.ballot_file import read_ballots
+
+        items = read_ballots(items).judged
     check_count(where, bins=bins)
     check_share(where, ends=False, confidence=confidence)
     if not items:

@@ -87,14 +87,16 @@ class Leaderboard(InNotebooks, WireModel):
     findings: list[str]
 
 
-def leaderboard_of(runs: Sequence[StoredRun], steps: Iterable[StepRow] = ()) -> Leaderboard:
+def leaderboard_of(
+    runs: Sequence[StoredRun], steps: Iterable[StepRow] = (), *, prior: float | None = None
+) -> Leaderboard:
     """Rank models by the debates of `runs` that one of them won against another, and judges by their ballots.
 
     `steps` are those of the runs, in which the repairs of answers are counted. Each pair of sides that different models
-    spoke for is a game, and games of one question are a cluster. Needs scipy.
+    spoke for is a game, and games of one question are a cluster. `prior` is that of `rank_games`. Needs scipy.
     """
     games, left_out = _games(runs)
-    ranking = rank_games(games) if games else None
+    ranking = rank_games(games, prior=prior) if games else None
     if ranking is not None and ranking.problem is not None and not rank_games(games, order=False).problem:
         ranking = rank_games(games, order=False)  # nothing can be said about the first place
     judged = audit_of(items_of(runs))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from os import PathLike
 from sys import float_info
 from typing import NamedTuple
 
@@ -98,9 +99,13 @@ class Ranking(InNotebooks, WireModel):
 
 
 def rank_games(
-    games: Sequence[Game], *, order: bool = True, confidence: float = 0.95, prior: float | None = None
+    games: Sequence[Game] | str | PathLike[str],
+    *,
+    order: bool = True,
+    confidence: float = 0.95,
+    prior: float | None = None,
 ) -> Ranking:
-    """Rank the systems of `games` by maximum likelihood. Needs scipy.
+    """Rank the systems of `games` by maximum likelihood; of a path, those of its file of ballots. Needs scipy.
 
     A system wins in proportion to its strength, times what the first place is worth (`order`; False: nothing); a tie is
     as likely as the geometric mean of both strengths, times a parameter (Davidson 1970). Intervals treat a cluster as
@@ -118,6 +123,10 @@ def rank_games(
     [('a', 0.549), ('b', -0.549)]
     """
     check_scipy(_WHERE)
+    if isinstance(games, (str, PathLike)):
+        from flowdebate.evaluation.ballot_file import read_ballots
+
+        games = read_ballots(games).games
     check_share(_WHERE, ends=False, confidence=confidence)
     if prior is not None and not is_number(prior, most=float_info.max):
         raise ConfigurationError(_WHERE, "prior", prior, "None, or a number > 0")

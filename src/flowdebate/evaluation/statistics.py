@@ -149,7 +149,7 @@ def sign_test(ones: int, others: int) -> float:
     """
     check_count("sign_test()", least=0, ones=ones, others=others)
     n = ones + others
-    return min(2 * sum(math.comb(n, wins) for wins in range(min(ones, others) + 1)) / 2**n, 1.0)
+    return min(2 * sum(math.comb(n, wins) for wins in range(min(ones, others) + 1)) / (1 << n), 1.0)
 
 
 def place_test(items: Sequence[tuple[Sequence[int], int]]) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from flowdebate._text import counted, shown
+from flowdebate._text import counted
 from flowdebate.errors import BadFile
 from flowdebate.evaluation.audit_report import (
     AuditItem,
@@ -21,6 +21,7 @@ from flowdebate.evaluation.audit_report import (
     PlaceRate,
     ReaderAgreement,
 )
+from flowdebate.evaluation.ballot_file import BallotFile, parse_ballots
 from flowdebate.evaluation.judge_audit import audit, full_audit
 from flowdebate.evaluation.readers import sides_of, votes_in
 from flowdebate.evaluation.rejudging import NAME as REJUDGE
@@ -29,10 +30,10 @@ from flowdebate.models.codec import json_text
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging
 from flowdebate.patterns.debate.mirror import speaking_order
 from flowdebate.store.base import Store, StoredRun
-from flowdebate.ui.files import parse_json, problem_of, read_text
+from flowdebate.ui.files import problem_of
+from flowdebate.ui.tables import read_table
 from flowdebate.ui.text import in_line
 
-_MEGABYTES = 64
 NO_VERDICT = "has no verdict of a judge"
 _NO_BALLOTS = "has a verdict without ballots: a human's, or a custom judge's"
 _UNREADABLE = "has no ballots that can be read"
@@ -225,18 +226,21 @@ def _validated(model: type[AuditItem | Judging], value: object) -> list[JudgeBal
         return _UNREADABLE
 
 
-def read_items(path: str) -> Items:
-    """Read the items in the JSON Lines at `path` ("-": stdin); BadFile with line and field, or where there is none."""
+def read_items(path: str) -> tuple[Items, BallotFile | None]:
+    """Read a file of items (JSON Lines), or of ballots (CSV, JSON Lines, Parquet), which come back, too; "-" is stdin.
+
+    Raises BadFile with the line and the field.
+    """
+    rows = list(read_table(path, column="item"))
+    if any("item" in row and "ballots" not in row for _, row in rows[:1]):
+        ballots = BallotFile(parse_ballots(path, iter(rows)))
+        return Items(items=ballots.items), ballots
     items: list[AuditItem] = []
-    for number, line in enumerate(read_text(path, megabytes=_MEGABYTES).split("\n"), 1):
-        if line.strip():
-            value = parse_json(line, path=path, number=number)
-            if not isinstance(value, dict):
-                raise BadFile(path, f"line {number}: must hold an object with `ballots`, got {shown(value)}")
-            try:
-                items.append(AuditItem.model_validate(value))
-            except ValidationError as error:
-                raise BadFile(path, f"line {number}: {problem_of(error)}") from None
+    for number, row in rows:
+        try:
+            items.append(AuditItem.model_validate(row))
+        except ValidationError as error:
+            raise BadFile(path, f"line {number}: {problem_of(error)}") from None
     if not items:
         raise BadFile(path, "holds no item")
-    return Items(items=items)
+    return Items(items=items), None

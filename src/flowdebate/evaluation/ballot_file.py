@@ -1,0 +1,194 @@
+"""Ballots of judges from anywhere: a file with a row for each, for audits, judge quality and rankings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import log2
+from os import PathLike, fspath
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from flowdebate._text import shown
+from flowdebate._util.option_types import is_text
+from flowdebate.errors import BadFile
+from flowdebate.evaluation.audit_report import AuditItem
+from flowdebate.evaluation.content_audit import ContentChoice
+from flowdebate.evaluation.judge_quality import JudgedItem, judged_items
+from flowdebate.evaluation.ranking import Game
+from flowdebate.patterns.debate.judging.ballots import JudgeBallot
+from flowdebate.ui.files import problem_of
+from flowdebate.ui.tables import read_table
+
+BallotPath: TypeAlias = str | PathLike[str]
+"""Path of a file of ballots: CSV, JSON Lines or Parquet."""
+
+
+def _read_text(value: object) -> object:
+    """Read a cell as text; an empty one is None, and a number is a name."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return f"{value:g}"
+    return value.strip() or None if isinstance(value, str) else value
+
+
+def _read_list(value: object) -> object:
+    """Read a cell with several values, as JSON or separated by "|"."""
+    if isinstance(value, str) and value.strip():
+        if not value.lstrip().startswith("["):
+            return value.split("|")
+        try:
+            return json.loads(value)
+        except ValueError:
+            return value
+    return value or None
+
+
+_Cell = Annotated[str, BeforeValidator(_read_text)]
+_Texts = Annotated[list[_Cell], BeforeValidator(_read_list)]
+
+
+class BallotRow(BaseModel):
+    """One ballot: what a judge chose in one order of the sides."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    item: _Cell
+    """What was judged, such as the id of a debate or of a pair of texts: all its ballots have the same."""
+    order: _Texts
+    """The sides in the order in which the judge read them."""
+    choice: _Cell | None = None
+    """The side that it chose, one of `order`; None for a tie."""
+    judge: _Cell | None = None
+    truth: _Cell | None = None
+    """The side that is right, where that is known."""
+    cluster: _Cell | None = None
+    """What items share, such as a question or a motion."""
+    systems: _Texts | None = None
+    """Who wrote each side, in the order of `order`; None: the sides are the systems."""
+    lengths: Annotated[list[Annotated[float, Field(ge=0)]] | None, BeforeValidator(_read_list)] = None
+    """The length of each side, in the order of `order`."""
+    problem: _Cell | None = None
+    """Why the answer could not be read; None for a usable ballot."""
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> BallotRow:
+        if len(self.order) < 2 or len(set(self.order)) != len(self.order):  # noqa: PLR2004 - a choice takes two
+            raise ValueError(f"`order` must be two different sides or more, got {shown(self.order)}")
+        for name, side in (("choice", self.choice), ("truth", self.truth)):
+            if side is not None and side not in self.order:
+                raise ValueError(f"`{name}` must be one of {', '.join(map(shown, self.order))}, got {shown(side)}")
+        for name, values in (("systems", self.systems), ("lengths", self.lengths)):
+            if values is not None and len(values) != len(self.order):
+                raise ValueError(f"`{name}` must have {len(self.order)} values, one for each side, got {shown(values)}")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class BallotFile:
+    """The ballots of a file, in the forms that audits, judge quality and rankings take."""
+
+    ballots: Sequence[BallotRow]
+
+    @property
+    def judges(self) -> list[str]:
+        """Names of the judges, in the order of the file."""
+        return list(dict.fromkeys(ballot.judge for ballot in self.ballots if ballot.judge is not None))
+
+    def of_judge(self, judge: str) -> BallotFile:
+        """Return the ballots of one judge."""
+        return BallotFile([ballot for ballot in self.ballots if ballot.judge == judge])
+
+    @property
+    def items(self) -> list[AuditItem]:
+        """Items with all their ballots, for `audit()`."""
+        groups: dict[str, list[BallotRow]] = {}
+        for ballot in self.ballots:
+            groups.setdefault(ballot.item, []).append(ballot)
+        return [
+            AuditItem(
+                id=item,
+                truth=next((ballot.truth for ballot in group if ballot.truth is not None), None),
+                ballots=[
+                    JudgeBallot(order=row.order, winner=row.choice, model=row.judge, problem=row.problem)
+                    for row in group
+                ],
+            )
+            for item, group in groups.items()
+        ]
+
+    @property
+    def judged(self) -> list[JudgedItem]:
+        """Items whose truth is known, for `judge_quality()`."""
+        clusters = {ballot.item: ballot.cluster for ballot in self.ballots}
+        judged = []
+        for item in self.items:
+            judged += [entry.model_copy(update={"cluster": clusters[item.id or ""]}) for entry in judged_items([item])]
+        return judged
+
+    @property
+    def games(self) -> list[Game]:
+        """A game for each pair of systems on each ballot, for `rank_games()`."""
+        games = []
+        for ballot in self._usable():
+            sides = list(zip(ballot.order, ballot.systems or ballot.order, strict=True))
+            for (one, first), (other, second) in combinations(sides, 2):
+                if first != second and ballot.choice in (one, other, None):
+                    won = 0.5 if ballot.choice is None else float(ballot.choice == one)
+                    games.append(Game(first, second, won, ballot.cluster or ballot.item))
+        return games
+
+    @property
+    def choices(self) -> list[ContentChoice]:
+        """What each ballot chose and what its sides were like, for `content_audit()`."""
+        ballots = list(self._usable())
+        measured = all(ballot.lengths is not None for ballot in ballots)
+        choices = []
+        for ballot in ballots:
+            systems = ballot.systems or ballot.order
+            columns = {"order": [1 / 2 - place / (len(systems) - 1) for place in range(len(systems))]}
+            if measured:
+                columns["length"] = [log2(max(length, 1)) for length in ballot.lengths or ()]
+            columns["kin"] = [float(system == ballot.judge) for system in systems]
+            even = 1 / len(systems)
+            shares = [even if ballot.choice is None else float(side == ballot.choice) for side in ballot.order]
+            cluster = ballot.cluster or ballot.item
+            choices.append(ContentChoice(systems=systems, shares=shares, columns=columns, cluster=cluster))
+        return choices
+
+    def _usable(self) -> Iterator[BallotRow]:
+        return (ballot for ballot in self.ballots if ballot.problem is None)
+
+
+def read_ballots(path: BallotPath) -> BallotFile:
+    """Read a file of ballots: CSV, JSON Lines or Parquet ("-": stdin), with the columns of `BallotRow`.
+
+    In CSV a list is JSON, or its values are separated by "|". Raises BadFile with the line and the column.
+    """
+    return BallotFile(parse_ballots(fspath(path), read_table(fspath(path), column="item")))
+
+
+def parse_ballots(path: str, rows: Iterator[tuple[int, dict[str, Any]]]) -> list[BallotRow]:
+    """Check the rows of the file at `path`; BadFile for a wrong one, for two truths of one item, and for none."""
+    ballots: list[BallotRow] = []
+    truths: dict[str, str] = {}
+    for number, row in rows:
+        try:
+            ballot = BallotRow.model_validate({name: cell for name, cell in row.items() if is_filled(cell)})
+        except ValidationError as error:
+            raise BadFile(path, f"line {number}: {problem_of(error)}") from None
+        if ballot.truth is not None and truths.setdefault(ballot.item, ballot.truth) != ballot.truth:
+            raise BadFile(
+                path, f"line {number}: `truth` of item {shown(ballot.item)} is {shown(truths[ballot.item])} above"
+            )
+        ballots.append(ballot)
+    if not ballots:
+        raise BadFile(path, "holds no ballot")
+    return ballots
+
+
+def is_filled(cell: object) -> bool:
+    """Check that a cell has a value."""
+    return is_text(cell) if isinstance(cell, str) else cell is not None

@@ -1,0 +1,130 @@
+"""Rows of CSV, JSON Lines and Parquet files, and cells that no spreadsheet runs as a formula."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from flowdebate._text import shown
+from flowdebate.errors import BadFile
+from flowdebate.ui.files import parse_json, read_text
+
+MEGABYTES = 64
+"""Hundreds of thousands of rows; the file is held in memory, and its rows are too."""
+SUFFIXES = {".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+"""Forms of files by the endings of their names."""
+
+
+def read_table(path: str, *, column: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Read the rows of a CSV, JSON Lines or Parquet file ("-": JSON Lines or CSV on stdin), with their line numbers.
+
+    `column` is one that the file has, which tells how the columns of a CSV file are separated. Raises BadFile with the
+    line.
+    """
+    form = SUFFIXES.get(Path(path).suffix.lower())
+    content = read_parquet(path) if form == "parquet" else read_text(path, megabytes=MEGABYTES)
+    if form is None:
+        form = "jsonl" if content.lstrip().startswith("{") else "csv"
+    if form == "csv":
+        yield from _read_csv_rows(path, content, column)
+        return
+    for number, line in enumerate(content.split("\n"), 1):
+        if line.strip():
+            value = parse_json(line, path=path, number=number)
+            if not isinstance(value, dict):
+                raise BadFile(path, f"line {number}: must hold an object, got {shown(value)}")
+            yield number, value
+
+
+def _read_csv_rows(path: str, content: str, column: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    records = read_records(path, content, column=column)
+    _, header = next(records, (1, []))
+    header = [name.strip() for name in header]
+    for number, cells in records:
+        if not any(cell.strip() for cell in cells):
+            continue
+        if len(cells) != len(header):
+            raise BadFile(path, f"line {number}: has {len(cells)} cells, the header has {len(header)}")
+        yield number, dict(zip(header, cells, strict=True))
+
+
+def read_parquet(path: str) -> str:
+    """Read a Parquet file as JSON Lines; dates, and what else JSON has no form for, become text."""
+    try:
+        arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+    except ImportError:
+        raise BadFile(path, "is a Parquet file, which is read with pyarrow: pip install pyarrow") from None
+    try:
+        with parquet.ParquetFile(path) as file:
+            about = file.metadata
+            size = sum(about.row_group(number).total_byte_size for number in range(about.num_row_groups))
+            if size > MEGABYTES * 10**6:  # unpacked
+                raise BadFile(path, f"is larger than {MEGABYTES} MB")
+            return "\n".join(json.dumps(row, default=str) for row in file.read().to_pylist())
+    except (OSError, arrow.ArrowException) as error:
+        raise BadFile(path, f"cannot be read as Parquet: {str(error).splitlines()[0]}") from None
+
+
+def read_records(path: str, content: str, *, column: str) -> Iterator[tuple[int, list[str]]]:
+    """Read the records of CSV, each with the line on which it begins."""
+
+    def has_column(delimiter: str) -> bool:
+        names = content.split("\n", 1)[0].split(delimiter)
+        return column in [name.strip().strip('"') for name in names]
+
+    # csv.Sniffer guesses by what is frequent, and questions are full of commas; our own column name is certain
+    delimiter = max(",;\t", key=has_column)
+    allow_long_cells(content)
+    reader = csv.reader(io.StringIO(content, newline=""), delimiter=delimiter, strict=True)
+    number = 1
+    try:
+        for cells in reader:
+            yield number, [read_cell(cell) for cell in cells]
+            number = reader.line_num + 1
+    except csv.Error as error:
+        raise BadFile(path, f"line {number}: is not CSV: {error}") from None
+
+
+def allow_long_cells(content: str) -> None:
+    """Let a CSV cell be as long as its file; files have a limit of their own."""
+    csv.field_size_limit(max(csv.field_size_limit(), len(content)))
+
+
+_FORMULA = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
+"""Beginning of a text that spreadsheets run as a formula, behind any number of our own marks."""
+_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?", re.ASCII | re.IGNORECASE)
+
+
+def safe_cell(text: str) -> str:
+    """`text` as a cell that no spreadsheet runs as a formula; `read_cell` reads it back.
+
+    >>> safe_cell("=1+1"), safe_cell("'=1+1"), safe_cell("-3.5"), safe_cell("'tis so")
+    ("'=1+1", "''=1+1", '-3.5', "'tis so")
+    """
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
+
+
+def read_cell(cell: str) -> str:
+    """The text of a cell that `safe_cell` has made; cells of other programs are as they are, but for such a mark.
+
+    >>> read_cell("'=1+1"), read_cell("''=1+1"), read_cell("-3.5"), read_cell("'tis so")
+    ('=1+1', "'=1+1", '-3.5', "'tis so")
+    """
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
+
+
+def csv_line(texts: Iterable[str]) -> str:
+    r"""A record of CSV, with safe cells, and a line feed at its end.
+
+    >>> csv_line(["a\rb", "=1"])
+    '"a\rb",\'=1\n'
+    """
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\r\n").writerow(map(safe_cell, texts))  # cells with either of these are quoted
+    return text.getvalue().removesuffix("\r\n") + "\n"
