@@ -267,6 +267,66 @@ def test_an_unknown_name_has_no_alias() -> None:
         make_aliases(["Alice"], random=Random(1)).of("Bob")
 
 
+_SCRIPTS = {
+    "Latin": ("Zoë", "Mark Müller", "Łukasz"),
+    "Greek": ("Δήμητρα", "Νίκος"),
+    "Cyrillic": ("Иван", "Дарья"),
+    "Armenian": ("Արամ", "Նարե"),
+    "Georgian": ("ნინო", "გიორგი"),
+    "Hebrew": ("דנה", "יוסף"),
+    "Arabic": ("ليلى", "عمر"),
+    "Devanagari": ("प्रिया", "अमित", "श्री"),
+    "Bengali": ("রবি", "প্রিয়া"),
+    "Tamil": ("கண்ணன்", "மீனா"),
+    "Telugu": ("రాము", "సీత"),
+    "Malayalam": ("മീര", "രവി"),
+    "Sinhala": ("නිමල්", "කුමාරි"),
+    "Thai": ("มาลี", "สมชาย"),
+    "Khmer": ("សុខា",),
+    "Ethiopic": ("አበበ", "ሳራ"),
+    "Han": ("李明", "山田太郎"),
+    "Hangul": ("김민수",),
+    "emoji": ("Rocket🚀", "🦊", "Ada👩🏽‍🚀", "❤️", "Zed 🧠"),
+}
+
+
+@pytest.mark.parametrize("name", [name for names in _SCRIPTS.values() for name in names])
+@given(
+    before=st.sampled_from(["", "so ", "(", "«", "“", "@", "— ", "，", "؛ ", "तो "]),
+    after=st.sampled_from(["", " said so", ",", "। ", "؟ ", "。", ")", "”", "'s point", " 🙂", "\n"]),
+)
+def test_names_of_every_script_are_hidden(name: str, before: str, after: str) -> None:
+    """Vowel signs and emoji at the end of a name are part of it, whatever stands around it."""
+    aliases = make_aliases([name, "Somebody Else"], models=[], question="Q?", stances=[], random=Random(1))
+    hidden = aliases.hide(f"{before}{name}{after}; {name}")
+    assert name not in hidden.text
+    assert len(hidden.leaks) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "hidden"),
+    [
+        ("Rocket🚀", "Rocket argues", "X argues"),
+        ("Rocket🚀", "Rocket 🚀 argues", "X argues"),
+        ("ليلى", "قالت وليلى", "قالت وX"),
+        ("عمر", "لعمر ولعمر", "لX ولX"),
+        ("דנה", "ודנה", "וX"),
+    ],
+)
+def test_a_name_is_hidden_as_it_is_written_with_what_surrounds_it(name: str, text: str, hidden: str) -> None:
+    """An emoji may be left out, and words of one letter are written together with an Arabic or Hebrew name."""
+    aliases = make_aliases([name], models=[], question="Q?", stances=[], random=Random(1))
+    assert aliases.hide(text).text == hidden.replace("X", aliases.names[name])
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("राम", "रामायण"), ("राम", "रामा"), ("Rocket🚀", "Rocketry"), ("علي", "فعلي"), ("امل", "كامل")]
+)
+def test_a_longer_word_that_begins_or_ends_like_a_name_stays(name: str, text: str) -> None:
+    """A vowel sign after a name makes another word of it, and so do letters before it that begin many words."""
+    assert make_aliases([name], models=[], question="Q?", stances=[], random=Random(1)).hide(text).text == text
+
+
 def test_a_name_that_is_a_stance_stays() -> None:
     """Tags show stances: a name that is one tells nothing more."""
     aliases = make_aliases(["for", "Against"], stances=["For", "against"], random=Random(1))

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from unicodedata import category
 
 from flowdebate._text import fold, origins, with_accents
 
@@ -95,8 +96,11 @@ _ROLE = re.compile(r"judge|\w{3,}(?:er|or|ist|ian|ant|ent|ate|ive|ic|al|ee|man|m
 but "any economist" is nobody: without this pattern 31 further turns of the corpus would be changed."""
 _TITLES = frozenset({"dr", "mr", "mrs", "ms", "prof", "professor", "sir", "lady", "lord", "captain", "madam"})
 _APART = r"[\s_\-—.*'~`>|/:]{0,12}"
-_PIECE = re.compile("\\d+|[^\\W\\d_](?:[^\\W\\d_]|(?![\\w\\s])[\u0300-\u1fff\U00010000-\U0010ffff])*")
-"""Digits, or letters with the marks that follow them in some scripts."""
+_PIECE = re.compile("\\d+|[^\\W\\d_](?:[^\\W\\d_]|(?![\\w\\s])[\u0300-\u1fff\U00010000-\U0001efff])*")
+"""Digits, or letters with the marks that follow them in some scripts; emoji are no marks."""
+_JOINED = (re.compile(r"[\u0621-\u064a]{3}"), "\u0648\u0628\u0644"), (re.compile(r"[\u05d0-\u05ea]{3}"), "\u05d5\u05d1\u05dc")
+"""Names in Arabic and Hebrew letters, with the words of one letter that are written together with the next word: and,
+in, for. Other such letters often begin a word that is no name: \u0641 makes \u0641\u0639\u0644\u064a, "actual", of \u0639\u0644\u064a."""
 _UNSPACED = (
     range(0x0E00, 0x0F00),
     range(0x1000, 0x10A0),
@@ -120,24 +124,39 @@ def _is_unspaced(character: str) -> bool:
     return any(ord(character) in script for script in _UNSPACED)
 
 
+def _has_emoji(text: str) -> bool:
+    return any(category(character) == "So" for character in text)
+
+
 def _write_pattern(name: str) -> str:
-    """A pattern for `name` in folded text, at word boundaries; empty if it has no letter and no digit."""
+    """A pattern for `name` in folded text, at word boundaries; empty if it has no letter, digit or emoji."""
     low = fold(name)
     pieces: list[str] = _PIECE.findall(low)
     if not pieces:
-        return ""
-    tail = re.search(r"[^\w\s'.]*\Z", low)
-    end = re.escape(tail[0]) if tail and tail[0] else "" if _is_unspaced(pieces[-1][-1]) else r"(?![^\W_])"
+        return re.escape(low) if _has_emoji(low) else ""
+    tail = re.sub(r"[\s'.]", "", low[low.rindex(pieces[-1]) + len(pieces[-1]) :])
+    end = "" if _is_unspaced(pieces[-1][-1]) else r"(?![^\W_])"
+    if _has_emoji(tail):
+        end = rf"(?:\s?{re.escape(tail)})?{end}"  # a writer may leave the emoji out
+    elif tail:
+        end = re.escape(tail)  # C++ is not C
     whole = _APART.join(re.sub(r"(?<=\w{3})s\Z", "'?s", piece) for piece in pieces) + end
     first = pieces[0][0]
+    if _is_unspaced(first):
+        return whole
     # The boundary is checked after the first character, so that a search can skip to that character.
-    return whole if _is_unspaced(first) else f"{first}(?<![^\\W_]{first}){whole[1:]}"
+    boundary = rf"(?<![^\W_]{first})"
+    for letters, joined in _JOINED:
+        if letters.match(pieces[0]):
+            boundary = rf"(?:{boundary}|(?<=\b[{joined}]{first})|(?<=\b[{joined}]{{2}}{first}))"
+    return f"{first}{boundary}{whole[1:]}"
 
 
 def _spell_name(name: str, shared: frozenset[str]) -> Iterator[tuple[str, Level]]:
     """The spellings of a debater's name: the whole, and of a person's full name also its first and its last word."""
     written = re.findall(r"[^\W_]+", name)
     if not written:
+        yield name, "any"
         return
     words = [fold(word) for word in written]
     distinctive = any(not word.isascii() or any(map(str.isdigit, word)) for word in words)
@@ -246,7 +265,7 @@ class Names:
             if pattern and pattern not in known and "".join(plain_words(whose[1])) not in stated:
                 if whose[0] == "name" and any(re.search(pattern, text) for text in topic):
                     level = "sign"
-                first: str = _PIECE.findall(fold(spelling))[0]
+                first: str = [*_PIECE.findall(fold(spelling)), fold(spelling)][0]
                 known[pattern] = _Known(whose, level, pattern, first.removesuffix("s"))  # it may be 's in a text
 
         for name in names:
@@ -287,7 +306,8 @@ class Names:
             known = self._known[(match.lastindex or 1) - 1]
             start, end = match.span()
             first, last = (start, end) if places is None else (places[start], places[end - 1] + 1)
-            named = _is_name(known.level, low, start, end, text[first:last], text[last : last + 2])
+            goes_on = category(low[end]) in {"Mn", "Mc"} if end < len(low) else False  # a vowel sign: another word
+            named = not goes_on and _is_name(known.level, low, start, end, text[first:last], text[last : last + 2])
             if named:
                 # an "@", or the article of a role, belongs to the name after it
                 article = _ARTICLE.search(low, max(0, start - _AROUND), start) if known.level == "capital" else None
