@@ -98,7 +98,10 @@ _TITLES = frozenset({"dr", "mr", "mrs", "ms", "prof", "professor", "sir", "lady"
 _APART = r"[\s_\-—.*'~`>|/:]{0,12}"
 _PIECE = re.compile("\\d+|[^\\W\\d_](?:[^\\W\\d_]|(?![\\w\\s])[\u0300-\u1fff\U00010000-\U0001efff])*")
 """Digits, or letters with the marks that follow them in some scripts; emoji are no marks."""
-_JOINED = (re.compile(r"[\u0621-\u064a]{3}"), "\u0648\u0628\u0644"), (re.compile(r"[\u05d0-\u05ea]{3}"), "\u05d5\u05d1\u05dc")
+_JOINED = (
+    (re.compile(r"[\u0621-\u064a]{3}"), "\u0648\u0628\u0644"),
+    (re.compile(r"[\u05d0-\u05ea]{3}"), "\u05d5\u05d1\u05dc"),
+)
 """Names in Arabic and Hebrew letters, with the words of one letter that are written together with the next word: and,
 in, for. Other such letters often begin a word that is no name: \u0641 makes \u0641\u0639\u0644\u064a, "actual", of \u0639\u0644\u064a."""
 _UNSPACED = (
