@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from flowdebate._text import clean_text, one_line, shown
+from flowdebate._text import clean_text, cut, shown, without_keys
 from flowdebate.errors import ConfigurationError, RunChanged, StoreError
 from flowdebate.models.resolve import ModelChoice, ModelResolver, Override, model_of_environment
 from flowdebate.runs.events import models_by_seat, remarks_on
@@ -23,6 +23,8 @@ from flowdebate.store.open import StoreChoice, open_store
 
 _ALL, _OVERRIDE = "all", "override"
 """Where a header names the model of all who name none, and the one that replaces all others."""
+_LONGEST_LINE = 500
+"""Characters of a question in lists."""
 
 
 DEFAULT_MODEL = "the default"
@@ -142,12 +144,17 @@ def _json_or_text(value: object) -> object:
         return shown(value)
 
 
-def _summarise_question(given: object) -> str:
+def read_question(given: object) -> str:
+    """Return the question in a run's input, whole and without anything that looks like a key."""
     if isinstance(given, dict):
         texts = [text for text in given.values() if isinstance(text, str)]
         given = texts[0] if texts else json.dumps(given)
-    text = given if isinstance(given, str) else json.dumps(given)
-    return one_line(" ".join(clean_text(text).split()))
+    return without_keys(clean_text(given if isinstance(given, str) else json.dumps(given)))
+
+
+def _summarise_question(given: object) -> str:
+    """Return the question as a line for lists and searches."""
+    return cut(" ".join(read_question(given).split()), _LONGEST_LINE)
 
 
 def list_model_names(model: ModelChoice) -> str:

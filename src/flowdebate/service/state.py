@@ -11,10 +11,11 @@ from flowdebate._text import error_text
 from flowdebate._util.validation import check_count
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import BudgetReached, ConfigurationError, FlowDebateError, TooManyRuns
+from flowdebate.runs.header import read_question
 from flowdebate.runs.suspend import HumanRequest
 from flowdebate.service.runs import requests_in, state_of
 from flowdebate.sources.source import Source, SourceInfo, listed
-from flowdebate.store.base import StepRow, StoredRun
+from flowdebate.store.base import RunHeader, StepRow, StoredRun
 from flowdebate.ui.document import Document, Tokens, read_models
 from flowdebate.ui.steps import Fork
 
@@ -128,7 +129,7 @@ class RunState(WireModel):
             run_id=header.run_id,
             pattern=pattern,
             block=header.block,
-            question=header.question,
+            question=cls._read_question(header),
             status=state_of(run),
             created_at=header.created_at,
             updated_at=run.updated_at,
@@ -145,6 +146,10 @@ class RunState(WireModel):
             here=here,
             **more,
         )
+
+    @staticmethod
+    def _read_question(header: RunHeader) -> str:
+        return header.question
 
 
 class RunPage(WireModel):
@@ -182,6 +187,10 @@ class RunDetails(RunState):
     """The requests that a suspended run waits for, by place."""
     fork: Fork | None
     """What a fork has from its parent; None for any other run."""
+
+    @staticmethod
+    def _read_question(header: RunHeader) -> str:
+        return read_question(header.input)  # whole: voters must be able to read what they vote on
 
     # In the form of `--json`, which leaves fields out and has them in another order than pydantic's own dump.
     @field_serializer("document")

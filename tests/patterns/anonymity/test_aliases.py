@@ -292,7 +292,7 @@ _SCRIPTS = {
 
 @pytest.mark.parametrize("name", [name for names in _SCRIPTS.values() for name in names])
 @given(
-    before=st.sampled_from(["", "so ", "(", "«", "“", "@", "— ", "，", "؛ ", "तो "]),
+    before=st.sampled_from(["", "so ", "(", "«", "“", "@", "— ", "\uff0c", "؛ ", "तो "]),
     after=st.sampled_from(["", " said so", ",", "। ", "؟ ", "。", ")", "”", "'s point", " 🙂", "\n"]),
 )
 def test_names_of_every_script_are_hidden(name: str, before: str, after: str) -> None:
@@ -310,7 +310,7 @@ def test_names_of_every_script_are_hidden(name: str, before: str, after: str) ->
         ("Rocket🚀", "Rocket 🚀 argues", "X argues"),
         ("ليلى", "قالت وليلى", "قالت وX"),
         ("عمر", "لعمر ولعمر", "لX ولX"),
-        ("דנה", "ודנה", "וX"),
+        ("דנה", "\u05d5דנה", "\u05d5X"),
     ],
 )
 def test_a_name_is_hidden_as_it_is_written_with_what_surrounds_it(name: str, text: str, hidden: str) -> None:

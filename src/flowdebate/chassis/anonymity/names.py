@@ -102,8 +102,8 @@ _JOINED = (
     (re.compile(r"[\u0621-\u064a]{3}"), "\u0648\u0628\u0644"),
     (re.compile(r"[\u05d0-\u05ea]{3}"), "\u05d5\u05d1\u05dc"),
 )
-"""Names in Arabic and Hebrew letters, with the words of one letter that are written together with the next word: and,
-in, for. Other such letters often begin a word that is no name: \u0641 makes \u0641\u0639\u0644\u064a, "actual", of \u0639\u0644\u064a."""
+"""Names in Arabic and Hebrew letters, with the letters for "and", "in" and "for", which are joined to the next word.
+Other such letters often begin a word that is no name."""
 _UNSPACED = (
     range(0x0E00, 0x0F00),
     range(0x1000, 0x10A0),
