@@ -65,14 +65,14 @@ def test_a_run_has_a_page(stage: Stage) -> None:
 
 def test_a_question_is_whole_where_it_is_read(stage: Stage) -> None:
     """Lists cut it to a line; who reads a run or votes on it reads all of it, with the joiners of its script."""
-    question = "آیا می\u200cخواهید؟\n\n" + "The build takes long. " * 60 + "Should we move to a monorepo?"
+    question = "क्\u200dया हम बदलें?\n\n" + "The build takes long. " * 60 + "Should we move to a monorepo?"
     sides = [{"name": "one", "stance": "One repository"}, {"name": "many", "stance": "Many"}]
     run_id = stage.finished(question=question, options={"max_rounds": 1, "debaters": sides})
     for path in ("", "/blind?view=0", "/present"):
         assert f"{question}</h1>" in stage.http.get(f"/runs/{run_id}{path}").text
     assert stage.http.get(f"/api/v1/runs/{run_id}").json()["question"] == question
     listed = stage.http.get("/").text
-    assert "آیا می\u200cخواهید؟ The build" in listed
+    assert "क्\u200dया हम बदलें? The build" in listed
     assert "monorepo" not in listed
 
 

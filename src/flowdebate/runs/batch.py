@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import Any, Generic, Literal, Self, TypeAlias, overload
+from typing import Any, Generic, Literal, NoReturn, Self, TypeAlias, overload
 
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
@@ -114,7 +114,7 @@ class BatchItem(Generic[OutT, RawT]):
             "status": self.status,
             "decision": getattr(self.raw, "decision_word", None),
             "output": to_jsonable_python(self.output, fallback=str),
-            "error": None if self.error is None else type(self.error).__name__,
+            "error": "" if self.error is None else type(self.error).__name__,  # polars: no column begins without a type
             "calls": usage.calls,
             "prompt_tokens": usage.prompt_tokens,
             "completion_tokens": usage.completion_tokens,
@@ -165,6 +165,9 @@ class BatchResult(InNotebooks, Sequence[BatchItem[OutT, RawT]]):
 
     def __repr__(self) -> str:
         return f"<BatchResult of {len(self)}, {len(self.failed)} failed>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a BatchResult cannot be copied or pickled: use its to_rows(), or run the batch with a store")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

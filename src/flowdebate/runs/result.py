@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Self, cast
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, cast
 
 from typing_extensions import TypeVar
 
+from flowdebate._text import shown
 from flowdebate._util.importing import InNotebooks
 from flowdebate.resources.resource import StateHandle
 from flowdebate.resources.tasks import TaskCollection
@@ -31,6 +32,12 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     def __init__(self, run: Run) -> None:
         self._run = run
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"a {type(self).__name__} cannot be copied or pickled, since it holds its run: use its `output` or `raw`, "
+            "or run with a store, and resume or read the run there by its `run_id`"
+        )
 
     @property
     def run_id(self) -> str:
@@ -172,7 +179,7 @@ class RunResult(RunView[RawT_co], Generic[OutT_co, RawT_co]):
 
     def __repr__(self) -> str:
         line = getattr(self.raw, "incomplete", None)  # of a pattern's output
-        return f"<RunResult {self.run_id} {self.status}{f' ({line})' if line else ''} output={self.output!r}>"
+        return f"<RunResult {self.run_id} {self.status}{f' ({line})' if line else ''} output={shown(self.output)}>"
 
 
 class RunHandle(RunView[RawT_co | None], Generic[OutT_co, RawT_co]):
