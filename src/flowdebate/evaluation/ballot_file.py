@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from math import log2
 from os import PathLike, fspath
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -53,7 +53,7 @@ _Texts = Annotated[list[_Cell], BeforeValidator(_read_list)]
 class BallotRow(BaseModel):
     """One ballot: what a judge chose in one order of the sides."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore", frozen=True)
 
     item: _Cell
     """What was judged, such as the id of a debate or of a pair of texts: all its ballots have the same."""
