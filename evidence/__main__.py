@@ -8,7 +8,7 @@ from pathlib import Path
 
 from evidence.facts import fact_pairs, stored_pairs
 from evidence.judgements import BALLOTS, MODELS, measure, rows_of
-from evidence.page import merged, page, stored_real
+from evidence.page import merged, page, stored_published, stored_real
 from evidence.real import real
 
 
@@ -22,7 +22,7 @@ def main() -> None:
     if chosen.model is not None:
         asyncio.run(measure(MODELS, fact_pairs(), chosen.judgements))
     told = merged(real(rows_of(chosen.judgements), stored_pairs()), stored_real(chosen.out))
-    chosen.out.write_text(page(told), "utf-8")
+    chosen.out.write_text(page(told, published=stored_published(chosen.out)), "utf-8")
 
 
 if __name__ == "__main__":

@@ -15,24 +15,27 @@ from flowdebate.patterns.debate.judging.jurors import FITTED
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ("merged", "page", "stored_real", "written")
+__all__ = ("PUBLISHED_BEGIN", "PUBLISHED_END", "merged", "page", "stored_published", "stored_real", "written")
 
 BEGIN, END = "<!-- real: begin -->", "<!-- real: end -->"
+PUBLISHED_BEGIN, PUBLISHED_END = "<!-- published: begin -->", "<!-- published: end -->"
 
 HEAD = """\
 # Evidence
 
 After this page you know how much the judge schedules, panels and audits of this library improve verdicts, under which assumptions, and
-you can reproduce every number with `make evidence`. There are three kinds of evidence, and they are never mixed:
+you can reproduce every number with `make evidence`. There are four kinds of evidence, and they are never mixed:
 
+- *published*: judgements of real models, which others published, read again;
 - *exact*: holds always; all cases were checked;
 - *simulated*: holds if a judge's bias has the simulated form; based on up to 400,000 items. Most of these tables assume what they
   show, an additive bias and graded scores: they check the code, not the world;
 - *real*: small local models judged a few hundred pairs; intervals are wide, and failures are reported too.
 
-No real debate is evaluated on this page: its real judges read two sentences.
+No debate that real models argued is evaluated on this page: the judges of the last section read two sentences, and those of the last but one
+debates that were written for this page. [The study](study.md) and [the audit of a leaderboard](leaderboard-audit.md) have real debates.
 
-`make evidence` writes this page. Without a model it takes less than two minutes: it computes the exact and the simulated part anew, with
+`make evidence` writes this page, but for the published part. Without a model it takes less than two minutes: it computes the exact and the simulated part anew, with
 identical results since all random draws have seeds, and the real part from the ballots in `evidence/ballots.jsonl`, for the models that
 it holds. `make evidence MODEL=local` also asks the local models for the ballots that are missing. For all of them that takes one to two
 hours on two cores; it continues where it was interrupted. Brackets contain 95 % intervals.
@@ -224,8 +227,8 @@ doubtful themselves ("Humans share approximately 50% of their DNA with bananas" 
 """
 
 
-def page(real: str, *, scale: float = 1.0) -> str:
-    """The whole page; `scale` is for tests, which have less time."""
+def page(real: str, *, published: str = "", scale: float = 1.0) -> str:
+    """The whole page, with the `published` part as it is; `scale` is for tests, which have less time."""
     tables, found = simulated.schedules(scale)
     parts = {
         "schedules": tables,
@@ -240,7 +243,10 @@ def page(real: str, *, scale: float = 1.0) -> str:
     }
     told = f"## Exact\n\n{exact()}"
     return (
-        "\n".join((HEAD, f"{told}\n", SIMULATED.format(**parts), written(), f"{REAL}\n{BEGIN}\n{real}\n{END}")) + "\n"
+        "\n".join(
+            (HEAD, published, f"{told}\n", SIMULATED.format(**parts), written(), f"{REAL}\n{BEGIN}\n{real}\n{END}")
+        )
+        + "\n"
     )
 
 
@@ -250,6 +256,13 @@ def written() -> str:
     slope, least = next(iter(FITTED.values()))
     words, judges = tables(found)
     return WRITTEN.format(words=words, judges=judges, slope=slope, least=least)
+
+
+def stored_published(file: Path) -> str:
+    """The published part of the page as it is, with its marks; `python -m evidence.published` writes it."""
+    text = file.read_text("utf-8") if file.exists() else ""
+    part = text.partition(PUBLISHED_BEGIN)[2].partition(PUBLISHED_END)[0]
+    return f"{PUBLISHED_BEGIN}{part or chr(10)}{PUBLISHED_END}\n"
 
 
 def stored_real(file: Path) -> str:

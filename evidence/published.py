@@ -1,0 +1,262 @@
+"""Published judgements, replayed: tables from clones of LLMBar, JudgeBench and the LLM Debate Benchmark.
+
+`python -m evidence.published --llmbar PATH --judgebench PATH --debate PATH` writes the first section of docs/evidence.md and the
+figures of docs/leaderboard-audit.md. The data stays in the clones: only figures are written, with the commit they came from.
+"""
+
+# ruff: noqa: E501 - part of what follows is a page
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isclose
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evidence.leaderboard import audit_leaderboard, debate_table
+from evidence.page import PUBLISHED_BEGIN as BEGIN
+from evidence.page import PUBLISHED_END as END
+from flowdebate.evaluation import ComparisonTable, compare_all
+from flowdebate.testing import FunctionModel
+
+if TYPE_CHECKING:
+    from flowdebate.evaluation.audit_report import Figure
+    from flowdebate.testing import ModelRequest
+
+PAGE, AUDIT = Path("docs/evidence.md"), Path("docs/leaderboard-audit.md")
+SETS = ("Natural", "Adversarial/Neighbor", "Adversarial/GPTInst", "Adversarial/GPTOut", "Adversarial/Manual")
+JUDGES = {"GPT-4": "GPT-4", "PaLM2": "PaLM 2", "Falcon": "Falcon", "LLaMA2": "LLaMA 2", "ChatGPT": "ChatGPT"}
+CATEGORIES = {
+    "mmlu-pro": "knowledge",
+    "livebench-reasoning": "reasoning",
+    "livebench-math": "mathematics",
+    "livecodebench": "coding",
+}
+O1_MINI = "outputs/dataset=judgebench,response_model=gpt-4o-2024-05-13,judge_name=arena_hard,judge_model=o1-mini-2024-09-12.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two texts, with the text that a judge chose in each order."""
+
+    truth: str
+    one_first: str | None
+    """Its choice, "1" or "2", where text 1 was read first; None for neither."""
+    two_first: str | None
+
+
+async def replay(pairs: Sequence[Pair]) -> ComparisonTable:
+    """Compare all pairs with a judge that answers as the published one did."""
+
+    def answer(request: ModelRequest) -> dict[str, Any]:
+        prompt = str(request.messages[-1]["content"])
+        shown = {text: label for label, text in re.findall(r"^\[(\w+)\] Text (\d)\.$", prompt, re.MULTILINE)}
+        match = re.search(r"Pair (\d+)", prompt)
+        assert match is not None, prompt
+        pair = pairs[int(match[1])]
+        choice = pair.one_first if next(iter(shown)) == "1" else pair.two_first
+        scores = {shown[text]: 50 if choice is None else 75 if text == choice else 25 for text in shown}
+        return {"reasoning": "-", "scores": scores, "verdict": "-"}
+
+    rows = [
+        {"question": f"Pair {number}", "1": "Text 1.", "2": "Text 2.", "truth": pair.truth}
+        for number, pair in enumerate(pairs)
+    ]
+    return await compare_all(rows, judges=[FunctionModel(answer, name="judge")], truth="truth", store=False)
+
+
+def llmbar_pairs(clone: Path, part: str, judge: str, prompt: str) -> list[Pair]:
+    """Read the judgements of one set, judge and prompt."""
+    pairs = []
+    for pair in json.loads(
+        (clone / f"Dataset/LLMBar/{part}/evaluators/{judge}/{prompt}/result.json").read_text("utf-8")
+    ):
+        one, two = (str(pair["results"][-1][f"swap = {swap}"]["winner"]) for swap in ("False", "True"))
+        pairs.append(Pair(str(pair["label"]), one if one in "12" else None, two if two in "12" else None))
+    return pairs
+
+
+def prompts_of(clone: Path) -> list[str]:
+    """List the prompts that all judges were asked with."""
+    found = [
+        {path.name for path in (clone / f"Dataset/LLMBar/{SETS[0]}/evaluators/{judge}").iterdir()} for judge in JUDGES
+    ]
+    return sorted(set.intersection(*found))
+
+
+def matches_of(clone: Path) -> tuple[int, int, int]:
+    """Replay all judges, prompts and sets: published figures that are reproduced, all of them, and comparisons."""
+    equal = figures = comparisons = 0
+    for judge in JUDGES:
+        for prompt in prompts_of(clone):
+            for part in SETS:
+                folder = clone / f"Dataset/LLMBar/{part}/evaluators/{judge}/{prompt}"
+                published = json.loads((folder / "statistics.json").read_text("utf-8"))
+                pairs = llmbar_pairs(clone, part, judge, prompt)
+                table = asyncio.run(replay(pairs))
+                truth, flips = table.judges[0].truth, sum(found.flips for found in table.comparisons if found)
+                assert truth is not None
+                ours = {"correct_average": truth.one_order.value, "equal": 1 - flips / len(pairs)}
+                equal += sum(
+                    isclose(float(published[name].split("= ")[-1].rstrip("%")), 100 * value, abs_tol=1e-9)
+                    for name, value in ours.items()
+                )
+                figures, comparisons = figures + len(ours), comparisons + len(pairs)
+    return equal, figures, comparisons
+
+
+def llmbar_table(clone: Path) -> str:
+    """Tabulate the judges with the prompt Vanilla, over all sets."""
+    lines = [
+        "| judge | pairs | right in one order | decided by both orders | right among decided | first place won |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for judge, name in JUDGES.items():
+        pairs = [pair for part in SETS for pair in llmbar_pairs(clone, part, judge, "Vanilla")]
+        lines.append(f"| {name} | {row_of(asyncio.run(replay(pairs)))} |")
+    return "\n".join(lines)
+
+
+def judgebench_pairs(clone: Path) -> dict[str, list[Pair]]:
+    """Read the judgements of o1-mini by category; all pairs together are "all"."""
+    groups: dict[str, list[Pair]] = {name: [] for name in (*CATEGORIES.values(), "all")}
+    for line in (clone / O1_MINI).read_text("utf-8").splitlines():
+        pair = json.loads(line)
+        one, two = ((judgment or {}).get("decision") for judgment in pair["judgments"])
+        # the second judgment calls the text that it read first A
+        found = Pair(
+            {"A>B": "1", "B>A": "2"}[pair["label"]],
+            {"A>B": "1", "B>A": "2"}.get(one or ""),
+            {"A>B": "2", "B>A": "1"}.get(two or ""),
+        )
+        category = next(name for source, name in CATEGORIES.items() if pair["source"].startswith(source))
+        groups[category].append(found)
+        groups["all"].append(found)
+    return groups
+
+
+def judgebench_table(clone: Path) -> str:
+    """Tabulate o1-mini by category; the published figure is the share of verdicts, of both orders together, that are right."""
+    lines = [
+        "| category | right, of both orders together | pairs | right in one order | decided by both orders | right among decided | first place won |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for category, pairs in judgebench_pairs(clone).items():
+        table = asyncio.run(replay(pairs))
+        assert table.truth is not None
+        right = 0.0 if table.truth.right is None else table.truth.decided.value * table.truth.right.value
+        lines.append(f"| {category} | {right:.2%} | {row_of(table)} |")
+    return "\n".join(lines)
+
+
+def row_of(table: ComparisonTable) -> str:
+    """Write the figures of the only judge of a table."""
+    judge = table.judges[0]
+    assert judge.truth is not None
+    first = judge.first_place
+    return " | ".join([
+        f"{judge.truth.rows:,}", f"{judge.truth.one_order.value:.1%}", f"{judge.truth.decided.value:.1%}",
+        with_interval(judge.truth.right), "" if first is None else f"{first.value:.1%}",
+    ])  # fmt: skip
+
+
+def with_interval(figure: Figure | None) -> str:
+    """Write a share with its interval."""
+    return "" if figure is None else f"{figure.value:.1%} [{figure.low or 0:.1%}, {figure.high or 0:.1%}]"
+
+
+def commit_of(clone: Path) -> str:
+    """Read the commit of a clone; a folder without history has none."""
+    folder = clone / ".git"
+    if not (folder / "HEAD").exists():
+        return "(no commit)"
+    name = (folder / "HEAD").read_text("utf-8").strip()
+    if name.startswith("ref: "):
+        branch = name.removeprefix("ref: ")
+        packed = folder / "packed-refs"
+        lines = packed.read_text("utf-8").splitlines() if packed.exists() else []
+        loose = [(folder / branch).read_text("utf-8").strip()] if (folder / branch).exists() else []
+        name = next(iter((*loose, *(line.split()[0] for line in lines if line.endswith(f" {branch}")))), "(no commit)")
+    return name[:12]
+
+
+SECTION = """\
+## Published judgements
+
+The strongest evidence is not ours: the judgements of real models, which others published. `compare_all()` read them again, with a judge
+that answers as the published one did. The data sets stay where they are; `python -m evidence.published --llmbar PATH --judgebench PATH
+--debate PATH` derives these tables from clones of them, and `python evidence/published_check.py` with the same options derives the same tables
+without a line of this library.
+
+### LLMBar
+
+[princeton-nlp/LLMBar](https://github.com/princeton-nlp/LLMBar) (MIT licence) at `{llmbar_commit}`: pairs of answers, one of which follows
+the instruction. Of its published figures for five judges, {prompts} prompts and five sets, {equal} of {figures} come out of {comparisons:,} replayed comparisons
+to the digit. With the prompt *Vanilla*, over all sets:
+
+{llmbar}
+
+- Among the pairs on which both orders agree, a judge that is right more often than not is right more often, and a bad judge less. Counted
+  over all pairs, with a disagreement as half, both orders give the figure of one.
+- So what is gained is to know which verdicts not to trust.
+
+### JudgeBench
+
+[ScalerLab/JudgeBench](https://github.com/ScalerLab/JudgeBench) (no licence file) at `{judgebench_commit}`, the judge o1-mini on answers of GPT-4o. The first column is
+the figure that the benchmark publishes, and equal to it.
+
+{judgebench}
+
+### LLM Debate Benchmark
+
+[lechmazur/debate](https://github.com/lechmazur/debate) (no licence file) at `{debate_commit}`: ballots of judges on debates of models, each motion
+debated twice, with the sides swapped. `rank_games()` on its matchups gives the published order with a Spearman correlation of {spearman:.2f}.
+
+{debate}
+
+The audit of this leaderboard is on [a page of its own](leaderboard-audit.md).
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Derive the tables, and write them."""
+    parser = argparse.ArgumentParser(
+        prog="python -m evidence.published", description=(__doc__ or "").partition("\n")[0]
+    )
+    for name in ("llmbar", "judgebench", "debate"):
+        parser.add_argument(f"--{name}", type=Path, required=True, metavar="PATH", help="a clone of the repository")
+    parser.add_argument("--out", type=Path, default=PAGE, help="the page whose first section it writes")
+    parser.add_argument("--audit", type=Path, default=AUDIT, help="the page with the audit of the leaderboard")
+    chosen = parser.parse_args(arguments)
+    equal, figures, comparisons = matches_of(chosen.llmbar)
+    audited = audit_leaderboard(chosen.debate)
+    section = SECTION.format(
+        llmbar_commit=commit_of(chosen.llmbar),
+        judgebench_commit=commit_of(chosen.judgebench),
+        debate_commit=commit_of(chosen.debate),
+        prompts={8: "eight"}.get(len(prompts_of(chosen.llmbar)), len(prompts_of(chosen.llmbar))),
+        equal=equal,
+        figures=figures,
+        comparisons=comparisons,
+        llmbar=llmbar_table(chosen.llmbar),
+        judgebench=judgebench_table(chosen.judgebench),
+        spearman=audited.spearman,
+        debate=debate_table(chosen.debate),
+    )
+    write_between(chosen.out, section)
+    write_between(chosen.audit, audited.markdown(commit_of(chosen.debate)))
+
+
+def write_between(path: Path, section: str) -> None:
+    """Replace what stands between the marks of a page."""
+    before, _, rest = path.read_text("utf-8").partition(BEGIN)
+    path.write_text(f"{before}{BEGIN}\n\n{section.strip()}\n\n{END}{rest.partition(END)[2]}", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""Published judgements: tables from folders in the formats of the data sets, and by a script without the library."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+from evidence.leaderboard import audit_leaderboard, read_matchups
+from evidence.page import PUBLISHED_BEGIN, PUBLISHED_END, stored_published
+from evidence.published import commit_of, main, matches_of
+from tests.evidence.published_clones import MODELS, READERS, write_clones, write_debate, write_llmbar
+
+_CHECK = Path(__file__).parents[2] / "evidence" / "published_check.py"
+
+
+@pytest.fixture
+def pages(tmp_path: Path) -> tuple[Path, Path]:
+    """Two pages with marks."""
+    pages = tmp_path / "evidence.md", tmp_path / "audit.md"
+    for page in pages:
+        page.write_text(f"# Page\n\n{PUBLISHED_BEGIN}\nold\n{PUBLISHED_END}\n\nRest.\n")
+    return pages
+
+
+def test_the_tables_are_derived_twice(
+    tmp_path: Path, pages: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the library and by a script of at most 80 lines that uses none of it, to the digit."""
+    clones = write_clones(tmp_path)
+    options = [
+        word
+        for name, path in zip(("llmbar", "judgebench", "debate"), clones, strict=True)
+        for word in (f"--{name}", str(path))
+    ]
+    evidence, audit = pages
+    main([*options, "--out", str(evidence), "--audit", str(audit)])
+    text = evidence.read_text()
+    monkeypatch.setattr(sys, "argv", [str(_CHECK), *options])
+    runpy.run_path(str(_CHECK))
+    tables = capsys.readouterr().out.strip().split("\n\n")
+    assert len(tables) == 3
+    assert all(table in text for table in tables)
+    script = _CHECK.read_text()
+    assert len(script.splitlines()) <= 80
+    assert "import flowdebate" not in script
+    assert "from flowdebate" not in script
+    assert text.startswith("# Page\n")
+    assert text.endswith("\n\nRest.\n")
+    assert "old" not in text
+    assert "(no commit)" in text
+    assert stored_published(evidence).strip() in text
+    assert "### New" in audit.read_text()
+
+
+def test_published_figures_come_out_of_the_replay(tmp_path: Path) -> None:
+    """Those that another count has made; a wrong one is not reproduced."""
+    clone = write_llmbar(tmp_path)
+    assert matches_of(clone) == (100, 100, 500)
+    statistics = clone / "Dataset/LLMBar/Natural/evaluators/GPT-4/Vanilla/statistics.json"
+    statistics.write_text(statistics.read_text().replace('"correct_average": "', '"correct_average": "1'))
+    assert matches_of(clone)[0] == 99
+
+
+def test_a_leaderboard_is_audited(tmp_path: Path) -> None:
+    """The order, the judge that favours a side, and no effect of a length that decides nothing."""
+    clone = write_debate(tmp_path)
+    matchups, ballots = read_matchups(clone)
+    assert (len(matchups), len(ballots)) == (120, 720)
+    assert all(ballot.lengths and min(ballot.lengths) >= 400 for ballot in ballots)
+    found = audit_leaderboard(clone)
+    assert (found.spearman, found.listed, found.judges) == (1.0, len(MODELS), 3)
+    first = found.preferences[0]
+    assert (first.one, first.other, first.debates) == (READERS[0], READERS[1], 240)
+    assert first.difference > 0.05
+    assert first.p < 0.05
+    assert found.preferences[2].p > 0.05
+    length, order = found.content.effects["length"], found.content.effects["order"]
+    assert (length.low or 0) < 0 < (length.high or 0)
+    assert (order.low or 0) > 0
+    assert abs(found.correlation) < 0.2
+    assert found.motion_p > 0.01
+    assert "| Judge One | Judge Two | 240 |" in found.markdown("abc")
+
+
+def test_the_commit_of_a_clone_is_read(tmp_path: Path) -> None:
+    """From a branch, packed or not, and from a head without one."""
+    folder = tmp_path / ".git"
+    (folder / "refs/heads").mkdir(parents=True)
+    (folder / "HEAD").write_text("ref: refs/heads/main\n")
+    (folder / "packed-refs").write_text("# pack-refs\n" + "a" * 40 + " refs/heads/main\n")
+    assert commit_of(tmp_path) == "a" * 12
+    (folder / "refs/heads/main").write_text("b" * 40 + "\n")
+    assert commit_of(tmp_path) == "b" * 12
+    (folder / "HEAD").write_text("c" * 40 + "\n")
+    assert commit_of(tmp_path) == "c" * 12
+    assert commit_of(tmp_path / "none") == "(no commit)"
