@@ -132,7 +132,8 @@ def test_a_completion_is_a_whole_debate(stage: Stage, client: openai.OpenAI) -> 
     assert (choice.message.role, choice.finish_reason, completion.model) == ("assistant", "stop", RENT)
     run = run_of(stage, completion)
     assert (run["status"], run["pattern"], run["question"]) == ("complete", "rent", "Should rents be capped?")
-    assert completion.model_extra == {"flowdebate": {"runId": run["runId"], "status": "complete"}}
+    about = {"runId": run["runId"], "status": "complete", "usage": "incomplete"}
+    assert completion.model_extra == {"flowdebate": about}
 
 
 def test_a_stream_is_the_same_text(client: openai.OpenAI) -> None:
@@ -165,9 +166,26 @@ def test_a_stream_has_the_tokens_if_asked() -> None:
         assert usage.prompt_tokens_details.cached_tokens == 16
 
 
-def test_unknown_tokens_are_not_zero(client: openai.OpenAI) -> None:
-    """A count that no server gave is left out."""
-    assert ask(client).usage is None
+def test_the_usage_is_there_also_where_tokens_are_unknown() -> None:
+    """It has what is known, and a header says that it is incomplete: clients fail at an answer without it."""
+    from flowdebate.models.base import ModelResponse, Usage
+
+    def half(request: ModelRequest) -> Any:
+        said = answer(request)
+        if isinstance(said, str):
+            return ModelResponse(text=said, usage=Usage(calls=1, prompt_tokens=10, completion_tokens=2))
+        return ModelResponse(data=said)
+
+    with staged(lambda: service(FunctionModel(half)), openai=True) as stage, client_of(stage) as client:
+        raw = client.chat.completions.with_raw_response.create(model=RENT, messages=QUESTION)
+        assert raw.headers["x-flowdebate-usage"] == "incomplete"
+        usage = raw.parse().usage
+        assert usage is not None
+        assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (30, 6, 36)
+        *_, end, last = ask(client, stream=True, stream_options={"include_usage": True})
+        assert last.usage == usage
+        assert end.model_extra["flowdebate"]["usage"] == "incomplete"
+        assert client.responses.create(model=RENT, input=ASKED).usage.total_tokens == 36  # type: ignore[union-attr]
 
 
 def test_the_answer_alone(client: openai.OpenAI) -> None:
@@ -254,8 +272,9 @@ def test_a_response_is_a_whole_debate(stage: Stage, client: openai.OpenAI) -> No
     assert (response.output_text, response.status, response.model) == (WHOLE, "completed", RENT)
     run = stage.get(f"/runs/{response.id.removeprefix('resp_')}").json()
     assert (run["status"], run["question"], run["labels"]) == ("complete", ASKED, {"team": "x"})
-    assert response.usage is None
-    assert response.model_extra == {"flowdebate": {"runId": run["runId"], "status": "complete"}}
+    assert response.usage is not None
+    about = {"runId": run["runId"], "status": "complete", "usage": "incomplete"}
+    assert response.model_extra == {"flowdebate": about}
 
 
 def test_a_response_streams_its_text(client: openai.OpenAI) -> None:
@@ -328,7 +347,7 @@ def test_a_response_that_fails_or_is_cut_short_says_so() -> None:
     [
         ({"previous_response_id": "resp_1"}, "previous_response_id"),
         ({"background": True}, "background"),
-        ({"tools": [{"type": "web_search"}]}, "tools"),
+        ({"tools": [{"type": "web_search"}], "tool_choice": "required"}, "tool_choice"),
         ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}, None),
         ({"input": []}, None),
         ({"input": " "}, "messages"),
@@ -354,10 +373,11 @@ def test_what_a_response_cannot_honour_is_refused(
     [
         ({"n": 2}, "n"),
         ({"logprobs": True}, "logprobs"),
-        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
+        ({"tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": "required"}, "tool_choice"),
         ({"tool_choice": "required"}, "tool_choice"),
         ({"modalities": ["text", "audio"]}, "modalities"),
-        ({"response_format": {"type": "json_object"}}, "response_format.type"),
+        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"response_format": {"type": "yaml"}}, "response_format.type"),
         ({"extra_body": {"mood": "angry"}}, "mood"),
         ({"metadata": {"flowdebate_on_disconnect": "explode"}}, "metadata.flowdebate_on_disconnect"),
         ({"messages": []}, "messages"),
@@ -411,6 +431,61 @@ def test_a_model_proposes_the_sides_of_a_natural_question(question: str) -> None
         answer = ask(client, "flowdebate/debate", messages=[{"role": "user", "content": question}])
         assert answer.choices[0].finish_reason == "stop"
         assert "Postgres is enough" in answer.choices[0].message.content
+
+
+PLAN: dict[str, Any] = {"type": "object", "properties": {"steps": {"type": "array", "items": {"type": "string"}}}}
+PLAN |= {"required": ["steps"], "additionalProperties": False}
+TOOL: Any = {"type": "function", "function": {"name": "plan", "description": "Make a plan.", "parameters": PLAN}}
+FORCED: Any = {"type": "function", "function": {"name": "plan"}}
+
+
+@pytest.mark.parametrize("choice", [{}, {"tool_choice": "auto"}, {"tool_choice": "none"}])
+def test_offered_tools_are_ignored_and_a_header_says_so(client: openai.OpenAI, choice: dict[str, Any]) -> None:
+    """Editors and agents send them with every request; an answer in text is what "auto" allows."""
+    raw = client.chat.completions.with_raw_response.create(model=RENT, messages=QUESTION, tools=[TOOL], **choice)
+    assert raw.headers["x-flowdebate-ignored"] == "tools"
+    assert raw.parse().choices[0].message.content == WHOLE
+
+
+@pytest.mark.parametrize("model", ["flowdebate/debate", "flowdebate/debate:answer"])
+@pytest.mark.parametrize("choice", [FORCED, "required"])
+def test_a_forced_tool_is_answered_by_its_arguments(client: openai.OpenAI, model: str, choice: Any) -> None:
+    """One tool that has to be called is a schema, whole and in a stream."""
+    (made,) = (completion := ask(client, model, tools=[TOOL], tool_choice=choice)).choices[0].message.tool_calls
+    assert (made.function.name, json.loads(made.function.arguments)) == ("plan", {"steps": ["cap", "build"]})
+    assert (completion.choices[0].finish_reason, completion.choices[0].message.content) == ("tool_calls", None)
+    with client.chat.completions.stream(model=model, messages=QUESTION, tools=[TOOL], tool_choice=choice) as stream:
+        choice_of = stream.get_final_completion().choices[0]
+    [streamed] = choice_of.message.tool_calls or []
+    assert json.loads(streamed.function.arguments) == {"steps": ["cap", "build"]}
+    assert choice_of.finish_reason == "tool_calls"
+
+
+def test_a_client_that_rejects_a_tool_call_asks_again(client: openai.OpenAI) -> None:
+    """What follows the question is read as data; the question stays the user's."""
+    call = {"id": "call_1", "type": "function", "function": {"name": "plan", "arguments": "{}"}}
+    more = [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "Validation error: steps are missing."},
+    ]
+    again = ask(client, "flowdebate/debate", messages=[*QUESTION, *more], tools=[TOOL], tool_choice=FORCED)
+    assert again.choices[0].finish_reason == "tool_calls"
+
+
+def test_json_mode_fills_the_schema_that_the_chat_has_in_its_text(client: openai.OpenAI) -> None:
+    """As clients of JSON mode write it; without any the answer is some object."""
+    system = {"role": "system", "content": f"Answer in JSON that matches this schema:\n{json.dumps(PLAN, indent=2)}\n"}
+    mode: Any = {"type": "json_object"}
+    said = ask(client, "flowdebate/debate", messages=[system, *QUESTION], response_format=mode)
+    assert json.loads(said.choices[0].message.content) == {"steps": ["cap", "build"]}
+
+
+def test_an_unknown_endpoint_is_404_in_the_form_of_openai(client: openai.OpenAI) -> None:
+    """So that clients have a code and a message."""
+    with pytest.raises(openai.NotFoundError) as caught:
+        client.embeddings.create(model="text-embedding-3-small", input="x")
+    assert (caught.value.code, caught.value.type) == ("unknown_url", "invalid_request_error")
+    assert "There is no POST /v1/embeddings" in caught.value.message
 
 
 # Errors

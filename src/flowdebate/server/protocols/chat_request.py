@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
+from json import JSONDecoder
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns import PATTERNS
@@ -103,13 +106,40 @@ class StreamOptions(BaseModel):
     include_obfuscation: Literal[False] | None = None
 
 
+class ForcedTool(BaseModel):
+    """A tool that has to be called: its arguments are an answer in a schema."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
+    name: str = Field(max_length=200)
+    parameters: dict[str, Any] = {"type": "object"}
+
+
+class _Tool(BaseModel):
+    type: Literal["function"]
+    function: ForcedTool
+
+
+class _ToolName(BaseModel):
+    name: str
+
+
+class _ToolChoice(BaseModel):
+    type: Literal["function"]
+    function: _ToolName
+
+
+_TOOL_LIST: TypeAdapter[list[_Tool]] = TypeAdapter(list[_Tool])
+_OFFERS = ("tools", "functions")
+"""Parameters that offer tools, which a model need not call."""
+
+
 class _Schema(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
     json_schema: dict[str, Any] = Field(alias="schema")
 
 
 class _ResponseFormat(BaseModel):
-    type: Literal["text", "json_schema"]
+    type: Literal["text", "json_object", "json_schema"]
     json_schema: _Schema | None = None
 
 
@@ -136,8 +166,10 @@ class _Request(BaseModel):
         for name, value in (self.model_extra or {}).items():
             if value is None or name in _HINTS or value in _NEUTRAL.get(name, _SAMPLING.get(name, ())):
                 continue
-            if name in _SAMPLING:
+            if name in _SAMPLING or (name in _OFFERS and self._calls_no_tool):
                 ignored.append(name)
+                continue
+            if name in ("tools", "tool_choice") and self.forced_tool is not None:
                 continue
             if name not in _WHY:
                 raise ConfigurationError(WHERE, name, value, "left out: there is no such parameter")
@@ -146,6 +178,17 @@ class _Request(BaseModel):
                 WHERE, name, value, f"{same}, or left out" if same else "left out", hint=_WHY[name]
             )
         return ignored
+
+    @property
+    def _calls_no_tool(self) -> bool:
+        """Whether an answer in text is what the request allows."""
+        extra = self.model_extra or {}
+        return all(extra.get(name) in (None, *_NEUTRAL[name]) for name in ("tool_choice", "function_call"))
+
+    @property
+    def forced_tool(self) -> ForcedTool | None:
+        """The one tool that the request wants to be called; None without."""
+        return None
 
 
 class ChatRequest(_Request):
@@ -161,8 +204,58 @@ class ChatRequest(_Request):
     @property
     def answer_schema(self) -> dict[str, Any] | None:
         """The JSON Schema of the answer; None for text."""
-        given = self.response_format
-        return None if given is None or given.json_schema is None else given.json_schema.json_schema
+        if (tool := self.forced_tool) is not None:
+            return tool.parameters
+        wanted = self.response_format
+        if wanted is None or wanted.type == "text":
+            return None
+        if wanted.json_schema is not None:
+            return wanted.json_schema.json_schema
+        written = (find_schema(message.text) for message in self.messages)
+        return next((schema for schema in written if schema is not None), {"type": "object"})
+
+    @property
+    def forced_tool(self) -> ForcedTool | None:
+        extra = self.model_extra or {}
+        choice, offered = extra.get("tool_choice"), extra.get("tools")
+        try:
+            tools = {tool.function.name: tool.function for tool in _TOOL_LIST.validate_python(offered)}
+            if choice == "required":
+                return next(iter(tools.values())) if len(tools) == 1 else None
+            return tools.get(_ToolChoice.model_validate(choice).function.name)
+        except ValidationError:
+            return None
+
+    def chat(self) -> list[tuple[str, str]]:
+        """The messages as roles and texts, the question last: results of tools that follow it come before it."""
+        chat: list[tuple[str, str]] = [(message.role, message.text) for message in self.messages]
+        asked = max((at for at, (role, _) in enumerate(chat) if role == "user"), default=None)
+        if asked is not None and chat[-1][0] in ("tool", "function"):
+            chat.append(chat.pop(asked))
+        return chat
+
+
+def find_schema(text: str) -> dict[str, Any] | None:
+    """Return the JSON Schema of an object that a message has in its text, as clients of JSON mode write it.
+
+    >>> find_schema('Answer as {"type": "object", "properties": {"a": {"type": "string"}}}, please.')
+    {'type': 'object', 'properties': {'a': {'type': 'string'}}}
+    >>> find_schema('Answer as {"a": "text"}.') is None
+    True
+    """
+    decoder = JSONDecoder()
+    for brace in islice(re.finditer(r"\{", text), _MOST_BRACES):
+        try:
+            value, _ = decoder.raw_decode(text, brace.start())
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict) and isinstance(value.get("properties"), dict):
+            return {"type": "object", **value}
+    return None
+
+
+_MOST_BRACES = 50
+"""Places of a message at which a schema is looked for."""
 
 
 class _InputPart(BaseModel):
@@ -180,7 +273,7 @@ class _InputMessage(BaseModel):
 
 class _TextFormat(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
-    type: Literal["text", "json_schema"]
+    type: Literal["text", "json_object", "json_schema"]
     json_schema: dict[str, Any] | None = Field(None, alias="schema")
 
 
@@ -296,16 +389,17 @@ class ChatModel:
 
     def input(self, request: ChatRequest) -> tuple[dict[str, Any], str]:
         """The options and the question of a run for this request; ConfigurationError for what the pattern cannot do."""
-        chat = [(message.role, message.text) for message in request.messages]
-        options, whole = read_chat(chat, request.messages[-1].role, self.info, where=WHERE)
+        chat = request.chat()
+        options, whole = read_chat(chat, chat[-1][0], self.info, where=WHERE)
         if request.models is not None:
             if self.info is None:
                 raise ConfigurationError(WHERE, "models", request.models, f"left out: {self.pattern} has its own")
             options["model"] = request.models
         if (schema := request.answer_schema) is not None:
-            if not self.answer_only or self.info is None or not _writes_output(self.info):
+            if self.info is None or not _writes_output(self.info):
                 allowed = 'text, or left out: only built-in patterns with a synthesizer, as "flowdebate/debate:answer"'
-                raise ConfigurationError(WHERE, "response_format", "json_schema", f"{allowed}, answer in a schema")
+                field = "response_format" if request.forced_tool is None else "tool_choice"
+                raise ConfigurationError(WHERE, field, "a schema", f"{allowed}, answer in a schema")
             options["output_schema"] = schema
         return options, whole
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import count
 from typing import Annotated, Any, TypeAlias
@@ -19,6 +20,7 @@ from starlette.requests import Request  # noqa: TC002 - FastAPI reads it
 from starlette.responses import Response
 
 from flowdebate.errors import ConfigurationError, FlowDebateError
+from flowdebate.runs.events import ModelCalled
 from flowdebate.server.front import Front, FrontOf, ServiceOf, stored_run
 from flowdebate.server.guard import owner_of
 from flowdebate.server.problems import JSONData, Problem, problem_of, problem_response
@@ -33,6 +35,7 @@ from flowdebate.server.protocols.chat_request import (
 from flowdebate.server.protocols.chat_text import ChatText, answer_of
 from flowdebate.server.protocols.streams import PING, Reader, data_frame, unless_disconnected
 from flowdebate.server.sse import EventStream
+from flowdebate.service.channel import Update
 from flowdebate.service.owned import OwnedService
 from flowdebate.service.service import Service
 from flowdebate.service.state import RunDetails, RunState
@@ -126,6 +129,14 @@ async def response(
     return await _answer(_Response, body.chat(), ignored, request, front, service, idempotency_key)
 
 
+@router.api_route("/{path:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"])
+async def unknown_endpoint(path: str, request: Request) -> Response:
+    """Say in OpenAI's form that there is no such endpoint."""
+    message = f"There is no {request.method} /v1/{path}: models, chat/completions and responses are there."
+    error = {"message": message, "type": "invalid_request_error", "param": None, "code": "unknown_url"}
+    return JSONData({"error": error}, status_code=_UNKNOWN)
+
+
 async def _answer(
     kind: type[_Answer],
     body: ChatRequest,
@@ -197,6 +208,13 @@ class _Answer(ABC):
     body: ChatRequest
     service: Service | OwnedService
     reader: Reader
+    counted: Counter[str] = field(default_factory=Counter)
+    """The tokens that servers have told, by the names of OpenAI's counts."""
+
+    @property
+    def answer_only(self) -> bool:
+        """Whether the answer is the output alone: by the model's name, and where it has to fit a schema."""
+        return self.model.answer_only or self.body.answer_schema is not None
 
     @abstractmethod
     async def whole(self) -> Response:
@@ -219,7 +237,9 @@ class _Answer(ABC):
             async for update in updates:
                 if update is None:
                     yield None
-                elif not self.model.answer_only and (text := chat.translate(update)):
+                    continue
+                self._count(update)
+                if not self.answer_only and (text := chat.translate(update)):
                     yield text
         details = await self.service.run(run_id)
         if details.status in _FAILED:
@@ -229,12 +249,34 @@ class _Answer(ABC):
         output = None
         if details.document is None:  # of a block that is no pattern
             output = ((await stored_run(self.service, run_id)).outcome or {}).get("output")
-        if not self.model.answer_only:
+        if not self.answer_only:
             yield chat.finish(details, output)
         elif (answer := answer_of(details, output)) is not None:
             yield answer
         else:
             raise HTTPException(502, f"Run {run_id} has no answer: it ended as {details.status!r}.", _ONLY_ONCE)
+
+    def _count(self, update: Update) -> None:
+        """Count the tokens of a call."""
+        if update.kind == "reset":
+            self.counted.clear()
+        elif isinstance(update.event, ModelCalled):
+            for usage in [attempt.usage for attempt in update.event.attempts] or [update.event.usage]:
+                self.counted["prompt_tokens"] += usage.prompt_tokens or 0
+                self.counted["completion_tokens"] += usage.completion_tokens or 0
+                self.counted["cached_tokens"] += usage.cached_tokens or 0
+                self.counted["reasoning_tokens"] += usage.reasoning_tokens or 0
+
+    def _usage(self) -> dict[str, Any]:
+        """The tokens of all calls of the run, as far as they are known."""
+        asked, answered = self.counted["prompt_tokens"], self.counted["completion_tokens"]
+        return {
+            "prompt_tokens": asked,
+            "completion_tokens": answered,
+            "total_tokens": asked + answered,
+            "prompt_tokens_details": {"cached_tokens": self.counted["cached_tokens"]},
+            "completion_tokens_details": {"reasoning_tokens": self.counted["reasoning_tokens"]},
+        }
 
 
 class _Completion(_Answer):
@@ -242,9 +284,29 @@ class _Completion(_Answer):
 
     async def whole(self) -> Response:
         said, details = await self._said()
-        message = {"role": "assistant", "content": said, "refusal": None}
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish_reason(details)}
-        return JSONData(self._object("chat.completion", [choice], usage=_usage(details), details=details))
+        reason = self._reason(details)
+        message: dict[str, Any] = {"role": "assistant", "content": said, "refusal": None}
+        if reason == "tool_calls":
+            message |= {"content": None, "tool_calls": [self._tool_call(said)]}
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reason}
+        answer = self._object("chat.completion", [choice], usage=self._usage(), details=details)
+        return JSONData(answer, headers=_incomplete(details))
+
+    def _reason(self, details: RunDetails) -> str:
+        """Return the reason of the end; "tool_calls" for the arguments of a tool that had to be called."""
+        reason = _finish_reason(details)
+        return reason if reason != "stop" or self.body.forced_tool is None else "tool_calls"
+
+    def _tool_call(self, arguments: str) -> dict[str, Any]:
+        tool = self.body.forced_tool
+        function = {"name": "" if tool is None else tool.name, "arguments": arguments}
+        return {"id": f"call_{self.run.run_id}", "type": "function", "function": function}
+
+    def _said_delta(self, text: str) -> dict[str, Any]:
+        """The delta of a piece of the answer; an answer in a schema is one piece."""
+        if self.body.forced_tool is None:
+            return {"content": text}
+        return {"tool_calls": [{"index": 0, **self._tool_call(text)}]}
 
     async def frames(self) -> AsyncGenerator[bytes]:
         with_usage = self.body.stream_options is not None and bool(self.body.stream_options.include_usage)
@@ -253,14 +315,14 @@ class _Completion(_Answer):
         try:
             async with aclosing(self._texts()) as texts:
                 async for text in texts:
-                    yield PING if text is None else self._frame([_delta({"content": text})], **nothing)
+                    yield PING if text is None else self._frame([_delta(self._said_delta(text))], **nothing)
             details = await self.service.run(self.run.run_id)
         except (FlowDebateError, HTTPException) as error:
             yield data_frame(_error_body(error))
             return
-        yield self._frame([_delta({}, _finish_reason(details))], **nothing, details=details)
+        yield self._frame([_delta({}, self._reason(details))], **nothing, details=details)
         if with_usage:
-            yield self._frame([], usage=_usage(details))
+            yield self._frame([], usage=self._usage())
         yield b"data: [DONE]\n\n"
 
     def _frame(self, choices: list[dict[str, Any]], *, details: RunDetails | None = None, **more: object) -> bytes:
@@ -286,7 +348,7 @@ class _Response(_Answer):
 
     async def whole(self) -> Response:
         said, details = await self._said()
-        return JSONData(self._object(details, said))
+        return JSONData(self._object(details, said), headers=_incomplete(details))
 
     async def frames(self) -> AsyncGenerator[bytes]:
         number = count()
@@ -349,34 +411,42 @@ class _Response(_Answer):
             "parallel_tool_calls": False,
             "tool_choice": "none",
             "tools": [],
-            "usage": None if details is None else _response_usage(details),
+            "usage": None if details is None else self._response_usage(),
             **extension,
         }
+
+    def _response_usage(self) -> dict[str, Any]:
+        """The tokens in the words of responses."""
+        counts = self._usage()
+        return {
+            "input_tokens": counts["prompt_tokens"],
+            "input_tokens_details": counts["prompt_tokens_details"],
+            "output_tokens": counts["completion_tokens"],
+            "output_tokens_details": counts["completion_tokens_details"],
+            "total_tokens": counts["total_tokens"],
+        }
+
+
+def _incomplete(details: RunDetails) -> dict[str, str]:
+    """The header of an answer whose usage lacks the tokens of a server that did not tell them."""
+    return {} if _is_counted(details) else {"x-flowdebate-usage": "incomplete"}
+
+
+def _is_counted(details: RunDetails) -> bool:
+    usage = details.usage
+    return usage is not None and usage.prompt_tokens is not None and usage.completion_tokens is not None
 
 
 def _about(details: RunDetails) -> dict[str, Any]:
     """Describe the run of an answer, with its missing participants."""
     line = None if details.document is None else details.document.raw.incomplete
     run = {"runId": details.run_id, "status": details.status}
+    run |= {} if _is_counted(details) else {"usage": "incomplete"}
     return run if line is None else {**run, "incomplete": line}
 
 
 def _part(text: str) -> dict[str, Any]:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
-
-
-def _response_usage(details: RunDetails) -> dict[str, Any] | None:
-    """`_usage` in the words of responses."""
-    counts = _usage(details)
-    if counts is None or details.usage is None:
-        return None
-    return {
-        "input_tokens": counts["prompt_tokens"],
-        "input_tokens_details": {"cached_tokens": details.usage.cached_tokens or 0},
-        "output_tokens": counts["completion_tokens"],
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": counts["total_tokens"],
-    }
 
 
 _FAILED = ("failed", "rejected", "dead_letter")
@@ -390,20 +460,3 @@ def _delta(delta: dict[str, Any], finish_reason: str | None = None) -> dict[str,
 def _finish_reason(details: RunDetails) -> str:
     """Return "stop" for a run that came to its end, "length" for one that was stopped, or that waits for a human."""
     return "stop" if details.status in ("complete", "degraded", "no_verdict") else "length"
-
-
-def _usage(details: RunDetails) -> dict[str, Any] | None:
-    """The tokens of all calls of the run; None if a server did not tell them."""
-    usage = details.usage
-    if usage is None or usage.prompt_tokens is None or usage.completion_tokens is None:
-        return None
-    counts: dict[str, Any] = {
-        "prompt_tokens": usage.prompt_tokens,
-        "completion_tokens": usage.completion_tokens,
-        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
-    }
-    if usage.cached_tokens is not None:
-        counts["prompt_tokens_details"] = {"cached_tokens": usage.cached_tokens}
-    if usage.reasoning_tokens is not None:
-        counts["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
-    return counts
