@@ -254,7 +254,7 @@ def test_a_chat_before_the_question_is_data() -> None:
         for model in (RENT, "flowdebate/debate"):
             prompts.clear()
             completion = ask(client, model, messages=chat)
-            assert run_of(stage, completion)["question"].startswith("Should Berlin adopt a cap? The chat before")
+            assert run_of(stage, completion)["question"].startswith("Should Berlin adopt a cap?\n\nThe chat before")
             assert "[system] Be kind." in prompts[0]
             assert "[assistant] No." in prompts[0]
             assert not any(line.startswith("[user] Yes!") for line in prompts[0].splitlines())
