@@ -170,6 +170,7 @@ def test_words_of_an_earlier_question_are_found_in_one_pattern_for_all_runs() ->
 def test_the_same_seed_finds_the_same() -> None:
     """A check is repeated by its seed, which the error about all examples names."""
     planted = PLANTED["a question without its markup"]
+    search(planted, 5)  # it imports what it needs: hypothesis draws constants from the modules that are loaded
     assert str(search(planted, 5).broken) == str(search(planted, 5).broken)
     never = failing(PLANTED["a predicate that never fires"].make, max_examples=10)
     assert never.reproduce == "check_debate(…, seed=1)"

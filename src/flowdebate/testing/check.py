@@ -74,7 +74,10 @@ class CheckOptions(TypedDict, total=False):
     max_examples: int
     """How many examples are drawn; default 100."""
     seed: int | None
-    """The seed of the draws; None (default) is another one each time, which the error names."""
+    """The seed of the draws; None (default) is another one each time, which the error names.
+
+    With a number the draws are the same for one release of hypothesis and one set of loaded modules, whose constants it
+    tries."""
     failures: bool
     """Whether models fail in some of the examples; default True."""
     questions: SearchStrategy[str] | None

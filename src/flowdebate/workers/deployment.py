@@ -231,10 +231,11 @@ class Workers:
 
     async def status(self, run_id: str) -> QueuedRunStatus:
         """The status of the run; RunNotFound."""
-        stored = await self.store.run(run_id)
+        # The run is read last: a worker notes there why it gave a run up before it ends the delivery.
         found = await asyncio.to_thread(self.queue.of, run_id)
         last = found[0] if found else None
         problem = None if last is None else await asyncio.to_thread(self.queue.problem_of, last.workflow_id)
+        stored = await self.store.run(run_id)
         if stored.status in GIVEN_UP:
             problem = (stored.outcome or {}).get("error")
         return QueuedRunStatus(
