@@ -31,9 +31,8 @@ def test_a_structured_answer_of_a_strict_schema_is_read_again() -> None:
     output = OutputSchema.of(Strict)
     response = ModelResponse(data=Strict(amounts=(Decimal("1.10"),), due=date(2026, 1, 2)), validated=output)
     attempt = Attempt(model="m", waited=0.5, seconds=1.5, usage=Usage(calls=1, prompt_tokens=7), error="EmptyResponse")
-    again, attempts, seconds, _ = read_call(
-        json_text(call_row(response, [attempt], seconds=2.0, output=output)), output
-    )
+    answer, attempts = read_call(json_text(call_row(response, [attempt], seconds=2.0, output=output)))
+    again, seconds = answer.response(output), answer.seconds
     assert (again, attempts, seconds) == (response, [attempt], 2.0)
 
 
@@ -41,7 +40,7 @@ def test_a_structured_answer_of_a_strict_schema_is_read_again() -> None:
 def test_log_probabilities_are_read_again_to_the_bit(logprobs: dict[str, float]) -> None:
     """A resumed run decides by the same numbers."""
     row = call_row(ModelResponse(text="A", logprobs=logprobs), [], seconds=0, output=None)
-    again, *_ = read_call(json_text(row), None)
+    again = read_call(json_text(row))[0].response(None)
     assert again.logprobs == logprobs
 
 

@@ -439,7 +439,7 @@ def test_repairs_are_kept_with_the_call() -> None:
     repaired = ModelResponse(text=WRITTEN, data=JUDGE.validate(WRITTEN), repaired=("code fence", "trailing comma"))
     plain = ModelResponse(text=WRITTEN, data=JUDGE.validate(WRITTEN))
     body = json_text(call_row(repaired, (), seconds=0.0, output=JUDGE))
-    assert read_call(body, JUDGE)[0].repaired == ("code fence", "trailing comma")
+    assert read_call(body)[0].response(JUDGE).repaired == ("code fence", "trailing comma")
     assert "repaired" not in call_row(plain, (), seconds=0.0, output=JUDGE)
 
 

@@ -23,7 +23,15 @@ from flowdebate.blocks.functions import (
     tool,
 )
 from flowdebate.errors import ConfigurationError, SchemaViolation, ToolLoopExceeded
-from flowdebate.models.base import Message, Model, ModelRequest, ModelResponse, ModelSettings, ToolCall
+from flowdebate.models.base import (
+    Message,
+    Model,
+    ModelRequest,
+    ModelResponse,
+    ModelSettings,
+    ToolCall,
+    UnwrittenMessages,
+)
 from flowdebate.models.output import OutputSchema
 from flowdebate.models.resolve import ModelChoice
 from flowdebate.resources.resource import Resource
@@ -90,6 +98,7 @@ class Generator(Block[Any, OutT]):
         self._form: Callable[[Any, Context], AnswerForm] | None = None
         self._review: Review | None = None
         self._reading: Reading | None = None
+        self._deferred: Deferred | None = None
 
     async def act(self, value: object, ctx: Context, /) -> OutT:
         with ctx.run.tracing.agent(self.name, ctx.path):
@@ -143,10 +152,14 @@ class Generator(Block[Any, OutT]):
         changed._form = form  # noqa: SLF001 - its own class
         return changed
 
-    def with_user(self, user: Callable[[Any, Context], Any]) -> Self:
-        """Return this block with another message of the user: `user(input, ctx)`, or what it returns once awaited."""
+    def with_user(self, user: Callable[[Any, Context], Any], deferred: Deferred | None = None) -> Self:
+        """Return this block with another message of the user: `user(input, ctx)`, or what it returns once awaited.
+
+        A replay calls `deferred` instead, and writes the message only where somebody reads it.
+        """
         changed = copy.copy(self)
         changed._user = user  # noqa: SLF001 - its own class
+        changed._deferred = deferred  # noqa: SLF001 - its own class
         return changed
 
     def with_synonyms(self, synonyms: Mapping[str, str]) -> Self:
@@ -167,7 +180,7 @@ class Generator(Block[Any, OutT]):
         changed._reading = reading  # noqa: SLF001 - its own class
         return changed
 
-    async def request(self, messages: list[Message], form: AnswerForm, ctx: Context, *, path: str) -> ModelResponse:
+    async def request(self, messages: Sequence[Message], form: AnswerForm, ctx: Context, *, path: str) -> ModelResponse:
         """Send `messages` to the block's model; the call is the step `path` of the run."""
         request = ModelRequest(
             messages=messages,
@@ -182,13 +195,18 @@ class Generator(Block[Any, OutT]):
         )
         return await ctx.run.ask(ctx.model(self.model), request, path=path)
 
-    async def _messages(self, value: object, ctx: Context) -> list[Message]:
+    async def _messages(self, value: object, ctx: Context) -> Sequence[Message]:
         system = [str(text) for slot in self._system if (text := await result_of(slot(value, ctx)))]
         messages: list[Message] = [{"role": "system", "content": "\n\n".join(system)}] if system else []
         for slot in self._before:
             given = await result_of(slot(value, ctx))
             items: Sequence[Any] = [given] if isinstance(given, (str, Mapping)) else given or ()  # one, or several
             messages += [{"role": "user", "content": item} if isinstance(item, str) else item for item in items]
+        journal = ctx.run.journal
+        if self._deferred and not self._revisers and journal is not None and journal.takes_any(ctx.path):
+            write = self._deferred(value, ctx)
+            if write is not None:
+                return UnwrittenMessages(messages, write)
         user = await result_of(self._user(value, ctx))
         if user:
             text = str(user)
@@ -198,7 +216,7 @@ class Generator(Block[Any, OutT]):
         return messages
 
     async def _converse(
-        self, messages: list[Message], form: AnswerForm, ctx: Context
+        self, messages: Sequence[Message], form: AnswerForm, ctx: Context
     ) -> tuple[ModelResponse, ToolCall | None]:
         """The model's final response, after its tool calls; and the call that is the answer, if there is one."""
         for turn in range(self._max_tool_rounds + 1):
@@ -268,7 +286,9 @@ class AnswerForm(TypedDict, total=False):
     sentences: int | None
 
 
-Review: TypeAlias = Callable[[list[Message], ModelResponse, Context], Awaitable[tuple[ModelResponse, bool]]]
+Deferred: TypeAlias = Callable[[Any, Context], Callable[[], str] | None]
+"""Returns for `(input, ctx)` the function that writes a message, which has no other effects; None to write it now."""
+Review: TypeAlias = Callable[[Sequence[Message], ModelResponse, Context], Awaitable[tuple[ModelResponse, bool]]]
 """Review of the answer to a block's messages: returns the answer that counts, and whether it is the first of two."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypedDict, TypeVar
@@ -331,14 +331,14 @@ def debater_block(
     An answer that ran out of room is cut at its last full sentence; a short turn in the concise profile ends, on
     purpose, with the last of the sentences that its prompt asked for.
     """
-    return generator(
+    block = generator(
         name=name,
         prompt=system,
-        user=turn,
         transform=prompt.cut,
         resources={"transcript": transcript},
         **generator_options(options, "intent/chat", NOT_KEPT, where=name, prompt=prompt),
-    ).with_form(prompt.bounds)
+    )
+    return block.with_user(turn, deferred=lambda value, ctx: partial(turn, value, ctx)).with_form(prompt.bounds)
 
 
 def persona_block(

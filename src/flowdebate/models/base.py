@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from random import Random
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, get_args, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, get_args, overload, runtime_checkable
 
 from flowdebate._util.json_data import SPARSE
 from flowdebate._util.wire import BlockEvent
@@ -412,8 +412,10 @@ class ModelRequest:
     @property
     def characters(self) -> int:
         """Length of all messages in characters; an image counts as the text that costs as many tokens."""
-        total = 0
-        for message in self.messages:
+        messages, total = self.messages, 0
+        if isinstance(messages, UnwrittenMessages) and messages.recorded_characters is not None:
+            return messages.recorded_characters
+        for message in messages:
             content = message.get("content") or ""
             for part in content if isinstance(content, list) else ({"text": content},):
                 total += IMAGE_TOKENS * 4 if "image_url" in part else len(str(part.get("text", "")))
@@ -423,6 +425,34 @@ class ModelRequest:
     def output_schema(self) -> dict[str, Any] | None:
         """JSON Schema of the answer; None for text."""
         return None if self.output is None else self.output.json_schema
+
+
+class UnwrittenMessages(Sequence[Message]):
+    """The messages of a request whose answer is recorded: the last one is written once anybody reads them."""
+
+    __slots__ = ("_before", "_messages", "_write", "recorded_characters")
+
+    def __init__(self, before: Sequence[Message], write: Callable[[], str]) -> None:
+        self._before = before
+        self._write = write
+        self._messages: Sequence[Message] | None = None
+        self.recorded_characters: int | None = None
+        """Their length as it was recorded with the answer; None where it was not."""
+
+    def _written(self) -> Sequence[Message]:
+        if self._messages is None:
+            self._messages = [*self._before, {"role": "user", "content": self._write()}]
+        return self._messages
+
+    def __len__(self) -> int:
+        return len(self._written())
+
+    @overload
+    def __getitem__(self, index: int, /) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice, /) -> Sequence[Message]: ...
+    def __getitem__(self, index: int | slice, /) -> Message | Sequence[Message]:
+        return self._written()[index]
 
 
 @dataclass(slots=True, kw_only=True)

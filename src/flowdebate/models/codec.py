@@ -57,17 +57,88 @@ def _is_same(one: object, other: object) -> bool:
     return one == other
 
 
-def digest_of(request: ModelRequest) -> str:
-    """Hash everything that a model is given: requests of one block with equal hashes are the same request."""
-    settings = request.settings
+_LONG = 16_384
+"""Characters from which on a text is hashed by itself."""
+_BEGINNINGS = 8
+"""Texts of one run that grow side by side: the transcript as debaters, moderator and judges are shown it."""
+
+
+class TextHasher:
+    """Hashes the long texts of one run's requests, which begin alike: of each text only what is new is hashed."""
+
+    def __init__(self) -> None:
+        self._beginnings: list[_Beginning] = []
+
+    def hash(self, text: str) -> str:
+        """Return the hash of `text`, whatever was hashed before."""
+        best, shared = None, _LONG - 1
+        for beginning in self._beginnings:
+            if (alike := beginning.shared_with(text)) > shared:
+                best, shared = beginning, alike
+        if best is None:
+            best = _Beginning("", blake2b(digest_size=16), text)
+            self._beginnings = [best, *self._beginnings[: _BEGINNINGS - 1]]
+        else:
+            best.extend(text, shared)
+        hasher = best.hasher.copy()
+        hasher.update(_encoded(best.rest))
+        return hasher.hexdigest()
+
+
+class _Beginning:
+    """What two texts began with, and how the later one went on."""
+
+    __slots__ = ("hasher", "rest", "text")
+
+    def __init__(self, text: str, hasher: blake2b, rest: str) -> None:
+        self.text, self.hasher, self.rest = text, hasher, rest
+
+    def shared_with(self, text: str) -> int:
+        """Count the characters that `text` begins with as the later text does."""
+        if not text.startswith(self.text):
+            return 0
+        low, high, start = 0, min(len(self.rest), len(text) - len(self.text)), len(self.text)
+        while low < high:  # comparing slices is many times faster than comparing characters
+            middle = (low + high + 1) // 2
+            if text.startswith(self.rest[low:middle], start + low):
+                low = middle
+            else:
+                high = middle - 1
+        return start + low
+
+    def extend(self, text: str, shared: int) -> None:
+        """Take what both texts share as the new beginning, and the rest of `text`."""
+        self.hasher.update(_encoded(text[len(self.text) : shared]))
+        self.text, self.rest = text[:shared], text[shared:]
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode(errors="surrogatepass")
+
+
+def digest_of(request: ModelRequest, texts: TextHasher | None = None) -> str:
+    """Hash everything that a model is given: requests of one block with equal hashes are the same request.
+
+    `texts` has hashed the earlier requests of the run.
+    """
+    settings, texts = request.settings, texts or TextHasher()
     given: dict[str, Any] = {
-        "messages": request.messages,
+        "messages": [_with_hashes(message, texts) for message in request.messages],
         "output": None if request.output is None else request.output.digest,
         "tools": [[tool.name, tool.description, tool.parameters] for tool in request.tools],
         "settings": [settings.temperature, settings.max_tokens, settings.effort, settings.extra],
         "form": [request.begins, request.sentences, request.choices],
     }
     return blake2b(json_text(given).encode(), digest_size=16).hexdigest()
+
+
+def _with_hashes(value: Any, texts: TextHasher) -> Any:  # noqa: ANN401 - JSON data
+    """`value` with the hash of each long text in its place."""
+    if isinstance(value, str):
+        return value if len(value) < _LONG else {"hash": texts.hash(value)}
+    if isinstance(value, Mapping):
+        return {key: _with_hashes(part, texts) for key, part in value.items()}
+    return [_with_hashes(part, texts) for part in value] if isinstance(value, (list, tuple)) else value
 
 
 Tokens: TypeAlias = tuple[int, int | None, int | None, int | None, int | None, int | None]
@@ -132,6 +203,8 @@ class StoredAnswer(Answer):
     seconds: float
     attempts: tuple[AttemptRow, ...]
     origin: Origin = "asked"
+    prompt: int | None = None
+    """Characters of the request, where the server has reported no tokens."""
 
 
 class FailedCall(Recorded):
@@ -193,7 +266,7 @@ def attempts_of(rows: Iterable[AttemptRow]) -> list[Attempt]:
 def call_row(
     response: ModelResponse, attempts: Iterable[Attempt], *, seconds: float, output: OutputSchema | None
 ) -> dict[str, object]:
-    """An answered call with all its attempts, as JSON data: the record `Answer`."""
+    """Format an answered call with all its attempts as JSON data: the record `Answer`."""
     recorded: dict[str, object] = {
         "text": response.text,
         "finish": response.finish,
@@ -219,13 +292,10 @@ def call_row(
     return recorded
 
 
-def read_call(body: str, output: OutputSchema | None) -> tuple[ModelResponse, list[Attempt], float, Origin]:
-    """Read the answer in a journal, its attempts, its total seconds, and its origin.
-
-    ValueError or SchemaViolation for any other text.
-    """
+def read_call(body: str) -> tuple[StoredAnswer, list[Attempt]]:
+    """Read the answer in a journal, and its attempts; ValueError for any other text."""
     answer = read_record(StoredAnswer, body)
-    return answer.response(output), attempts_of(answer.attempts), answer.seconds, answer.origin
+    return answer, attempts_of(answer.attempts)
 
 
 def models_asked(body: str) -> tuple[str, ...]:

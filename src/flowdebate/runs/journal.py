@@ -115,6 +115,10 @@ class Journal:
                 raise cancelled
             creating.result()
 
+    def takes_any(self, key: str) -> bool:
+        """Return whether an answer is recorded at `key` that counts whatever the request would be now."""
+        return self._accepts_changes and key in self._done
+
     def find(self, key: str, request: str | None = None, *, model: str | None = None) -> StepRow | None:  # noqa: ARG002 - for forks
         """The recorded step at `key`; JournalMismatch if the key comes up twice, or (as a rule) for another request.
 

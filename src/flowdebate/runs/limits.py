@@ -235,7 +235,7 @@ class Budget:
     def count(self, attempts: Iterable[Attempt], request: ModelRequest) -> None:
         """Count attempts at `request` from before this process took over the run; nothing is refused."""
         for attempt in attempts:
-            reserved = self.estimate(attempt.model, request)
+            reserved = Reserved(request, 0, 0.0)
             self._in_flight.append(reserved)
             self.settle(reserved, attempt)
 

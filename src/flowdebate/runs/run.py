@@ -26,12 +26,14 @@ from flowdebate.models.base import (
     ModelRequest,
     ModelResponse,
     TextWithdrawn,
+    UnwrittenMessages,
     Usage,
     estimate_tokens,
     total_usage,
 )
 from flowdebate.models.codec import (
     FailedCall,
+    TextHasher,
     attempts_of,
     attempts_row,
     call_row,
@@ -163,6 +165,8 @@ class Run:
     _ended: float | None = field(default=None, init=False)
     began_at: float = field(default=0.0, init=False)
     """When the run first began, by its clock: in a resumed run as before."""
+    texts: TextHasher = field(default_factory=TextHasher, init=False)
+    """Hashes the texts of its requests."""
     known: dict[object, Any] = field(default_factory=dict, init=False)
     """What was looked up or recorded once for the whole run, by whose it is."""
     tracing: RunObserver = field(default=_UNOBSERVED, init=False)
@@ -322,10 +326,12 @@ class Run:
         """
         journal = self.journal
         if journal is not None:
-            digest = digest_of(request)
+            unread = isinstance(request.messages, UnwrittenMessages)
+            digest = None if unread else digest_of(request, self.texts)
             row = journal.find(path, digest, model=model.name)
             if row is not None:
-                return self._replay(model, request, path, row, odd=() if row.request == digest else ("other_request",))
+                same = unread or row.request == digest
+                return self._replay(model, request, path, row, odd=() if same else ("other_request",))
         role = request.role  # `tell` must not hold the request, which holds it: a cycle would keep the whole run
         charge = Charge(self.accounts, self.budget)
         attempts = request.attempts.belong_to(
@@ -353,6 +359,8 @@ class Run:
             if journal is not None:
                 seconds = time.perf_counter() - started
                 recorded = call_row(response, attempts.made, seconds=seconds, output=request.output)
+                if any(attempt.usage.total_tokens is None for attempt in attempts.made):
+                    recorded["prompt"] = request.characters
                 await journal.commit(path, "call", json_text(recorded))
         except BaseException as failure:
             error = error_text(failure)
@@ -416,9 +424,12 @@ class Run:
     ) -> ModelResponse:
         """Return the answer recorded in `row`, counted and emitted as when it was made."""
         assert self.journal is not None  # noqa: S101 - it has given the row
-        response, made, seconds, origin = self.journal.read(row, lambda body: read_call(body, request.output))
+        answer, made = self.journal.read(row, read_call)
+        response = self.journal.read(row, lambda _: answer.response(request.output))
         response.flags = (*response.flags, *odd)
-        paid = made if origin == "asked" else ()  # the run that this one was forked from has paid for all others
+        paid = made if answer.origin == "asked" else ()  # the run that this one was forked from has paid for all others
+        if isinstance(request.messages, UnwrittenMessages):
+            request.messages.recorded_characters = answer.prompt
         if self.budget is not None:
             self.budget.count(paid, request)
         self._count(
@@ -428,13 +439,13 @@ class Run:
                 path=path,
                 model=model.name,
                 usage=total_usage(paid),
-                seconds=seconds if paid else 0.0,
+                seconds=answer.seconds if paid else 0.0,
                 attempts=tuple(paid),
                 asked_as=response.asked_as,
                 flags=response.flags,
                 repaired=response.repaired,
                 replayed=True,
-                origin=origin,
+                origin=answer.origin,
             ),
             made,
             request,

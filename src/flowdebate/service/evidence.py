@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, cast
 
 from flowdebate._text import shown
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import BadFile, FlowDebateError
 from flowdebate.evaluation.readers import Votes, sides_of, votes_of
-from flowdebate.models.codec import digest_of
+from flowdebate.models.base import ModelRequest
+from flowdebate.models.codec import TextHasher, digest_of
 from flowdebate.models.resolve import ModelChoice
 from flowdebate.prompts import Profile
 from flowdebate.runs.durable.replay import Replay, replay
@@ -57,6 +58,8 @@ class Evidence:
     """What readers found who had not seen the verdict."""
     replay: Replay | None
     """None where the pattern is not known here."""
+    digests: Mapping[str, str] = field(default_factory=dict)
+    """Hashes of the requests that the replay makes, by the paths of the calls."""
     problem: str = ""
 
     async def document(self) -> Document:
@@ -109,10 +112,8 @@ class Evidence:
 
     def other_prompts(self) -> list[str]:
         """The places of recorded answers to other requests than the replay makes, in the order of the journal."""
-        assert self.replay is not None  # noqa: S101 - the caller looked
-        asked = self.replay.requests
         recorded = [step for step in self.steps if step.kind == "call" and step.body is not None]
-        return [step.key for step in recorded if step.key not in asked or digest_of(asked[step.key]) != step.request]
+        return [step.key for step in recorded if self.digests.get(step.key) != step.request]
 
 
 async def evidence_in(
@@ -143,11 +144,18 @@ async def evidence_of(
         return Evidence(run=run, steps=steps, votes=votes, replay=None, problem=problem)
 
     async def replayed_as(profile: Profile) -> Evidence:
+        digests: dict[str, str] = {}
+        texts = TextHasher()
+
+        def note(path: str, request: ModelRequest) -> None:
+            digests[path] = digest_of(request, texts)
+
         if block is None:
-            found = await replayed(plan_of(run, {}, to_ask=False), run, steps, profile=profile)
+            plan = plan_of(run, {}, to_ask=False)
+            found = await replayed(plan, run, steps, profile=profile, on_request=note)
         else:
-            found = await replay(block, run, steps, model=model, profile=profile)
-        return Evidence(run=run, steps=steps, votes=votes, replay=found)
+            found = await replay(block, run, steps, model=model, profile=profile, on_request=note)
+        return Evidence(run=run, steps=steps, votes=votes, replay=found, digests=digests)
 
     try:
         evidence = await replayed_as("full")

@@ -18,7 +18,7 @@ from flowdebate.blocks.human.answers import open_requests_in
 from flowdebate.errors import BadFile, ConfigurationError, FlowDebateError, RunConflict, RunNotFound
 from flowdebate.evaluation.readers import end_shares
 from flowdebate.prompts import Profile
-from flowdebate.runs.durable.replay import Replay
+from flowdebate.runs.durable.replay import OnRequest, Replay
 from flowdebate.runs.header import result_of
 from flowdebate.runs.limits import OWNER
 from flowdebate.runs.result import RunView
@@ -123,14 +123,23 @@ def _facts(run: StoredRun, steps: Sequence[StepRow], so_far: SoFar | None) -> di
     }
 
 
-async def replayed(plan: Plan, run: StoredRun, steps: Sequence[StepRow], *, profile: Profile = "full") -> Replay:
+async def replayed(
+    plan: Plan,
+    run: StoredRun,
+    steps: Sequence[StepRow],
+    *,
+    profile: Profile = "full",
+    on_request: OnRequest | None = None,
+) -> Replay:
     """The stored run of `plan` as far as its journal goes; asks no model and changes nothing.
 
     `profile` is that of a model object.
     """
     from flowdebate.runs.durable.replay import replay
 
-    return await replay(plan.pattern(), run, steps, model=plan.models, limits=plan.limits, profile=profile)
+    return await replay(
+        plan.pattern(), run, steps, model=plan.models, limits=plan.limits, profile=profile, on_request=on_request
+    )
 
 
 # Store

@@ -23,7 +23,7 @@ from flowdebate.errors import (
 )
 from flowdebate.evaluation.readers import Readership
 from flowdebate.evaluation.stored_audit import Items, audited_runs
-from flowdebate.runs.durable.replay import Replay, replay
+from flowdebate.runs.durable.replay import OnRequest, Replay, replay
 from flowdebate.runs.durable.resume import load_fork, load_run, prepare_fork
 from flowdebate.runs.execute import make_run, start_block
 from flowdebate.runs.header import StoreOptions, changes_of, check_unchanged
@@ -46,6 +46,7 @@ from flowdebate.ui.steps import CallDetails, Fork, check_edits
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
+    from flowdebate.models.base import ModelRequest
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.runs.observer import Observer
     from flowdebate.runs.result import RunHandle
@@ -406,12 +407,14 @@ class Service(Readership):
             fork=Fork.of(stored, steps),
         )
 
-    async def _replayed(self, stored: StoredRun, steps: Sequence[StepRow]) -> Replay:
+    async def _replayed(
+        self, stored: StoredRun, steps: Sequence[StepRow], *, on_request: OnRequest | None = None
+    ) -> Replay:
         """Replay the run; ConfigurationError if its pattern is not known here."""
         recipe = self._recipes.of_run(stored, to_ask=False)
         workers = self._workers_of(stored)
         limits = recipe.limits if workers is None else workers.limits_of(stored.header)
-        return await replay(recipe.block, stored, steps, model=recipe.model, limits=limits)
+        return await replay(recipe.block, stored, steps, model=recipe.model, limits=limits, on_request=on_request)
 
     async def runs(
         self,
@@ -508,8 +511,14 @@ class Service(Readership):
         ConfigurationError for a run of a pattern that is not known here.
         """
         stored, steps = await self.store.run(run_id), await self.store.steps(run_id)
-        request = (await self._replayed(stored, steps)).requests.get(place)
-        return None if request is None else CallDetails.of(place, request, steps)
+        details: list[CallDetails] = []
+
+        def note(path: str, request: ModelRequest) -> None:
+            if path == place:
+                details.append(CallDetails.of(place, request, steps))
+
+        await self._replayed(stored, steps, on_request=note)
+        return details[-1] if details else None
 
     async def evidence(self, run_id: str) -> tuple[list[str], Evidence]:
         """The lines of a run's export as it is now, and what replaying them gives, for its report."""
@@ -713,7 +722,14 @@ class Service(Readership):
         # A changed pattern may ask for answers of another form than the recorded requests did.
         if isinstance(edits, Mapping) and edits and pattern is None and not options:
             steps = await self.store.steps(run_id)
-            edits = check_edits(edits, steps, (await self._replayed(stored, steps)).requests)
+            requests: dict[str, ModelRequest] = {}
+
+            def keep(path: str, request: ModelRequest) -> None:
+                if path in edits:
+                    requests[path] = request
+
+            await self._replayed(stored, steps, on_request=keep)
+            edits = check_edits(edits, steps, requests)
         await self._check_budget(labels)
         seed = recipe.seed if seed is None else seed
         given: dict[str, Any] = {"fork_id": fork_id, "at": at, "edits": edits, "seed": seed, "limits": recipe.limits}

@@ -8,8 +8,9 @@ supports it; and a turn that copies, or ends on another side, is asked for once 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from typing import TYPE_CHECKING
 
 from flowdebate._text import fold, is_blank
@@ -97,7 +98,7 @@ def support_small_model(
     )
     material = make_material(options.get("sources"), where=block.name)
     support = SmallModelSupport(block=block, prompt=prompt, sorter=sorter, material=material)
-    supported = block.with_user(support.render_turn).with_form(support.bounds).with_transform(support.cut)
+    supported = block.with_user(support.render_turn, support.defer_turn).with_form(support.bounds).with_transform(support.cut)
     return supported if block.tools else supported.with_review(support.review)
 
 
@@ -131,6 +132,10 @@ class SmallModelSupport:
         if self.material is not None:
             await self.sorter.sort(self.material.of_run(ctx), value, ctx)
         return self._render(ctx)
+
+    def defer_turn(self, _: object, ctx: Context) -> Callable[[], str] | None:
+        """Return what writes the message of a turn without support; None for one with support, which has effects."""
+        return None if self.is_asked_for(ctx) else partial(self.prompt.render_turn, None, ctx)
 
     def _render(self, ctx: Context, entries: Sequence[DebateContributionEntry] | None = None) -> str:
         fact = self.next_fact(ctx)
@@ -182,7 +187,7 @@ class SmallModelSupport:
         return self.prompt.wording.cut(text, response, ctx, begins=begins if text.startswith(begins) else "")
 
     async def review(
-        self, messages: list[Message], response: ModelResponse, ctx: Context
+        self, messages: Sequence[Message], response: ModelResponse, ctx: Context
     ) -> tuple[ModelResponse, bool]:
         """Ask once more for a turn that copies, or ends on another side; see `Review`.
 

@@ -135,6 +135,9 @@ class ForkJournal(Journal):
         """Steps taken from the parent that are not recorded yet, in order."""
         self._writing = asyncio.Lock()
 
+    def takes_any(self, key: str) -> bool:  # noqa: ARG002 - whether the parent has the same step, its request says
+        return False
+
     def find(self, key: str, request: str | None = None, *, model: str | None = None) -> StepRow | None:
         row = super().find(key, request)
         taken = self._find_in_parent(key, request, model)

@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NoReturn, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeAlias, TypeVar
 from urllib.parse import unquote
 
 from flowdebate._text import error_text
@@ -29,6 +29,9 @@ from flowdebate.store.memory import MemoryStore
 
 OutT = TypeVar("OutT")
 T = TypeVar("T")
+
+OnRequest: TypeAlias = Callable[[str, ModelRequest], object]
+"""Is called with the path and the request of each call of a replay."""
 
 _QUIET = 16
 """Turns of the event loop without news after which a run has come as far as its journal."""
@@ -56,8 +59,6 @@ class Replay:
     """The calls that come next: those in progress, while a process executes the run."""
     failure: FlowDebateError | None
     """Why the run failed, if replaying it fails as well."""
-    requests: Mapping[str, ModelRequest]
-    """What models were asked, by the paths of the calls, those that come next included."""
     parked: Sequence[str]
     """The places at which branches of the run have come to the end of the journal."""
 
@@ -70,6 +71,7 @@ async def replay(
     model: ModelChoice = None,
     limits: Limits | None = None,
     profile: Profile = "full",
+    on_request: OnRequest | None = None,
 ) -> Replay:
     """Replay the steps of a stored run; the run in the store, which another process may execute, is not touched.
 
@@ -77,7 +79,8 @@ async def replay(
     order, and what only the executing process knows is missing: `CallRetried` and `CallFellBack` of its model calls.
     Models, humans and conditions are not asked, and side effects do not happen: the replay stops where the journal
     ends, or after ten seconds in which a block waits for time to pass. `profile` is that of a model object of the run,
-    unless `model` is given: a journal has only its name.
+    unless `model` is given: a journal has only its name. `on_request` is called with the path and the request of each
+    call, those that come next included; a prompt is written only where it reads the messages, or there is no answer.
     """
     header, store = stored.header, MemoryStore()  # which is only named in errors
     journal = _ReadOnlyJournal(store, header, steps, stored.status)
@@ -89,6 +92,7 @@ async def replay(
         limits=None if limits is None else replace(limits, seconds=None),  # a replay takes its own time
         journal=journal,
     )
+    run.on_request = on_request
     handle: RunHandle[Any] = start_block(block, header.input, run)
     try:
         await _wait_for_end_of_journal(run, journal)
@@ -110,7 +114,6 @@ async def replay(
         events=events,
         calls=calls,
         failure=failure,
-        requests=run.requests,
         parked=journal.parked,
     )
 
@@ -186,13 +189,15 @@ def _finish(stored: StoredRun, run: Run, events: Sequence[object]) -> RunFinishe
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class _Replayed(Run):
-    """A run that notes what its models are asked, and does not repeat the warnings of its execution."""
+    """A run that tells what its models are asked, and does not repeat the warnings of its execution."""
 
     is_replay: ClassVar[bool] = True
-    requests: dict[str, ModelRequest] = field(default_factory=dict, init=False)
+    on_request: OnRequest | None = field(default=None, init=False)
 
     async def ask(self, model: Model, request: ModelRequest, *, path: str) -> ModelResponse:
-        self.requests[path] = request
+        if self.on_request is not None:
+            self.on_request(path, request)
+        await asyncio.sleep(0)  # a replay of many calls must not hold up the loop
         return await Run.ask(self, model, request, path=path)
 
     def warn_once(self, key: str, message: str) -> None:
