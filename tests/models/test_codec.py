@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from flowdebate.errors import CassetteMismatch, ModelTimeout, RateLimited
 from flowdebate.models import Attempt, ModelRequest, ModelResponse, OutputSchema, Usage
-from flowdebate.models.codec import call_row, digest_of, failure_of, failure_text, json_text, read_call
+from flowdebate.models.codec import TextHasher, call_row, digest_of, failure_of, failure_text, json_text, read_call
 from flowdebate.models.recording import describe_request
 
 
@@ -42,6 +42,21 @@ def test_log_probabilities_are_read_again_to_the_bit(logprobs: dict[str, float])
     row = call_row(ModelResponse(text="A", logprobs=logprobs), [], seconds=0, output=None)
     again = read_call(json_text(row))[0].response(None)
     assert again.logprobs == logprobs
+
+
+LINES = st.lists(st.integers(0, 5), max_size=12).map(
+    lambda numbers: "".join(f"{number}é" * 3_000 for number in numbers)
+)
+
+
+@given(st.lists(LINES, max_size=8))
+def test_the_hash_of_a_text_does_not_depend_on_what_was_hashed_before(texts: list[str]) -> None:
+    """Although only what is new in it is hashed."""
+    hasher = TextHasher()
+    for text in texts:
+        grown, request = f"{text}end", ModelRequest(messages=[{"role": "user", "content": text}], block="b")
+        assert hasher.hash(text) == TextHasher().hash(text) != hasher.hash(grown) == TextHasher().hash(grown)
+        assert digest_of(request, hasher) == digest_of(request)
 
 
 def test_the_choices_of_a_request_are_in_its_hash() -> None:

@@ -224,7 +224,7 @@ async def test_a_plain_call_has_no_history_and_a_stored_one_keeps_it(client: str
     assert answered.history is not None
     assert "secret-key-1" not in json.dumps(answered.history)
     row = call_row(answered, (), seconds=0.0, output=None)
-    stored, *_ = read_call(json_text(row), None)
+    stored = read_call(json_text(row))[0].response(None)
     assert stored.message() == answered.message()
     assert stored.message()["reasoning_details"] == CALLED["reasoning_details"]
 

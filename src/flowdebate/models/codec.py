@@ -6,7 +6,7 @@ The answer in a row of a stored run's journal and the one in a line of a cassett
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -264,9 +264,17 @@ def attempts_of(rows: Iterable[AttemptRow]) -> list[Attempt]:
 
 
 def call_row(
-    response: ModelResponse, attempts: Iterable[Attempt], *, seconds: float, output: OutputSchema | None
+    response: ModelResponse,
+    attempts: Sequence[Attempt],
+    *,
+    seconds: float,
+    output: OutputSchema | None,
+    asked: ModelRequest | None = None,
 ) -> dict[str, object]:
-    """Format an answered call with all its attempts as JSON data: the record `Answer`."""
+    """Format an answered call with all its attempts as JSON data: the record `Answer`.
+
+    Where the server has reported no tokens, the length of the request `asked` is part of it.
+    """
     recorded: dict[str, object] = {
         "text": response.text,
         "finish": response.finish,
@@ -289,6 +297,8 @@ def call_row(
             recorded["history"] = response.history
     elif output is not None:
         recorded["data"] = output.dump(response.data)
+    if asked is not None and any(attempt.usage.total_tokens is None for attempt in attempts):
+        recorded["prompt"] = asked.characters
     return recorded
 
 

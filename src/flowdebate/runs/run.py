@@ -326,12 +326,11 @@ class Run:
         """
         journal = self.journal
         if journal is not None:
-            unread = isinstance(request.messages, UnwrittenMessages)
-            digest = None if unread else digest_of(request, self.texts)
+            digest = None if isinstance(request.messages, UnwrittenMessages) else digest_of(request, self.texts)
             row = journal.find(path, digest, model=model.name)
             if row is not None:
-                same = unread or row.request == digest
-                return self._replay(model, request, path, row, odd=() if same else ("other_request",))
+                odd: tuple[Flag, ...] = () if digest in (None, row.request) else ("other_request",)
+                return self._replay(model, request, path, row, odd=odd)
         role = request.role  # `tell` must not hold the request, which holds it: a cycle would keep the whole run
         charge = Charge(self.accounts, self.budget)
         attempts = request.attempts.belong_to(
@@ -358,9 +357,7 @@ class Run:
                     answered(response)
             if journal is not None:
                 seconds = time.perf_counter() - started
-                recorded = call_row(response, attempts.made, seconds=seconds, output=request.output)
-                if any(attempt.usage.total_tokens is None for attempt in attempts.made):
-                    recorded["prompt"] = request.characters
+                recorded = call_row(response, attempts.made, seconds=seconds, output=request.output, asked=request)
                 await journal.commit(path, "call", json_text(recorded))
         except BaseException as failure:
             error = error_text(failure)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,9 +15,9 @@ from flowdebate.errors import ConfigurationError, FlowDebateError, RunNotFound, 
 from flowdebate.service.channel import Channel, Update
 
 if TYPE_CHECKING:
-    from flowdebate.runs.durable.replay import Replay
+    from flowdebate.runs.durable.replay import Follower
     from flowdebate.runs.result import RunHandle
-    from flowdebate.store.base import StepRow, Store, StoredRun
+    from flowdebate.store.base import Store, StoredRun
 
 
 _LINGER = 60.0
@@ -60,7 +60,7 @@ class ActiveRuns:
 
     At most `max_concurrency` runs are executed at once, `owner_concurrency` of each owner, and `max_queued` wait for
     their turn: the lowest priority first, and of one priority owner by owner. The journals of other processes are read
-    every `poll` seconds, by `replay`, as long as a run `goes_on`.
+    every `poll` seconds, by a `follower` of each run, as long as the run `goes_on`.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class ActiveRuns:
         owner_concurrency: int | None,
         max_queued: int,
         poll: float,
-        replay: Callable[[StoredRun, Sequence[StepRow]], Awaitable[Replay]],
+        follower: Callable[[StoredRun], Follower],
         goes_on: Callable[[StoredRun], bool],
     ) -> None:
         self._store = store
@@ -79,7 +79,7 @@ class ActiveRuns:
         self._owner_concurrency = max_concurrency if owner_concurrency is None else owner_concurrency
         self._max_queued = max_queued
         self._poll = poll
-        self._replay = replay
+        self._follower = follower
         self._goes_on = goes_on
         self._executed: dict[str, _Executed] = {}
         self._watched: dict[str, _Watched] = {}
@@ -249,15 +249,18 @@ class ActiveRuns:
     async def _watch(self, run_id: str, channel: Channel, read: asyncio.Event) -> None:
         """Read the journal of a run until it ends, and put what is new into its channel."""
         seen: object = None
+        follower: Follower | None = None
         try:
             while True:
                 stored = await self._store.run(run_id)
                 now = (stored.updated_at, stored.steps, stored.status, stored.owned)
-                if now != seen:  # a replay takes as long as the run itself did: only where there is something new
+                if now != seen:
                     seen = now
                     with suppress(ConfigurationError):  # without its pattern only its end can be told
-                        found = await self._replay(stored, await self._store.steps(run_id))
-                        channel.update(found.events, found.calls if stored.owned else ())
+                        follower = follower or self._follower(stored)
+                        news = await follower.read(stored, await self._store.steps(run_id, after=follower.steps))
+                        take = channel.update if news.anew else channel.extend
+                        take(news.events, news.calls if stored.owned else ())
                 read.set()
                 if not self._goes_on(stored):
                     return
@@ -267,6 +270,8 @@ class ActiveRuns:
         except FlowDebateError as error:
             _LOGGER.warning("run %s cannot be followed: %s", run_id, error_text(error))
         finally:
+            if follower is not None:
+                follower.close()
             channel.end()
             read.set()  # also where the first reading failed: readers wait for it
             self._unwatch(run_id, channel)

@@ -166,11 +166,13 @@ class Channel:
             self.log, self.positions, self._digest = [], {}, _START
             self.generation += 1
             known = []
-        for event in _marked(events)[len(known) :]:
+        finished = events[-1:] if events and isinstance(events[-1], RunFinished) else []
+        self.extend([*_marked(events)[len(known) :], *finished], calls)
+
+    def extend(self, events: Iterable[object], calls: Iterable[CallStarted]) -> None:
+        """Take over the next events of a run that another process executes, and the calls in progress there."""
+        for event in events:
             self._append(event)
-        last = events[-1] if events else None
-        if isinstance(last, RunFinished):
-            self._append(last)
         now = {call.path: call for call in calls}
         # A call keeps its number, by which readers know that they have been told of it.
         self.calls = {path: self.calls.get(path) or self._numbered(call) for path, call in now.items()}

@@ -23,7 +23,8 @@ from flowdebate.errors import (
 )
 from flowdebate.evaluation.readers import Readership
 from flowdebate.evaluation.stored_audit import Items, audited_runs
-from flowdebate.runs.durable.replay import OnRequest, Replay, replay
+from flowdebate.models.base import ModelRequest
+from flowdebate.runs.durable.replay import Follower, OnRequest, Replay, replay
 from flowdebate.runs.durable.resume import load_fork, load_run, prepare_fork
 from flowdebate.runs.execute import make_run, start_block
 from flowdebate.runs.header import StoreOptions, changes_of, check_unchanged
@@ -46,7 +47,6 @@ from flowdebate.ui.steps import CallDetails, Fork, check_edits
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
-    from flowdebate.models.base import ModelRequest
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.runs.observer import Observer
     from flowdebate.runs.result import RunHandle
@@ -161,7 +161,7 @@ class Service(Readership):
             owner_concurrency=owner_concurrency,
             max_queued=max_queued,
             poll=poll,
-            replay=self._replayed,
+            follower=self._follower,
             goes_on=self._goes_on,
         )
         self._recovery = Recovery(self.store, self._recipes, self._active, poll=poll)
@@ -411,10 +411,18 @@ class Service(Readership):
         self, stored: StoredRun, steps: Sequence[StepRow], *, on_request: OnRequest | None = None
     ) -> Replay:
         """Replay the run; ConfigurationError if its pattern is not known here."""
+        recipe, limits = self._to_replay(stored)
+        return await replay(recipe.block, stored, steps, model=recipe.model, limits=limits, on_request=on_request)
+
+    def _follower(self, stored: StoredRun) -> Follower:
+        """Return what reads the run while another process executes it; ConfigurationError for an unknown pattern."""
+        recipe, limits = self._to_replay(stored)
+        return Follower(recipe.block, model=recipe.model, limits=limits)
+
+    def _to_replay(self, stored: StoredRun) -> tuple[Recipe, Limits | None]:
         recipe = self._recipes.of_run(stored, to_ask=False)
         workers = self._workers_of(stored)
-        limits = recipe.limits if workers is None else workers.limits_of(stored.header)
-        return await replay(recipe.block, stored, steps, model=recipe.model, limits=limits, on_request=on_request)
+        return recipe, recipe.limits if workers is None else workers.limits_of(stored.header)
 
     async def runs(
         self,
@@ -722,10 +730,10 @@ class Service(Readership):
         # A changed pattern may ask for answers of another form than the recorded requests did.
         if isinstance(edits, Mapping) and edits and pattern is None and not options:
             steps = await self.store.steps(run_id)
-            requests: dict[str, ModelRequest] = {}
+            requests, places = dict[str, ModelRequest](), frozenset(edits)
 
             def keep(path: str, request: ModelRequest) -> None:
-                if path in edits:
+                if path in places:
                     requests[path] = request
 
             await self._replayed(stored, steps, on_request=keep)

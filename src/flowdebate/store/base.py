@@ -155,8 +155,8 @@ class Store(Protocol):
     async def run(self, run_id: str) -> StoredRun:
         """Read a run; raises RunNotFound."""
 
-    async def steps(self, run_id: str) -> Sequence[StepRow]:
-        """Read the run's steps: finished ones in order, then open ones by key. Raises RunNotFound."""
+    async def steps(self, run_id: str, *, after: int = 0) -> Sequence[StepRow]:
+        """Read the run's steps: finished ones behind number `after` in order, then open ones by key; RunNotFound."""
 
     async def runs(
         self,

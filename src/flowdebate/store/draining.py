@@ -88,8 +88,8 @@ class Draining(Store):
     async def run(self, run_id: str) -> StoredRun:
         return await self._store.run(run_id)
 
-    async def steps(self, run_id: str) -> Sequence[StepRow]:
-        return await self._store.steps(run_id)
+    async def steps(self, run_id: str, *, after: int = 0) -> Sequence[StepRow]:
+        return await self._store.steps(run_id, after=after)
 
     async def runs(self, **asked: Unpack[RunFilter]) -> Sequence[StoredRun]:
         return await self._store.runs(**asked)

@@ -90,9 +90,9 @@ class MemoryStore(Store):
     async def run(self, run_id: str) -> StoredRun:
         return self._record(run_id).run
 
-    async def steps(self, run_id: str) -> Sequence[StepRow]:
+    async def steps(self, run_id: str, *, after: int = 0) -> Sequence[StepRow]:
         rows = self._record(run_id).steps.values()
-        done = sorted((row for row in rows if row.seq is not None), key=lambda row: row.seq or 0)
+        done = sorted((row for row in rows if row.seq is not None and row.seq > after), key=lambda row: row.seq or 0)
         return [*done, *sorted((row for row in rows if row.seq is None), key=lambda row: row.key)]
 
     async def runs(

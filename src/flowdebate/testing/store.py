@@ -322,6 +322,18 @@ class StoreConformance:
         assert [(row.key, row.seq) for row in await store.steps("r")] == [("k", 1), ("at once", 2)]
 
     @_promise
+    async def test_the_steps_behind_a_number_are_read_alone(self, store: Store) -> None:
+        """With all open ones: whoever follows a run goes on from the last step that it has read."""
+        await store.create(header("r"))
+        for number in range(5):
+            await store.intend("r", f"k{5 - number}", "call", "hash")
+            await store.commit("r", f"k{5 - number}", "call", str(number), float(number))
+        await store.intend("r", "a", "call", "hash")
+        found = [(row.key, row.seq, row.body) for row in await store.steps("r", after=3)]
+        assert found == [("k2", 4, "3"), ("k1", 5, "4"), ("a", None, None)]
+        assert [row.key for row in await store.steps("r", after=5)] == ["a"]
+
+    @_promise
     async def test_steps_are_in_order(self, store: Store) -> None:
         """Finished ones in the order of their commits, then open ones by key."""
         await store.create(header("r"))

@@ -276,8 +276,8 @@ async def test_a_complete_run_is_owned_from_its_first_new_step() -> None:
     arrived = asyncio.Barrier(2)
 
     class Slow(MemoryStore):
-        async def steps(self, run_id: str) -> Any:
-            found = await store.steps(run_id)
+        async def steps(self, run_id: str, *, after: int = 0) -> Any:
+            found = await store.steps(run_id, after=after)
             await arrived.wait()
             return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
+import tracemalloc
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ from flowdebate.models.base import ToolCall
 from flowdebate.models.codec import digest_of
 from flowdebate.patterns.debate.events import JudgeViewMade
 from flowdebate.runs.durable import replay as module
-from flowdebate.runs.durable.replay import replay
+from flowdebate.runs.durable.replay import Follower, replay
 from flowdebate.runs.events import CallFellBack, CallRetried, ModelCalled, RunFinished
 from flowdebate.store import MemoryStore
 from flowdebate.testing import FunctionModel
@@ -234,6 +235,80 @@ async def test_any_moment_of_a_journal_gives_the_events_so_far(life: Life, data:
         assert events == everything[: len(events)]
     assert isinstance(replayed.events[-1], RunFinished) is (run.status != "running")
     assert all(event.replayed for event in replayed.events if isinstance(event, ModelCalled))
+
+
+@given(LIVES, st.data())
+async def test_a_follower_finds_at_each_look_what_a_replay_finds(life: Life, data: st.DataObject) -> None:
+    """It goes on from the step that it has read last, and leaves nothing behind."""
+    done = Forbidden()
+    pattern, store, _, options = await lived(life, done)
+    before, tasks = done.copy(), asyncio.all_tasks()
+    follower, events = Follower(pattern, **options), list[object]()
+    chosen = sorted(data.draw(st.sets(st.integers(0, len(store.looks) - 1), min_size=1, max_size=6)))
+    for run, steps, _ in [store.looks[index] for index in chosen]:
+        news = await follower.read(run, [row for row in steps if row.seq is None or row.seq > follower.steps])
+        events = [*([] if news.anew else events), *news.events]
+        whole = await replay(pattern, run, steps, **options)
+        if not life.failing:  # a failure that was told while its step was open is not told again once that is done
+            assert Counter(recorded(events)) == Counter(recorded(whole.events))
+            assert Counter(call.path for call in news.calls) == Counter(call.path for call in whole.calls)
+        assert isinstance(events[-1], RunFinished) is (run.status != "running")
+    follower.close()
+    await asyncio.sleep(0.01)
+    assert (done, asyncio.all_tasks()) == (before, tasks)
+
+
+async def test_a_follower_replays_no_step_twice_in_a_debate_without_failures() -> None:
+    """However often its journal is looked at."""
+    done = Forbidden()
+    pattern, store, _, options = await lived(Life("debate"), done)
+    follower = Follower(pattern, **options)
+    looks = [
+        await follower.read(run, [row for row in steps if row.seq is None or row.seq > follower.steps])
+        for run, steps, _ in store.looks
+    ]
+    assert [news.anew for news in looks] == [True, *[False] * (len(looks) - 1)]
+    follower.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*debaters tend to agree")
+async def test_the_memory_of_a_replay_grows_as_the_text_does() -> None:
+    """A replay writes no prompt, each of which has everything that was said before."""
+    peaks = [await peak_of_replay(rounds) for rounds in (20, 80)]
+    assert peaks[1] < 5 * peaks[0]
+    assert peaks[1] < 10 * 80 * 2 * 4_000
+
+
+async def peak_of_replay(rounds: int) -> int:
+    """The most bytes that replaying a debate of `rounds` holds at once."""
+    speaking = FunctionModel(lambda request: answer_to(request) if request.output_schema else "Homes. " * 570)
+    store, block = MemoryStore(), debate(name="rent", debaters=SIDES, max_rounds=rounds, judge="single")
+    await block.run(QUESTION, store=store, model=speaking, run_id="r")
+    run, steps = await store.run("r"), await store.steps("r")
+    tracemalloc.start()
+    try:
+        await replay(block, run, steps)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.filterwarnings("ignore:.*debaters tend to agree")
+async def test_others_have_their_turn_while_a_long_run_is_replayed() -> None:
+    """Once for each call at least."""
+    turns, (store, block) = 0, (MemoryStore(), debate(name="rent", debaters=SIDES, max_rounds=30))
+    await block.run(QUESTION, store=store, model=FunctionModel(answer_to), run_id="r")
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.ensure_future(count())
+    await replay(block, await store.run("r"), await store.steps("r"))
+    counting.cancel()
+    assert turns > 60
 
 
 def rent() -> Any:

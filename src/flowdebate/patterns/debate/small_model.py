@@ -98,7 +98,9 @@ def support_small_model(
     )
     material = make_material(options.get("sources"), where=block.name)
     support = SmallModelSupport(block=block, prompt=prompt, sorter=sorter, material=material)
-    supported = block.with_user(support.render_turn, support.defer_turn).with_form(support.bounds).with_transform(support.cut)
+    supported = (
+        block.with_user(support.render_turn, support.defer_turn).with_form(support.bounds).with_transform(support.cut)
+    )
     return supported if block.tools else supported.with_review(support.review)
 
 

@@ -82,26 +82,12 @@ async def replay(
     unless `model` is given: a journal has only its name. `on_request` is called with the path and the request of each
     call, those that come next included; a prompt is written only where it reads the messages, or there is no answer.
     """
-    header, store = stored.header, MemoryStore()  # which is only named in errors
-    journal = _ReadOnlyJournal(store, header, steps, stored.status)
-    run = _Replayed(
-        run_id=header.run_id,
-        session=session_of(store, header, f"{block.name}.replay()"),
-        seed=header.seed,
-        models=_NoModels(_models_of(store, header, profile) if model is None else ModelResolver(model)),
-        limits=None if limits is None else replace(limits, seconds=None),  # a replay takes its own time
-        journal=journal,
-    )
+    run, journal, handle = _start_replay(block, stored, steps, model=model, limits=limits, profile=profile)
     run.on_request = on_request
-    handle: RunHandle[Any] = start_block(block, header.input, run)
     try:
         await _wait_for_end_of_journal(run, journal)
-        for path in () if stored.owned else [*run.records.held]:  # what was done of both halves
-            run.records.release(path)
-        for place in journal.parked:  # where the run would go on, and count them itself
-            run.count_failed(place)
-        events = [event for event in handle.events if not isinstance(event, RunFinished)]
-        calls = () if handle.done() else tuple(run.records.calls.values())
+        _tell_end_of_journal(run, journal, stored)
+        events, calls = _events_of(handle), _calls_of(handle, run)
         if stored.owned:  # before the replay is cancelled: its own end would be "interrupted"
             run.build_partial_output("running")
     finally:
@@ -114,8 +100,115 @@ async def replay(
         events=events,
         calls=calls,
         failure=failure,
-        parked=journal.parked,
+        parked=[*journal.parked],
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class News:
+    """What following a run has found since it was looked at before."""
+
+    anew: bool
+    """Whether the events are all that the run has, and not only those that are new."""
+    events: Sequence[object]
+    calls: Sequence[CallStarted]
+    """The calls that come next: those in progress, while a process executes the run."""
+
+
+class Follower:
+    """A replay of a run that another process executes; it goes on as the journal grows."""
+
+    def __init__(self, block: Runnable[Any], *, model: ModelChoice = None, limits: Limits | None = None) -> None:
+        self._block = block
+        self._model = model
+        self._limits = limits
+        self._steps: list[StepRow] = []
+        self._replay: tuple[_Replayed, _ReadOnlyJournal, RunHandle[Any]] | None = None
+        self._events = 0
+
+    @property
+    def steps(self) -> int:
+        """The number of finished steps that it has read."""
+        return len(self._steps)
+
+    async def read(self, stored: StoredRun, steps: Sequence[StepRow]) -> News:
+        """Go on with `steps`: the finished ones behind those read before, and all open ones."""
+        self._steps += [row for row in steps if row.seq is not None]
+        anew = self._replay is None or not self._replay[1].add(steps) or stored.status == "awaiting"
+        if not anew:
+            anew = not await self._go_on(stored)
+        if anew:
+            self.close()
+            open_steps = [row for row in steps if row.seq is None]
+            self._replay = _start_replay(
+                self._block, stored, [*self._steps, *open_steps], model=self._model, limits=self._limits
+            )
+            self._events = 0
+            await self._go_on(stored)
+        assert self._replay is not None  # noqa: S101 - it has begun
+        run, _, handle = self._replay
+        events = _events_of(handle, self._events)
+        self._events += len(events)
+        calls = _calls_of(handle, run)
+        if stored.status in _ENDED:
+            events.append(_finish(stored, run, handle.events))
+        if not stored.owned:  # a process that takes the run over begins where its journal ends
+            self.close()
+        return News(anew=anew, events=events, calls=calls)
+
+    async def _go_on(self, stored: StoredRun) -> bool:
+        """Wait until the replay has read the journal; False if it passed a step before that was recorded."""
+        assert self._replay is not None  # noqa: S101 - the caller has looked
+        run, journal, _ = self._replay
+        await _wait_for_end_of_journal(run, journal)
+        if journal.has_unread():
+            return False
+        _tell_end_of_journal(run, journal, stored)
+        return True
+
+    def close(self) -> None:
+        """End the replay."""
+        if self._replay is not None:
+            self._replay[2].cancel()
+            self._replay = None
+
+
+def _start_replay(
+    block: Runnable[Any],
+    stored: StoredRun,
+    steps: Sequence[StepRow],
+    *,
+    model: ModelChoice,
+    limits: Limits | None,
+    profile: Profile = "full",
+) -> tuple[_Replayed, _ReadOnlyJournal, RunHandle[Any]]:
+    header, store = stored.header, MemoryStore()  # which is only named in errors
+    journal = _ReadOnlyJournal(store, header, steps, stored.status)
+    run = _Replayed(
+        run_id=header.run_id,
+        session=session_of(store, header, f"{block.name}.replay()"),
+        seed=header.seed,
+        models=_NoModels(_models_of(store, header, profile) if model is None else ModelResolver(model)),
+        limits=None if limits is None else replace(limits, seconds=None),  # a replay takes its own time
+        journal=journal,
+    )
+    return run, journal, start_block(block, header.input, run)
+
+
+def _tell_end_of_journal(run: Run, journal: _ReadOnlyJournal, stored: StoredRun) -> None:
+    """Emit what the process that executes the run knows where its journal ends."""
+    for path in () if stored.owned else [*run.records.held]:  # what was done of both halves
+        run.records.release(path)
+    for place in [*journal.parked]:  # where the run would go on, and count them itself
+        run.count_failed(place)
+
+
+def _events_of(handle: RunHandle[Any], start: int = 0) -> list[object]:
+    return [event for event in handle.events[start:] if not isinstance(event, RunFinished)]
+
+
+def _calls_of(handle: RunHandle[Any], run: Run) -> tuple[CallStarted, ...]:
+    return () if handle.done() else tuple(run.records.calls.values())
 
 
 async def check_edits(
@@ -153,7 +246,7 @@ async def _wait_for_end_of_journal(run: Run, journal: _ReadOnlyJournal) -> None:
             await asyncio.sleep(pause)
             waited, pause = waited + pause, min(2 * pause, _LONGEST_PAUSE)
         told = len(run.records.events) + sum(map(len, run.records.held.values()))
-        now = (told, len(journal.parked))
+        now = (told, journal.stops)
         quiet = quiet + 1 if now == seen and journal.parked else 0
         seen, spins = now, spins + 1
 
@@ -192,12 +285,19 @@ class _Replayed(Run):
     """A run that tells what its models are asked, and does not repeat the warnings of its execution."""
 
     is_replay: ClassVar[bool] = True
+    journal: _ReadOnlyJournal
     on_request: OnRequest | None = field(default=None, init=False)
 
     async def ask(self, model: Model, request: ModelRequest, *, path: str) -> ModelResponse:
         if self.on_request is not None:
             self.on_request(path, request)
         await asyncio.sleep(0)  # a replay of many calls must not hold up the loop
+        if self.journal.lacks(path):
+            calling = self.records.call_started(request, model.name, path)
+            try:
+                await self.journal.arrival(path)
+            finally:
+                self.records.call_ended(calling)
         return await Run.ask(self, model, request, path=path)
 
     def warn_once(self, key: str, message: str) -> None:
@@ -209,12 +309,53 @@ class _ReadOnlyJournal(Journal):
 
     def __init__(self, store: Store, header: RunHeader, rows: Sequence[StepRow], status: StoredStatus) -> None:
         super().__init__(store, header, rows=rows, accepts_changes=True)
+        self._added: set[str] = set()
         self._asked = {row.key for row in rows if row.kind == "human" and row.body is None and status == "awaiting"}
-        self.parked: list[str] = []
-        """The places at which branches of the run have come to the end of the journal."""
+        self._counted = {row.key: len(row.failures) for row in rows if row.body is None}
+        """How many failures of each open step are known."""
+        self.parked: dict[str, asyncio.Event] = {}
+        """The places at which branches of the run have come to the end of the journal; set once the step is there."""
+        self.stops = 0
+        """How often a branch has come to the end of the journal."""
+
+    def takes_any(self, key: str) -> bool:  # noqa: ARG002 - nobody is asked where there is no answer
+        return True
+
+    def lacks(self, key: str) -> bool:
+        """Return whether the step `key` is not in the journal, as far as it is known."""
+        return key not in self._done
+
+    async def arrival(self, key: str) -> None:
+        """Wait until the step `key` is in the journal."""
+        if self.lacks(key):
+            self.stops += 1
+            await self.parked.setdefault(key, asyncio.Event()).wait()
+
+    def add(self, rows: Sequence[StepRow]) -> bool:
+        """Take steps that were recorded meanwhile; False if the run has passed one of them, since it was not there."""
+        if any(row.body is not None and row.key in self._seen for row in rows):
+            return False
+        for row in rows:
+            if row.body is None:
+                known = self._counted.get(row.key, 0)
+                self._open[row.key] = replace(row, failures=row.failures[known:])
+                self._counted[row.key] = len(row.failures)
+            else:
+                self._done[row.key] = row
+                self._open.pop(row.key, None)
+                self._added.add(row.key)
+                if (waiting := self.parked.pop(row.key, None)) is not None:
+                    waiting.set()
+        return True
+
+    def has_unread(self) -> bool:
+        """Return whether the run has not come by a step that was added, and forget which were added."""
+        unread, self._added = not self._added <= self._seen, set()
+        return unread
 
     async def _park(self, key: str) -> NoReturn:
-        self.parked.append(key)
+        self.stops += 1
+        self.parked[key] = asyncio.Event()
         await asyncio.Event().wait()  # no error: blocks may catch one, and go on to what the run has not done
         raise AssertionError
 
@@ -229,9 +370,12 @@ class _ReadOnlyJournal(Journal):
     async def commit(self, key: str, *_: object) -> None:
         await self._park(key)
 
+    async def step(self, key: str, call: Callable[[], Awaitable[T]], returns: object, *, failures: bool) -> T:
+        await self.arrival(key)
+        return await super().step(key, call, returns, failures=failures)
+
     async def decide(self, key: str, call: Callable[[], Awaitable[T]], returns: object) -> T:
-        if key not in self._done:
-            await self._park(key)
+        await self.arrival(key)
         return await super().decide(key, call, returns)
 
     async def fail(self, *_: object) -> None:

@@ -89,7 +89,10 @@ WITH gone AS (
 )
 SELECT count(*) FROM gone
 """  # noqa: S608 - a constant
-STEPS = "SELECT key, kind, request, attempts, failures, seq, at, body FROM steps WHERE run_id = %s"
+STEPS = (
+    "SELECT key, kind, request, attempts, failures, seq, at, body FROM steps"
+    " WHERE run_id = %s AND (seq IS NULL OR seq > %s)"
+)
 ADD_STEP = """
 INSERT INTO steps (run_id, key, kind, request, attempts, failures, seq, at, body)
 VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)

@@ -220,9 +220,9 @@ class PostgresStore(Store):
 
         await self._do(run_id, work)
 
-    async def steps(self, run_id: str) -> Sequence[StepRow]:
+    async def steps(self, run_id: str, *, after: int = 0) -> Sequence[StepRow]:
         def work(session: Session) -> list[StepRow]:
-            found = [rows.step_of(row) for row in session.execute(rows.STEPS, (run_id,)).fetchall()]
+            found = [rows.step_of(row) for row in session.execute(rows.STEPS, (run_id, after)).fetchall()]
             if not found:
                 self._ownership(session, run_id)
             return sorted(found, key=lambda row: (row.seq is None, row.seq or 0, row.key))

@@ -63,7 +63,11 @@ CREATE = (
 TAKE = "UPDATE runs SET owner = ?, status = 'running', recoveries = ?, updated_at = ? WHERE run_id = ?"
 
 _OWNED = "EXISTS (SELECT 1 FROM runs WHERE run_id = :run AND owner = :owner)"
-_STEPS = "SELECT key, kind, request, attempts, failures, seq, at, body FROM steps WHERE run_id = ?"
+_STEPS = (
+    "SELECT key, kind, request, attempts, failures, seq, at, body FROM steps WHERE run_id = ?1 AND (seq IS NULL"
+    " OR key IN (SELECT key FROM steps WHERE run_id = ?1 AND seq IS NOT NULL ORDER BY seq LIMIT -1 OFFSET ?2))"
+)
+_IS_DONE = "SELECT 1 FROM steps WHERE run_id = ? AND key = ? AND seq IS NOT NULL"
 _KNOWN = "SELECT key, kind, request, attempts, body IS NOT NULL FROM steps WHERE run_id = ?"
 _SAVE_ATTEMPT = (
     "INSERT INTO steps (run_id, key, kind, request, attempts) VALUES (:run, :key, :kind, :request, :attempts)"
@@ -178,18 +182,20 @@ def known_steps(connection: sqlite3.Connection, run_id: str) -> tuple[dict[str, 
     return attempts, [key for key, *_, done in rows if done]
 
 
-def steps_of(connection: sqlite3.Connection, run_id: str, logged: Mapping[str, Attempt]) -> list[StepRow]:
+def steps_of(connection: sqlite3.Connection, run_id: str, logged: Mapping[str, Attempt], after: int) -> list[StepRow]:
     """Read a run's steps in order, with the `logged` attempts that the database does not have yet."""
     rows: dict[str, StepRow] = {}
-    for key, kind, request, attempts, failures, seq, at, body in connection.execute(_STEPS, (run_id,)):
+    for key, kind, request, attempts, failures, seq, at, body in connection.execute(_STEPS, (run_id, after)):
         failed = tuple(map(decode_text, json.loads(failures)))
         rows[key] = StepRow(
             key=key, kind=kind, request=request, attempts=attempts, failures=failed, seq=seq, at=at, body=body
         )
     for key, (kind, request, number) in logged.items():
+        if after and key not in rows and connection.execute(_IS_DONE, (run_id, key)).fetchone():
+            continue
         row = rows.get(key) or StepRow(key=key, kind=kind, attempts=0)
         if row.body is None and row.attempts < number:
             rows[key] = replace(row, kind=kind, request=request, attempts=number)
     ordered = sorted(rows.values(), key=lambda row: (row.seq is None, row.seq or 0, row.key))
     # The file has times, so that a commit reads no counter; whoever reads a run gets 1, 2, 3.
-    return [replace(row, seq=place) if row.seq else row for place, row in enumerate(ordered, start=1)]
+    return [replace(row, seq=place) if row.seq else row for place, row in enumerate(ordered, start=after + 1)]

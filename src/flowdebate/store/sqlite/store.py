@@ -230,11 +230,11 @@ class SqliteStore(Store):
 
         await self._write(work, durably=False)
 
-    async def steps(self, run_id: str) -> Sequence[StepRow]:
+    async def steps(self, run_id: str, *, after: int = 0) -> Sequence[StepRow]:
         def work(connection: sqlite3.Connection) -> list[StepRow]:
             owner = rows.owner_of(self._row(connection, run_id))
             return rows.steps_of(
-                connection, run_id, {} if owner is None else read_open_steps(self._own().log_of(owner), run_id)
+                connection, run_id, {} if owner is None else read_open_steps(self._own().log_of(owner), run_id), after
             )
 
         return await self._do(work)
