@@ -27,6 +27,7 @@ from flowdebate.models import (
     ModelRequest,
     ModelSettings,
     OutputSchema,
+    Retry,
     ToolSpec,
     Usage,
     forbid_real_models,
@@ -331,6 +332,16 @@ async def test_a_late_answer_ends_with_the_program_and_all_that_it_started(
         while any(_runs(pid) for pid in started):  # noqa: ASYNC110 - as above
             await asyncio.sleep(0.02)
     assert len(started) == 4
+
+
+async def test_the_deadline_of_a_model_covers_all_its_attempts(stand_in: Callable[..., None]) -> None:
+    """A program that hung until then is not started again."""
+    stand_in("claude", "time.sleep(600)")
+    model = CliModel("claude", settings=ModelSettings(timeout=0.5), retry=Retry(first_wait=0))
+    request = question()
+    with pytest.raises(ModelTimeout, match=r"0\.5 s"):
+        await ask(model, request)
+    assert [attempt.error for attempt in request.attempts.made] == ["ModelTimeout"]
 
 
 def _runs(pid: int) -> bool:

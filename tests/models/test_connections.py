@@ -14,13 +14,24 @@ import pytest
 
 from flowdebate import generator
 from flowdebate.errors import ModelTimeout, ModelUnavailable
-from flowdebate.models import ModelRequest, ModelSettings, OpenAIModel, OutputSchema, keep_connections
+from flowdebate.models import (
+    ConcurrencyLimit,
+    Fallback,
+    ModelRequest,
+    ModelSettings,
+    OpenAIModel,
+    OutputSchema,
+    Retry,
+    keep_connections,
+)
 from flowdebate.models.call import ask
 
 from .server import ChatServer, chunk, completion
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from flowdebate.models import Model
 
     from .server import Exchange
 
@@ -171,6 +182,31 @@ async def test_the_model_s_own_deadline_counts_when_it_is_the_shorter_one() -> N
         model = OpenAIModel("silent", base_url=server.base_url, retry=None, settings=ModelSettings(timeout=0.2))
         with pytest.raises(ModelTimeout, match=r"0\.2 s"):
             await ask(model, question(60))
+
+
+@pytest.mark.parametrize("failures", [0, 1])
+@pytest.mark.parametrize("wrap", [lambda model: model, lambda model: ConcurrencyLimit(model, 1), Fallback])
+async def test_the_model_s_own_deadline_covers_all_attempts(failures: int, wrap: Callable[[Model], Model]) -> None:
+    """An attempt that missed it is not repeated, and one after a failure has what is left of it."""
+
+    async def fail_slowly(exchange: Exchange) -> None:
+        if server.posts > failures:
+            await exchange.until_gone()
+        else:
+            await asyncio.sleep(0.3)
+            await exchange.json({"error": {"message": "try again"}}, status=500)
+
+    async with ChatServer({"slow": fail_slowly}) as server:
+        retry, settings = Retry(first_wait=0), ModelSettings(timeout=0.5)
+        model = OpenAIModel("slow", base_url=server.base_url, retry=retry, settings=settings)
+        request = question(60)
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(ModelTimeout, match=r"0\.5 s") as late:
+            await ask(wrap(model), request)
+        assert asyncio.get_running_loop().time() - began < 0.75
+        assert late.value.model == model.name
+        assert len(request.attempts.made) == failures + 1
+        assert request.attempts.made[-1].error == "ModelTimeout"
 
 
 async def test_a_storm_of_cancellations_leaves_a_model_that_works_and_nothing_open() -> None:

@@ -48,6 +48,7 @@ from flowdebate.models.base import (
     Model,
     ModelRequest,
     ModelResponse,
+    ModelSettings,
     ToolCall,
     Usage,
     estimate_tokens,
@@ -359,11 +360,33 @@ async def ask(model: Model, request: ModelRequest) -> ModelResponse:
 
 
 async def answer(model: Model, request: ModelRequest) -> ModelResponse:
-    """Call `model` within a call that has its deadline already, as wrappers do with their inner model."""
+    """Call `model` within a call that has its deadline already, as wrappers do with their inner model.
+
+    The model's own `timeout` bounds all attempts together.
+    """
     retry = getattr(model, "retry", None)
     if request.retried or not isinstance(retry, Retry):
         return await _once(model, request)
-    return await call_with_retries(lambda again: _once(model, again), request, retry)
+    timeout: float | None = getattr(model, "timeout", None)
+    if timeout is not None:
+        end = asyncio.get_running_loop().time() + timeout
+        request = replace(request, deadline=end if request.deadline is None else min(end, request.deadline))
+    before = len(request.attempts.made)
+    try:
+        return await within(timeout, call_with_retries(lambda again: _once(model, again), request, retry))
+    except ModelTimeout as error:
+        _complete(error, model, request, before=before)
+        raise
+
+
+def timeout_of(settings: ModelSettings) -> float | None:
+    """Return the deadline in a model's own settings; None for the default, which leaves it to the request.
+
+    >>> timeout_of(ModelSettings(timeout=20))
+    20
+    >>> timeout_of(ModelSettings())
+    """
+    return None if settings.timeout == ModelSettings().timeout else settings.timeout
 
 
 async def _once(model: Model, request: ModelRequest) -> ModelResponse:

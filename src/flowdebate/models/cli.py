@@ -28,7 +28,7 @@ from flowdebate.errors import (
     ResponseTooLarge,
 )
 from flowdebate.models.base import ModelRequest, ModelResponse, ModelSettings, Usage
-from flowdebate.models.call import Retry, check_real_calls_allowed, within
+from flowdebate.models.call import Retry, check_real_calls_allowed, timeout_of, within
 from flowdebate.models.isolation import Isolate, isolate_codex, isolate_gemini, isolate_opencode, isolated
 from flowdebate.models.openai.clients import load
 from flowdebate.models.openai.responses import instruction, read
@@ -437,6 +437,11 @@ class CliModel:
         """Name in errors, events and usage."""
         return self._name
 
+    @property
+    def timeout(self) -> float | None:
+        """Deadline of its own, in seconds, for all attempts of a call; None to leave it to the request."""
+        return timeout_of(self._settings)
+
     def __repr__(self) -> str:
         return f"CliModel({self._name!r})"
 
@@ -466,9 +471,8 @@ class CliModel:
             await load(instruction, request.output, "json")
             prompt = f"{prompt}\n\n{instruction(request.output, 'json')}"
         command = self._command(request)
-        timeout = self._settings.timeout
         with request.attempts.sending(self._name, request) as attempt:
-            said = await within(None if timeout == ModelSettings().timeout else timeout, self._ask(command, prompt))
+            said = await within(self.timeout, self._ask(command, prompt))
             attempt.usage = said.usage
         text = clean_text(_STYLES.sub("", said.text)).strip()
         if request.on_text is not None and text:

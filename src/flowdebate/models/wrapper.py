@@ -127,6 +127,11 @@ class PerRequestWrapper(Wrapper):
         """Retry policy of `inner`, which the caller applies around this wrapper."""
         return getattr(self.inner, "retry", None)
 
+    @property
+    def timeout(self) -> float | None:
+        """Deadline of `inner` for all attempts of a call, which the caller applies around this wrapper."""
+        return getattr(self.inner, "timeout", None)
+
 
 class Thinking(PerRequestWrapper):
     """Tell `inner` how much to think, where a request leaves that open.

@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 from flowdebate._text import error_text, hide_credentials, redact
 from flowdebate.errors import ConfigurationError, OutputTruncated
 from flowdebate.models.base import ModelRequest, ModelResponse, ModelSettings
-from flowdebate.models.call import check_real_calls_allowed, is_loopback, within
+from flowdebate.models.call import check_real_calls_allowed, is_loopback, timeout_of, within
 from flowdebate.models.openai.endpoint import Endpoint, address_of
 from flowdebate.models.openai.optional import Learned, learned_of
 from flowdebate.models.providers import StructuredMode
@@ -294,6 +294,11 @@ class PooledModel:
         return self._modes
 
     @property
+    def timeout(self) -> float | None:
+        """Deadline of its own, in seconds, for all attempts of a call; None to leave it to the request."""
+        return timeout_of(self._settings)
+
+    @property
     def learned(self) -> Learned:
         """Refusals of the model at its address, as this process has learned them."""
         return learned_of(self.base_url, self._name)
@@ -302,8 +307,7 @@ class PooledModel:
         """Answer once; `retry` applies to calls through the call boundary, as runs make them."""
         request.attempts.server = self.base_url
         check_real_calls_allowed(self.name, base_url=self.base_url)
-        timeout = self._settings.timeout
-        response = await within(None if timeout == ModelSettings().timeout else timeout, self._answer(request))
+        response = await within(self.timeout, self._answer(request))
         if request.output is not None and response.finish == "length":
             raise OutputTruncated("the answer was cut off before its end: give it more room (max_tokens)")
         return response
