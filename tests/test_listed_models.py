@@ -17,7 +17,7 @@ from flowdebate.mcp import create_server
 from flowdebate.patterns import PATTERNS
 from flowdebate.service import Service
 from flowdebate.testing import FunctionModel
-from flowdebate.ui.models import models_line
+from flowdebate.ui.models import AllowedModels, models_line
 from flowdebate.ui.plan import make_plan
 from tests.mcp.conftest import refused, told
 from tests.server.stage import TOKEN, staged
@@ -116,6 +116,21 @@ def test_listed_models_are_names_at_one_address(found: Found, monkeypatch: pytes
     assert held.exit_code == 0, held.stderr
     assert json.loads(held.stdout)["models"] == {"gemma3": ["gemma3"], "qwen3": ["qwen3"], "chair": ["gemma3"]}
     assert not found["gemini"].asked
+
+
+def test_an_address_without_a_model_lists_those_that_are_there(found: Found) -> None:
+    """For whoever may name any address; a server that is not on this machine is not asked."""
+    found["ollama"].models = ("gemma3", "qwen3")
+    near, far = found["ollama"].base_url, "http://192.0.2.1/v1"
+    shown = [CliRunner().invoke(app, ["debate", QUESTION, "--no-store", "--base-url", url]) for url in (near, far)]
+    needed = "Error: --model is required with --base-url: name a model of the server at"
+    assert [result.exit_code for result in shown] == [2, 2]
+    assert " ".join(shown[0].stderr.split()) == f"{needed} {near}. It has: gemma3, qwen3."
+    assert " ".join(shown[1].stderr.split()) == f"{needed} {far}."
+    allowed = AllowedModels(patterns=("*",))
+    with pytest.raises(ConfigurationError) as refused:
+        make_plan(PATTERNS["debate"], {"question": QUESTION, "base_url": near}, allow=allowed)
+    assert "gemma3" not in str(refused.value)
 
 
 @pytest.mark.usefixtures("found")

@@ -127,8 +127,12 @@ class ConfigurationError(FlowDebateError, ValueError):
         self.got = got
         self.allowed = allowed
         self.hint = hint
+        self.message = message
+        """The whole message, where it is no sentence about a wrong value; None where it is."""
         if message is None:
-            message = f"{where}: `{field}` must be {allowed}, got {shown(got)}"
+            message = f"{where}: `{field}` must be {allowed}"
+            if not allowed.startswith("left out"):  # the reason follows, and the value is no part of it
+                message = f"{message}, got {shown(got)}"
         super().__init__(f"{message}. {hint}" if hint else message)
 
 

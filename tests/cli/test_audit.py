@@ -142,7 +142,7 @@ def test_a_file_that_is_no_data_set_is_refused(tmp_path: Path, content: str, pro
         (("--rejudge", "--schedule", "all"), "--schedule must be "),
         (("--rejudge", "--repeat", "0"), "--repeat must be an int >= 1, got 0"),
         (("--rejudge", "--model", " "), "--model must be the name of a model"),
-        (("--rejudge", "--base-url", "http://127.0.0.1:9/v1"), "--model must be the model's name as the server"),
+        (("--rejudge", "--base-url", "http://127.0.0.1:9/v1"), "--model is required with --base-url: name a model"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, tuple) else "",
 )
@@ -169,12 +169,12 @@ def test_runs_that_are_kept_are_audited(store: Path) -> None:
     found = audit()
     assert (found["audit"]["items"], found["audit"]["ballots"], found["audit"]["undecided"]) == (2, 2, 2)
     assert found["leftOut"] == {
-        "has not ended": 1,
-        "has a verdict without ballots: a human's, or a custom judge's": 1,
-        "has no ballots that can be read": 1,
-        "has no verdict of a judge": 1,
+        "not over yet": 1,
+        "judged by a person or a custom judge, without ballots": 1,
+        "ballots that cannot be read": 1,
+        "no verdict by a judge": 1,
     }
-    assert "Left out: 1 run: has not ended\n" in command("audit").stdout
+    assert "Not counted: 1 run, not over yet\n" in command("audit").stdout
     assert audit(first, second[:8], first)["audit"]["items"] == 2
     assert audit("--limit", "5")["audit"]["items"] == 1
     assert audit("--text", "rents", "--pattern", "debate", "--status", "complete")["leftOut"].keys() != set()
@@ -203,7 +203,7 @@ def test_readers_who_voted_are_compared_with_the_judge(store: Path) -> None:
     assert (found["agreement"]["value"], found["agreement"]["n"]) == (1.0, 1)
     shown = command("audit").stdout
     assert "agreement with readers" in shown
-    assert "too small: in 1 of 1 debate most readers voted as the judge" in " ".join(shown.split())
+    assert "too few to tell: in 1 of 1 debate most readers voted as the judge" in " ".join(shown.split())
 
 
 def test_what_was_argued_is_judged_again_and_paid_once() -> None:

@@ -29,7 +29,7 @@ MISUSE = {
     "name them (--debater NAME=STANCE) for a human to play one.",
     "debate Q --store x --no-store": "--store and --no-store exclude each other.",
     "debate Q --record a --replay b": "Leave --replay out where answers are recorded",
-    "debate Q --base-url http://x/v1": "--model must be the model's name as the server at http://x/v1 has it",
+    "debate Q --base-url http://x/v1": "--model is required with --base-url: name a model of the server at http://x/v1.",
     "debate Q --model openai:gpt-5-mini": None,
     "debate Q --output-schema none.json": "none.json: cannot be read: No such file or directory",
     "debate Q --file none.toml": "none.toml: cannot be read: No such file or directory",

@@ -231,7 +231,11 @@ def test_a_record_is_not_written_over(tmp_path: Path) -> None:
         (["check", "openai/gpt-5-mini"], 1, "there is no API key: set OPENAI_API_KEY"),
         (["check"], 3, "no model is set up"),
         (["check", "m", "--base-url", "http://127.0.0.1:9/v1"], 1, "127.0.0.1:9"),
-        (["check", "--base-url", "http://127.0.0.1:9/v1"], 2, "SPEC must be the model's name as the server at"),
+        (
+            ["check", "--base-url", "http://127.0.0.1:9/v1"],
+            2,
+            "SPEC is required with --base-url: name a model of the server at",
+        ),
         (["check", "local", "ollama/m", "--record", "x.jsonl"], 2, "Leave --record out with more than one model"),
         (["check", "local", "--quick", "--record", "x.jsonl"], 2, "Leave --record out with --quick"),
         (["list", "openai/gpt-5-mini"], 2, "Leave SPEC out without check"),

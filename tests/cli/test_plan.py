@@ -88,7 +88,7 @@ BAD = [
     Case(
         id="no model",
         text='base_url = "http://me:pw@x/v1"',
-        message="`--model` must be the model's name as the server at http://x/v1 has",
+        message="model is required with base_url: name a model of the server at http://x/v1",
     ),
     Case(
         id="schema is a list",

@@ -102,7 +102,7 @@ Verdict
   Verdict: Cap them.
   Reasoning: It answered.
 
-Output
+Summary
   {
     "answer": 42
   }
@@ -123,7 +123,7 @@ def test_no_foreign_text_begins_a_line_or_is_markup(text: str) -> None:
     raw["verdict"] = {"verdict": text, "winner": text, "reasoning": text}
     page = shown(value)
     own = [line.partition(":")[0] for line in page.split("\n") if line and not line.startswith(" ")]
-    assert own == ["Question", "Round 1 of 2", "Moderator calls on", "anna", "Verdict", "Output", "Tokens", "Seed"]
+    assert own == ["Question", "Round 1 of 2", "Moderator calls on", "anna", "Verdict", "Summary", "Tokens", "Seed"]
     assert printable(page) == page
     assert "".join(page.split()).count("".join(printable(text).split())) >= 9 or not text.split()
 

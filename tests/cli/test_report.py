@@ -95,7 +95,7 @@ def headings(text: str) -> list[str]:
 def test_no_foreign_text_becomes_structure(text: str, output: str) -> None:
     """Parsed as Markdown, the page has its own headings, and no HTML, link, image, table, rule or code of others."""
     page = report(document(text, output=output))
-    assert headings(page) == ["Debate", "Positions", "Round 1 of 2", "Verdict", "Output", "Usage"]
+    assert headings(page) == ["Debate", "Positions", "Round 1 of 2", "Verdict", "Summary", "Usage"]
     kinds = {token.type for token in parsed(page) if token.nesting >= 0}
     assert kinds <= OWN | {"text", "softbreak", "text_special", "strong_open"}
 

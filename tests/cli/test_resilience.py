@@ -170,7 +170,7 @@ def test_a_condition_ends_a_debate_in_order(tmp_path: Path) -> None:
     report = tmp_path / "report.md"
     with Stage() as stage:
         run(stage, *SIDES, "--max-rounds", "4", "--terminate-when", "rounds(1)", "--markdown", str(report))
-    assert r"Rounds: 1, ended by rounds(1)" in report.read_text().replace("\\", "")
+    assert r"Rounds: 1, stopped by rounds(1)" in report.read_text().replace("\\", "")
 
 
 @pytest.mark.parametrize(

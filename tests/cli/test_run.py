@@ -81,7 +81,7 @@ def test_a_synthesizer_writes_text_without_a_schema() -> None:
     turns = (("Homes ", "first."), ("Build ", "more."), ("Do ", "both."))
     with Stage(turns=turns) as stage:
         result = run(stage, *SIDES, "--max-rounds", "1", "--synthesizer")
-    assert "\nOutput\n  Do both.\n" in result.stdout
+    assert "\nSummary\n  Do both.\n" in result.stdout
 
 
 def test_a_failure_keeps_what_was_argued(tmp_path: Path) -> None:

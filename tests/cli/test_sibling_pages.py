@@ -75,7 +75,7 @@ def test_no_foreign_text_acts_on_a_terminal(pattern: str, folder: Path, text: st
 HEADS = {
     "deliberation": ["Topic", "Round 1 of 2", "X", "Moderator: ", "Incomplete: ", "Decision"],
     "handoff": ["Proposition", "Turns", "X", "The lot names: ", "Incomplete: "],
-    "round_robin": ["Question", "Round 1 of 2", "X", "Referee", "Incomplete: ", "Output"],
+    "round_robin": ["Question", "Round 1 of 2", "X", "Referee", "Incomplete: ", "Summary"],
     "consensus": ["Task", "Proposals", "X", "Round 1 of 2", "X", "Vote", "Incomplete: ", "Outcome"],
 }
 """How the lines at the left edge begin, in which X is a name that others chose."""
@@ -100,7 +100,7 @@ def test_lines_at_the_left_edge_are_the_page_s_own(pattern: str, folder: Path, t
 TITLES = {
     "deliberation": ["Deliberation", "Who spoke", "Round 1 of 2", "Decision", "Usage"],
     "handoff": ["Handoff", "Who spoke", "Turns", "Usage"],
-    "round_robin": ["Round robin", "Who spoke", "Round 1 of 2", "Output", "Usage"],
+    "round_robin": ["Round robin", "Who spoke", "Round 1 of 2", "Summary", "Usage"],
     "consensus": ["Consensus", "Agents", "Proposals", "Round 1 of 2", "Vote", "Outcome", "Notes", "Usage"],
 }
 
@@ -273,7 +273,7 @@ Critic:
 Referee: Give numbers.
   Analyst: 40 of 100: No source.
 
-Output
+Summary
   {
     "answer": 42
   }
@@ -287,8 +287,8 @@ def test_a_panel_is_held_for_what_is_made_of_it() -> None:
     with stage(broken={4}) as on:
         lost = hold(on, "round-robin", "--attempts", "1", "--on-failure", "skip")
     assert (plain.exit_code, bare.exit_code, lost.exit_code) == (0, 0, 3)
-    assert "\nOutput\n  Homes first.\n" in plain.stdout
-    assert "Output" not in bare.stdout + lost.stdout
+    assert "\nSummary\n  Homes first.\n" in plain.stdout
+    assert "Summary" not in bare.stdout + lost.stdout
     assert "Synthesizer round_robin-synthesizer failed" in lost.stdout
 
 

@@ -102,10 +102,10 @@ def test_what_is_too_small_is_said_to_be() -> None:
     source = Random(4)
     for n in (1, 12, 53):
         said = full_audit(singles(n, 0.5, source), resamples=0).findings
-        assert said[0].startswith(f"too small: {n} verdict")
+        assert said[0].startswith(f"too few to tell: {n} verdict")
         assert said[0].endswith("; at least 54 are needed to find a rate of 70%")
         assert not any(each.startswith("no slot bias") for each in said)
-    assert not any("too small" in each for each in full_audit(singles(54, 0.5, source), resamples=0).findings)
+    assert not any("too few to tell" in each for each in full_audit(singles(54, 0.5, source), resamples=0).findings)
 
 
 def test_a_preference_that_is_found_in_few_items_is_told_once() -> None:
@@ -114,7 +114,7 @@ def test_a_preference_that_is_found_in_few_items_is_told_once() -> None:
     about = [each for each in said if "the first slot" in each]
     assert len(about) == 1
     assert about[0].startswith("favours the first slot: 23 of 23")
-    assert about[0].endswith("; too small for less: 23 verdicts, at least 54 are needed to find a rate of 70%")
+    assert about[0].endswith("; too few for a weaker one: 23 verdicts, at least 54 are needed to find a rate of 70%")
 
 
 def test_a_preference_is_told_with_its_numbers() -> None:
@@ -232,6 +232,6 @@ print(told.exit_code, told.stderr, told.stdout)
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, capture_output=True, timeout=60, text=True, check=False)  # noqa: S603 - our own script
     assert done.stderr == ""
-    assert "full_audit(): `library` must be scipy, installed, got 'no scipy'" in done.stdout
+    assert 'full_audit() needs scipy, which is not installed: pip install "flowdebate[audit]"' in done.stdout
     assert '0 Warning: no p-values and no intervals without scipy: pip install "flowdebate[audit]"' in done.stdout
-    assert "- too small: 1 verdict (the first slot won 1 of 1, 100%)" in done.stdout
+    assert "- too few to tell: 1 verdict (the first slot won 1 of 1, 100%)" in done.stdout

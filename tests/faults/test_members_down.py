@@ -293,8 +293,8 @@ def test_an_address_needs_a_model_for_every_seat_or_one_for_all(served: Endpoint
     given = ["--debater", "ann=Yes", "--debater", "ben=No", "--model", "ann=up-ann", "--model", "ben=up-ben"]
     refused = CliRunner().invoke(app, ["debate", SUBJECT, *given, "--base-url", served.url, "--no-store"])
     assert refused.exit_code == 2
-    assert "as the server at" in refused.stderr
-    assert "for judge, synthesizer" in " ".join(refused.stderr.split())
+    words = " ".join(refused.stderr.split())
+    assert f"for judge, synthesizer: name a model of the server at {served.url}" in words
     assert (served.answered, served.failed) == ([], set())
 
 

@@ -59,7 +59,7 @@ def test_figures_have_their_numbers(stage: Stage) -> None:
     assert counts(page)["Ballots"] == str(2 * RUNS)
     assert f"In {RUNS} of {RUNS} debates that were judged in several orders, the verdict was not the same" in page
     assert f"slot 1 of 2: 100%, {2 * RUNS} of {2 * RUNS}</title>" in page
-    assert "Too small: 12 items" in page
+    assert "Too few to tell: 12 items" in page
     assert "Nobody has voted yet" in page
 
 
@@ -91,7 +91,7 @@ def test_readers_are_compared_with_the_judge() -> None:
             stage.post("/runs/r1/votes", {"winner": winner})
         page = page_of(stage, "/audit")
         assert "agreement with readers: 1.00, 1 debate</title>" in page
-        assert "Too small: in 1 of 1 debate most readers voted as the judge" in page
+        assert "Too few to tell: in 1 of 1 debate most readers voted as the judge" in page
         assert "2 of 3 votes were for what the judge found." in page
         assert counts(page)["Votes of readers"] == "3"
 

@@ -66,7 +66,7 @@ def test_a_debate_reads_as_a_page() -> None:
         "**con**: free rents\n\n> Supply first.\n\n"
         "## Verdict\n\n- **Winner**: pro (cap rents)\n\n"
         "**Verdict**\n\n> Cap them.\n\n**Reasoning**\n\n> It was answered.\n\n"
-        "## Output\n\nCap them, *then* build."
+        "## Summary\n\nCap them, *then* build."
     )
 
 
@@ -91,14 +91,14 @@ def test_text_does_not_depend_on_how_it_came(play: Play) -> None:
 def test_nobody_speaks_for_anybody_else(play: Play) -> None:
     """Whatever is argued stays in its quote: headings and speakers are those of the debate."""
     run = run_of(play.block, play.model, question=play.question, seed=play.seed)
-    text, _, _ = text_of(run).partition("## Output\n")
+    text, _, _ = text_of(run).partition("## Summary\n")
     tokens = MarkdownIt().parse(text)  # of level 0 is what stands in no quote
     headings = [after.content for token, after in pairwise(tokens) if token.type == "heading_open" and token.level == 0]
     rounds = [event for update in run.updates if isinstance(event := update.event, RoundStarted)]
     assert [title for title in headings if title.startswith("Round")] == [
         f"Round {event.round} of {event.max_rounds}" for event in rounds
     ]
-    assert set(headings) <= {"Verdict", "Output", *(title for title in headings if title.startswith("Round"))}
+    assert set(headings) <= {"Verdict", "Summary", *(title for title in headings if title.startswith("Round"))}
     assert not any(token.type in ("html_block", "fence", "code_block") for token in tokens if token.level == 0)
 
 

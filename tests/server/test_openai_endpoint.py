@@ -34,7 +34,7 @@ WHOLE = (
     "**con**: free rents\n\n> rent-debater-con is sure.\n> So it is.\n\n"
     "## Verdict\n\n- **Winner**: pro (cap rents)\n\n"
     "**Verdict**\n\n> Cap them.\n\n**Reasoning**\n\n> It was answered.\n\n"
-    "## Output\n\nrent-synthesizer is sure.\nSo it is."
+    "## Summary\n\nrent-synthesizer is sure.\nSo it is."
 )
 
 

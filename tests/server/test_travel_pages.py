@@ -48,7 +48,7 @@ def test_a_step_shows_what_had_been_said_until_then(stage: Stage) -> None:
     """Its own answer, which can be changed, what was sent for it, and nothing of what came later."""
     run_id = stage.finished()
     first, second, judge = (page_of(stage, f"/runs/{run_id}/travel?step={step}") for step in (1, 2, 3))
-    assert "Until then" not in first
+    assert "Before this step" not in first
     assert "debate-debater-con is sure" not in first
     assert "1 contribution<" in second
     assert "2 contributions<" in judge

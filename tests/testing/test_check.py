@@ -349,7 +349,10 @@ def test_hypothesis_is_needed_and_named(monkeypatch: pytest.MonkeyPatch) -> None
     """It is an extra."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     monkeypatch.setattr("flowdebate._util.validation.find_spec", lambda _: None)
-    with pytest.raises(ConfigurationError, match=r'check_debate.*hypothesis, installed.*"flowdebate\[testing\]"'):
+    with pytest.raises(
+        ConfigurationError,
+        match=r'check_debate.* needs hypothesis, which is not installed: pip install "flowdebate\[testing\]"',
+    ):
         check_debate(rent())
 
 

@@ -138,5 +138,5 @@ def check_share(where: str, *, ends: bool = True, **options: object) -> None:
 def check_library(where: str, module: str, *, library: str, extra: str) -> None:
     """ConfigurationError, with the command that installs it, for a missing `library` of an optional `extra`."""
     if not find_spec(module):
-        hint = f'pip install "flowdebate[{extra}]"'
-        raise ConfigurationError(where, "library", f"no {library}", f"{library}, installed", hint=hint)
+        message = f'{where} needs {library}, which is not installed: pip install "flowdebate[{extra}]"'
+        raise ConfigurationError(where, "library", None, f"{library}, installed", message=message)

@@ -20,7 +20,7 @@ from flowdebate.cli.asking import Ending, ProgressLines, ask
 from flowdebate.cli.options import check
 from flowdebate.cli.terminal.process import ExitCode, open_page, tell, write_json
 from flowdebate.errors import ConfigurationError
-from flowdebate.ui.options import COMMAND, FilePath, ModelName, Option
+from flowdebate.ui.options import COMMAND, FilePath, ModelName, Option, misuse
 
 if TYPE_CHECKING:
     from flowdebate.evaluation import BallotFile, ContentAudit, JudgeAudit, JudgeQuality
@@ -184,12 +184,11 @@ class Rejudging:
         seed: int,
     ) -> None:
         from flowdebate.evaluation.rejudging import judge_again_as
-        from flowdebate.models.openai.endpoint import address_of
         from flowdebate.ui.models import Models
 
-        at = address_of(base_url or "")
-        check(base_url is None or specs, "--model", None, f"the model's name as the server at {at} has it")
         make = Models(base_url)
+        if base_url is not None and not specs:
+            raise misuse("--model", None, make.missing("--model", "--base-url"))
         models = [make(spec, COMMAND, "--model") for spec in specs]
         self._model = models[0] if len(models) == 1 else None
         self._changes: JudgeChanges = {"panel": models if len(models) > 1 else ()}

@@ -25,7 +25,7 @@ from flowdebate.cli.terminal.process import (
     write_json,
 )
 from flowdebate.errors import FlowDebateError
-from flowdebate.ui.options import COMMAND
+from flowdebate.ui.options import COMMAND, misuse
 
 if TYPE_CHECKING:
     from signal import Signals
@@ -34,25 +34,30 @@ if TYPE_CHECKING:
     from flowdebate.models.base import Model
 
 
+def _default_model() -> str:
+    """Name the default model; Exit with a message without one."""
+    from flowdebate.models.resolve import environment_choice, no_model
+
+    default = environment_choice()
+    if default is None:
+        tell(f"Error: {no_model()}")
+        raise typer.Exit(ExitCode.NO_RESULT)
+    return default[0]
+
+
 def check_models(
     specs: Sequence[str], *, base_url: str | None, quick: bool, record: Path | None, as_json: bool
 ) -> None:
     """Check models one after the other, the default model without any; Exit with the command's code."""
-    from flowdebate.models.openai.endpoint import address_of
-    from flowdebate.models.resolve import environment_choice, no_model, resolve_model
+    from flowdebate.models.resolve import resolve_model
     from flowdebate.ui.models import Models
 
-    at = address_of(base_url or "")
-    check(base_url is None or specs, "SPEC", None, f"the model's name as the server at {at} has it")
-    check(record is None or not quick, "--record", record, "left out with --quick")
-    if not specs:
-        default = environment_choice()
-        if default is None:
-            tell(f"Error: {no_model()}")
-            raise typer.Exit(ExitCode.NO_RESULT)
-        specs = [default[0]]
-    check(record is None or len(specs) == 1, "--record", record, "left out with more than one model")
     make = Models(base_url)
+    if base_url is not None and not specs:
+        raise misuse("SPEC", None, make.missing("SPEC", "--base-url"))
+    check(record is None or not quick, "--record", record, "left out with --quick")
+    specs = specs or [_default_model()]
+    check(record is None or len(specs) == 1, "--record", record, "left out with more than one model")
     models = [resolve_model(make(spec, COMMAND, "SPEC")) for spec in dict.fromkeys(specs)]
     check_target(record)
     if quick:

@@ -202,7 +202,7 @@ class JudgeAudit(InNotebooks, JudgeFigures):
         >>> from flowdebate.evaluation.judge_audit import audit
         >>> audited = audit([[JudgeBallot(order=["yes", "no"], winner="yes")], [JudgeBallot(order=["no", "yes"])]])
         >>> audited.findings[0]
-        'too small: 1 verdict (the first slot won 1 of 1, 100%); at least 54 are needed to find a rate of 70%'
+        'too few to tell: 1 verdict (the first slot won 1 of 1, 100%); at least 54 are needed to find a rate of 70%'
         """
         sentences = list(_about_judge(self, self.tests))
         for name, figures in self.models.items():
@@ -270,7 +270,7 @@ class ReaderAgreement(InNotebooks, WireModel):
         if (found := self.agreement) is not None:
             shown = f"in {round(found.value * found.n)} of {counted(found.n, 'debate')} most readers voted as the judge"
             if found.n < _FEW:
-                sentences.append(f"too small: {shown}; with fewer than {_FEW} that says little about the judge")
+                sentences.append(f"too few to tell: {shown}; with fewer than {_FEW} that says little about the judge")
             else:
                 sentences.append(f"agreement with readers {_value(found)}: {shown}")
         if self.undecided:
@@ -340,7 +340,7 @@ def _about_places(places: Places, tests: int) -> Iterator[str]:
     enough = f"at least {needed} are needed to find a rate of {sought(places.sides):.0%}"
     if small and (p is None or p > ALPHA):
         shown = f"{_name(places, favoured)} won {won}, {favoured.rate:.0%}"
-        yield f"too small: {size} ({shown}); {enough}"
+        yield f"too few to tell: {size} ({shown}); {enough}"
     bounds = "" if favoured.low is None else f", 95% CI {favoured.low:.0%} to {favoured.high:.0%}"
     numbers = f"{won} ({favoured.rate:.0%}{bounds}{'' if p is None else f', {_p(p)}'})"
     if p is None:
@@ -349,7 +349,7 @@ def _about_places(places: Places, tests: int) -> Iterator[str]:
     elif p <= ALPHA:
         # found all the same: the size then only says that a weaker preference would not have been
         yield f"favours {_name(places, favoured)}: {numbers}" + (
-            f"; too small for less: {size}, {enough}" if small else ""
+            f"; too few for a weaker one: {size}, {enough}" if small else ""
         )
     elif places.p is not None and places.p <= ALPHA:
         yield f"not shown by one of {tests} tests: {_name(places, favoured)} won {numbers}"

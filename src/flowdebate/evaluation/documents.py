@@ -98,14 +98,14 @@ def lay_out_audit(
     """The report of a judge audit: what was left out, all figures, and what they come to in words."""
     models = f", {counted(len(audit.models), 'model')}" if audit.models else ""
     sections: list[ReportSection] = [
-        Fact(label="Left out", text=f"{counted(number, 'run')}: {why}", tone="dim", edge=True)
+        Fact(label="Not counted", text=f"{counted(number, 'run')}, {why}", tone="dim", edge=True)
         for why, number in sorted((left_out or {}).items())
     ]
     if audit.ballots:
         rows = [(row.judge, row.name, row.shown, row.interval, row.of) for row in rows_of(audit, readers)]
         sections += [
             Table(head=("Judge", "Figure", "Value", "95% interval", "Of"), rows=tuple(rows)),
-            Heading(title="Findings"),
+            Heading(title="What the ballots show"),
             Points(items=(*findings, *(() if readers is None else readers.findings))),
         ]
     about = f"Audit of {counted(audit.ballots, 'ballot')} on {counted(audit.items, 'item')}{models}"
@@ -184,7 +184,7 @@ def lay_out_benefit(
     against = tuple(f"Against {METHODS[each.baseline]}. {each.summary}" for each in report.comparisons)
     uncounted = [
         *(("Without a verdict", f"{number:,} ({why})") for why, number in sorted((without_verdict or {}).items())),
-        *(("Left out", f"{number:,} ({why})") for why, number in sorted((left_out or {}).items())),
+        *(("Not counted", f"{number:,} ({why})") for why, number in sorted((left_out or {}).items())),
         *([("Baseline answers that failed", f"{failed:,}")] if failed else []),
     ]
     return Summary(
@@ -413,7 +413,7 @@ def lay_out_leaderboard(board: Leaderboard) -> Summary:
     if board.findings:
         sections += [Heading(title="Findings"), Points(items=tuple(board.findings))]
     for why, number in board.left_out.items():
-        sections.append(Fact(label="Left out", text=f"{counted(number, 'run')}: {why}", tone="dim"))
+        sections.append(Fact(label="Not counted", text=f"{counted(number, 'run')}, {why}", tone="dim"))
     return Summary(title="Leaderboard", about=counted(board.runs, "run"), sections=tuple(sections))
 
 

@@ -34,9 +34,9 @@ from flowdebate.ui.files import problem_of
 from flowdebate.ui.tables import read_table
 from flowdebate.ui.text import in_line
 
-NO_VERDICT = "has no verdict of a judge"
-_NO_BALLOTS = "has a verdict without ballots: a human's, or a custom judge's"
-_UNREADABLE = "has no ballots that can be read"
+NO_VERDICT = "no verdict by a judge"
+_NO_BALLOTS = "judged by a person or a custom judge, without ballots"
+_UNREADABLE = "ballots that cannot be read"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,7 +210,7 @@ def judging_of(run: StoredRun) -> Judging | None:
 def ballots_of_run(run: StoredRun) -> list[JudgeBallot] | str:
     """The ballots of `run`, or the reason why it has none."""
     if run.outcome is None:
-        return "has not ended"
+        return "not over yet"
     if run.header.block == REJUDGE:
         return _validated(AuditItem, run.outcome.get("output"))
     verdict = _verdict_of(run)

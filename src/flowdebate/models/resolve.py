@@ -31,7 +31,7 @@ from typing import Any, TypeAlias, cast
 
 from flowdebate.errors import ConfigurationError, FlowDebateWarning, ModelUnavailable, RealModelForbidden
 from flowdebate.models.base import Model, ModelRequest, ModelResponse
-from flowdebate.models.call import check_real_calls_allowed
+from flowdebate.models.call import check_real_calls_allowed, is_loopback
 from flowdebate.models.providers import PROVIDERS, Provider, address_variable
 
 ModelSpec: TypeAlias = Model | str
@@ -306,6 +306,18 @@ def running_servers() -> Mapping[str, str | None]:
     Within `forbid_real_models` they are not asked.
     """
     return {name: server.first for name, server in _servers().items()}
+
+
+def models_at(base_url: str) -> tuple[str, ...]:
+    """Ask the server at `base_url` for its models, if it is on this machine; empty where it does not say."""
+    from http.client import HTTPException
+
+    if not is_loopback(base_url):
+        return ()
+    with suppress(RealModelForbidden, OSError, HTTPException, ValueError, TypeError, KeyError, RecursionError):
+        check_real_calls_allowed("models", base_url=base_url)
+        return _ask_server("", base_url).models
+    return ()
 
 
 def _servers() -> Mapping[str, _Server]:

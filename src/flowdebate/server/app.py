@@ -85,12 +85,14 @@ def create_app(  # noqa: PLR0913 - keyword-only
     `close_service` is False.
     """
     if authenticate is not None and token:
-        raise ConfigurationError(_WHERE, "token", "a token", "left out where there is `authenticate`")
+        raise ConfigurationError(_WHERE, "token", None, "left out where there is `authenticate`")
     if token is None and authenticate is None:
         # every start has its own unless one is given: what was pasted somewhere opens nothing later
         token = secrets.token_urlsafe(32)
     if token and len(token) < _SHORTEST_TOKEN:
-        raise ConfigurationError(_WHERE, "token", "a shorter one", f"text of at least {_SHORTEST_TOKEN} characters")
+        raise ConfigurationError(
+            _WHERE, "token", f"{len(token)} characters", f"at least {_SHORTEST_TOKEN} characters long"
+        )
     root = root_path.rstrip("/")
     if root and not is_prefix(root):
         raise ConfigurationError(_WHERE, "root_path", root_path, 'a path such as "/debates"')

@@ -93,7 +93,7 @@ class Front:
         for name, addresses in options.reached("server").items():
             if not all(any(_is_below(each, allowed) for allowed in self.base_urls) for each in addresses):
                 places = f", or at or below one of: {', '.join(self.base_urls)}" if self.base_urls else ""
-                raise ConfigurationError("options", name, "another address", f"left out over HTTP{places}")
+                raise ConfigurationError("options", name, None, f"left out over HTTP{places}")
 
     def beginning(self, run_id: str | None) -> asyncio.Lock:
         """Held while a request begins a run: of several with one `runId`, all but the first find the run."""

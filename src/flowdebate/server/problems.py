@@ -192,7 +192,8 @@ def _of_library(error: FlowDebateError) -> Problem:
             found = [FieldProblem(field=error.field, problem=detail.removeprefix(f"{error.where}: "))]
         case ConfigurationError():
             given = None if error.got is None else shown(error.got)
-            problem = f"must be {error.allowed}{f'. {error.hint}' if error.hint else ''}"
+            problem = error.message or f"must be {error.allowed}"
+            problem = f"{problem}. {error.hint}" if error.hint else problem
             found = [FieldProblem(field=error.field, problem=problem, given=given, allowed=error.allowed)]
         case OutputError() | SchemaViolation():
             found = [FieldProblem(field=field, problem=problem) for field, problem in error.problems]

@@ -100,8 +100,12 @@ def _index(sources: tuple[Source, ...]) -> tuple[list[Passage], Any]:
     try:
         from bm25s import BM25
     except ImportError:
-        allowed = "short enough for the prompts, or searched: pip install 'flowdebate[documents]'"
-        raise ConfigurationError("prompts", "sources", "longer sources", allowed) from None
+        allowed = "short enough for the prompts, or searched"
+        message = (
+            "The sources are too long for the prompts. To send the passages that fit each prompt: "
+            'pip install "flowdebate[documents]"'
+        )
+        raise ConfigurationError("prompts", "sources", None, allowed, message=message) from None
     passages = [passage for source in sources for passage in cut(source)]
     texts = {source.name: source.text for source in sources}
     index = BM25()

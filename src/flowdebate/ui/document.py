@@ -35,7 +35,7 @@ _LAST = ("models", "remarks", "usage", "cost", "prices", "seconds", "seed", "run
 """The last keys of a document."""
 _STOP_REASONS: Mapping[str, str] = {
     "max_rounds": "the maximum",
-    "predicate": "ended by the application",
+    "predicate": "stopped by the application",
 }
 """Why a pattern with rounds ended, in words."""
 
@@ -225,7 +225,7 @@ class Document(InNotebooks, WireModel):
 
     def reason_in_words(self, reason: str) -> str:
         """A stop reason for readers; a condition by its name."""
-        return self.STOP_REASONS.get(reason) or _STOP_REASONS.get(reason) or f"ended by {reason}"
+        return self.STOP_REASONS.get(reason) or _STOP_REASONS.get(reason) or f"stopped by {reason}"
 
     @abstractmethod
     def raw_speakers(self) -> list[Any]:

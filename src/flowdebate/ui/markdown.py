@@ -121,7 +121,7 @@ def _section(section: Section) -> Iterable[str]:  # noqa: PLR0911 - one case for
         case Output():
             value = section.value
             shown = quoted(value) if isinstance(value, str) else f"```json\n{as_json(value)}\n```"
-            return ("## Output", "", shown, "")  # no line of JSON begins with a backtick
+            return ("## Summary", "", shown, "")  # no line of JSON begins with a backtick
         case Remark():
             return (f"({escaped(section.text)})", "")
         case _:

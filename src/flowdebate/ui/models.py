@@ -124,6 +124,23 @@ class Models:
         excluded = set(map(maker_of, self._without))
         return [name for name in self._allowed.found() if maker_of(name) not in excluded]
 
+    def missing(self, option: str, base_url_option: str, *, seats: Sequence[str] = ()) -> str:
+        """Say that the base URL needs a model's name, for these `seats` or for all, and which ones are there.
+
+        The server is asked only for whoever may name any address: others could look around this machine.
+        """
+        from flowdebate.models.openai.endpoint import address_of
+        from flowdebate.models.resolve import models_at
+
+        base_url = self._base_url or ""
+        names = models_at(base_url) if self._allowed is None else ()
+        which = f" It has: {_few(names)}." if names else ""
+        of = f", for {', '.join(seats)}" if seats else ""
+        return (
+            f"{option} is required with {base_url_option}{of}: "
+            f"name a model of the server at {address_of(base_url)}.{which}"
+        )
+
     def __call__(self, spec: str, where: str, field: str) -> Model | str:
         """The model; ConfigurationError for a name that means none."""
         from flowdebate.models.openai.model import OpenAIModel

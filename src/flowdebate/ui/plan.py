@@ -21,7 +21,16 @@ from flowdebate.sources.source import Source, matches_glob
 from flowdebate.store.base import PLAN_FORMAT
 from flowdebate.ui.files import MEGABYTES, parse_json, read_plan_file, read_text
 from flowdebate.ui.models import AllowedModels, Models, Policies, prices_of
-from flowdebate.ui.options import OutputOptions, PlanFile, PlanOptions, RosterEntry, SourceEntry, join_models, misuse
+from flowdebate.ui.options import (
+    COMMAND,
+    OutputOptions,
+    PlanFile,
+    PlanOptions,
+    RosterEntry,
+    SourceEntry,
+    join_models,
+    misuse,
+)
 
 if TYPE_CHECKING:
     from flowdebate.blocks.human.human import Ask
@@ -249,10 +258,11 @@ def _at_address(plan: Plan) -> Plan:
         del seats["judge"]
     unassigned = [seat for seat, model in seats.items() if model is None and seat not in people]
     if unassigned:
-        of = "" if len(unassigned) == len(seats) else f", for {', '.join(unassigned)}"
-        allowed = f"the model's name as the server at {address_of(options.base_url)} has it{of}"
-        place, field = options.place("model")
-        raise ConfigurationError(place, field, options.model, allowed)
+        place, base_url = options.place("base_url")
+        field = options.flag_of("model") if place == COMMAND else "model"
+        missing = plan.made.missing(field, base_url, seats=() if len(unassigned) == len(seats) else unassigned)
+        sentence = missing if place == COMMAND else f"{place}: {missing}"
+        raise ConfigurationError(place, field, options.model, "the name of a model", message=sentence)
     first = next(
         (model for model in seats.values() if model is not None), None
     )  # for calls without a seat, such as summaries

@@ -132,6 +132,14 @@ def test_a_quote_of_a_diff_is_found_with_and_without_its_signs(quote: str, text:
     assert (place.text, place.found) == (text, True)
 
 
+def test_a_place_outside_of_a_change_is_called_that() -> None:
+    """The file may well have such a line; only its diff does not show it."""
+    assert located(DIFF, file="src/auth.py", line=1).problem == "line 1 of src/auth.py is not in this change"
+    assert located(DIFF, file="CHANGELOG.md", line=1).problem == "CHANGELOG.md is not in this change"
+    assert located(FILES, file="src/load.ts", line=99).problem == "src/load.ts has no line 99"
+    assert located(FILES, file="none.py", line=1).problem == "the material has no none.py"
+
+
 def test_a_quote_that_stands_in_another_file_moves_the_place_there() -> None:
     """With a note: the file that was named is not sealed with a quote of another one."""
     place = located(FILES, file="src/load.ts", line=1, quote="return <p>{id}</p>;")

@@ -248,7 +248,7 @@ class Page:
 
     def output_heading(self) -> None:
         self.line()
-        self.line("Output", style="bold")
+        self.line("Summary", style="bold")
 
     def ending(self, document: Document, *, hint: str = "") -> None:
         """The ending, unless complete; notes and totals; the run, its seed, and a `hint`."""

@@ -292,8 +292,7 @@ def sentence_of(error: Exception) -> str:  # noqa: PLR0911 - one case for each k
         case ConflictingOptions():
             return str(error).removeprefix(f"{COMMAND}: ")
         case ConfigurationError() if str(error).startswith(f"{COMMAND}: "):
-            said = f"{error.where}: `{error.field}` must be {error.allowed}, got {shown(error.got)}"
-            hint = rest if (rest := str(error).removeprefix(said)) != str(error) else ""
+            hint = f". {error.hint}" if error.hint else ""
             if error.allowed.startswith("left out"):  # "must be left out" is true, but no way to say what to do
                 return f"Leave {error.field} out{error.allowed.removeprefix('left out')}{hint}"
             got = "" if error.got is None else f", got {shown(error.got)}"

@@ -27,7 +27,7 @@ from flowdebate.ui.sections import Card, Entry, Fact, Heading, Section, failures
 from .events import AgentMessage, CritiqueMade, PollVoteCast, StageEntered, VoteCast
 from .factory import CONSENSUS_FAILURES, consensus
 from .options import DEFAULT_CONVERGENCE, DEFAULT_SPARSITY, TopologyOptions, VotingOptions, Weights
-from .schemas import ConsensusOutput, ConsensusStage, Critique, Proposal, Relationship
+from .schemas import ConsensusOutput, ConsensusStage, Critique, EndSource, Proposal, Relationship
 
 if TYPE_CHECKING:
     from flowdebate.blocks.sequencer import Sequencer
@@ -57,6 +57,15 @@ _AGENTS = (
 _HEADINGS: Mapping[ConsensusStage, str] = {
     ConsensusStage.GENERATING_PROPOSALS: "Proposals",
     ConsensusStage.VOTING: "Vote",
+}
+_ENDINGS: Mapping[EndSource, str] = {
+    "convergence": "stopped early, since the proposals were nearly the same",
+    "judge": "stopped early by the judge",
+    "agents": "stopped early by the agents",
+    "confidence": "stopped early, since the agents were sure",
+    "budget": "stopped early to stay within the budget",
+    "predicate": "stopped early by the application",
+    "timeout": "stopped early, since time was up",
 }
 _SHOWN = 10
 """Lines about relationships, and about moments."""
@@ -155,8 +164,7 @@ class ConsensusDocument(Document):
     def ending(self) -> str | None:
         early, rounds = self.raw.early_end, len(self.raw.rounds)
         if early is not None:
-            by = "the application" if early.source == "predicate" else early.source
-            return f"Rounds: {rounds}, ended by {by}: {early.reason}"
+            return f"Rounds: {rounds}, {_ENDINGS[early.source]}: {early.reason}"
         return None if self.raw.outcome is None else f"Rounds: {rounds}, the maximum"
 
     def sections(self) -> Iterator[Section]:

@@ -121,7 +121,7 @@ class CouncilDocument(Document):
             yield Output(value=self.output)
         elif raw.answer is not None:
             answer = Fact(label="Answer", text=str(raw.answer), tone="good")
-            left = () if raw.dissent is None else (Fact(label="Disagreement left", text=raw.dissent),)
+            left = () if raw.dissent is None else (Fact(label="Still disputed", text=raw.dissent),)
             yield Card(title="Answer", facts=(answer, *left), lead="Answer")
 
 

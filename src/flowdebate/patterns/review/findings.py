@@ -72,14 +72,18 @@ def locate(
                 return place.model_copy(update={"note": note})
     problem = "the material does not have the quote" if has_quote else None
     if file is not None and name is None:
-        problem = f"the material has no {file}"
+        is_change = all(any(row.sign for row in rows) for rows in files.values())
+        problem = f"{file} is not in this change" if is_change else f"the material has no {file}"
     elif line is not None:
-        numbers = {row.number for row in files.get(name or "", ())}
+        rows = files.get(name or "", ())
+        numbers = {row.number for row in rows}
         wrong = next((number for number in (line, end_line or line) if number not in numbers), None)
         if wrong is None:
             note = f"the line exists, but {problem}" if problem else None
             return claimed.model_copy(update={"found": True, "note": note})
         problem = f"line {line} of which file?" if name is None else f"{name} has no line {wrong}"
+        if any(row.sign for row in rows):  # the file has more lines than those that its diff shows
+            problem = f"line {wrong} of {name} is not in this change"
     return claimed.model_copy(update={"found": problem is None, "problem": problem})
 
 

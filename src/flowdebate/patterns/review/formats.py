@@ -69,7 +69,7 @@ def findings_markdown(document: Document, *, room: int = _MOST_OF_COMMENT) -> st
 def _finding_lines(finding: Finding) -> Iterable[str]:
     place = finding.place
     location = f" {plain(place.text)}" if place.text else ""
-    missing = f" (place not found: {plain(place.problem)})" if place.problem is not None else ""
+    missing = f" ({plain(place.problem)})" if place.problem is not None else ""
     missing += f" ({plain(place.note)})" if place.note is not None else ""
     claim = f"**{plain(finding.title)}**. {plain(finding.claim)}"
     yield f"- **{finding.severity}** {finding.id}{location}{missing}: {claim}"

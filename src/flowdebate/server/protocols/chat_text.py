@@ -141,7 +141,7 @@ def _outcome(document: Document | None, output: object) -> str:
     *sections, last = [None, *document.outcome()]
     before = sections_text(filter(None, sections))
     if isinstance(last, Output) and isinstance(last.value, str):
-        return f"{before}## Output\n\n{printable(last.value)}\n\n"
+        return f"{before}## Summary\n\n{printable(last.value)}\n\n"
     return before + sections_text(filter(None, [last]))
 
 
