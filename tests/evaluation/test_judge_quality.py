@@ -154,3 +154,24 @@ def test_what_cannot_be_measured_is_refused(items: list[JudgedItem], field: str)
     with pytest.raises(ConfigurationError) as caught:
         judge_quality(items)
     assert caught.value.field == field
+
+
+def test_a_calibration_error_stands_beside_that_of_a_calibrated_judge() -> None:
+    """Chance alone makes an error of .1 with 40 items, which is no finding; that of a judge that is too sure is one."""
+    random, larger, values = Random(8), 0, []
+    for _ in range(25):
+        items = []
+        for _ in range(40):
+            share = random.uniform(0.5, 1)
+            truth = "yes" if random.random() < share else "no"
+            items.append(JudgedItem(truth=truth, shares={"no": 1 - share, "yes": share}, winner="yes"))
+        quality = judge_quality(items)
+        values.append(quality.ece.value / quality.ece_calibrated.value)
+        larger += quality.ece_p <= 0.05
+        assert quality.ece.low is None
+    assert larger <= 3
+    assert 0.8 < sum(values) / len(values) < 1.2
+    sure = [item.model_copy(update={"shares": {"yes": 0.99, "no": 0.01}}) for item in items]
+    quality = judge_quality(sure)
+    assert quality.ece_p < 0.05
+    assert "larger than that of a perfectly calibrated judge" in quality.findings[-1]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 from math import exp, fsum, log
 from os import PathLike
 from random import Random
@@ -104,7 +106,13 @@ class JudgeQuality(InNotebooks, WireModel):
     brier: Figure
     """The mean squared error of the shares: 0 for a judge that is sure and right, .25 for one that never knows."""
     ece: Figure
-    """Expected calibration error: by how much the judge's sureness and its accuracy differ, in the mean."""
+    """Expected calibration error: by how much the judge's sureness and its accuracy differ, in the mean. It has no
+    interval: chance only adds to it, so a resampled one would exclude a perfect judge."""
+    ece_calibrated: Figure
+    """Calibration error that a perfectly calibrated judge with the same shares would have: its mean, and the range of
+    its middle 95 % (or other `confidence`)."""
+    ece_p: float
+    """How often such a judge would have an error as large as this one's, or larger."""
     reliability: list[ReliabilityBin]
     calibration: Calibration
     findings: list[str]
@@ -134,9 +142,10 @@ def judge_quality(
 ) -> JudgeQuality:
     """Measure a judge on `items` with known answers; a path is that of a file of ballots. Needs scipy.
 
-    Accuracy has Wilson's interval, all other figures percentile intervals of 1,000 bootstrap samples of clusters, from
-    `seed`. `bins` equal parts of the scale make the calibration error. ConfigurationError without items, and for a
-    truth that is none of an item's sides.
+    Accuracy has Wilson's interval, other figures percentile intervals of 1,000 bootstrap samples of clusters, from
+    `seed`. The calibration error, of `bins` equal parts of the scale, stands beside that of a perfectly calibrated
+    judge with the same shares, from as many draws of its outcomes; one cluster turns out alike. ConfigurationError
+    without items, and for a truth that is none of an item's sides.
 
     >>> sure = [JudgedItem(truth="yes", shares={"yes": .9, "no": .1}, winner="yes") for _ in range(8)]
     >>> wrong = [JudgedItem(truth="no", shares={"yes": .9, "no": .1}, winner="yes") for _ in range(2)]
@@ -183,9 +192,10 @@ def judge_quality(
     by_truth: list[_Pair] = [(item.winner, item.truth) for item in items]
     by_people: list[_Pair] = [(item.winner, item.human) for item in items]
     brier = figure([_squared_error(item) for item in items], fmean)
-    ece = figure([_placed(item, bins) for item in items], _ece)
+    ece = _ece([_placed(item, bins) for item in items])
+    drawn = _calibrated_errors(items, list(groups.values()), bins, seed)
+    cut = round(len(drawn) * (1 - confidence) / 2)
     assert brier is not None  # noqa: S101 - there are items
-    assert ece is not None  # noqa: S101 - as above
     quality = JudgeQuality(
         n=len(items),
         undecided=len(items) - len(decided),
@@ -194,7 +204,9 @@ def judge_quality(
         human_kappa=figure(by_people, _kappa, len(looked)) if looked else None,
         alpha=figure(by_people, _alpha, len(looked)) if looked else None,
         brier=brier,
-        ece=ece,
+        ece=Figure(value=ece, n=len(items)),
+        ece_calibrated=Figure(value=fmean(drawn), n=len(items), low=drawn[cut], high=drawn[-1 - cut]),
+        ece_p=(1 + sum(error >= ece for error in drawn)) / (1 + len(drawn)),
         reliability=reliability(items, bins=bins, confidence=confidence),
         calibration=_calibration(items, seed),
         findings=[],
@@ -234,6 +246,29 @@ def _ece(placed: Sequence[tuple[int, float, float]]) -> float:
     for part, sure, right in placed:
         gaps.setdefault(part, []).append(sure - right)
     return fsum(abs(fsum(each)) for each in gaps.values()) / len(placed)
+
+
+def _calibrated_errors(
+    items: Sequence[JudgedItem], groups: Sequence[Sequence[int]], bins: int, seed: int
+) -> list[float]:
+    """Draw what would be right if the judge's shares were the probabilities; the calibration errors, sorted."""
+    random = Random(seed)  # noqa: S311 - repeatable on purpose
+    # the surest side first, so that one draw turns out well, or badly, for a whole cluster
+    sides = [sorted(item.shares, key=item.shares.__getitem__, reverse=True) for item in items]
+    ends = [[*accumulate(item.shares[side] for side in names)] for item, names in zip(items, sides, strict=True)]
+    placed = [_placed(item, bins) for item in items]
+    firsts = [[side for side, share in item.shares.items() if share == max(item.shares.values())] for item in items]
+    errors = []
+    for _ in range(_RESAMPLES):
+        drawn: list[tuple[int, float, float]] = []
+        for group in groups:
+            luck = random.random()  # of one cluster: what is alike turns out alike
+            for at in group:
+                place = bisect_right(ends[at], luck * ends[at][-1])
+                truth = sides[at][min(place, len(sides[at]) - 1)]
+                drawn.append((placed[at][0], placed[at][1], (truth in firsts[at]) / len(firsts[at])))
+        errors.append(_ece(drawn))
+    return sorted(errors)
 
 
 def reliability(items: Sequence[JudgedItem], *, bins: int, confidence: float) -> list[ReliabilityBin]:
@@ -322,5 +357,10 @@ def _findings(quality: JudgeQuality, confidence: float) -> list[str]:
         wants = f"it is surer than it should be: {slope.slope:.2f} times its log-odds predict held-out items better"
     else:
         wants = f"it is less sure than it could be: {slope.slope:.2f} times its log-odds predict held-out items better"
-    found.append(f"calibration error {said(quality.ece)}; {wants}")
+    perfect = quality.ece_calibrated
+    larger = "larger than" if quality.ece_p <= 1 - confidence else "no larger than"
+    found.append(
+        f"calibration error {quality.ece.value:.2f}, {larger} that of a perfectly calibrated judge with the same shares:"
+        f" {perfect.value:.2f} ({confidence:.0%} between {perfect.low or 0:.2f} and {perfect.high or 0:.2f}); {wants}"
+    )
     return found
