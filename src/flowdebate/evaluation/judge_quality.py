@@ -360,7 +360,7 @@ def _findings(quality: JudgeQuality, confidence: float) -> list[str]:
     perfect = quality.ece_calibrated
     larger = "larger than" if quality.ece_p <= 1 - confidence else "no larger than"
     found.append(
-        f"calibration error {quality.ece.value:.2f}, {larger} that of a perfectly calibrated judge with the same shares:"
-        f" {perfect.value:.2f} ({confidence:.0%} between {perfect.low or 0:.2f} and {perfect.high or 0:.2f}); {wants}"
+        f"calibration error {quality.ece.value:.2f}, {larger} that of a perfectly calibrated judge with the same "
+        f"shares: {perfect.value:.2f} ({confidence:.0%} between {perfect.low or 0:.2f} and {perfect.high or 0:.2f}); {wants}"
     )
     return found
