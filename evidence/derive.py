@@ -23,7 +23,7 @@ def derive(lines, fixed):
         owner = next((d for d in (*fixed["designs"], "noise") if d == method.partition(":")[0]), fixed["methods"][0])
         asked = {key[1:]: a for key, a in last.items() if key[0] == owner}
         own = said[method] = {key: a["answers"][method] for key, a in asked.items() if method in a["answers"]}
-        got = {key: (asked[key]["truth"] in a["answer"]) / max(1, len(a["answer"])) for key, a in own.items()}
+        got = {key: credit(a["answer"], asked[key]) for key, a in own.items()}
         instead = fmean(got.values()) if got and method != owner else 0.0  # a failed debate is wrong, no baseline is
         credits[method] = got | {key: instead for key, a in asked.items() if a.get("problem") and key not in got}
         if n := len(credits[method]):
@@ -61,6 +61,11 @@ def derive(lines, fixed):
     found = {"asked": len(last), "methods": methods, "comparisons": compared, "dynamics": dynamics}
     found["noise_of"] = Counter(Counter(a["partner"] for a in last.values() if a.get("partner")).values())
     return found | {"first_read": read, "any_lead": {name: [len(each), fmean(each)] for name, each in leads.items()}}
+
+
+def credit(answer, asked):
+    """What is undecided is a lot among what it leaves open."""
+    return (asked["truth"] in answer) / len(answer) if answer else 1 / len(asked["order"])
 
 
 def lead(ballot, side):

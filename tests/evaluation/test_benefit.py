@@ -290,11 +290,29 @@ def rounded(report: BenefitReport) -> str:
 
 
 @pytest.mark.parametrize(
-    ("answer", "credit"), list(zip(([], ["a"], ["b"], ["a", "b"], ["b", "c"]), (0, 1, 0, 0.5, 0), strict=True))
+    ("answer", "credit"), list(zip(([], ["a"], ["b"], ["a", "b"], ["b", "c"]), (1 / 3, 1, 0, 0.5, 0), strict=True))
 )
-def test_a_tie_counts_as_its_chance_and_no_answer_as_wrong(answer: Sequence[str], credit: float) -> None:
+def test_what_is_undecided_counts_as_a_lot(answer: Sequence[str], credit: float) -> None:
     """The same rule for the debate and for the baselines."""
-    assert MethodAnswer(answer=list(answer)).credit("a") == credit
+    found = MethodAnswer(answer=list(answer))
+    assert found.credit("a", sides=3) == credit
+    assert found.credit("a", sides=3, undecided="wrong") == (answer == ["a"])
+
+
+def test_both_scorings_are_shown_where_they_change_the_finding() -> None:
+    """Debates without a winner look harmful if they count as wrong, and are a coin beside a coin if they are a lot."""
+    single = [MethodAnswer(answer=["a"], calls=1), MethodAnswer(answer=["b"], calls=1)]
+    items = [
+        BenefitItem(truth="a", debate=MethodAnswer(answer=[], calls=5), baselines={"single": single[number % 2]})
+        for number in range(60)
+    ]
+    report = benefit_report(items)
+    assert (report.finding, report.comparisons[0].difference) == ("too_few", 0)
+    assert report.methods[0].accuracy == 0.5
+    for words in (report.summary, report.comparisons[0].summary):
+        assert "With undecided answers counted as wrong: The debate did not help, it was worse" in words
+    decided = [item.model_copy(update={"debate": MethodAnswer(answer=["a"], calls=5)}) for item in items]
+    assert "counted as wrong:" not in benefit_report(decided).summary
 
 
 def test_lost_baselines_and_unknown_truths_are_left_out_and_counted() -> None:

@@ -331,9 +331,12 @@ def test_a_report_says_in_words_how_much_was_left_undecided() -> None:
     assert "Undecided" not in study_report(held, answers).summary
     for answer in answers[:5]:
         answer.answers["together"] = MethodAnswer(answer=[], calls=3, tokens=300)
-    assert study_report(held, answers).summary.endswith(" Undecided: 5 of 14 by together.")
+    assert study_report(held, answers).summary.endswith(" Undecided, counted as a lot: 5 of 14 by together.")
     answers[9].answers["self_consistency"] = MethodAnswer(answer=["0", "1"], calls=3, tokens=150)
-    assert " Undecided: 5 of 14 by together and 1 of 14 by self_consistency." in study_report(held, answers).summary
+    assert (
+        " Undecided, counted as a lot: 5 of 14 by together and 1 of 14 by self_consistency."
+        in study_report(held, answers).summary
+    )
 
 
 def test_an_unfinished_study_concludes_nothing_until_the_e_value_does() -> None:

@@ -13,7 +13,7 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.paired import compare_credits
 from flowdebate.evaluation.sample_sizes import required_n
 from flowdebate.evaluation.statistics import effective_size, holm, share_interval
-from flowdebate.patterns.debate.benefit import METHODS, Method, list_names, times
+from flowdebate.patterns.debate.benefit import METHODS, Method, Undecided, list_names, times
 from flowdebate.patterns.debate.benefit import BenefitItem as BenefitItem
 from flowdebate.patterns.debate.benefit import MethodAnswer as MethodAnswer
 from flowdebate.patterns.debate.benefit import benefit_item as benefit_item
@@ -36,7 +36,7 @@ class MethodResult(WireModel):
     n: int
     """The number of these questions."""
     right: float
-    """Right answers; a tie counts as its chance to be right."""
+    """Right answers; an undecided one counts as its chance to be right."""
     accuracy: float
     low: float
     high: float
@@ -119,10 +119,11 @@ def benefit_report(
 ) -> BenefitReport:
     """Compare debates with their baselines on the `items` whose truth is known. Needs scipy.
 
-    An answer is right or wrong; a tie counts as the chance that one of its positions, drawn at random, is right; no
-    answer counts as wrong. A debate that `failed` counts as wrong, and each baseline there, which was not asked, as
-    right as often as elsewhere; with missing="left out" such questions are not counted. Questions of one `cluster` are
-    not independent: intervals are as wide as their clusters ask for, and tests flip the signs of whole clusters.
+    An answer is right or wrong. A tie, and a debate without a winner, count by one rule: the chance that one of the
+    positions that they leave open, drawn at random, is right. Where it would change a finding to count them as wrong
+    instead, the summary says so. A debate that `failed` counts as wrong, and each baseline there, which was not asked,
+    as right as often as elsewhere; with missing="left out" such questions are not counted. Questions of one `cluster`
+    are not independent: intervals are as wide as their clusters ask for, and tests flip the signs of whole clusters.
 
     Each baseline is compared by the exact sign-flip test (McNemar's, where questions are independent), adjusted by
     Holm's method for the number of baselines:
@@ -152,10 +153,18 @@ def benefit_report(
     if not names:
         raise ConfigurationError(_WHERE, "items", len(known), "at least one with a truth and an answer of a baseline")
     comparisons = _compare(names, counted, confidence=confidence, min_gain=min_gain)
+    if_wrong = _compare(names, counted, confidence=confidence, min_gain=min_gain, undecided="wrong")
+    comparisons = [
+        compared.model_copy(update={"summary": f"{compared.summary} {_otherwise(other, confidence, min_gain)}"})
+        if compared.finding != other.finding
+        else compared
+        for compared, other in zip(comparisons, if_wrong, strict=True)
+    ]
     # "helped" has to hold against every baseline, all else against one
     order: tuple[Finding, ...] = ("harmed", "none_worth_it", "too_few", "helped")
     finding = next(each for each in order if each in {compared.finding for compared in comparisons})
     failed = sum(item.failed for item in known)
+    differing = [other for one, other in zip(comparisons, if_wrong, strict=True) if one.finding != other.finding]
     return BenefitReport(
         n=len(counted),
         attempted=len(known),
@@ -176,7 +185,8 @@ def benefit_report(
             undecided=sum(len(item.debate.answer) != 1 for item in counted if not item.failed),
             attempted=len(known),
             missing=missing,
-        ),
+        )
+        + "".join(f" {_otherwise(other, confidence, min_gain)}" for other in differing[:1]),
     )
 
 
@@ -190,7 +200,10 @@ def check_report_options(where: str, *, confidence: object, min_gain: object, mi
 def _method_result(method: Method, items: Sequence[BenefitItem], confidence: float) -> MethodResult:
     answered = [item for item in items if method == "debate" or method in item.baselines]
     answers = [item.debate if method == "debate" else item.baselines[method] for item in answered]
-    credits_ = [answer.credit(str(item.truth)) for answer, item in zip(answers, answered, strict=True)]
+    credits_ = [
+        0.0 if item.failed else answer.credit(str(item.truth), sides=item.sides)
+        for answer, item in zip(answers, answered, strict=True)
+    ]
     size = effective_size(credits_, _clusters(answered))
     low, high = share_interval(fmean(credits_), size, confidence=confidence)
     return MethodResult(
@@ -219,10 +232,15 @@ def _clusters(items: Sequence[BenefitItem]) -> list[object]:
 
 
 def _compare(
-    names: Sequence[BaselineName], items: Sequence[BenefitItem], *, confidence: float, min_gain: float
+    names: Sequence[BaselineName],
+    items: Sequence[BenefitItem],
+    *,
+    confidence: float,
+    min_gain: float,
+    undecided: Undecided = "lot",
 ) -> list[PairedComparison]:
     """The debate against each baseline, with p-values adjusted for their number."""
-    counts = [_compare_with(name, items, confidence, len(names)) for name in names]
+    counts = [_compare_with(name, items, confidence, len(names), undecided) for name in names]
     adjusted = holm([each.p for each, _ in counts])
     compared = []
     for (each, most), p in zip(counts, adjusted, strict=True):
@@ -243,13 +261,16 @@ def _compare(
 
 
 def _compare_with(
-    name: BaselineName, items: Sequence[BenefitItem], confidence: float, tests: int
+    name: BaselineName, items: Sequence[BenefitItem], confidence: float, tests: int, undecided: Undecided
 ) -> tuple[PairedComparison, float]:
     """Counts, interval and test of one comparison, and the largest gain that `tests` of them do not exclude."""
     both = [item for item in items if name in item.baselines]
-    asked = [item.baselines[name].credit(str(item.truth)) for item in both]
+    asked = [item.baselines[name].credit(str(item.truth), sides=item.sides, undecided=undecided) for item in both]
     paired = [*both, *(item for item in items if item.failed)]
-    ones = [item.debate.credit(str(item.truth)) for item in paired]
+    ones = [
+        0.0 if item.failed else item.debate.credit(str(item.truth), sides=item.sides, undecided=undecided)
+        for item in paired
+    ]
     others = [*asked, *[fmean(asked)] * (len(paired) - len(both))]  # a failed debate's baselines were not asked
     found = compare_credits(ones, others, _clusters(paired), answered=len(both), confidence=confidence, tests=tests)
     return PairedComparison(
@@ -330,6 +351,12 @@ def _summarize(
                 f"would have found, the difference is anything from {bounds} points."
             )
     return " ".join(parts)
+
+
+def _otherwise(compared: PairedComparison, confidence: float, min_gain: float) -> str:
+    """What counting undecided answers as wrong would find, where that is another finding."""
+    lead = _lead(compared.finding, min_gain)
+    return f"With undecided answers counted as wrong: {lead}: {_right(compared)} ({_difference(compared, confidence)})."
 
 
 def _lead(finding: Finding, min_gain: float) -> str:

@@ -361,6 +361,7 @@ def _findings(quality: JudgeQuality, confidence: float) -> list[str]:
     larger = "larger than" if quality.ece_p <= 1 - confidence else "no larger than"
     found.append(
         f"calibration error {quality.ece.value:.2f}, {larger} that of a perfectly calibrated judge with the same "
-        f"shares: {perfect.value:.2f} ({confidence:.0%} between {perfect.low or 0:.2f} and {perfect.high or 0:.2f}); {wants}"
+        f"shares: {perfect.value:.2f} ({confidence:.0%} between {perfect.low or 0:.2f} and {perfect.high or 0:.2f}); "
+        f"{wants}"
     )
     return found

@@ -24,7 +24,7 @@ from flowdebate.evaluation.paired import compare_credits, e_value
 from flowdebate.evaluation.sample_sizes import required_n
 from flowdebate.evaluation.statistics import effective_size, holm, share_interval
 from flowdebate.evaluation.study import NOISE, MethodPair, Registration, Study
-from flowdebate.patterns.debate.benefit import MethodAnswer
+from flowdebate.patterns.debate.benefit import MethodAnswer, Undecided
 
 if TYPE_CHECKING:
     from flowdebate.evaluation.study_run import StudyAnswer
@@ -191,38 +191,27 @@ def study_report(
 ) -> StudyReport:
     """Compare the methods of `study` on the `answers` that there are; it may be looked at before all are there.
 
-    A debate that failed counts as wrong, and each of its baselines, which were not asked, as right as often as
-    elsewhere; with missing="left out" neither counts. `registration` is checked against the study and `model`.
-    Answers that the study does not ask for, such as those of a design that it has no more, are left out.
+    An undecided answer, a tie of votes or a debate without a winner, counts as a lot among what it leaves open; where
+    counting it as wrong would change a finding, the summary says so. A debate that failed counts as wrong, and each of
+    its baselines, which were not asked, as right as often as elsewhere; with missing="left out" neither counts.
+    `registration` is checked against the study and `model`. Answers that the study does not ask for, such as those of a
+    design that it has no more, are left out.
     ConfigurationError without a single one, or if another position is right now than when it was answered.
     """
     answers = study.answered(answers)
     if not answers:
         raise ConfigurationError(study.where, "answers", 0, "at least one")
-    credits_ = {method: _credits_of(method, study, answers) for method in study.methods}
-    asked = [MethodPair(*(study.primary or ("", ""))), *(MethodPair(*each) for each in study.compare or ())]
-    possible = [each for each in asked if {*credits_[each.one]} & {*credits_[each.other]}]
     planned = study.planned(answers)
     unfinished = planned - Counter(answer.design for answer in answers)
-    others = len(asked) - 1
-    compared = [
-        _compare(
-            each,
-            study,
-            credits_,
-            tests=1 if each == study.primary else others,
-            early=any(study.design_of(method) in unfinished for method in each),
-        )
-        for each in possible
-    ]
-    # all that are to be tested count, also those that have no answers yet
-    ps = [each.p for each, _ in compared if not each.primary]
-    adjusted = iter(holm([*ps, *[1.0] * (others - len(ps))]))
+    credits_ = {method: _credits_of(method, study, answers) for method in study.methods}
+    if_wrong = {method: _credits_of(method, study, answers, undecided="wrong") for method in study.methods}
     comparisons = [
-        _conclude(each, most, study, p=each.p, tests=1)
-        if each.primary
-        else _conclude(each, most, study, p=next(adjusted), tests=others)
-        for each, most in compared
+        one
+        if one.finding == other.finding
+        else one.model_copy(
+            update={"summary": f"{one.summary} With undecided answers counted as wrong: {_first(other.summary)}"}
+        )
+        for one, other in zip(*(_compare_all(study, own, unfinished) for own in (credits_, if_wrong)), strict=True)
     ]
     differences = [] if registration is None else registration.differences(study.registration(model=model))
     older = 0 if registration is None else sum(answer.at < registration.at for answer in answers)
@@ -252,6 +241,40 @@ def study_report(
     )
 
 
+def _first(summary: str) -> str:
+    """The first sentence of a summary."""
+    end = summary.find(". ")
+    return summary if end < 0 else summary[: end + 1]
+
+
+def _compare_all(
+    study: Study, credits_: Mapping[str, Mapping[Key, _Credit]], unfinished: Mapping[str, int]
+) -> list[StudyComparison]:
+    """Compare the pairs of methods with answers, the primary one first."""
+    asked = [MethodPair(*(study.primary or ("", ""))), *(MethodPair(*each) for each in study.compare or ())]
+    possible = [each for each in asked if {*credits_[each.one]} & {*credits_[each.other]}]
+    others = len(asked) - 1
+    compared = [
+        _compare(
+            each,
+            study,
+            credits_,
+            tests=1 if each == study.primary else others,
+            early=any(study.design_of(method) in unfinished for method in each),
+        )
+        for each in possible
+    ]
+    # all that are to be tested count, also those that have no answers yet
+    ps = [each.p for each, _ in compared if not each.primary]
+    adjusted = iter(holm([*ps, *[1.0] * (others - len(ps))]))
+    return [
+        _conclude(each, most, study, p=each.p, tests=1)
+        if each.primary
+        else _conclude(each, most, study, p=next(adjusted), tests=others)
+        for each, most in compared
+    ]
+
+
 def frame(study: Study, answers: Sequence[StudyAnswer]) -> list[dict[str, Any]]:
     """One row for each answer of each method, for pandas, polars or a spreadsheet: `pandas.DataFrame(frame(…))`."""
     return [
@@ -261,7 +284,7 @@ def frame(study: Study, answers: Sequence[StudyAnswer]) -> list[dict[str, Any]]:
             "cluster": answer.cluster,
             "design": answer.design,
             "method": method,
-            "right": found.credit(answer.truth),
+            "right": found.credit(answer.truth, sides=len(answer.order)),
             "answer": found.answer[0] if len(found.answer) == 1 else None,
             "truth": answer.truth,
             "calls": found.calls,
@@ -276,7 +299,9 @@ def frame(study: Study, answers: Sequence[StudyAnswer]) -> list[dict[str, Any]]:
     ]
 
 
-def _credits_of(method: str, study: Study, answers: Sequence[StudyAnswer]) -> Mapping[Key, _Credit]:
+def _credits_of(
+    method: str, study: Study, answers: Sequence[StudyAnswer], *, undecided: Undecided = "lot"
+) -> Mapping[Key, _Credit]:
     """By question and repeat what `method` gets, for those that it was asked, and those that count without."""
     design = study.design_of(method)
     found: dict[Key, _Credit] = {}
@@ -285,7 +310,9 @@ def _credits_of(method: str, study: Study, answers: Sequence[StudyAnswer]) -> Ma
         key = answer.item, answer.repeat
         if answer.design == design and method in answer.answers:
             own = answer.answers[method]
-            found[key] = _Credit(own.credit(answer.truth), answer.cluster, own)
+            found[key] = _Credit(
+                own.credit(answer.truth, sides=len(answer.order), undecided=undecided), answer.cluster, own
+            )
         elif answer.design == design and answer.problem is not None:
             lost.append((key, answer.cluster))
     if study.missing == "wrong" and (found or method == design):
@@ -471,11 +498,10 @@ def _summarize(
             f"Whoever stops before the end has to go by the e-value, {primary.e_value:.3g}: it may be looked at at any "
             f"time, and from {1 / (1 - study.confidence):.0f} on says that the two differ."
         )
-    # who named nothing is not right, but not mistaken either
     compared = [] if primary is None else [each for each in methods if each.method in (primary.one, primary.other)]
     undecided = [f"{each.undecided:,} of {each.n:,} by {each.method}" for each in compared if each.undecided]
     if undecided:
-        parts.append(f"Undecided: {' and '.join(undecided)}.")
+        parts.append(f"Undecided, counted as a lot: {' and '.join(undecided)}.")
     if failed:
         how = "counts as wrong" if study.missing == "wrong" else "is left out"
         parts.append(f"{counted(failed, 'debate')} ended without a verdict, which {how}.")

@@ -13,6 +13,8 @@ from .schemas import BaselineAnswer, BaselineName, DebateRawOutput
 
 _Amount = TypeVar("_Amount", int, float)
 Method = Literal["debate", BaselineName]
+Undecided = Literal["lot", "wrong"]
+"""What an undecided answer counts as: the chance of a lot among the positions it leaves open, or a wrong answer."""
 METHODS: Mapping[Method, str] = {
     "debate": "the debate",
     "single": "one call",
@@ -38,9 +40,19 @@ class MethodAnswer(WireModel):
     votes: Annotated[int, Field(ge=0)] | None = None
     """The answers that were counted; None for a debate."""
 
-    def credit(self, truth: str) -> float:
-        """1 for the right answer, 0 for a wrong one or none; of a tie the chance that a lot between them is right."""
-        return (truth in self.answer) / len(self.answer) if self.answer else 0.0
+    def credit(self, truth: str, *, sides: int = 2, undecided: Undecided = "lot") -> float:
+        """Score the answer: 1 if it is right, 0 if it is wrong.
+
+        A tie, and an answer for none of `sides` positions, count by one rule: the chance that a lot among what it
+        leaves open is right; or, with undecided="wrong", 0.
+
+        >>> open_, tied = MethodAnswer(answer=[]), MethodAnswer(answer=["a", "b"])
+        >>> open_.credit("a"), tied.credit("a"), tied.credit("c"), open_.credit("a", undecided="wrong")
+        (0.5, 0.5, 0.0, 0.0)
+        """
+        if undecided == "wrong" and len(self.answer) != 1:
+            return 0.0
+        return (truth in self.answer) / len(self.answer) if self.answer else 1 / sides
 
 
 class BenefitItem(WireModel):
@@ -50,6 +62,8 @@ class BenefitItem(WireModel):
     """The right position; None where it is not known."""
     debate: MethodAnswer
     baselines: dict[BaselineName, MethodAnswer]
+    sides: Annotated[int, Field(ge=2)] = 2
+    """The number of positions."""
     failed: bool = False
     """Whether the debate ended without a verdict, so that no baseline was asked."""
     cluster: str | None = None
@@ -74,6 +88,7 @@ def benefit_item(
     winner = None if raw.verdict is None else raw.verdict.winner
     return BenefitItem(
         truth=truth,
+        sides=max(len({entry.stance for entry in raw.transcript}), 2),
         debate=MethodAnswer(
             answer=[] if winner is None else [winner],
             calls=calls - sum(answer.calls for answer in baselines),
