@@ -251,7 +251,8 @@ def in_short() -> str:
   the debates, of which 12 remain if undecided debates are a lot. `letters` asks the same questions with the same
   comparison and prediction, but with one round instead of two, without quotes, and with any lead deciding. These were
   changed before its first answer, when most of the puzzles were known to be undecided.
-- **There was no positive control**: no arm shows that this judge can use a note at all.
+- **There was no positive control**: no arm shows that this judge can use a note at all. A study can now
+  [name one](studies.md#a-positive-control), and stops if the control fails.
 """
 
 

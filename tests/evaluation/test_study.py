@@ -211,6 +211,70 @@ async def test_noise_is_the_judge_with_the_arguments_of_another_question(tmp_pat
     assert [(each.one, each.other) for each in report.comparisons] == [("together", "noise"), ("together", "single")]
 
 
+def noted(rows: Sequence[Mapping[str, Any]] = ROWS) -> list[dict[str, Any]]:
+    """Rows with a note that decides each."""
+    return [{**row, "note": f"The right answer is number {row['truth']}."} for row in rows]
+
+
+def reads_notes(request: ModelRequest, _: str) -> str:
+    """Find for what a note says, and for one position where there is none."""
+    text = str(request.messages)
+    return "It is not" if "The right answer is number 1." in text else "It is prime"
+
+
+@pytest.mark.parametrize("judge", [None, JudgeOptions()], ids=["as judged", "judge given"])
+async def test_a_judge_that_reads_the_notes_passes_the_control(tmp_path: Path, judge: JudgeOptions | None) -> None:
+    """Then all is asked; the report says by how much, and the registration has what decides."""
+    held = study(noted(), control="note", control_gain=0.1, judge=judge)
+    assert held.methods[-2:] == ("control", "alone")
+    answers = await ask_study(held, tmp_path / "a.jsonl", model=Answering(reads_notes).model)
+    report = study_report(held, answers)
+    right = sum(row["truth"] == 0 for row in ROWS) / len(ROWS)
+    assert report.control is not None
+    assert (report.control.control, report.control.alone, report.control.passed) == (1.0, right, True)
+    assert (report.unfinished, len(answers)) == (0, 3 * len(ROWS))
+    assert report.summary.startswith("The control is passed: the judge is right in 100.0% with what decides in hand")
+    assert {"control", "alone"} <= {method.method for method in report.methods}
+    fixed = held.registration().fixed["control"]
+    assert fixed["gain"] == 0.1
+    other = study([{**row, "note": "Nobody knows."} for row in ROWS], control="note", judge=judge)
+    assert other.registration().fixed["control"] != fixed
+
+
+@pytest.mark.parametrize("judge", [None, JudgeOptions()], ids=["as judged", "judge given"])
+async def test_a_judge_that_cannot_use_the_notes_stops_the_study(tmp_path: Path, judge: JudgeOptions | None) -> None:
+    """After one debate at most, and it says so; another call asks nothing."""
+    held, voters = study(noted(), control="note", judge=judge, noise=True), Answering()
+    answers = await ask_study(held, tmp_path / "a.jsonl", model=voters.model)
+    debates = [answer for answer in answers if answer.design == "together"]
+    assert len(debates) == (1 if judge is None else 0)
+    assert len(answers) == 2 * len(ROWS) + len(debates)
+    report = study_report(held, answers)
+    assert report.control is not None
+    assert (report.control.passed, report.control.control) == (False, report.control.alone)
+    assert report.summary.startswith("Stopped by the control: the judge is right in ")
+    assert "a gain of 10 points was asked for" in report.summary
+    before = len(voters.asked)
+    assert await ask_study(held, tmp_path / "a.jsonl", model=voters.model) == answers
+    assert len(voters.asked) == before
+
+
+async def test_a_control_that_is_interrupted_is_finished_before_any_debate(tmp_path: Path) -> None:
+    """Whatever stopped it."""
+    held, voters = study(noted(), control="note", judge=JudgeOptions()), Answering(reads_notes)
+    path = tmp_path / "a.jsonl"
+    answers = await ask_study(
+        held, path, model=voters.model, until=lambda progress: progress.done >= 6, max_concurrency=1
+    )
+    assert {answer.design for answer in answers} == {"control", "alone"}
+    control = study_report(held, answers).control
+    assert control is not None
+    assert control.passed is None
+    assert "The control is not finished" in study_report(held, answers).summary
+    answers = await ask_study(held, path, model=voters.model, most=2)
+    assert sum(answer.design == "together" for answer in answers) == 2
+
+
 @settings(max_examples=example_count(20))
 @given(slices=st.lists(st.integers(1, 5), max_size=5), at_once=st.integers(1, 4))
 async def test_whose_arguments_noise_reads_does_not_depend_on_when_a_study_was_asked(
@@ -586,6 +650,9 @@ class Columns:
         ({"repeats": 10**9}, "repeats"),
         ({"designs": {}}, "designs"),
         ({"designs": {"noise": primes()}}, "designs"),
+        ({"designs": {"control": primes()}}, "designs"),
+        ({"control": "note"}, "control of row 0"),
+        ({"control": "topic", "control_gain": 2}, "control_gain"),
         ({"designs": {"together": primes()}}, "primary"),
         ({"primary": ("together", "revision")}, "primary"),
         ({"compare": [("single", "single")]}, "compare"),

@@ -194,6 +194,8 @@ class StudyFile(BaseModel):
     debate: dict[str, Any] = {}
     """Options of all designs."""
     noise: bool = False
+    control: Text | None = None
+    control_gain: float = 0.1
     primary: tuple[Text, Text] | None = Field(default=None, strict=False)
     compare: list[Annotated[tuple[Text, Text], Field(strict=False)]] | None = None
     repeats: int = 1
@@ -361,7 +363,7 @@ def _read_rows(said: StudyFile, path: str) -> list[dict[str, Any]]:
     for number, row in enumerate(read_rows(str(Path(path).parent / said.questions)), 1):
         choices = read_choices(row, columns, path=said.questions, number=number)
         truth = read_truth(row, said.truth, choices, [""] * len(choices), path=said.questions, number=number)
-        for column in (said.id, said.cluster):
+        for column in (said.id, said.cluster, said.control):
             if column not in (None, "question"):
                 read_cell_of(row, column, path=said.questions, number=number)
         rows.append({**row.others, "question": row.question, "choices": choices, "truth": truth})

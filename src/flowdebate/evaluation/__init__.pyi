@@ -75,6 +75,7 @@ from .study import MethodPair as MethodPair
 from .study import Registration as Registration
 from .study import Study as Study
 from .study_report import StudyComparison as StudyComparison
+from .study_report import StudyControl as StudyControl
 from .study_report import StudyMethod as StudyMethod
 from .study_report import StudyReport as StudyReport
 from .study_report import frame as frame

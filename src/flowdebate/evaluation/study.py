@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 import flowdebate
 from flowdebate._text import problems_of, shown
-from flowdebate._util.validation import check_count
+from flowdebate._util.validation import check_count, check_share
 from flowdebate._util.wire import WireModel
 from flowdebate.blocks.base import Block
 from flowdebate.errors import BadFile, ConfigurationError
@@ -41,7 +41,12 @@ if TYPE_CHECKING:
 
 NOISE = "noise"
 """The control: the judge reads the arguments of another question, under the positions of this one."""
-_OWN = (NOISE, *get_args(BaselineName))
+CONTROL, ALONE = "control", "alone"
+"""The positive control: the judge with what decides the question in hand; and the same judge without it. Neither reads
+a debate."""
+JUDGED = (NOISE, CONTROL, ALONE)
+"""Methods in which the judge of the first design reads something else than its debate."""
+_OWN = (*JUDGED, *get_args(BaselineName))
 """Names of methods that no design may have."""
 _MOST_REPEATS = 1_000
 """Cases are made in memory, and a model that answers alike a thousand times says nothing new."""
@@ -96,6 +101,10 @@ class Study:
       as "design:single".
     - `noise` adds a control: the judge of the first design reads the arguments of *another* question under the
       positions of this one. `judge` is how it judges (None: with the orders and the form of answers of the debate).
+    - `control` adds a positive control: the key of a row, or a function of it, with a text that decides its question,
+      such as the notes that only debaters have. Before the debates the judge of the first design decides all questions
+      with that text in hand ("control") and without it ("alone"). Unless it is right more often with it, by
+      `control_gain` or more, the study stops there: what debates do could not be seen through this judge.
     - `primary` is the one comparison that the study is for, ("design", "method"); None: the first design with
       "self_consistency", or its first baseline. It is tested by itself. `compare` are the others, adjusted by Holm's
       method for their number; None: the first design with each other method, and each other design with the method
@@ -126,6 +135,8 @@ class Study:
     id: Column | None = None
     cluster: Column | None = None
     noise: bool = False
+    control: Column | None = None
+    control_gain: float = 0.1
     judge: JudgeOptions | None = None
     primary: tuple[str, str] | None = None
     compare: Sequence[tuple[str, str]] | None = None
@@ -143,6 +154,7 @@ class Study:
         where = self.where
         check_scipy(where)
         check_count(where, most=_MOST_REPEATS, repeats=self.repeats)
+        check_share(where, ends=False, control_gain=self.control_gain)
         check_report_options(where, confidence=self.confidence, min_gain=self.min_gain, missing=self.missing)
         object.__setattr__(self, "rows", _list_rows(self.rows, where))
         if not self.designs or not isinstance(self.designs, Mapping):
@@ -156,7 +168,7 @@ class Study:
             for method in (name, *(self.method(name, baseline) for baseline in self._asked(name)))
         ]
         methods += [NOISE] if self.noise else []
-        object.__setattr__(self, "methods", tuple(methods))
+        object.__setattr__(self, "methods", (*methods, *([CONTROL, ALONE] if self.control is not None else [])))
         wanted = [name for name in ("self_consistency", *methods[1:]) if name in methods]
         if self.primary is None and not wanted:
             allowed = "two methods: a second design, `noise`, or debates with `baselines`"
@@ -214,7 +226,11 @@ class Study:
     def keys(self) -> Mapping[tuple[str, str, int], Case]:
         """What there are answers for when all is asked, noise as well, and the case that each belongs to."""
         found = {case.key: case for case in self.cases}
-        return found | {(NOISE, *case.key[1:]): case for case in self.cases if self.noise and case.design == self.first}
+        judged = [NOISE] if self.noise else []
+        judged += [] if self.control is None else [CONTROL, ALONE]
+        return found | {
+            (name, *case.key[1:]): case for name in judged for case in self.cases if case.design == self.first
+        }
 
     def planned(self, answers: Iterable[StudyAnswer]) -> Counter[str]:
         """How many answers of each design there are to be, and of noise.
@@ -225,12 +241,14 @@ class Study:
         held = [case for case in self.cases if self.noise and case.design == self.first and case.key not in failed]
         alike = Counter((case.repeat, len(case.positions)) for case in held)
         noise = sum(count for count in alike.values() if count > 1)
-        return Counter(case.design for case in self.cases) + Counter({NOISE: noise})
+        controls = 0 if self.control is None else sum(case.design == self.first for case in self.cases)
+        judged = Counter({NOISE: noise, CONTROL: controls, ALONE: controls})
+        return Counter(case.design for case in self.cases) + judged
 
     def design_of(self, method: str) -> str:
-        """The design whose answers have those of a method, or "noise"."""
+        """The design whose answers have those of a method; or the method, where the judge reads something else."""
         design = method.partition(":")[0]
-        return design if design in self.designs or design == NOISE else self.first
+        return design if design in self.designs or design in JUDGED else self.first
 
     def answered(self, answers: Iterable[StudyAnswer]) -> list[StudyAnswer]:
         """Those of `answers` that the study asks for, in the clusters that its rows have now.
@@ -257,6 +275,10 @@ class Study:
             where, field_ = f"{self.where}, design {case.design!r}", f"{error.field} of row {index}"
             raise ConfigurationError(where, field_, error.got, error.allowed, hint=error.hint) from None
 
+    def control_text(self, case: Case) -> str:
+        """Read the text that decides the question of a case."""
+        return str(self._filled(self._index_of[case.item], self.rows[self._index_of[case.item]], "control"))
+
     def registration(self, *, model: ModelChoice = None) -> Registration:
         """What is fixed before the first answer; `register` writes it."""
         from flowdebate.runs.header import list_model_names
@@ -281,6 +303,9 @@ class Study:
         }
         if sources := [row["sources"] for row in self.rows if isinstance(row, Mapping) and row.get("sources")]:
             said["sources"] = digest(sources)
+        if self.control is not None:
+            texts = {case.item: self.control_text(case) for case in self.cases}
+            said["control"] = {"texts": digest(texts), "gain": self.control_gain}
         if self.fixed:
             said["fixed"] = {name: digest(value) for name, value in self.fixed.items()}
         return Registration(at=time.time(), fixed=said, hash=digest(said))
@@ -320,6 +345,8 @@ class Study:
                 self.where, f"truth of row {index}", truth, f"one of {list(choices)}, or its index"
             )
         item = digest([question, choices])[:12] if self.id is None else str(self._filled(index, row, "id"))
+        if self.control is not None:
+            self._filled(index, row, "control")
         cluster = item if self.cluster is None else str(self._filled(index, row, "cluster"))
         return item, question, choices, str(choices.index(str(truth))), cluster
 

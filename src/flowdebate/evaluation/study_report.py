@@ -23,7 +23,7 @@ from flowdebate.evaluation.judge_quality import ReliabilityBin, judged_items, re
 from flowdebate.evaluation.paired import compare_credits, e_value
 from flowdebate.evaluation.sample_sizes import required_n
 from flowdebate.evaluation.statistics import effective_size, holm, share_interval
-from flowdebate.evaluation.study import NOISE, MethodPair, Registration, Study
+from flowdebate.evaluation.study import ALONE, CONTROL, JUDGED, MethodPair, Registration, Study
 from flowdebate.patterns.debate.benefit import MethodAnswer, Undecided
 
 if TYPE_CHECKING:
@@ -92,6 +92,33 @@ class StudyComparison(WireModel):
     summary: str
 
 
+class StudyControl(WireModel):
+    """The judge with what decides each question in hand, against the same judge without it."""
+
+    n: int
+    """Questions that it decided both ways."""
+    control: float
+    alone: float
+    """Accuracy with that text, and without it."""
+    gain: float
+    """The gain that the study asks for."""
+    passed: bool | None
+    """Whether the control gains as much; None while answers are missing."""
+
+    @property
+    def summary(self) -> str:
+        """The control in a sentence."""
+        figures = f"right in {self.control:.1%} with what decides in hand, in {self.alone:.1%} without, of {self.n:,}"
+        if self.passed is None:
+            return f"The control is not finished: the judge is {figures} questions so far."
+        if self.passed:
+            return f"The control is passed: the judge is {figures} questions."
+        return (
+            f"Stopped by the control: the judge is {figures} questions, and a gain of {100 * self.gain:g} points was "
+            "asked for. What debates do could not be seen through this judge."
+        )
+
+
 class StudyReport(InNotebooks, WireModel):
     """What a study found, also where it is not finished."""
 
@@ -109,6 +136,8 @@ class StudyReport(InNotebooks, WireModel):
     methods: list[StudyMethod]
     comparisons: list[StudyComparison]
     """The primary one first."""
+    control: StudyControl | None = None
+    """The positive control; None for a study without one, and before its first answer."""
     registered: str | None
     """The hash of the registration; None without one."""
     differences: list[str]
@@ -217,8 +246,9 @@ def study_report(
     older = 0 if registration is None else sum(answer.at < registration.at for answer in answers)
     if older:
         differences.append(f"{older} of {len(answers)} answers are older than the registration")
-    failed = sum(answer.problem is not None and answer.design != NOISE for answer in answers)
+    failed = sum(answer.problem is not None and answer.design not in JUDGED for answer in answers)
     methods = [_method(method, study, found) for method, found in credits_.items() if found]
+    control = control_of(study, answers)
     said = _summarize(
         comparisons, methods, study, failed=failed, asked=len(answers), planned=planned.total(), differences=differences
     )
@@ -232,13 +262,26 @@ def study_report(
         min_gain=study.min_gain,
         methods=methods,
         comparisons=comparisons,
+        control=control,
         registered=None if registration is None else registration.hash,
         differences=differences,
-        summary=said,
+        summary=said if control is None else f"{control.summary} {said}",
         reliability=_reliability(study, answers),
         dynamics=_dynamics(study, answers),
         first_read=_first_read(study, answers),
     )
+
+
+def control_of(study: Study, answers: Sequence[StudyAnswer]) -> StudyControl | None:
+    """Compare the judge that has what decides with the same judge alone; None without an answer of both."""
+    with_it, without = (_credits_of(method, study, answers) for method in (CONTROL, ALONE))
+    keys = sorted(with_it.keys() & without.keys())
+    if not keys:
+        return None
+    control, alone = fmean(with_it[key].value for key in keys), fmean(without[key].value for key in keys)
+    whole = len(keys) == study.planned(answers)[CONTROL]
+    passed = control - alone >= study.control_gain - 1e-9 if whole else None
+    return StudyControl(n=len(keys), control=control, alone=alone, gain=study.control_gain, passed=passed)
 
 
 def _first(summary: str) -> str:
@@ -430,7 +473,7 @@ def _dynamics(study: Study, answers: Sequence[StudyAnswer]) -> dict[str, Dynamic
 
 def _first_read(study: Study, answers: Sequence[StudyAnswer]) -> dict[str, Figure]:
     found: dict[str, Figure] = {}
-    for design in (*study.designs, NOISE):
+    for design in (*study.designs, *JUDGED):
         shares = {
             (answer.item, answer.repeat): (fmean(each.winner == each.order[0] for each in ballots), answer.cluster)
             for answer in answers

@@ -31,12 +31,12 @@ from flowdebate.errors import (
     StoreError,
 )
 from flowdebate.evaluation.rejudging import ArguedDebate, create_rejudge, judge_again_as
-from flowdebate.evaluation.study import NOISE, Case, Study, digest
+from flowdebate.evaluation.study import ALONE, CONTROL, NOISE, Case, Study, digest
 from flowdebate.models.base import Usage
 from flowdebate.patterns.debate.benefit import MethodAnswer, benefit_item
 from flowdebate.patterns.debate.judging.ballots import JudgeBallot, decide
 from flowdebate.patterns.debate.judging.options import JudgeOptions
-from flowdebate.patterns.debate.schemas import DebateRawOutput
+from flowdebate.patterns.debate.schemas import DebateContributionEntry, DebateRawOutput
 from flowdebate.runs.batch import OutT, WorkerPool
 from flowdebate.runs.header import StoreOptions
 from flowdebate.runs.observer import Observer, observer_of
@@ -68,7 +68,7 @@ class StudyAnswer(WireModel):
     """What one question was answered with, as numbers: positions are indexes, and no text of a model is kept."""
 
     design: str
-    """The design, or "noise"."""
+    """The design, or "noise", "control" or "alone"."""
     item: str
     repeat: Annotated[int, Field(ge=0)]
     truth: str
@@ -183,7 +183,9 @@ async def ask_study(  # noqa: PLR0913 - those of a batch
     Each answer is written when it is there, as numbers without texts: the file alone says what is done. With a `store`
     a debate that was interrupted goes on where it stopped. `most` bounds the debates of this call; after so many
     `seconds`, or once `until(…)` is true of its progress, no further one is started. Noise for a question follows the
-    debate of the next one, or of a later one where that failed. Failed ones are asked again by the next call.
+    debate of the next one, or of a later one where that failed. A `control` of the study comes first, after one debate
+    that shows how its judge judges (none if the study has a `judge`); where it fails, nothing else is asked. Failed
+    answers are asked again by the next call.
     `limits` are those of each debate; `progress(…)` is called after each answer. Errors that no question would fare
     better with are raised.
     """
@@ -206,6 +208,9 @@ async def ask_study(  # noqa: PLR0913 - those of a batch
         cases = [case for case in study.cases if asking.is_open(case.key)]
         for case in cases:  # a row that is no debate is said before others are paid for
             study.block(case)
+        if study.control is not None and not await asking.control(cases, seconds=seconds):
+            return study.answered(file.answers.values())
+        cases = [case for case in cases if asking.is_open(case.key)]
         await asking.all(cases[:most], asking.debate, seconds=seconds)
         if study.noise:
             debated = [case for case in study.cases if case.design == study.first and not asking.is_open(case.key)]
@@ -321,7 +326,7 @@ class _Asking:
         if not isinstance(raw, DebateRawOutput):
             where = f"designs[{case.design!r}]"
             raise ConfigurationError(self._study.where, where, type(raw).__name__, "a function that returns a debate")
-        if self._study.noise and case.design == self._study.first:
+        if (self._study.noise or self._study.control is not None) and case.design == self._study.first:
             self._raws[case.key] = raw
         usage, index = result.usage, _indexes(case)
         item = benefit_item(
@@ -353,6 +358,52 @@ class _Asking:
             transcript=digest([[entry.stance, entry.text] for entry in raw.transcript]),
         )
 
+    async def control(self, cases: Sequence[Case], *, seconds: float | None) -> bool:
+        """Ask the judge about all questions with what decides them, and without; is it right more often with it?
+
+        False while an answer is missing, too.
+        """
+        from flowdebate.evaluation.study_report import control_of
+
+        firsts = [case for case in self._study.cases if case.design == self._study.first]
+        missing = [case for case in firsts if any(self.is_open((name, *case.key[1:])) for name in (CONTROL, ALONE))]
+        how = self._study.judge or (await self._first_judge(cases, seconds=seconds) if missing else None)
+        if missing and how is None:
+            return False
+
+        async def ask(case: Case) -> Case:
+            for name in (CONTROL, ALONE):
+                if self.is_open((name, *case.key[1:])):
+                    self._add(await self._controlled(case, name, how or JudgeOptions()))
+            return case
+
+        await self.all(missing, ask, seconds=seconds)
+        found = control_of(self._study, self._study.answered(self._file.answers.values()))
+        return found is not None and found.passed is True
+
+    async def _first_judge(self, cases: Sequence[Case], *, seconds: float | None) -> JudgeOptions | None:
+        """Judge as a debate of the first design was judged; one of `cases` is held if none is at hand."""
+        for case in self._study.cases:
+            if case.design == self._study.first and (raw := await self._raw(case)) is not None:
+                return _judge_of(raw)
+        for case in cases:
+            if case.design == self._study.first:
+                await self.all([case], self.debate, seconds=seconds)
+                if (raw := await self._raw(case)) is not None:
+                    return _judge_of(raw)
+        return None
+
+    async def _controlled(self, case: Case, name: str, how: JudgeOptions) -> StudyAnswer:
+        """The answer of the judge who reads the positions alone; for the control, with what decides the question."""
+        entries = [
+            DebateContributionEntry(round=1, agent_name=f"side {number}", stance=position, text=position)
+            for number, position in enumerate(case.positions, 1)
+        ]
+        question = str(case.question)
+        if name == CONTROL:
+            question = f"{question}\n\nWhat is known for certain:\n{self._study.control_text(case)}"
+        return await self._judged(case, name, ArguedDebate(question=question, transcript=entries), how)
+
     async def noise(self, case: Case) -> Case:
         """Add the answer of the judge who reads the arguments of the next question that was debated without failure.
 
@@ -368,22 +419,25 @@ class _Asking:
 
     async def _noise(self, case: Case, other: Case, raw: DebateRawOutput) -> StudyAnswer:
         """The answer of the judge who reads the arguments of the `other` question."""
-        began = time.monotonic()
         own = dict(zip(other.positions, case.positions, strict=True))
         entries = [entry.model_copy(update={"stance": own[entry.stance]}) for entry in raw.transcript]
-        judging = None if raw.verdict is None else raw.verdict.judging
-        scored = judging is not None and any(ballot.scores is not None for ballot in judging.ballots)
-        how = self._study.judge or (judge_again_as(judging) if scored else JudgeOptions())  # as the debate was judged
+        argued = ArguedDebate(question=str(case.question), transcript=entries)
+        return await self._judged(case, NOISE, argued, self._study.judge or _judge_of(raw), partner=other.item)
+
+    async def _judged(
+        self, case: Case, name: str, argued: ArguedDebate, how: JudgeOptions, *, partner: str | None = None
+    ) -> StudyAnswer:
+        """The answer of the judge who reads something else than the debate."""
+        began, entries = time.monotonic(), argued.transcript
         names = tuple(dict.fromkeys(entry.agent_name for entry in entries))
         anonymity = Anonymity(names=names, stances=case.positions, question=str(case.question))
         block = create_rejudge(stances=case.positions, judge=how, seed=case.seed, anonymity=anonymity)
-        argued = ArguedDebate(question=str(case.question), transcript=entries)
         try:
-            result = await self._run(block, argued, case, NOISE)
+            result = await self._run(block, argued, case, name)
         except FlowDebateError as error:
             if isinstance(error, _FATAL):
                 raise
-            return self._answer(case, NOISE, began, {}, problem=type(error).__name__, partner=other.item)
+            return self._answer(case, name, began, {}, problem=type(error).__name__, partner=partner)
         by = how.decided_by or ("log_odds" if result.output.ballots[0].log_odds else "mean")
         decided = decide(result.output.ballots, sides=case.positions, by=by, min_log_odds=how.min_log_odds)
         usage, index = result.usage, _indexes(case)
@@ -395,7 +449,7 @@ class _Asking:
             cost=result.cost,
         )
         ballots = [_as_numbers(ballot, index) for ballot in result.output.ballots]
-        return self._answer(case, NOISE, began, {NOISE: answer}, ballots=ballots, partner=other.item)
+        return self._answer(case, name, began, {name: answer}, ballots=ballots, partner=partner)
 
     def _others(self, case: Case) -> Sequence[Case]:
         """Other questions with as many positions, beginning with the next one."""
@@ -463,6 +517,13 @@ class _Asking:
             problem=problem,
             transcript=transcript,
         )
+
+
+def _judge_of(raw: DebateRawOutput) -> JudgeOptions:
+    """Judge as a debate was judged."""
+    judging = None if raw.verdict is None else raw.verdict.judging
+    scored = judging is not None and any(ballot.scores is not None for ballot in judging.ballots)
+    return judge_again_as(judging) if scored else JudgeOptions()
 
 
 def _indexes(case: Case) -> Mapping[str, str]:
