@@ -7,6 +7,9 @@ import json
 import os
 import re
 import shlex
+import signal
+import sys
+import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +21,7 @@ from typer.testing import CliRunner
 from flowdebate import handler
 from flowdebate.cli.app import app
 from flowdebate.store.sqlite.store import SqliteStore
+from tests.processes import started
 
 from .siblings import VERBS, stage
 from .stage import PATIENCE, OnTerminal, Stage, on_pipes
@@ -458,11 +462,30 @@ def test_a_note_is_written_and_shown(store: Path) -> None:
     assert "Note:" not in command("show", run_id, "--note", "").stdout
 
 
+def test_an_export_that_is_terminated_leaves_nothing_behind(store: Path, tmp_path: Path) -> None:
+    """Neither a file nor a hidden part of it."""
+    with Stage() as on:
+        ended_early(on)
+    like = newest(store)
+    long = replace(like, outcome={**(like.outcome or {}), "note": "x" * 2_000_000})
+    for number in range(40):
+        add_like(store, f"r{number}", like=long)
+    target = tmp_path / "exported"
+    target.mkdir()
+    command_line = [sys.executable, "-m", "flowdebate", "export", "--all", "--out", str(target / "x.jsonl")]
+    with started([*command_line, "--store", str(store)]) as process:
+        while process.poll() is None and not any(part.stat().st_size for part in target.iterdir()):
+            time.sleep(0.005)
+        process.terminate()
+        assert process.wait(30) == -signal.SIGTERM
+    assert list(target.iterdir()) == []
+
+
 def test_what_is_deleted_is_gone(store: Path) -> None:
     """By id, by age, by status; without a terminal only with --yes."""
     with Stage() as on:
         run_id = ended_early(on)
-    add_like(store, "older", updated_at=1e9)
+    add_like(store, "older", header={"created_at": 1e9}, updated_at=1e9)
     add_like(store, "whole", status="complete")
     asking = command("delete", run_id)
     assert (asking.exit_code, asking.stdout) == (2, "")

@@ -38,6 +38,16 @@ def flowed(pieces: list[str], *, width: int | None, first: str = "  ") -> str:
     return "".join(written)
 
 
+def test_a_long_text_is_written_in_one_piece() -> None:
+    """Not word by word: each write goes through the layers of the terminal."""
+    written: list[str] = []
+    flow = TextFlow(lambda text, _: written.append(text), indent="  ", width=None)
+    flow.feed("one two three\n" * 1_000)
+    flow.end()
+    assert len(written) <= 2
+    assert "".join(written) == "  one two three\n" * 1_000
+
+
 @given(FOREIGN)
 @example("\x1b[31m\x9b2J\x07\u202e\u2066\U000e0041\u2028\ud800\x7f\x00\r\ufeff\xad")
 def test_nothing_in_printable_text_acts_or_hides(text: str) -> None:

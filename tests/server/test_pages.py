@@ -55,6 +55,17 @@ def test_the_list_leads_to_the_runs(stage: Stage) -> None:
     assert '<a class="button" href="?limit=2&amp;before=' in stage.http.get("/?limit=2").text
 
 
+def test_pages_and_data_are_compressed_and_streams_are_not(stage: Stage) -> None:
+    """A browser that asks for it gets a fraction of the bytes; pieces of a stream come as they are made."""
+    run_id = stage.finished()
+    asking = {"accept-encoding": "gzip"}
+    for path in ("/", f"/runs/{run_id}", f"/api/v1/runs/{run_id}"):
+        assert stage.http.get(path, headers=asking).headers["content-encoding"] == "gzip"
+        assert "content-encoding" not in stage.http.get(path, headers={"accept-encoding": "identity"}).headers
+    with stage.http.stream("GET", f"/api/v1/runs/{run_id}/events", headers=asking) as events:
+        assert "content-encoding" not in events.headers
+
+
 def test_a_run_has_a_page(stage: Stage) -> None:
     """With what was said, the verdict and what the judge saw; without a script."""
     page = stage.http.get(f"/runs/{stage.finished()}").text

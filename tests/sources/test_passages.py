@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate import Sources
+from flowdebate.chassis.material import render_sources
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.base import context_of
 from flowdebate.models.local.model import LocalModel
@@ -23,6 +24,7 @@ from flowdebate.sources.quotes import cut, find_passages
 from flowdebate.sources.source import Page, Source, numbered
 from flowdebate.store.open import open_store
 from flowdebate.testing import FunctionModel
+from flowdebate.ui.document import material_notes
 from tests.patterns.talks import QUESTION, TURNS, Talkers, role_of, talk
 
 if TYPE_CHECKING:
@@ -64,6 +66,26 @@ def test_the_passages_that_fit_a_question_are_found_with_their_pages() -> None:
     assert find_passages((LONG,), ["", "?"], 100) == []
 
 
+def test_passages_fill_the_room_that_they_have() -> None:
+    """However many there are: material of just over the limit loses no more than is too much."""
+    files = tuple(Source.of(f"src/file_{number}.py", f"limit_{number} = {number}\n" * 10) for number in range(700))
+    total = sum(len(source.text) for source in files)
+    room = total * 9 // 10
+    found = find_passages(files, ["What is wrong?"], room)
+    assert 0.99 * room < sum(passage.end - passage.start for passage in found) <= room
+    whole = find_passages(files[:1], ["What is wrong?"], room)
+    assert [(passage.start, passage.end) for passage in whole] == [(0, len(files[0].text))]
+
+
+def test_many_files_are_counted_in_a_prompt_and_their_passages_named() -> None:
+    """Names of files that nothing is shown of would take the room of passages."""
+    files = tuple(Source.of(f"src/file_{number}.py", "x = 1\n" * 30) for number in range(2_000))
+    listed = render_sources(files, whole=False).partition("\n\n")[0]
+    assert listed.startswith("Sources:\n2,000 sources with 360,000 characters, too long to be shown in full")
+    assert "src/file" not in listed
+    assert "[src/file_7.py] (180 characters" in render_sources(files[:10], whole=False)
+
+
 def test_the_context_of_a_model_decides_how_much_is_shown() -> None:
     """That of the local model is known, also behind a policy; no number is no context."""
     assert context_of(LocalModel(Path("a.gguf"))) == context_of(Retrying(LocalModel(Path("a.gguf")))) == 8192
@@ -100,6 +122,7 @@ def test_turns_are_shown_the_best_passages_of_long_sources(pattern: str) -> None
     assert all("page 4" in {each.page for each in turn.passages} for turn in raw.passages)
     assert any(quote.page == "page 8" for quotes in raw.quotes for quote in quotes)
     assert type(raw).model_validate_json(raw.model_dump_json(by_alias=True)) == raw
+    assert "Shown: 1 of 1 file, in passages that fit the turns best" in material_notes(raw)
 
 
 @pytest.mark.parametrize("pattern", ["debate", "consensus"])

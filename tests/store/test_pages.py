@@ -90,6 +90,12 @@ def test_sqlite_finds_a_rare_text_among_many_runs_by_its_index(tmp_path: Path) -
     assert plan[2].startswith("SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)")
 
 
+def test_sqlite_finds_a_pattern_s_runs_of_a_status_by_one_index(tmp_path: Path) -> None:
+    """A status that none of them has is looked for in no run."""
+    plan = sqlite_plan(tmp_path, **{**ASKED, "block": "x", "status": "limit"})
+    assert "runs_block_status (block=? AND status=? AND created_at<?" in plan[0]
+
+
 def test_sqlite_finds_ids_that_begin_with_a_text_by_their_index(tmp_path: Path) -> None:
     """Both ends of the range are looked up."""
     assert "(run_id>? AND run_id<?)" in sqlite_plan(tmp_path, prefix="r1")[0]

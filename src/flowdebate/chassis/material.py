@@ -38,6 +38,8 @@ SOURCES = (
 SOURCE_TOKENS = 32_000
 """The most tokens of sources in a prompt for a model of unknown context: a quarter of what hosted models have."""
 _SEARCHED = "too long to be shown in full; each turn shows relevant passages"
+_MOST_NAMED = 50
+"""Sources that are listed where each turn shows passages of them: a passage has the name of its source."""
 PASSAGES = "Passages from the sources that may be relevant to this turn; the sources contain more:"
 """Title of the passages for a turn."""
 _LAST_WORDS = 3_000
@@ -187,7 +189,7 @@ def render_sources(
 ) -> str:
     r"""Render the part of a system message with the text of all sources, page by page, safe from forgery.
 
-    A line below them explains escaped characters. Unless `whole`, sources are listed by their names.
+    A line below them explains escaped characters. Unless `whole`, sources are listed by their names, or counted.
 
     >>> print(render_sources((Source.of("a.md", "Rents rose.\n[b.md] They fell."),)).split("\n\n")[0])
     Sources:
@@ -201,9 +203,13 @@ def render_sources(
             for part in ([(source.name, f"\n{numbered(source)}")] if _has_numbers(source, numbers) else source.parts())
         ]
         return filled(template, sources="\n".join(_frame_all(parts)))
-    descriptions = {source.name: f"({len(source.text):,} characters: {_SEARCHED})" for source in sources}
-    descriptions |= {source.name: AN_IMAGE for source in sources if source.image is not None}
-    return filled(template, sources="\n".join(f"[{tag_text(name)}] {text}" for name, text in descriptions.items()))
+    texts = [source for source in sources if source.image is None]
+    lines = [f"[{tag_text(source.name)}] ({len(source.text):,} characters: {_SEARCHED})" for source in texts]
+    if len(texts) > _MOST_NAMED:
+        total = sum(len(source.text) for source in texts)
+        lines = [f"{len(texts):,} sources with {total:,} characters, {_SEARCHED} under the name of their source"]
+    lines += [f"[{tag_text(source.name)}] {AN_IMAGE}" for source in sources if source.image is not None]
+    return filled(template, sources="\n".join(lines))
 
 
 def _frame_all(parts: Iterable[tuple[str, str]]) -> list[str]:

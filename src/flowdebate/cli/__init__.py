@@ -7,7 +7,7 @@ import gc
 
 def main() -> None:
     """Run the command with the arguments of this process; ends in SystemExit."""
-    from flowdebate.cli.terminal.process import prepare_streams
+    from flowdebate.cli.terminal.process import clean_up_at_termination, prepare_streams
 
     # A run holds some ten thousand objects, and a server a thousand runs: by Python's default, a quarter of its time
     # would be spent on looking for cycles among them. This process is ours; a library would leave it as it is.
@@ -15,4 +15,5 @@ def main() -> None:
     prepare_streams()
     from flowdebate.cli.app import app
 
-    app(prog_name="flowdebate")
+    with clean_up_at_termination():
+        app(prog_name="flowdebate")

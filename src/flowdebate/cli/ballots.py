@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import replace
 from signal import Signals
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -25,12 +25,13 @@ from flowdebate.ui.options import COMMAND, FilePath, ModelName, Option, misuse
 if TYPE_CHECKING:
     from flowdebate.evaluation import BallotFile, ContentAudit, JudgeAudit, JudgeQuality
     from flowdebate.evaluation.audit_report import AuditItem
+    from flowdebate.evaluation.leaderboard import Leaderboard
     from flowdebate.evaluation.rejudging import ArguedDebate, JudgeChanges
     from flowdebate.evaluation.stored_audit import Items
     from flowdebate.patterns.debate.judging.ballots import Answer
     from flowdebate.patterns.debate.judging.options import JudgeOptions
     from flowdebate.runs.batch import BatchResult
-    from flowdebate.store.base import StepRow, Store, StoredRun
+    from flowdebate.store.base import Store, StoredRun
 
 
 _Prior = Annotated[float, Field(gt=0), allowed("a number > 0")]
@@ -79,7 +80,7 @@ def audit(  # noqa: PLR0913 - the options of the command
     The findings say which preferences were found, and for which there were too few verdicts to find any.
     """
     from flowdebate.evaluation.stored_audit import audit_of, audited_runs, has_intervals, read_items
-    from flowdebate.service.runs import find_run, list_runs, opened
+    from flowdebate.service.runs import each_run, opened
 
     filters: dict[str, object] = {"status": status, "pattern": pattern, "text": text, "limit": limit}
     reason = "the runs are named" if runs else "--data is given"
@@ -107,27 +108,39 @@ def audit(  # noqa: PLR0913 - the options of the command
         for name, value in judging.items():
             check(value is None, f"--{name}", value, "left out without --rejudge")
 
-    async def select(store: Store) -> Sequence[StoredRun]:
-        if runs:
-            return list({run.header.run_id: run for run in [await find_run(store, name) for name in runs]}.values())
-        return await list_runs(store, state=status, block=pattern, search=text, limit=limit)
-
     ending = Ending()
     ballots = None
     if data is not None:
         items, ballots = read_items(data)
     else:
         with opened(store) as place:
-            selected = asyncio.run(select(place.store))
+            matching = each_run(place.store, state=status, block=pattern, search=text, limit=limit)
+            selected = _find_all(place.store, runs) if runs else matching
             if again is None:
                 items = asyncio.run(audited_runs(place.store, selected))
             else:
-                items, ending = again.judge(selected, place.store)
+                items, ending = again.judge(asyncio.run(_gather(selected)), place.store)
     if not has_intervals():
         tell('Warning: no p-values and no intervals without scipy: pip install "flowdebate[audit]"')
     audited = audit_of(items, seed=seed)
     _write(audited, items, ballots, as_json=as_json)
     replace(ending, incomplete=not audited.ballots).leave()
+
+
+async def _find_all(store: Store, names: Sequence[str]) -> AsyncIterator[StoredRun]:
+    """Yield the runs of these names, each once."""
+    from flowdebate.service.runs import find_run
+
+    seen = set[str]()
+    for name in names:
+        run = await find_run(store, name)
+        if run.header.run_id not in seen:
+            seen.add(run.header.run_id)
+            yield run
+
+
+async def _gather(runs: AsyncIterator[StoredRun]) -> list[StoredRun]:
+    return [run async for run in runs]
 
 
 def _write(audited: JudgeAudit, items: Items, ballots: BallotFile | None, *, as_json: bool) -> None:
@@ -285,13 +298,16 @@ def leaderboard(
     models spoke for.
     """
     from flowdebate.evaluation.documents import lay_out_leaderboard
-    from flowdebate.evaluation.leaderboard import leaderboard_of
-    from flowdebate.service.runs import list_runs, opened
+    from flowdebate.evaluation.leaderboard import Standings
+    from flowdebate.service.runs import each_run, opened
     from flowdebate.web.notebook import summary_markdown
 
-    async def read(store: Store) -> tuple[Sequence[StoredRun], list[StepRow]]:
-        runs = await list_runs(store, state=status, block=pattern, search=text, limit=limit)
-        return runs, [step for run in runs for step in await store.steps(run.header.run_id)]
+    async def read(store: Store) -> Leaderboard:
+        standings = Standings()
+        async for run in each_run(store, state=status, block=pattern, search=text, limit=limit):
+            standings.add(run)
+            standings.count_answers(await store.steps(run.header.run_id))
+        return standings.leaderboard(prior=prior)
 
     if data is not None:
         for flag, value in (("--status", status), ("--pattern", pattern), ("--text", text), ("--limit", limit)):
@@ -299,7 +315,7 @@ def leaderboard(
         _rank_file(data, prior=prior, form=form)
         return
     with opened(store) as place:
-        board = leaderboard_of(*asyncio.run(read(place.store)), prior=prior)
+        board = asyncio.run(read(place.store))
     if form == "json":
         write_json(board.model_dump(mode="json", by_alias=True))
     elif form == "markdown":

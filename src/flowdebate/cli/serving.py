@@ -133,6 +133,9 @@ def serve(  # noqa: PLR0913 - the options of the command
         Option(help="Also answer as an OpenAI-compatible server at /v1, whose models are the patterns."),
     ] = False,
     ag_ui: Annotated[bool, Option(help="Also answer AG-UI clients, at /ag-ui/PATTERN.")] = False,
+    max_readers: Annotated[
+        Count, Option(metavar="N", help="Maximum number of browsers and clients that follow one run.")
+    ] = 64,
     open_: Annotated[bool, Option(flag="--open", help="Open the list of runs in a browser.")] = False,
     budget_calls: _BudgetCalls = None,
     budget_tokens: _BudgetTokens = None,
@@ -204,6 +207,7 @@ def serve(  # noqa: PLR0913 - the options of the command
             read_only=read_only,
             openai=openai,
             ag_ui=ag_ui,
+            max_readers=max_readers,
         )
         await serve_app(application, host=address, port=port, started=partial(started, application))
 

@@ -18,7 +18,7 @@ from flowdebate._util.wire import WireModel
 from flowdebate.evaluation.audit_report import Figure, Places
 from flowdebate.evaluation.ranking import Game, Ranking, rank_games
 from flowdebate.evaluation.statistics import share_interval
-from flowdebate.evaluation.stored_audit import NO_VERDICT, argued, audit_of, items_of
+from flowdebate.evaluation.stored_audit import NO_VERDICT, ItemCollector, Items, argued, audit_of
 from flowdebate.models.codec import manner_of
 from flowdebate.patterns.debate.mirror import speaking_order
 from flowdebate.store.base import StepRow, StoredRun
@@ -95,13 +95,59 @@ def leaderboard_of(
     `steps` are those of the runs, in which the repairs of answers are counted. Each pair of sides that different models
     spoke for is a game, and games of one question are a cluster. `prior` is that of `rank_games`. Needs scipy.
     """
-    games, left_out = _games(runs)
+    standings = Standings()
+    for run in runs:
+        standings.add(run)
+    standings.count_answers(steps)
+    return standings.leaderboard(prior=prior)
+
+
+class Standings:
+    """Collects games, ballots and repairs of runs, which need not be in memory together."""
+
+    def __init__(self) -> None:
+        self._runs = 0
+        self._games: list[Game] = []
+        self._left_out = Counter[str]()
+        self._collector = ItemCollector()
+        self._answers = _Answers()
+
+    def add(self, run: StoredRun) -> None:
+        """Add the games and the ballots of a run."""
+        self._runs += 1
+        games = _games_of(run)
+        if isinstance(games, str):
+            self._left_out[games] += 1
+        else:
+            self._games += games
+        self._collector.add(run)
+
+    def count_answers(self, steps: Iterable[StepRow]) -> None:
+        """Count the repairs and oddities of the answers in the steps of a run."""
+        self._answers.count(steps)
+
+    def leaderboard(self, *, prior: float | None = None) -> Leaderboard:
+        """Rank models and judges by everything that was added; see `leaderboard_of`."""
+        return _rank(
+            self._games, self._collector.items, self._answers.models(), self._left_out, runs=self._runs, prior=prior
+        )
+
+
+def _rank(
+    games: list[Game],
+    items: Items,
+    answers: list[AnsweringModel],
+    left_out: Counter[str],
+    *,
+    runs: int,
+    prior: float | None,
+) -> Leaderboard:
     ranking = rank_games(games, prior=prior) if games else None
     if ranking is not None and ranking.problem is not None and not rank_games(games, order=False).problem:
         ranking = rank_games(games, order=False)  # nothing can be said about the first place
-    judged = audit_of(items_of(runs))
+    judged = audit_of(items)
     # a single model's figures are those of all ballots
-    alone = {ballot.model or "(unknown)" for item in items_of(runs).items for ballot in item.ballots}
+    alone = {ballot.model or "(unknown)" for item in items.items for ballot in item.ballots}
     figures = judged.models or dict.fromkeys(alone, judged)
     judges = [
         RankedJudge(
@@ -116,49 +162,43 @@ def leaderboard_of(
         if found.ballots
     ]
     board = Leaderboard(
-        runs=len(runs),
+        runs=runs,
         models=_models(games, ranking),
         ranking=ranking,
         judges=sorted(judges, key=lambda each: -1 if each.consistency is None else -each.consistency.value),
-        answers=_answers(steps),
+        answers=answers,
         left_out=dict(sorted(left_out.items())),
         findings=[],
     )
     return board.model_copy(update={"findings": list(_findings(board))})
 
 
-def _games(runs: Sequence[StoredRun]) -> tuple[list[Game], Counter[str]]:
-    games: list[Game] = []
-    left_out = Counter[str]()
-    for run in runs:
-        raw: Any = (run.outcome or {}).get("raw")
-        debate, models = argued(run), read_models((run.outcome or {}).get("models")) or {}
-        verdict = raw.get("verdict") if isinstance(raw, dict) else None
-        if debate is None or not isinstance(verdict, dict):
-            left_out[NO_VERDICT] += 1
-            continue
-        speakers: dict[str, set[str]] = {}
-        for entry in debate.transcript:
-            speakers.setdefault(entry.stance, set()).update(models.get(entry.agent_name, ()))
-        # a side for which several models spoke is nobody's
-        sides = {side: own.pop() for side in speaking_order(debate.transcript) if len(own := speakers[side]) == 1}
-        found = [
-            Game(
-                sides[one],
-                sides[other],
-                1 if winner == one else 0 if winner == other else 0.5,
-                run.header.question,
-                placed=raw.get("turnOrder") != "simultaneous",
-            )
-            for winner in [verdict.get("winner")]
-            for one, other in combinations(sides, 2)
-            if sides[one] != sides[other]
-            if winner is None or winner in (one, other)
-        ]
-        games += found
-        if not found:
-            left_out["has no two sides of different models"] += 1
-    return games, left_out
+def _games_of(run: StoredRun) -> list[Game] | str:
+    """Return the games of a run, or the reason why it has none."""
+    raw: Any = (run.outcome or {}).get("raw")
+    debate, models = argued(run), read_models((run.outcome or {}).get("models")) or {}
+    verdict = raw.get("verdict") if isinstance(raw, dict) else None
+    if debate is None or not isinstance(verdict, dict):
+        return NO_VERDICT
+    speakers: dict[str, set[str]] = {}
+    for entry in debate.transcript:
+        speakers.setdefault(entry.stance, set()).update(models.get(entry.agent_name, ()))
+    # a side for which several models spoke is nobody's
+    sides = {side: own.pop() for side in speaking_order(debate.transcript) if len(own := speakers[side]) == 1}
+    games = [
+        Game(
+            sides[one],
+            sides[other],
+            1 if winner == one else 0 if winner == other else 0.5,
+            run.header.question,
+            placed=raw.get("turnOrder") != "simultaneous",
+        )
+        for winner in [verdict.get("winner")]
+        for one, other in combinations(sides, 2)
+        if sides[one] != sides[other]
+        if winner is None or winner in (one, other)
+    ]
+    return games or "has no two sides of different models"
 
 
 def _models(games: Sequence[Game], ranking: Ranking | None) -> list[RankedModel]:
@@ -187,31 +227,42 @@ def _models(games: Sequence[Game], ranking: Ranking | None) -> list[RankedModel]
 _COUNT = re.compile(r"\A\d+ of \d+ ")
 
 
-def _answers(steps: Iterable[StepRow]) -> list[AnsweringModel]:
-    """Count the repairs and oddities of each model with any."""
-    answers, oddities, repairs = Counter[str](), dict[str, Counter[str]](), dict[str, Counter[str]]()
-    for step in steps:
-        manner = None if step.kind != "call" or step.body is None else manner_of(step.body)
-        if manner is None:
-            continue
-        answers[manner.model] += 1
-        kinds = {_COUNT.sub("", repair) for repair in manner.repaired}
-        repairs.setdefault(manner.model, Counter()).update(sorted(kinds))
-        oddities.setdefault(manner.model, Counter()).update((*manner.flags, *(["repaired"] if kinds else ())))
-    models = [
-        AnsweringModel(
-            model=model,
-            answers=count,
-            repairs=dict(repairs[model].most_common()),
-            repaired=oddities[model]["repaired"],
-            thought_aloud=oddities[model]["thought_aloud"],
-            thought_unannounced=oddities[model]["thought_unannounced"],
-            template_tokens=oddities[model]["template_tokens"],
-        )
-        for model, count in answers.items()
-    ]
-    unclean = [model for model in models if model.repaired or model.thought_aloud or model.template_tokens]
-    return sorted(unclean, key=lambda model: (-model.repaired / model.answers, model.model))
+class _Answers:
+    """Counts the repairs and oddities of each model's answers."""
+
+    def __init__(self) -> None:
+        self._answers = Counter[str]()
+        self._oddities: dict[str, Counter[str]] = {}
+        self._repairs: dict[str, Counter[str]] = {}
+
+    def count(self, steps: Iterable[StepRow]) -> None:
+        """Count those of the answers in `steps`."""
+        for step in steps:
+            manner = None if step.kind != "call" or step.body is None else manner_of(step.body)
+            if manner is None:
+                continue
+            self._answers[manner.model] += 1
+            kinds = {_COUNT.sub("", repair) for repair in manner.repaired}
+            self._repairs.setdefault(manner.model, Counter()).update(sorted(kinds))
+            oddities = (*manner.flags, *(["repaired"] if kinds else ()))
+            self._oddities.setdefault(manner.model, Counter()).update(oddities)
+
+    def models(self) -> list[AnsweringModel]:
+        """Return the models with any repairs or oddities."""
+        models = [
+            AnsweringModel(
+                model=model,
+                answers=count,
+                repairs=dict(self._repairs[model].most_common()),
+                repaired=self._oddities[model]["repaired"],
+                thought_aloud=self._oddities[model]["thought_aloud"],
+                thought_unannounced=self._oddities[model]["thought_unannounced"],
+                template_tokens=self._oddities[model]["template_tokens"],
+            )
+            for model, count in self._answers.items()
+        ]
+        unclean = [model for model in models if model.repaired or model.thought_aloud or model.template_tokens]
+        return sorted(unclean, key=lambda model: (-model.repaired / model.answers, model.model))
 
 
 def _first(places: Sequence[Places]) -> Figure | None:

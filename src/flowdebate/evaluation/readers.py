@@ -223,10 +223,12 @@ class Readership:
 
     async def note(self, run_id: str) -> str:
         """The note on a run; "" for none."""
-        body = (await self.store.documents(documents_of(run_id))).get(_NOTE, GONE)
-        with suppress(ValueError):  # anybody may have exported it
-            return "" if body == GONE else str(json.loads(body))
-        return ""
+        return (await self.notes_on([run_id]))[run_id]
+
+    async def notes_on(self, run_ids: Sequence[str]) -> dict[str, str]:
+        """The notes on several runs, by run; "" for none."""
+        bodies = await self.store.documents_at([documents_of(run_id) for run_id in run_ids], _NOTE)
+        return {run_id: _read_note(bodies.get(documents_of(run_id), GONE)) for run_id in run_ids}
 
     async def write_note(self, run_id: str, note: str) -> None:
         """Write a note on a run, which its export has as well; "" deletes it. ConfigurationError for a long one."""
@@ -256,3 +258,10 @@ class Readership:
     async def votes(self, run_id: str) -> Votes:
         stored = await self.store.run(run_id)
         return Votes.of(list((await votes_in(self.store, stored)).values()), sides_of(stored))
+
+
+def _read_note(body: str) -> str:
+    """Read a note; "" for none, or for one of an import that is no text."""
+    with suppress(ValueError):
+        return "" if body == GONE else str(json.loads(body))
+    return ""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from importlib.util import find_spec
 from typing import Any
 
@@ -50,16 +51,17 @@ class Items:
     """What readers who voted blind think of the verdicts; None without votes."""
 
 
-async def audited_runs(store: Store, runs: Sequence[StoredRun]) -> Items:
-    """`items_of` the runs, with the votes of their readers."""
-    read = [
-        (verdict.get("winner"), [vote.winner for vote in (await votes_in(store, run)).values()])
-        for run in runs
-        if isinstance(verdict := _verdict_of(run), dict)
-        and (sides := sides_of(run))
-        and verdict.get("winner") in (None, *sides)  # an import may have anything there
-    ]
-    return replace(items_of(runs), readers=ReaderAgreement.of(read))
+async def audited_runs(store: Store, runs: AsyncIterable[StoredRun]) -> Items:
+    """Collect the ballots of `runs`, as `items_of` does, and the votes of their readers."""
+    collector, read = ItemCollector(), list[tuple[str | None, list[str | None]]]()
+    async for run in runs:
+        collector.add(run)
+        verdict, sides = _verdict_of(run), sides_of(run)
+        # an import may have anything there
+        if isinstance(verdict, dict) and sides and verdict.get("winner") in (None, *sides):
+            votes = await votes_in(store, run)
+            read.append((verdict.get("winner"), [vote.winner for vote in votes.values()]))
+    return replace(collector.items, readers=ReaderAgreement.of(read))
 
 
 def _verdict_of(run: StoredRun) -> object:
@@ -163,30 +165,47 @@ def items_of(runs: Iterable[StoredRun]) -> Items:
 
     A ballot that a fork has taken from its parent counts once.
     """
-    items: dict[str, AuditItem] = {}
-    left_out = Counter[str]()
-    forks = set[str]()
+    collector = ItemCollector()
     for run in runs:
+        collector.add(run)
+    return collector.items
+
+
+class ItemCollector:
+    """Collects the ballots of runs, which need not be in memory together."""
+
+    def __init__(self) -> None:
+        self._items: dict[str, AuditItem] = {}
+        self._left_out = Counter[str]()
+        self._forks = set[str]()
+
+    def add(self, run: StoredRun) -> None:
+        """Add the ballots of a run."""
         if run.header.parent is not None:
-            forks.add(run.header.run_id)
+            self._forks.add(run.header.run_id)
         ballots = ballots_of_run(run)
         if isinstance(ballots, str):
-            left_out[ballots] += 1
-            continue
+            self._left_out[ballots] += 1
+            return
         debate = argued(run)
-        key = run.header.run_id if debate is None else json_text(debate.model_dump())
-        before, raw = items.get(key), (run.outcome or {}).get("raw")
+        text = run.header.run_id if debate is None else json_text(debate.model_dump())
+        key = blake2b(text.encode(), digest_size=16).hexdigest()  # a transcript is long, and a store has many
+        before, raw = self._items.get(key), (run.outcome or {}).get("raw")
         at_once = isinstance(raw, dict) and raw.get("turnOrder") == "simultaneous"
         if before is None:
             # Where all speak at once, nobody has the last word.
             spoken = None if debate is None or at_once else speaking_order(debate.transcript)
-            items[key] = AuditItem(id=run.header.run_id, ballots=ballots, spoken=spoken)
+            self._items[key] = AuditItem(id=run.header.run_id, ballots=ballots, spoken=spoken)
         else:
             spoken = None if at_once else before.spoken
-            if run.header.parent is not None or before.id in forks:
-                ballots = [each for each in ballots if each not in before.ballots]
-            items[key] = before.model_copy(update={"ballots": [*before.ballots, *ballots], "spoken": spoken})
-    return Items(items=list(items.values()), left_out=left_out)
+            if run.header.parent is not None or before.id in self._forks:
+                ballots = [ballot for ballot in ballots if ballot not in before.ballots]
+            self._items[key] = before.model_copy(update={"ballots": [*before.ballots, *ballots], "spoken": spoken})
+
+    @property
+    def items(self) -> Items:
+        """All items so far."""
+        return Items(items=list(self._items.values()), left_out=self._left_out)
 
 
 def argued(run: StoredRun) -> ArguedDebate | None:

@@ -137,7 +137,9 @@ class _Metered(PerRequestWrapper):
 class RateLimit(_Metered):
     """Limit `inner` to `requests` requests and `tokens` tokens per `per` seconds.
 
-    - `requests`: that many may be sent at once after a pause; then one every `per / requests` seconds.
+    - `requests`: up to `burst` of them (None: all) may be sent at once after a pause; then one every `per / requests`
+      seconds. In the first `per` seconds after a pause that is `requests + burst` in all: a small `burst` keeps to a
+      limit that the provider enforces in each window.
     - `tokens`: the tokens of a request, prompt and answer, are charged when it has ended. The next request waits while
       more than `tokens` are charged; charges drain evenly, `tokens` in `per` seconds. Concurrent requests are not
       charged yet, so that several may pass the limit together, and later ones wait longer. Where the endpoint reports
@@ -152,13 +154,19 @@ class RateLimit(_Metered):
     """
 
     def __init__(
-        self, inner: Model | str, *, requests: int | None = None, tokens: int | None = None, per: float = 60.0
+        self,
+        inner: Model | str,
+        *,
+        requests: int | None = None,
+        tokens: int | None = None,
+        per: float = 60.0,
+        burst: int | None = None,
     ) -> None:
-        super().__init__(inner, requests=requests, tokens=tokens, per=per)
+        super().__init__(inner, requests=requests, tokens=tokens, per=per, burst=burst)
 
         self._gates = PerLoop(
             lambda: _Gate(
-                requests=None if requests is None else Bucket(requests, per),
+                requests=None if requests is None else Bucket(burst or requests, per * (burst or requests) / requests),
                 tokens=None if tokens is None else Bucket(tokens, per),
             )
         )

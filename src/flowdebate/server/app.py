@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import h11
 import uvicorn
 from fastapi import APIRouter, FastAPI
+from starlette.middleware.gzip import GZipMiddleware
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from flowdebate import __version__
-from flowdebate._util.validation import check_library
+from flowdebate._util.validation import check_count, check_library
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.openai.endpoint import check_address
 from flowdebate.server import links, routes, views
@@ -64,6 +65,7 @@ def create_app(  # noqa: PLR0913 - keyword-only
     secret: str | None = None,
     root_path: str = "",
     ping: float = 15.0,
+    max_readers: int = 64,
     patience: float = 30.0,
     close_service: bool = True,
 ) -> FastAPI:
@@ -79,7 +81,7 @@ def create_app(  # noqa: PLR0913 - keyword-only
     links for humans; None makes one for each start, or takes that of the token. `root_path` is the path under which a
     proxy serves the application, such as "/debates"; without it the header X-Forwarded-Prefix counts where the host is
     one of `allow_hosts`. `ping` is the seconds between signs of
-    life on quiet streams.
+    life on quiet streams, of which each run has at most `max_readers`.
 
     At the end of its lifespan it closes the service, in which calls in flight have `patience` seconds to end; unless
     `close_service` is False.
@@ -96,10 +98,11 @@ def create_app(  # noqa: PLR0913 - keyword-only
     root = root_path.rstrip("/")
     if root and not is_prefix(root):
         raise ConfigurationError(_WHERE, "root_path", root_path, 'a path such as "/debates"')
+    check_count(_WHERE, max_readers=max_readers)
     hosts = LOOPBACK | frozenset(map(str.lower, allow_hosts))
     front = Front(
         service=service,
-        readers=Readers(ping=ping),
+        readers=Readers(ping=ping, most=max_readers),
         audience=Audience(pause=ping),
         links=Links(secret or token or secrets.token_urlsafe(32)),
         read_only=read_only,
@@ -134,6 +137,7 @@ def create_app(  # noqa: PLR0913 - keyword-only
     for router in (pages.router, form_pages.router, *others):
         app.include_router(router)
     handle_problems(app)
+    app.add_middleware(GZipMiddleware, minimum_size=_SHORTEST_PACKED, compresslevel=_LEVEL)  # not for event streams
     return app
 
 
@@ -155,6 +159,11 @@ def _other_protocols(
 
         routers.append(agui.router)
     return routers, refusals
+
+
+_SHORTEST_PACKED = 1_000
+"""Bytes from which on a response is compressed."""
+_LEVEL = 5
 
 
 class _Application(FastAPI):

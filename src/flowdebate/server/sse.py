@@ -38,8 +38,6 @@ _LOG = logging.getLogger("flowdebate.server")
 _PING = b": ping\n\n"
 # Browsers come back after a second; left to themselves, they wait for three or five.
 _RETRY = b"retry: 1000\n\n"
-_MOST = 64
-"""Readers of one run."""
 _AHEAD = 16
 """Updates that are taken before the reader has got those before them."""
 _PACE = 0.05
@@ -72,7 +70,7 @@ class EventStream(EventSourceResponse):
 class Readers:
     """All open streams of a server: so many for each run at most, and all ended when the server stops."""
 
-    def __init__(self, *, ping: float = 15.0, most: int = _MOST) -> None:
+    def __init__(self, *, ping: float = 15.0, most: int = 64) -> None:
         self._ping = ping
         self._most = most
         self._reading: Counter[str] = Counter()

@@ -107,6 +107,10 @@ class OwnedService:
     async def runs(self, *, labels: Mapping[str, str] | None = None, **filters: Any) -> RunPage:  # noqa: ANN401 - those of the service
         return await self._service.runs(labels={**(labels or {}), OWNER: self.owner}, **filters)
 
+    async def notes(self, runs: RunPage) -> dict[str, str]:
+        """The notes on the runs of a page that `runs` has listed, by run."""
+        return await self._service.notes(runs)
+
     async def resume_all(self, *, labels: Mapping[str, str] | None = None, **asked: Any) -> Changed:  # noqa: ANN401 - those of the service
         return await self._service.resume_all(labels={**(labels or {}), OWNER: self.owner}, **asked)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
+import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -24,7 +25,7 @@ from flowdebate.runs.limits import OWNER
 from flowdebate.runs.result import RunView
 from flowdebate.runs.suspend import HumanRequest
 from flowdebate.store.archive import StoredArchive, stored_archive
-from flowdebate.store.base import StepRow, Store, StoredRun, StoredStatus, documents_of
+from flowdebate.store.base import StepRow, Store, StoredRun, StoredStatus, documents_of, list_order
 from flowdebate.store.export import GONE
 from flowdebate.ui.document import Document, Tokens, document_of, read_models, read_remarks
 from flowdebate.ui.options import COMMAND, misuse
@@ -216,13 +217,14 @@ async def find_run(store: Store, name: str) -> StoredRun:
         if len(name) < _SHORTEST:
             sentence = f"There is no run {name!r}. Type at least {_SHORTEST} characters that its id begins with."
             raise misuse("RUN", name, sentence) from None
-        runs = await store.runs(prefix=name)
+        runs = await store.runs(prefix=name, limit=_NAMED + 1, brief=True)
         if not runs:
             raise
     if len(runs) > 1:
+        count = f"{len(runs)}" if len(runs) <= _NAMED else f"More than {_NAMED}"
         ids = ", ".join(run.header.run_id for run in runs[:_NAMED]) + (", …" if len(runs) > _NAMED else "")
-        raise misuse("RUN", name, f"{len(runs)} runs begin with {name!r}: {ids}. Type more characters of the id.")
-    return runs[0]
+        raise misuse("RUN", name, f"{count} runs begin with {name!r}: {ids}. Type more characters of the id.")
+    return await store.run(runs[0].header.run_id)
 
 
 async def chosen_run(store: Store, name: str | None, *, last: bool, verb: str) -> StoredRun:
@@ -241,9 +243,14 @@ async def chosen_run(store: Store, name: str | None, *, last: bool, verb: str) -
 
 async def last_resumable(store: Store) -> StoredRun:
     """The newest run that can be resumed; ConfigurationError if there is none."""
-    async for run in each_run(store):
-        if run.header.plan is not None and state_of(run) in RESUMABLE:  # a program resumes what it has started
-            return run
+    newest: list[StoredRun] = []
+    for state in RESUMABLE:
+        async for run in each_run(store, state=state, brief=True):
+            if run.header.plan is not None:  # a program resumes what it has started
+                newest.append(run)
+                break
+    if newest:
+        return await store.run(min(newest, key=lambda run: list_order(run.position)).header.run_id)
     raise misuse("--last", True, f"No interrupted run to resume in {store.name}.")  # noqa: FBT003 - what was given
 
 
@@ -259,14 +266,10 @@ async def list_runs(
     brief: bool = False,
 ) -> Sequence[StoredRun]:
     """The runs that match all filters, the newest first: at most `limit`, of those after the position `before`."""
-    found: list[StoredRun] = []
-    async for run in each_run(
-        store, state=state, block=block, search=search, labels=labels, before=before, brief=brief
-    ):
-        found.append(run)
-        if limit is not None and len(found) >= limit:
-            break
-    return found[:limit]
+    runs = each_run(
+        store, state=state, block=block, search=search, labels=labels, limit=limit, before=before, brief=brief
+    )
+    return [run async for run in runs]
 
 
 async def each_run(
@@ -276,6 +279,7 @@ async def each_run(
     block: str | None = None,
     search: str | None = None,
     labels: Mapping[str, str] | None = None,
+    limit: int | None = None,
     before: tuple[float, str] | None = None,
     brief: bool = False,
 ) -> AsyncIterator[StoredRun]:
@@ -283,13 +287,17 @@ async def each_run(
     status = next((each for each in get_args(StoredStatus) if each == state), None)
     if state == "left_behind":  # which no store knows: it is a running run without a live owner
         status = "running"
-    while True:
+    left = sys.maxsize if limit is None else limit
+    while left > 0:
         page = await store.runs(
             status=status, block=block, text=search, labels=labels, limit=_PAGE, before=before, brief=brief
         )
         for run in page:
             if state in (None, state_of(run)):
                 yield run
+                left -= 1
+                if not left:
+                    return
         if len(page) < _PAGE:
             return
         before = page[-1].position

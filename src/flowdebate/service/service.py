@@ -35,7 +35,16 @@ from flowdebate.service.active import ActiveRuns
 from flowdebate.service.evidence import Evidence, evidence_in
 from flowdebate.service.lifetime import Recovery
 from flowdebate.service.recipes import CheckOptions, Recipe, Recipes, make_recipe
-from flowdebate.service.runs import SoFar, archive_of, delete_run, document_of_run, list_runs, outcome_of, state_of
+from flowdebate.service.runs import (
+    SoFar,
+    archive_of,
+    delete_run,
+    document_of_run,
+    each_run,
+    list_runs,
+    outcome_of,
+    state_of,
+)
 from flowdebate.service.state import BudgetState, Changed, RunDetails, RunPage, RunState, change_all, pending_in
 from flowdebate.store.base import COMPLETE, GIVEN_UP, RunHeader, StepRow, Store, StoredRun, StoredStatus
 from flowdebate.store.draining import Draining
@@ -460,7 +469,7 @@ class Service(Readership):
         """The ballots of the newest runs that match all filters, and the votes of their readers, for a judge audit."""
         check_count("Service.audited()", limit=limit)
         block = None if pattern is None else self._recipes.block_name(pattern)
-        runs = await list_runs(self.store, state=status, block=block, search=text, labels=labels, limit=limit)
+        runs = each_run(self.store, state=status, block=block, search=text, labels=labels, limit=limit)
         return await audited_runs(self.store, runs)
 
     async def budgets(self, owner: str | None = None) -> list[BudgetState]:
@@ -672,6 +681,10 @@ class Service(Readership):
             observe=self._observe,
         )
         return await self._start(recipe.block, load, stored.header.labels, in_turn=in_turn)
+
+    async def notes(self, runs: RunPage) -> dict[str, str]:
+        """The notes on the runs of a page that `runs` has listed, by run; "" for none."""
+        return await self.notes_on([run.run_id for run in runs.runs])
 
     async def resume_all(self, *, status: str | None = None, retry_dead_letter: bool = False, **asked: Any) -> Changed:  # noqa: ANN401 - see `change_all`
         """Resume the runs that match all filters: those of `runs`, whose `limit` is 200 here.

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 _LONGEST = 1_200
 """Characters of a passage: 300 tokens, a paragraph or two."""
-_MOST = 20
-"""Passages in a prompt: what is further down the list hardly fits the question."""
 
 
 class Passage(WireModel):
@@ -38,9 +36,10 @@ class Passage(WireModel):
 
 
 def find_passages(sources: tuple[Source, ...], queries: Sequence[str], characters: int) -> list[Passage]:
-    """Find the best passages for all `queries`, up to a number of `characters`, in the order of the sources.
+    """Find the best passages for all `queries`, as many as `characters` have room for, in the order of the sources.
 
-    Raises ConfigurationError if the extra `flowdebate[documents]` is not installed.
+    Neighbours in a source become one passage. Raises ConfigurationError if the extra `flowdebate[documents]` is not
+    installed.
     """
     passages, index = _index(sources)
     scores = [0.0] * len(passages)
@@ -52,10 +51,22 @@ def find_passages(sources: tuple[Source, ...], queries: Sequence[str], character
     room = characters
     for place in sorted(range(len(passages)), key=lambda place: (-scores[place], place)):
         size = passages[place].end - passages[place].start
-        if size <= room and len(best) < _MOST:
+        if size <= room:
             best.append(place)
             room -= size
-    return [passages[place] for place in sorted(best)]
+    found: list[Passage] = []
+    for place in sorted(best):
+        _append(found, passages[place])
+    return found
+
+
+def _append(passages: list[Passage], passage: Passage) -> None:
+    """Append a passage, or lengthen the last one that it continues."""
+    last = passages[-1] if passages else None
+    if last is not None and (last.source, last.page, last.end) == (passage.source, passage.page, passage.start):
+        passages[-1] = last.model_copy(update={"end": passage.end})
+    else:
+        passages.append(passage)
 
 
 @lru_cache(maxsize=8)
@@ -83,15 +94,7 @@ def divide(sources: tuple[Source, ...], characters: int) -> tuple[tuple[Passage,
                 parts.append([])
                 room = characters
             room -= length
-            before = parts[-1][-1] if parts[-1] else None
-            if before is not None and (before.source, before.page, before.end) == (
-                passage.source,
-                passage.page,
-                passage.start,
-            ):
-                parts[-1][-1] = before.model_copy(update={"end": passage.end})
-            else:
-                parts[-1].append(passage)
+            _append(parts[-1], passage)
     return tuple(map(tuple, filter(None, parts)))
 
 

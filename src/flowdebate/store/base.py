@@ -185,6 +185,9 @@ class Store(Protocol):
     async def add(self, run: StoredRun, steps: Sequence[StepRow]) -> None:
         """Add a whole run of another store, as it is and without an owner. Raises RunExists."""
 
+    async def documents_at(self, collections: Sequence[str], key: str) -> Mapping[str, str]:
+        """Read the document `key` of several collections, by collection; those without one are left out."""
+
     async def documents(self, collection: str) -> Mapping[str, str]:
         """Read documents, which outlast runs: JSON texts by key, in the order in which the keys were first put."""
 

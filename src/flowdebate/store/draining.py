@@ -100,6 +100,9 @@ class Draining(Store):
     async def add(self, run: StoredRun, steps: Sequence[StepRow]) -> None:
         await self._store.add(run, steps)
 
+    async def documents_at(self, collections: Sequence[str], key: str) -> Mapping[str, str]:
+        return await self._store.documents_at(collections, key)
+
     async def documents(self, collection: str) -> Mapping[str, str]:
         return await self._store.documents(collection)
 

@@ -132,6 +132,11 @@ class MemoryStore(Store):
         # The process that owned it elsewhere is nobody here.
         self._runs[run.header.run_id] = _Record(replace(run, owned=False), {row.key: row for row in steps})
 
+    async def documents_at(self, collections: Sequence[str], key: str) -> Mapping[str, str]:
+        self._open()
+        found = {name: self._documents.get(name, {}) for name in collections}
+        return {name: documents[key] for name, documents in found.items() if key in documents}
+
     async def documents(self, collection: str) -> Mapping[str, str]:
         self._open()
         return dict(self._documents.get(collection, {}))

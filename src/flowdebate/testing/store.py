@@ -322,6 +322,14 @@ class StoreConformance:
         assert [(row.key, row.seq) for row in await store.steps("r")] == [("k", 1), ("at once", 2)]
 
     @_promise
+    async def test_one_document_of_several_collections_is_read_at_once(self, store: Store) -> None:
+        """Collections without it are left out."""
+        for collection, key in (("a", "note"), ("b", "other"), ("c", "note")):
+            assert await store.put(collection, key, f"{collection} {key}")
+        assert await store.documents_at(["a", "b", "c", "d"], "note") == {"a": "a note", "c": "c note"}
+        assert await store.documents_at([], "note") == {}
+
+    @_promise
     async def test_the_steps_behind_a_number_are_read_alone(self, store: Store) -> None:
         """With all open ones: whoever follows a run goes on from the last step that it has read."""
         await store.create(header("r"))

@@ -375,6 +375,9 @@ def material_notes(raw: PatternOutput) -> list[str]:
         notes.append(f"Source: {source.name} ({pages}{source.size:,} bytes, SHA-256 {source.sha256}{masked})")
     if more := len(sources) - _MOST_SOURCES:
         notes += [f"Sources: {more:,} more"] if more > 0 else []
+    if raw.passages:
+        shown = {passage.source for turn in raw.passages for passage in turn.passages}
+        notes.append(f"Shown: {len(shown):,} of {counted(len(sources), 'file')}, in passages that fit the turns best")
     if omitted := omissions(raw.sources or ()):
         rest = f" and {len(omitted) - _MOST_SOURCES:,} more" if len(omitted) > _MOST_SOURCES else ""
         notes.append(f"Left out: {', '.join(omitted[:_MOST_SOURCES])}{rest}")

@@ -416,7 +416,8 @@ def sources_lines(plan: Plan) -> list[str]:
     most = plan.options.source_tokens
     how = "go to the model with each turn"
     if sum(tokens) > (most or SOURCE_TOKENS):
-        how = f"are more than a prompt may have ({most or SOURCE_TOKENS:,}): each turn is shown the best passages"
+        limit = f"{most or SOURCE_TOKENS:,}"
+        how = f"are more than a prompt may have ({limit}): each turn is shown the best passages that fit"
         if plan.info.load_page().divides_sources:
             parts = divide(tuple(read), (most or SOURCE_TOKENS) * 4)
             how = f"are read in {counted(len(parts), 'part')}: each reviewer is asked about each part"

@@ -85,6 +85,17 @@ def test_a_request_waits_while_the_tokens_are_overdrawn(costs: list[int]) -> Non
         level = max(0.0, level - wait * 200 / PER) + cost
 
 
+@given(at=st.lists(st.integers(0, 90).map(float), min_size=1, max_size=25).map(sorted), burst=st.integers(1, 5))
+def test_no_more_than_a_burst_goes_at_once(at: list[float], burst: int) -> None:
+    """After a pause, too; the rate is that of `requests` all the same."""
+    leaf = Leaf([lasting(0)])
+    warped(arriving(RateLimit(leaf, requests=12, per=PER, burst=burst), at))
+    assert order_of(leaf) == list(range(len(at)))
+    for begin, first in enumerate(leaf.at):
+        for count, later in enumerate(leaf.at[begin:], start=1):
+            assert count <= burst + (later - first) * 12 / PER + 1e-3
+
+
 def test_both_limits_hold() -> None:
     """The later of the two moments."""
     leaf = Leaf([used(10), used(290), used(10)])

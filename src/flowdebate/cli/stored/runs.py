@@ -88,7 +88,7 @@ async def _rows(
     after = None if before is None else (await find_run(store, before)).position
     rows: list[list[StoredRun]] = []
     batches: set[str] = set()
-    async for run in each_run(store, **filters, before=after):
+    async for run in each_run(store, **filters, before=after, brief=fold):
         batch = run.header.labels.get(BATCH_LABEL) if fold else None
         if batch is None:
             rows.append([run])
@@ -112,7 +112,7 @@ async def _batch_row(
     from flowdebate.service.runs import list_runs
     from flowdebate.store.base import list_order
 
-    runs = await list_runs(store, **filters)
+    runs = await list_runs(store, **filters, brief=True)
     if after is not None and any(list_order(run.position) <= list_order(after) for run in runs):
         return []
     return [first, *(run for run in runs if list_order(run.position) > list_order(first.position))]
@@ -200,7 +200,8 @@ async def _select(
 
     if not names:
         oldest = time.time() - (older_than or 0) * _DAY
-        found = each_run(store, **filters, brief=True)
+        # no run was written to before it began
+        found = each_run(store, **filters, before=None if older_than is None else (oldest, ""), brief=True)
         return [run async for run in found if not run.owned and run.updated_at <= oldest]
     chosen = {run.header.run_id: run for run in [await find_run(store, name) for name in names]}
     for run in chosen.values():

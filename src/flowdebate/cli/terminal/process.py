@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from enum import IntEnum
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TextIO
 
 import typer
 
@@ -39,6 +39,8 @@ from flowdebate.ui.options import COMMAND
 from flowdebate.ui.text import printable
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from flowdebate.cli.terminal.page import Page
     from flowdebate.ui.document import Document, Speaker
 
@@ -186,6 +188,30 @@ class _Lines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         tell(f"{record.levelname.capitalize()}: {record.getMessage()}")
+
+
+@contextmanager
+def clean_up_at_termination() -> Iterator[None]:
+    """Let SIGTERM end the process only once its unfinished files are deleted: inside, it unwinds the stack first."""
+
+    def unwind(number: int, _: FrameType | None) -> NoReturn:
+        raise _Terminated(128 + number)
+
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, unwind)
+    try:
+        yield
+    except _Terminated:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+class _Terminated(SystemExit):
+    """SIGTERM was received."""
 
 
 class Interrupts:

@@ -297,6 +297,7 @@ class TextFlow:
         first: str | None = None,
     ) -> None:
         self._out = write
+        self._unwritten: list[str] = []
         self._style = ""
         self._indent = indent
         self._first = indent if first is None else first
@@ -316,8 +317,10 @@ class TextFlow:
         if style != self._style:
             self._take(self._stream.end())
             self._end_word()
+            self._flush()
             self._style = style
         self._take(self._stream.feed(piece))
+        self._flush()
 
     def end(self) -> None:
         """Write the rest, and end the line."""
@@ -325,9 +328,16 @@ class TextFlow:
         self._end_word()
         if not self._fresh:
             self._write("\n")
+        self._flush()
 
     def _write(self, text: str) -> None:
-        self._out(text, self._style)
+        self._unwritten.append(text)
+
+    def _flush(self) -> None:
+        """Write in one piece what a piece has made: a page would be written word by word."""
+        if self._unwritten:
+            self._out("".join(self._unwritten), self._style)
+            self._unwritten = []
 
     def _take(self, text: str) -> None:
         for piece in _PIECES.findall(text):

@@ -277,7 +277,7 @@ async def runs(query: Annotated[RunsQuery, Query()], request: Request, front: Fr
         front,
         here="/",
         samples=[(name, question) for name, question in samples if question][:3] if front.service.plans else [],
-        notes={each.run_id: await service.note(each.run_id) for each in found.runs},
+        notes=await service.notes(found),
         runs=found.runs,
         waiting=waiting,
         filtered=filtered,

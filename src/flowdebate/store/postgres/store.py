@@ -231,6 +231,14 @@ class PostgresStore(Store):
 
     # Documents
 
+    async def documents_at(self, collections: Sequence[str], key: str) -> Mapping[str, str]:
+        query = "SELECT collection, body FROM documents WHERE key = %s AND collection = ANY(%s)"
+
+        def work(session: Session) -> dict[str, str]:
+            return dict(session.execute(query, (key, list(collections))).fetchall())
+
+        return await self._do(key, work)
+
     async def documents(self, collection: str) -> Mapping[str, str]:
         query = "SELECT key, body FROM documents WHERE collection = %s ORDER BY number"
 

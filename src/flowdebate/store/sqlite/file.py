@@ -66,6 +66,7 @@ _SCHEMA = (
     "CREATE INDEX runs_created ON runs (created_at DESC, run_id, folded)",
     "CREATE INDEX runs_status ON runs (status, created_at DESC, run_id)",
     "CREATE INDEX runs_block ON runs (block, created_at DESC, run_id)",
+    "CREATE INDEX runs_block_status ON runs (block, status, created_at DESC, run_id)",
     """
     CREATE TABLE run_labels (
         label TEXT NOT NULL,

@@ -124,7 +124,7 @@ def build_query(parts: str | None = None, /, **asked: Unpack[RunFilter]) -> tupl
             given["label"] = json.dumps(dict([next(iter(labels.items()))]))
     values = {name: value for name, value in given.items() if value is not None}
     where = " AND ".join(_CONDITIONS[name] for name in values if name in _CONDITIONS) or "true"
-    if not few and (labels or given["block"]):
+    if not few and labels:
         where = where.replace("status =", "+status =")  # the sign keeps the planner from that index
     if "text" in values:
         values["folded"] = values["text"].casefold()

@@ -241,6 +241,13 @@ class SqliteStore(Store):
 
     # Documents
 
+    async def documents_at(self, collections: Sequence[str], key: str) -> Mapping[str, str]:
+        query = (
+            "SELECT collection, body FROM documents WHERE key = ? AND collection IN (SELECT value FROM json_each(?))"
+        )
+        values = key, json.dumps(list(collections))
+        return await self._do(lambda connection: dict(connection.execute(query, values).fetchall()))
+
     async def documents(self, collection: str) -> Mapping[str, str]:
         query = "SELECT key, body FROM documents WHERE collection = ? ORDER BY number"
         return await self._do(lambda connection: dict(connection.execute(query, (collection,)).fetchall()))
