@@ -13,7 +13,7 @@ from flowdebate import CliModel
 from flowdebate.errors import AuthenticationFailed
 from flowdebate.models import ModelRequest
 from flowdebate.models.call import ask
-from flowdebate.models.cli import PROGRAMS
+from flowdebate.models.programs import PROGRAMS
 
 from .trap import MARK, SECRET, set_trap
 from .vendor_stub import ANSWER, KEY, VendorStub

@@ -7,19 +7,26 @@ import json
 import os
 import re
 import sys
+import warnings
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pydantic import BaseModel
 
 from flowdebate import CliModel, Debater, debate
+from flowdebate._util.documentation import read_page
 from flowdebate.errors import (
     AuthenticationFailed,
     ConfigurationError,
+    ContextTooLong,
     EmptyResponse,
+    FlowDebateWarning,
     MalformedResponse,
     ModelTimeout,
     ProviderFailed,
+    RateLimited,
     RealModelForbidden,
     ResponseTooLarge,
 )
@@ -34,13 +41,12 @@ from flowdebate.models import (
     resolve_model,
 )
 from flowdebate.models.call import ask
-from flowdebate.models.cli import PROGRAMS
+from flowdebate.models.programs import PROGRAMS, Program, Reply
 from flowdebate.models.resolve import check_model
 from flowdebate.runs.events import ModelCalled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 pytestmark = pytest.mark.anyio
 
@@ -217,14 +223,119 @@ async def test_a_program_says_before_it_is_asked_that_nobody_is_signed_in(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OPENAI_API_KEY", "key")
     stand_in(program, f"{said}\nsys.exit('status' in args)")
-    with pytest.raises(AuthenticationFailed, match=f"cli/{program} asks for a login: run `{program}"):
-        await CliModel(program).check_ready()
+    await check(CliModel(program), is_ready=False)
     for other in ("sys.exit(0)", "sys.exit('error: unknown command')", f"{said}\nsys.exit(0)"):
         stand_in(program, other)
-        await CliModel(program).check_ready()
+        await check(CliModel(program), is_ready=True)
     stand_in(program, f"{said}\nsys.exit(1)")
     monkeypatch.setenv("CODEX_API_KEY" if program == "codex" else "ANTHROPIC_API_KEY", "key")
-    await CliModel(program).check_ready()
+    await check(CliModel(program), is_ready=True)
+
+
+GEMINI_WAYS: list[tuple[dict[str, str], dict[str, str], bool]] = [
+    ({}, {}, False),
+    ({"settings.json": "{}"}, {}, False),
+    ({"settings.json": '{"security": {"auth": {"selectedType": "oauth-personal"}}}'}, {}, False),
+    (
+        {"settings.json": '{"security": {"auth": {"selectedType": "oauth-personal"}}}', "oauth_creds.json": "{}"},
+        {},
+        True,
+    ),
+    ({"settings.json": '{"security": {"auth": {"selectedType": "gemini-api-key"}}}'}, {}, True),  # in a keyring
+    ({".env": "GEMINI_API_KEY=key"}, {}, True),
+    ({}, {"GEMINI_API_KEY": "key"}, True),
+    ({}, {"GOOGLE_GENAI_USE_VERTEXAI": "true"}, True),
+]
+
+
+@pytest.mark.parametrize(("files", "variables", "is_ready"), GEMINI_WAYS)
+async def test_gemini_without_a_way_to_sign_in_is_told_before_it_is_called(
+    files: dict[str, str],
+    variables: dict[str, str],
+    is_ready: bool,  # noqa: FBT001 - a case
+    stand_in: Callable[..., None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By its files and variables: the program itself takes eight seconds to say so."""
+    stand_in("gemini", f"open({str(tmp_path / 'called')!r}, 'w')")
+    home(tmp_path, monkeypatch, {f".gemini/{name}": content for name, content in files.items()}, variables)
+    await check(CliModel("gemini"), is_ready=is_ready)
+    assert not (tmp_path / "called").exists()
+
+
+STUB = '{"provider": {"stub": {}}, "model": "stub/m"} // mine'
+OPENCODE_WAYS: list[tuple[dict[str, str], dict[str, str], str | None, bool]] = [
+    ({}, {}, None, False),
+    ({".local/share/opencode/auth.json": "{}"}, {}, "anthropic/claude-opus-5-5", False),
+    ({".local/share/opencode/auth.json": '{"anthropic": {"type": "api", "key": "k"}}'}, {}, None, True),
+    ({".config/opencode/opencode.jsonc": STUB}, {}, None, True),
+    ({}, {}, "opencode/big-pickle", True),
+    ({".config/opencode/opencode.json": '{"model": "opencode/big-pickle"}'}, {}, None, True),
+    ({}, {"OPENCODE_API_KEY": "key"}, None, True),
+    ({}, {"MY_KEY": "key"}, None, True),
+    ({}, {"AWS_PROFILE": "work"}, "amazon-bedrock/claude", True),
+]
+
+
+@pytest.mark.parametrize(("files", "variables", "model", "is_ready"), OPENCODE_WAYS)
+async def test_opencode_without_a_provider_is_told_before_it_is_called(
+    files: dict[str, str],
+    variables: dict[str, str],
+    model: str | None,
+    is_ready: bool,  # noqa: FBT001 - a case
+    stand_in: Callable[..., None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would take a free model, of its own choice, or wait for its list of them for a minute."""
+    stand_in("opencode", f"open({str(tmp_path / 'called')!r}, 'w')")
+    home(tmp_path, monkeypatch, files, variables)
+    await check(CliModel("opencode", model=model, env=["MY_KEY"]), is_ready=is_ready)
+    assert not (tmp_path / "called").exists()
+
+
+def home(folder: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], variables: dict[str, str]) -> None:
+    """Make `folder` the user's home."""
+    for name in os.environ:
+        if name.startswith(("GEMINI_", "GOOGLE_", "OPENCODE_", "XDG_")):
+            monkeypatch.delenv(name)
+    for name, value in {"HOME": str(folder), "USERPROFILE": str(folder), **variables}.items():
+        monkeypatch.setenv(name, value)
+    for path, content in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(content)
+
+
+async def check(model: CliModel, *, is_ready: bool) -> None:
+    """Check that it is ready, or asks for a login."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FlowDebateWarning)
+        if is_ready:
+            await model.check_ready()
+        else:
+            with pytest.raises(AuthenticationFailed, match=f"asks for a login: run `{model.name.split('/')[1]}"):
+                await model.check_ready()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_cannot_be_turned_off_is_said_and_documented(name: str) -> None:
+    """The same words in the warning, and in the table of the documentation."""
+    program = PROGRAMS[name]
+    row = re.search(rf"^\| `{name}` \| `{name} .*$", read_page("models") or "", re.MULTILINE)
+    assert row is not None
+    for kept in program.keeps:
+        assert kept in program.describe_limits(f"cli/{name}")
+        assert kept in row[0]
+    assert program.managed[0] in row[0]
+
+
+def test_settings_of_an_administrator_are_said_where_they_are(tmp_path: Path) -> None:
+    """An empty folder has none."""
+    program = replace(PROGRAMS["claude"], managed=(str(tmp_path),))
+    assert str(tmp_path) not in program.describe_limits("cli/claude")
+    (tmp_path / "managed-settings.json").write_text("{}")
+    assert f"the administrator's settings in {tmp_path}" in program.describe_limits("cli/claude")
 
 
 class Verdict(BaseModel):
@@ -248,15 +359,21 @@ async def test_structured_answers_are_asked_for_in_the_prompt_and_validated(stan
     assert [attempt.error for attempt in request.attempts.made] == ["SchemaViolation", None]
 
 
-def test_a_debate_of_two_programs(stand_in: Callable[..., None]) -> None:
-    """Each in its seat, and a command of one's own as the judge."""
+def test_a_debate_of_two_programs(stand_in: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each in its seat, and a command of one's own as the judge; what they keep is said before the first call."""
+    monkeypatch.setenv("GEMINI_API_KEY", "key")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "key")
     stand_in("claude", CLAUDE)
     stand_in("gemini", GEMINI)
     answer = {"reasoning": "-", "winner": None, "verdict": "Both."}
-    judge = CliModel(command=[sys.executable, "-c", f"print({json.dumps(answer)!r})"], label="judge")
+    stand_in("judge-of-rents", answer)
+    judge = CliModel(command=["judge-of-rents"], label="judge")
     sides = [Debater("ann", "cap", model="cli/claude"), Debater("ben", "free", model="cli/gemini")]
     rent = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False, model={"synthesize": judge})
-    result = rent.run_sync("Should rents be capped?")
+    with pytest.warns(FlowDebateWarning) as told:
+        result, _ = [rent.run_sync("Should rents be capped?") for _ in range(2)]
+    limits = [str(warning.message) for warning in told if "judge-of-rents" in str(warning.message)]
+    assert limits == [Program(command=(), read=lambda _: Reply()).describe_limits("cli/judge-of-rents")]
     assert result.status == "complete"
     assert result.raw.verdict is not None
     assert result.raw.verdict.verdict == "Both."
@@ -268,7 +385,71 @@ def test_a_debate_of_two_programs(stand_in: Callable[..., None]) -> None:
 
 
 UNAUTHORIZED = {"message": "unexpected status 401 Unauthorized"}
+# As the programs wrote them when their vendor refused: claude 2.1.332, codex 0.171.0, gemini 0.61.0, opencode 1.18.33.
+GEMINI_REFUSED = (
+    "said = json.dumps({{'error': {{'code': {status}, 'message': '{words}', 'status': '{name}'}}}})\n"
+    "sys.stderr.write('Ripgrep is not available.\\nError when talking to Gemini API _ApiError: ' + said + '\\n'\n"
+    "'    at x {{\\n  status: {status}\\n}}\\n' + json.dumps({{'session_id': 's', 'error': {{'type': 'Error', "
+    "'message': said, 'code': {status}}}}}, indent=2))\nsys.exit({status} % 256)"
+)
+GEMINI_LIMITED = GEMINI_REFUSED.format(status=429, words="Slow down", name="RESOURCE_EXHAUSTED")
+REFUSALS: list[tuple[str, Any, Any, str]] = [
+    (
+        "claude",
+        {"type": "result", "is_error": True, "api_error_status": 429, "api_error_type": "rate_limit_error",
+         "result": "API Error: Request rejected (429) · Too many requests, slow down"},
+        RateLimited,
+        "slow down",
+    ),
+    (
+        "claude",
+        {"type": "result", "is_error": True, "api_error_status": 401, "api_error_type": "authentication_error",
+         "result": "Failed to authenticate. API Error: 401 Request denied"},
+        AuthenticationFailed,
+        "run `claude` and sign in",
+    ),
+    (
+        "codex",
+        [{"type": "error", "message": "exceeded retry limit, last status: 429 Too Many Requests"},
+         {"type": "turn.failed", "error": {"message": "exceeded retry limit, last status: 429 Too Many Requests"}}],
+        RateLimited,
+        "429 Too Many Requests",
+    ),
+    (
+        "codex",
+        {"type": "turn.failed", "error": {"message": "unexpected status 401 Unauthorized: Request denied, url: u"}},
+        AuthenticationFailed,
+        "codex login",
+    ),
+    ("gemini", GEMINI_LIMITED, RateLimited, "Slow down"),
+    (
+        "gemini",
+        GEMINI_REFUSED.format(status=401, words="Request denied", name="UNAUTHENTICATED"),
+        AuthenticationFailed,
+        "GEMINI_API_KEY (Request denied)",
+    ),
+    ("gemini", GEMINI_REFUSED.format(status=503, words="Overloaded", name="UNAVAILABLE"), ProviderFailed, "Overloaded"),
+    (
+        "opencode",
+        {"type": "error", "error": {"name": "APIError", "data": {"message": "Slow down", "statusCode": 429}}},
+        RateLimited,
+        "Slow down",
+    ),
+    (
+        "opencode",
+        {"type": "error", "error": {"name": "APIError", "data": {"message": "Request denied", "statusCode": 401}}},
+        AuthenticationFailed,
+        "opencode auth login",
+    ),
+    (
+        "opencode",
+        {"type": "error", "error": {"name": "APIError", "data": {"message": "prompt is too long", "statusCode": 400}}},
+        ContextTooLong,
+        "too long",
+    ),
+]  # fmt: skip
 FAILURES: list[tuple[str, Any, Any, str]] = [
+    *REFUSALS,
     (
         "claude",
         {"type": "result", "is_error": True, "result": "Not logged in · Please run /login"},
@@ -282,7 +463,7 @@ FAILURES: list[tuple[str, Any, Any, str]] = [
         "GEMINI_API_KEY",
     ),
     ("codex", [{"type": "turn.failed", "error": UNAUTHORIZED}], AuthenticationFailed, "codex login"),
-    ("codex", [{"type": "turn.failed", "error": {"message": "limit reached"}}], ProviderFailed, "limit reached"),
+    ("codex", [{"type": "turn.failed", "error": {"message": "stream closed"}}], ProviderFailed, "stream closed"),
     ("opencode", {"type": "error", "error": {"data": {"message": "no such model"}}}, ProviderFailed, "no such model"),
     (
         "claude",
@@ -307,6 +488,25 @@ async def test_a_failure_says_what_the_program_said(
         await ask(CliModel(name, retry=None), question())
     assert "\x1b" not in str(caught.value)
     assert caught.value.model == f"cli/{name}"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "You've hit your usage limit. Upgrade to Pro, or try again at 3:01 PM.",
+        "You've hit your session limit · resets 3:45pm",
+        "You have exhausted your daily quota on this model.",
+    ],
+)
+async def test_a_plan_that_is_used_up_is_a_limit_that_waiting_does_not_end(
+    words: str, stand_in: Callable[..., None]
+) -> None:
+    """Programs say so in words, without a status."""
+    stand_in("claude", {"type": "result", "is_error": True, "result": words})
+    with pytest.raises(RateLimited, match=re.escape(words)) as limited:
+        await ask(CliModel("claude"), question())
+    assert limited.value.quota_exhausted
+    assert not limited.value.transient
 
 
 async def test_a_late_answer_ends_with_the_program_and_all_that_it_started(
@@ -342,6 +542,104 @@ async def test_the_deadline_of_a_model_covers_all_its_attempts(stand_in: Callabl
     with pytest.raises(ModelTimeout, match=r"0\.5 s"):
         await ask(model, request)
     assert [attempt.error for attempt in request.attempts.made] == ["ModelTimeout"]
+
+
+async def test_an_answer_does_not_wait_for_a_process_that_the_program_left_behind(
+    stand_in: Callable[..., None], tmp_path: Path
+) -> None:
+    """The process holds the output open, and is ended with the call."""
+    stand_in(
+        "claude",
+        "import subprocess\nchild = subprocess.Popen(['sleep', '600'])\n"
+        f"open({str(tmp_path / 'pid')!r}, 'w').write(str(child.pid))\nprint({json.dumps(CLAUDE)!r})",
+    )
+    async with asyncio.timeout(10):
+        assert (await ask(CliModel("claude"), question())).text == "Cap them."
+        while _runs(int((tmp_path / "pid").read_text())):  # noqa: ASYNC110 - a program's own pace
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("ends", [True, False])
+async def test_a_late_program_may_clean_up_and_is_killed_if_it_does_not_end(
+    ends: bool,  # noqa: FBT001 - a case
+    stand_in: Callable[..., None],
+    tmp_path: Path,
+) -> None:
+    """SIGTERM first, SIGKILL half a second later."""
+    stand_in(
+        "claude",
+        "import signal\n"
+        "def clean_up(*_):\n"
+        f"    open({str(tmp_path / 'cleaned')!r}, 'w').write('x')\n"
+        f"    {'sys.exit()' if ends else 'pass'}\n"
+        "signal.signal(signal.SIGTERM, clean_up)\n"
+        f"open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\n"
+        "while True:\n    time.sleep(0.05)",
+    )
+    call = asyncio.create_task(ask(CliModel("claude"), question()))
+    async with asyncio.timeout(10):
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0.02)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        while _runs(int((tmp_path / "pid").read_text())):  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0.02)
+    assert (tmp_path / "cleaned").exists()
+
+
+@pytest.mark.parametrize("by_rename", [True, False])
+async def test_a_sign_in_that_the_program_renews_is_put_back(
+    by_rename: bool,  # noqa: FBT001 - a case
+    stand_in: Callable[..., None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else the user would be signed out: a refresh token is good for one use."""
+    monkeypatch.setenv("CODEX_HOME", str(tmp_path / "codex"))
+    sign_in = tmp_path / "codex" / "auth.json"
+    sign_in.parent.mkdir()
+    sign_in.write_text('{"refresh_token": "old"}')
+    sign_in.chmod(0o600)
+    written = "'.new'" if by_rename else "''"
+    stand_in(
+        "codex",
+        "path = os.environ['CODEX_HOME'] + '/auth.json'\n"
+        "assert json.load(open(path)) == {'refresh_token': 'old'}\n"
+        f"open(path + {written}, 'w').write(json.dumps({{'refresh_token': 'new'}}))\n"
+        f"{'os.replace(path + chr(46) + chr(110) + chr(101) + chr(119), path)' if by_rename else ''}\n"
+        f"for line in {[json.dumps(event) for event in CODEX]!r}: print(line)",
+    )
+    assert (await ask(CliModel("codex"), question())).text == "Cap them."
+    assert json.loads(sign_in.read_text()) == {"refresh_token": "new"}
+    assert sign_in.stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in sign_in.parent.iterdir()] == ["auth.json"]
+
+
+async def test_gemini_s_sign_in_is_carried_over_from_its_files(
+    stand_in: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The account's files, the way to sign in, and keys of a `.env`, without what else is in these files."""
+    folder = tmp_path / ".gemini"
+    folder.mkdir()
+    (folder / "settings.json").write_text(
+        '{"security": {"auth": {"selectedType": "oauth-personal"}}, "mcpServers": {}}'
+    )
+    (folder / "oauth_creds.json").write_text('{"access_token": "a"}')
+    (folder / ".env").write_text("export GEMINI_API_KEY='key'\nDATABASE_URL=secret\n")
+    monkeypatch.setenv("GEMINI_CLI_HOME", str(tmp_path))
+    stand_in(
+        "gemini",
+        "home = os.environ['GEMINI_CLI_HOME'] + '/.gemini/'\n"
+        "seen = {name: open(home + name).read() for name in ('settings.json', 'oauth_creds.json', '.env')}\n"
+        "print(json.dumps({'response': json.dumps(seen)}))",
+    )
+    seen = json.loads((await ask(CliModel("gemini"), question())).text)
+    settings = json.loads(seen["settings.json"])
+    assert settings["security"] == {"auth": {"selectedType": "oauth-personal"}}
+    assert "mcpServers" not in settings
+    assert json.loads(seen["oauth_creds.json"]) == {"access_token": "a"}
+    assert seen[".env"] == 'GEMINI_API_KEY="key"\n'
 
 
 def _runs(pid: int) -> bool:

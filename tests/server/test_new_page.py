@@ -26,6 +26,7 @@ from tests.server.stage import debater, staged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.server.stage import Stage
 
@@ -100,6 +101,21 @@ def test_a_registered_pattern_has_a_form() -> None:
         assert set(NAMES.findall(page)) == {"question"}
         assert set(written(page)) == {"python", "curl"}
         assert 'href="?pattern=rent"' in stage.http.get("/new").text
+
+
+def test_the_form_says_what_an_agent_program_keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of those that the server allows and that are installed, with a link to the page about them."""
+    program = tmp_path / "claude"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with staged(lambda: Service(store="memory:", allow_models=["cli/*"])) as stage:
+        page = stage.http.get("/new").text
+        assert "cli/claude keeps its own instructions in each prompt" in page
+        assert 'href="help/models#agent-clis"' in page
+        assert "cli/codex keeps" not in page
+    with staged(lambda: Service(store="memory:", allow_models=["openai/*"])) as stage:
+        assert "cli/claude" not in stage.http.get("/new").text
 
 
 def test_a_read_only_server_has_no_form() -> None:

@@ -11,6 +11,8 @@ ADDRESS = ""
 """The public address of the documentation, which ends in a slash; empty as long as there is none."""
 ONE_MODEL = "models#one-model-everywhere"
 """The section on runs in which all roles have one model."""
+AGENT_CLIS = "models#agent-clis"
+"""The section on agent programs as models."""
 _NAME = re.compile(r"[a-z0-9_-]+")
 _HEADING = re.compile(r"^#{1,6} +(.+?) *#* *$", re.MULTILINE)
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)

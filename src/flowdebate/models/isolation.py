@@ -43,7 +43,8 @@ def isolated(isolate: Isolate | None, models: str) -> Iterator[tuple[Path, Isola
     """
     with TemporaryDirectory(prefix="flowdebate-", ignore_cleanup_errors=True) as name:
         home = Path(name)
-        (home / "work").mkdir()
+        for folder in ("work", "tmp"):
+            (home / folder).mkdir()
         isolation = Isolation() if isolate is None else isolate(home, models)
         for path, content in isolation.files.items():
             (home / path).parent.mkdir(parents=True, exist_ok=True)
@@ -60,6 +61,13 @@ def isolated(isolate: Isolate | None, models: str) -> Iterator[tuple[Path, Isola
         finally:
             for path, source in isolation.sign_in.items():
                 _put_back(home / path, source)
+
+
+def is_filled(folder: str) -> bool:
+    """Say whether a folder exists and has anything in it."""
+    with suppress(OSError):
+        return any(Path(folder).iterdir())
+    return False
 
 
 def _put_back(renewed: Path, source: Path) -> None:
@@ -166,7 +174,7 @@ _GEMINI: Mapping[str, Json] = {
     "hooksConfig": {"enabled": False},
     "experimental": {"enableAgents": False},
     "context": {"memoryBoundaryMarkers": []},
-    "general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False},
+    "general": {"maxAttempts": 3, "enableAutoUpdate": False, "enableAutoUpdateNotification": False},
     "privacy": {"usageStatisticsEnabled": False},
     "telemetry": {"enabled": False},
 }
@@ -175,6 +183,25 @@ _GEMINI: Mapping[str, Json] = {
 def gemini_folder() -> Path:
     """Return the folder of the user's settings of gemini."""
     return Path(os.environ.get("GEMINI_CLI_HOME") or Path.home()) / ".gemini"
+
+
+def has_gemini_sign_in(environment: Mapping[str, str], model: str | None) -> bool:
+    """Say whether gemini's variables or files name a way to sign in."""
+    del model
+    if any(environment.get(name) for name in _GEMINI_KEYS) or any(map(is_filled, GEMINI_MANAGED)) or gemini_keys():
+        return True
+    folder = gemini_folder()
+    security = _parse(folder / "settings.json", _jsonc).get("security")
+    auth = security.get("auth") if isinstance(security, dict) else None
+    way = auth.get("selectedType") if isinstance(auth, dict) else None
+    if way == "oauth-personal" and not environment.get("GEMINI_FORCE_ENCRYPTED_FILE_STORAGE"):
+        return (folder / "oauth_creds.json").is_file()
+    return way is not None
+
+
+_GEMINI_KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_GCA")
+GEMINI_MANAGED = ("/etc/gemini-cli", "/Library/Application Support/GeminiCli", "C:/ProgramData/gemini-cli")
+"""Folders of an administrator's settings of gemini."""
 
 
 def gemini_keys() -> dict[str, str]:
@@ -213,6 +240,23 @@ _OPENCODE_OFF = (
     *("OPENCODE_DISABLE_PROJECT_CONFIG", "OPENCODE_DISABLE_CLAUDE_CODE", "OPENCODE_DISABLE_EXTERNAL_SKILLS"),
     *("OPENCODE_DISABLE_AUTOUPDATE", "OPENCODE_DISABLE_LSP_DOWNLOAD", "OPENCODE_DISABLE_SHARE"),
 )
+
+
+def has_opencode_sign_in(environment: Mapping[str, str], model: str | None) -> bool:
+    """Say whether opencode has a provider: signed in, configured, or its own with a free model that somebody named."""
+    configuration = opencode_providers()
+    named = model or configuration.get("model")
+    return (
+        (isinstance(named, str) and named.startswith("opencode/"))
+        or bool(configuration.get("provider") or _parse(opencode_sign_in(), _jsonc))
+        or any(environment.get(name) for name in _OPENCODE_KEYS)
+        or any(map(is_filled, OPENCODE_MANAGED))
+    )
+
+
+_OPENCODE_KEYS = ("OPENCODE_API_KEY", "OPENCODE_AUTH_CONTENT", "OPENCODE_CONSOLE_TOKEN")
+OPENCODE_MANAGED = ("/etc/opencode", "/Library/Application Support/opencode", "C:/ProgramData/opencode")
+"""Folders of an administrator's settings of opencode."""
 
 
 def opencode_sign_in() -> Path:

@@ -441,7 +441,7 @@ def _address(provider: str) -> str | None:
 
 def _check_program(spec: str, field: str, where: str) -> str:
     """Return the agent CLI in `spec`, with its model behind a slash; raise ConfigurationError if it is unknown."""
-    from flowdebate.models.cli import PROGRAMS, is_model_name
+    from flowdebate.models.programs import PROGRAMS, is_model_name
 
     program, slash, model = (name := spec.removeprefix(_CLI)).partition("/")
     if program not in PROGRAMS or (slash and not is_model_name(model)):

@@ -13,9 +13,9 @@ from flowdebate.chassis.registry import find_pattern, load_patterns
 from flowdebate.chassis.roles import CommonKeywords
 from flowdebate.chassis.seats import DEFAULT, Seats, seat_models, with_first
 from flowdebate.errors import BadFile, ConfigurationError
-from flowdebate.models.cli import PROGRAMS
 from flowdebate.models.openai.endpoint import address_of
 from flowdebate.models.prices import HOW, prices_known
+from flowdebate.models.programs import PROGRAMS
 from flowdebate.models.resolve import EACH, full_name, model_of_environment
 from flowdebate.sources.source import Source, matches_glob
 from flowdebate.store.base import PLAN_FORMAT

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from markupsafe import Markup, escape
 
-from flowdebate._util.documentation import ADDRESS, ONE_MODEL, cite, headings_of, read_page, slug, titles_of
+from flowdebate._util.documentation import ADDRESS, AGENT_CLIS, ONE_MODEL, cite, headings_of, read_page, slug, titles_of
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
@@ -69,10 +69,11 @@ def cited(text: str, folder: str) -> Markup:
     >>> print(cited(f"Model: local everywhere; see {cite(ONE_MODEL)}", "help/"))
     Model: local everywhere; see <a href="help/models#one-model-everywhere">“One model everywhere”</a>
     """
-    reference = cite(ONE_MODEL)
-    before, found, after = text.partition(reference)
-    if not found or not folder:
-        return escape(text)
-    address = reference if ADDRESS else f"{folder}{ONE_MODEL}"
-    link = Markup('<a href="{}">“{}”</a>').format(address, titles_of(ONE_MODEL).section)
-    return escape(before) + link + escape(after)
+    for place in (ONE_MODEL, AGENT_CLIS):
+        reference = cite(place)
+        before, found, after = text.partition(reference)
+        if found and folder:
+            address = reference if ADDRESS else f"{folder}{place}"
+            link = Markup('<a href="{}">“{}”</a>').format(address, titles_of(place).section)
+            return escape(before) + link + escape(after)
+    return escape(text)

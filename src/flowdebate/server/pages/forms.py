@@ -15,6 +15,7 @@ from starlette.responses import HTMLResponse, RedirectResponse
 from flowdebate.blocks.base import outline
 from flowdebate.blocks.human.answers import asked_in
 from flowdebate.errors import ConfigurationError
+from flowdebate.models.programs import limits_of
 from flowdebate.patterns import PATTERNS, PatternInfo
 from flowdebate.server import routes
 from flowdebate.server.front import Front, FrontOf, ServiceOf, root_of
@@ -53,6 +54,8 @@ async def new(
         form = Form(pattern=chosen, subject="question", question=question)
     else:
         form = form_of(PATTERNS[chosen], question=question, example=example, may_be_given=front.may_be_given)
+    models = await routes.models(front)
+    names = [*models.allowed, *filter(None, [models.default])]
     return page(
         "new",
         request,
@@ -61,7 +64,8 @@ async def new(
         choices=choices,
         steps=str(outline(own[chosen])) if chosen in own else "",
         form=form,
-        models=await routes.models(front),
+        models=models,
+        limits=await asyncio.to_thread(limits_of, names),
         asked=None if chosen in own else await asyncio.to_thread(_asked, PATTERNS[chosen], front),
         written=routes.written(form.body, request),
     )

@@ -1,0 +1,96 @@
+"""One run of a program: its prompt on its input, its output within a bound, and nothing that outlives the call."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+
+from flowdebate.errors import ModelUnavailable, ResponseTooLarge
+
+_LARGEST = 16_000_000  # bytes of output
+
+
+class _Output(asyncio.SubprocessProtocol):
+    """Output of a program until it ends; processes that it leaves behind may hold its pipes open for longer."""
+
+    def __init__(self) -> None:
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.closed = asyncio.Event()
+        self._parts: dict[int, list[bytes]] = {1: [], 2: []}
+        self._open = {1, 2}
+        self._size = 0
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        """Keep a part of the output, or fail once there is too much."""
+        self._size += len(data)
+        if self._size <= _LARGEST:
+            self._parts[fd].append(data)
+        elif not self.ended.done():
+            self.ended.set_exception(ResponseTooLarge(_LARGEST, "bytes"))
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        """Note the end of one stream."""
+        del exc  # a program may end before it has read all
+        self._open.discard(fd)
+        if not self._open:
+            self.closed.set()
+
+    def process_exited(self) -> None:
+        """Note the end of the program."""
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def text(self, fd: int) -> str:
+        """Return the text written to one stream."""
+        return b"".join(self._parts[fd]).decode(errors="replace")
+
+
+_DRAIN = 1.0  # seconds for reading what a program that has ended left in its pipes
+_GRACE = 0.5  # seconds between SIGTERM and SIGKILL; a call past its deadline has one second to clean up
+
+
+async def run_program(command: Sequence[str], prompt: str, *, cwd: str, env: dict[str, str]) -> tuple[int, str, str]:
+    """Run a program to its end, and return its exit code, output and errors.
+
+    Its process group ends with the call: by SIGTERM if it is still running, and by SIGKILL half a second later.
+    """
+    loop = asyncio.get_running_loop()
+    try:
+        transport, output = await loop.subprocess_exec(_Output, *command, cwd=cwd, env=env, start_new_session=True)
+    except OSError as error:
+        raise ModelUnavailable(f"{command[0]} cannot be started ({error.strerror or error})") from None
+    try:
+        stdin = transport.get_pipe_transport(0)
+        if isinstance(stdin, asyncio.WriteTransport):
+            stdin.write(prompt.encode(errors="replace"))
+            stdin.close()  # once all is written
+        await output.ended
+        with suppress(TimeoutError):
+            await asyncio.wait_for(output.closed.wait(), _DRAIN)
+        return transport.get_returncode() or 0, output.text(1), output.text(2)
+    finally:
+        try:
+            if transport.get_returncode() is None:
+                _signal(transport, signal.SIGTERM)  # lets it remove what it keeps of the call
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(asyncio.shield(_exit_of(transport)), _GRACE)
+        finally:
+            _signal(transport, getattr(signal, "SIGKILL", signal.SIGTERM))
+            transport.close()
+
+
+async def _exit_of(transport: asyncio.SubprocessTransport) -> None:
+    while transport.get_returncode() is None:  # noqa: ASYNC110 - the call that waited for its end was cancelled
+        await asyncio.sleep(0.02)
+
+
+def _signal(transport: asyncio.SubprocessTransport, number: signal.Signals) -> None:
+    """Send a signal to a program and all in its process group."""
+    with suppress(ProcessLookupError, PermissionError):
+        if hasattr(os, "killpg"):
+            os.killpg(transport.get_pid(), number)
+        elif transport.get_returncode() is None:
+            transport.send_signal(number)
