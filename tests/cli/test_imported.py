@@ -249,7 +249,7 @@ def unsaid(kind: Any, about: tuple[Any, ...] = ()) -> Iterator[Any]:
             yield from unsaid(part, about)
     elif origin is dict:
         yield from unsaid(parts[1], about)
-    elif isinstance(kind, type) and issubclass(kind, BaseModel):
+    elif isinstance(kind, type) and issubclass(kind, BaseModel) and not said:
         for field in kind.model_fields.values():
             yield from unsaid(field.annotation, tuple(field.metadata))
     elif not said and kind not in (bool, int, float, NoneType) and origin is not Literal:

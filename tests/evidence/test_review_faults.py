@@ -82,7 +82,7 @@ def test_changes_apply_cleanly(tmp_path: Path) -> None:
         file.parent.mkdir(parents=True)
         file.write_text("\n".join(texts(case, "-")) + "\n")
         command = ["git", "apply", "--unsafe-paths", "--directory", str(tmp_path / case.id), "-"]
-        subprocess.run(command, input=case.diff, text=True, check=True, cwd=tmp_path, capture_output=True)  # noqa: S603 - ours
+        subprocess.run(command, input=case.diff, text=True, check=True, cwd=tmp_path, capture_output=True, timeout=30)  # noqa: S603 - ours
         assert file.read_text() == "\n".join(texts(case, "+")) + "\n", case.id
 
 

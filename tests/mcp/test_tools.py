@@ -66,7 +66,7 @@ async def test_a_debate_is_started_waited_for_and_read(stage: Stage) -> None:
     assert (again["said"], again["result"]) == ("", started["result"])
     assert [run["run_id"] for run in listed["runs"]] == [started["run_id"]]
     assert any(message == "pro speaks, round 1 of 1" for _, _, message in noted)
-    assert noted[-1][:2] == (4, 4)
+    assert noted[-1][:2] == (5, 5)
     values = [value for value, _, _ in noted]
     assert values == sorted(set(values)), "progress has to grow with each notification"
     assert all(total is None or value <= total for value, total, _ in noted)

@@ -208,7 +208,7 @@ async def test_a_batch_is_a_table() -> None:
     rows = result.to_rows()
     assert json.loads(json.dumps(rows)) == rows
     assert [(row["town"], row["status"], row["error"], row["calls"]) for row in rows] == [
-        ("Graz", "complete", None, 3),
+        ("Graz", "complete", "", 3),
         ("Linz", "failed", "ProviderFailed", 1),
     ]
     assert rows[0]["seed"] == "mine"

@@ -44,7 +44,7 @@ def test_a_form_has_every_option_of_its_pattern(shared: Stage, pattern: str) -> 
     """All that a request may give, and nothing that it may not."""
     described = next(each for each in shared.get("/patterns").json() if each["name"] == pattern)
     page = shared.http.get(f"/new?pattern={pattern}").text
-    options = set(described["options"]["properties"]) - {"suspend", "goes_on"}  # what only a fork can do
+    options = set(described["options"]["properties"]) - {"suspend", "goes_on", "earlier"}  # what programs alone do
     entry = described["options"]["$defs"][{"debate": "SideEntry"}.get(pattern, "PersonaEntry")]["properties"]
     seats = {"default", *PATTERNS[pattern].load_page().options.ROLES}
     named = set(NAMES.findall(page))

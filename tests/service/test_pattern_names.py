@@ -39,6 +39,9 @@ OTHERS = {
     "testing/examples.py": "an example calls the tool `handoff` wherever it is offered",
     "resources/archive.py": "an outcome of a stored debate is called consensus",
     "measures/topologies.py": "a topology has the name of a pattern",
+    "cli/benchmark.py": "measures reviews, for the option --benchmark",
+    "cli/demo/__init__.py": "plays the recording of a review",
+    "cli/pull_request.py": "posts reviews, for the option --pr",
     "evaluation/model_check.py": "checks a model in the roles of the patterns that there are",
 }
 """Modules that may name another pattern, though each can be deleted (`scripts/delete_patterns.py`)."""

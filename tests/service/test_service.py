@@ -597,7 +597,7 @@ async def test_a_fork_has_the_question_the_seed_and_the_models_of_its_run() -> N
         return model
 
     store = MemoryStore()
-    options = {"max_rounds": 1, "synthesizer": False}
+    options = {"max_rounds": 1, "synthesizer": False, "schedule": "single"}
     async with Service(store=store, model=named("one")) as service:
         await service.begin("debate", "Should we ship?", options=options, run_id="run", seed=5)
         await service.wait("run")

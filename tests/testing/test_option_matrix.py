@@ -21,6 +21,7 @@ from flowdebate import (
 )
 from flowdebate.models.base import ModelSettings
 from flowdebate.patterns.consensus import ConvergenceOptions, VotingOptions
+from flowdebate.patterns.review.schemas import FindingDraft
 from flowdebate.testing import check_pattern
 from flowdebate.testing.examples import Example
 
@@ -122,6 +123,9 @@ PATTERNS: dict[str, Options] = {
             **COMMON,
             "focus": ["security"],
             "gate": ["no confirmed blocker"],
+            "not_vendor": [("openai",)],
+            "min_vendors": [1],
+            "earlier": [[FindingDraft(title="Leak", claim="It leaks.", severity="major")]],
             "merger": [False, True],
             "max_concurrency": [1],
             "reviewer_visibility": [UNSEEN],

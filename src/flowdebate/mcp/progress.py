@@ -113,7 +113,7 @@ def _usual_calls(document: Document | None) -> int | None:
     """One call for each speaker in each round, and those for the result."""
     if document is None or not (speakers := getattr(document, document.ROSTER, None)):
         return None
-    last = document.LAST_CALLS
+    last = document.last_calls
     if turns := getattr(document, "max_turns", None):
         return int(turns) + last
     rounds = getattr(document, "max_rounds", None)

@@ -12,13 +12,13 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import Any, Generic, Literal, NoReturn, Self, TypeAlias, overload
+from typing import Any, Generic, Literal, Self, SupportsIndex, TypeAlias, overload
 
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 from typing_extensions import TypeVar
 
-from flowdebate._text import add_note
+from flowdebate._text import add_note, pickles
 from flowdebate._util.cancellation import wait_uncancelled
 from flowdebate._util.importing import InNotebooks
 from flowdebate.errors import ConfigurationError, RunChanged, RunExists
@@ -166,8 +166,13 @@ class BatchResult(InNotebooks, Sequence[BatchItem[OutT, RawT]]):
     def __repr__(self) -> str:
         return f"<BatchResult of {len(self)}, {len(self.failed)} failed>"
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a BatchResult cannot be copied or pickled: use its to_rows(), or run the batch with a store")
+    def __reduce_ex__(self, protocol: SupportsIndex, /) -> str | tuple[Any, ...]:
+        if not pickles(vars(self)):
+            raise TypeError(
+                "this BatchResult cannot be copied or pickled, since its runs hold objects that cannot: use its "
+                "to_rows(), or run the batch with a store"
+            )
+        return super().__reduce_ex__(protocol)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, cast
+from typing import TYPE_CHECKING, Any, Generic, Self, SupportsIndex, cast
 
 from typing_extensions import TypeVar
 
-from flowdebate._text import shown
+from flowdebate._text import pickles, shown
 from flowdebate._util.importing import InNotebooks
 from flowdebate.resources.resource import StateHandle
 from flowdebate.resources.tasks import TaskCollection
@@ -33,11 +33,13 @@ class RunView(InNotebooks, Generic[RawT_co]):
     def __init__(self, run: Run) -> None:
         self._run = run
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            f"a {type(self).__name__} cannot be copied or pickled, since it holds its run: use its `output` or `raw`, "
-            "or run with a store, and resume or read the run there by its `run_id`"
-        )
+    def __reduce_ex__(self, protocol: SupportsIndex, /) -> str | tuple[Any, ...]:
+        if not pickles(vars(self)):
+            raise TypeError(
+                f"this {type(self).__name__} cannot be copied or pickled, since its run holds objects that cannot: use "
+                "its `output` or `raw`, or run with a store, and resume or read the run there by its `run_id`"
+            )
+        return super().__reduce_ex__(protocol)
 
     @property
     def run_id(self) -> str:

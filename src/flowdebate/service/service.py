@@ -94,7 +94,7 @@ class Service(Readership):
     >>> from flowdebate.testing import ScriptedModel
     >>> async def main():
     ...     verdict = {"reasoning": "It was not measured.", "winner": None, "verdict": "Wait."}
-    ...     model = ScriptedModel("It is safe.", "It is slow.", verdict, "Wait.")
+    ...     model = ScriptedModel("It is safe.", "It is slow.", verdict, verdict, "Wait.")
     ...     async with Service(store="memory:", model=model) as service:
     ...         run = await service.begin("debate", "Should we ship?", options={"max_rounds": 1})
     ...         async for update in service.follow(run.run_id):

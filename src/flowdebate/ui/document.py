@@ -135,8 +135,6 @@ class Document(InNotebooks, WireModel):
     """Word for one contribution."""
     STOP_REASONS: ClassVar[Mapping[str, str]] = {}
     """Its own reasons to stop, in words."""
-    LAST_CALLS: ClassVar[int] = 1
-    """Calls for the result, after all turns."""
     CHANGING: ClassVar[str | None] = None
     """Word for the answers of its speakers, of which a note says how many changed; None for no such note."""
     GOES_ON: ClassVar[bool] = False
@@ -190,6 +188,11 @@ class Document(InNotebooks, WireModel):
         """The document of a bare raw output; ValidationError for what is none."""
         raw: Any = load_patterns()[cls.model_fields["pattern"].default].load_output().model_validate(value)
         return cls.model_validate({"status": raw.status, "raw": raw, "seed": raw.seed})
+
+    @property
+    def last_calls(self) -> int:
+        """Usual number of calls for the result, after all turns."""
+        return 1
 
     @property
     def title(self) -> str:

@@ -30,8 +30,8 @@ texts, "numbers", "pairs" of a name and a value, "entries" with fields of their 
 value of an answer as its "json", and a "group" of fields."""
 
 _FRONT: Panel = "Rounds"
-_ELSEWHERE = frozenset({"suspend", "goes_on"})
-"""Options about the terminal of a command, and of forks."""
+_ELSEWHERE = frozenset({"suspend", "goes_on", "earlier"})
+"""Options about the terminal of a command, of forks, and of programs."""
 _SPECIAL = frozenset({"humans", "sources"})
 _HELP: Mapping[str, str] = {
     "phases": "What the rounds are for, one phase after the other.",

@@ -389,7 +389,6 @@ def test_without_log_probabilities_the_judge_scores_and_says_so() -> None:
     ("options", "field"),
     [
         ({"answer_form": "letters"}, "answer_form"),
-        ({"answer_form": "winner", "schedule": "swap"}, "answer_form"),
         ({"answer_form": "scores", "decided_by": "log_odds"}, "decided_by"),
         ({"answer_form": "letter", "curtail": True}, "curtail"),
         ({"answer_form": "letter", "labels": ["X", "Y"]}, "labels"),

@@ -119,7 +119,7 @@ def test_a_judge_that_goes_by_the_last_word_makes_nobody_win(on_flip: Any) -> No
     assert verdict.judging.scores == {"for": 0.5, "against": 0.5}
     assert (verdict.judging.flipped, verdict.judging.on_flip) == (True, on_flip)
     assert len(verdict.judging.ballots) == 4
-    words = {"average": "A tie", "tie": "A tie", "abstain": "The judge abstains"}
+    words = {"average": "It is a tie", "tie": "A tie", "abstain": "The judge abstains"}
     assert verdict.verdict.startswith(words[on_flip])
     single = rent().run_sync(QUESTION, model=model(last_in)).raw.verdict
     assert (single.winner, single.judging.flipped) == (None, True)

@@ -47,7 +47,6 @@ class DebateDocument(RoundsDocument):
     SPEAKERS: ClassVar[str] = "Positions"
     LATE: ClassVar[tuple[str, ...]] = ("judge", "synthesizer")
     STOP_REASONS: ClassVar[Mapping[str, str]] = {"moderator_done": "ended by the moderator"}
-    LAST_CALLS: ClassVar[int] = 2  # the judge's, and the synthesizer's
     GOES_ON: ClassVar[bool] = True
     pattern: str = "debate"
     debaters: list[Side] = Field(default_factory=list)
@@ -69,6 +68,11 @@ class DebateDocument(RoundsDocument):
 
     def phase(self, number: int) -> str | None:
         return next((entry.phase for entry in self.raw.transcript if entry.round == number), None)
+
+    @property
+    def last_calls(self) -> int:
+        """The synthesizer's and the judge's, who reads two sides in both orders unless a plan says otherwise."""
+        return 3 if len(self.debaters) == 2 else 2  # noqa: PLR2004 - sides
 
     def raw_speakers(self) -> list[Side]:
         spoke = dict.fromkeys((entry.agent_name, entry.stance) for entry in self.raw.transcript)
