@@ -143,7 +143,11 @@ def test_a_batch_proposes_sides_where_a_question_needs_them(tmp_path: Path) -> N
     """Once: the same command again asks nothing. Plain questions have those of their words."""
     (tmp_path / "q.txt").write_text(f"Should we cap rents?\n{ASKED}\n")
     with stage() as on:
-        options = ["batch", str(tmp_path / "q.txt"), *on.options("--max-rounds", "1", "--no-synthesizer", verb="batch")[2:]]
+        options = [
+            "batch",
+            str(tmp_path / "q.txt"),
+            *on.options("--max-rounds", "1", "--no-synthesizer", verb="batch")[2:],
+        ]
         options += ["--out", str(tmp_path / "r.jsonl")]
         first = CliRunner().invoke(app, options, catch_exceptions=False)
         asked = len(on.bodies)
