@@ -95,6 +95,24 @@ def test_a_study_is_registered_asked_and_reported(folder: Path) -> None:
         assert {row["method"] for row in csv.DictReader(file)} == {"together", "single", "in_turn", "noise"}
 
 
+def test_a_control_that_fails_stops_the_study_and_is_said(folder: Path) -> None:
+    """The column is named in the file, and an unknown one is an error; the school pays no heed to notes."""
+    rows = [json.loads(line) for line in (folder / "facts.jsonl").read_text().splitlines()]
+    noted = [{**row, "notes": f"It is {row['answer']}."} for row in rows]
+    (folder / "facts.jsonl").write_text("\n".join(map(json.dumps, noted)))
+    (folder / "facts.toml").write_text(STUDY.replace("noise = true", 'noise = true\ncontrol = "notes"'))
+    with School() as school:
+        stopped = run(school, "facts.toml")
+        assert stopped.exit_code == 3
+        assert "Stopped by the control: the judge is right in" in " ".join(stopped.stdout.split())
+        report = json.loads(run(school, "report", "facts.toml", "--json").stdout)
+        assert (report["control"]["passed"], report["control"]["n"]) == (False, len(rows))
+        assert report["asked"] == 2 * len(rows) + 1
+        (folder / "facts.toml").write_text(STUDY.replace("noise = true", 'control = "note"'))
+        unknown = run(school, "facts.toml")
+    assert "there is no column `note`" in unknown.stderr
+
+
 def test_what_was_changed_since_the_registration_is_said(folder: Path) -> None:
     """In the findings, by what it was and what it is."""
     with School() as school:
