@@ -134,6 +134,9 @@ class LeaderboardAudit:
 
     spearman: float
     listed: int
+    spearman_of_all: float
+    listed_of_all: int
+    """With a weak prior, which ranks all systems."""
     ranking: Ranking
     agreement: tuple[str, str, float, float, int]
     """The two judges with most ballots, their agreement, kappa and debates."""
@@ -166,6 +169,7 @@ Snapshot of lechmazur/debate at `{commit}`.
 | figure | value |
 | --- | --- |
 | Spearman correlation of `rank_games()` on matchups with the published order of {self.listed} models | {self.spearman:.3f} |
+| the same with `prior=5`, which ranks all systems: {self.listed_of_all} models | {self.spearman_of_all:.3f} |
 | systems outside the largest connected part, which are listed as above or below | {len(outside)} |
 | agreement of {one} and {other} on {debates:,} debates | {agreed:.1%}, κ {kappa:.2f} |
 | matchups of {matchups:,} in which the same *side* won both debates | {share:.1%} |
@@ -204,22 +208,11 @@ def _effect(figure: Figure | None) -> str:
 def audit_leaderboard(clone: Path) -> LeaderboardAudit:
     """Audit the leaderboard of a clone of lechmazur/debate."""
     matchups, ballots = read_matchups(clone)
-    ranking = rank_games(
-        [
-            Game(
-                *matchup.systems,
-                0.5 if matchup.winner is None else float(matchup.winner == matchup.systems[0]),
-                matchup.motion,
-            )
-            for matchup in matchups
-            if matchup.eligible
-        ],
-        order=False,
-    )
+    games = [Game(*matchup.systems, _result(matchup), matchup.motion) for matchup in matchups if matchup.eligible]
+    ranking = rank_games(games, order=False)
     published = _published_order(clone)
-    ranked = [system.name for system in ranking.systems if system.name in published]
-    listed = sorted(ranked, key=published.index)
-    spearman = correlation([listed.index(name) for name in ranked], [*range(len(ranked))])
+    spearman, listed = _agreement(ranking, published)
+    spearman_of_all, listed_of_all = _agreement(rank_games(games, order=False, prior=5), published)
     read: dict[str, dict[str, float]] = {}
     motion_of = {ballot.item: ballot.cluster or "" for ballot in ballots}
     for ballot in ballots:
@@ -240,10 +233,21 @@ def audit_leaderboard(clone: Path) -> LeaderboardAudit:
     rho = _correlation(ballots, read)
     motions, motion_p, motion_sd = _motions(sides, motion_of)
     return LeaderboardAudit(
-        spearman=spearman, listed=len(ranked), ranking=ranking, agreement=(one, other, agreed, kappa or 0.0, len(both)),
+        spearman=spearman, listed=listed, spearman_of_all=spearman_of_all, listed_of_all=listed_of_all, ranking=ranking, agreement=(one, other, agreed, kappa or 0.0, len(both)),
         same_side=(fmean(same), len(same)), preferences=_preferences(read, motion_of), content=content, correlation=rho,
         effective=effective_n(len(read), rho), judges=len(read), motions=motions, motion_p=motion_p, motion_sd=motion_sd,
     )  # fmt: skip
+
+
+def _result(matchup: Matchup) -> float:
+    return 0.5 if matchup.winner is None else float(matchup.winner == matchup.systems[0])
+
+
+def _agreement(ranking: Ranking, published: Sequence[str]) -> tuple[float, int]:
+    """Correlate a ranking with the published order (Spearman), over the systems that both have."""
+    ranked = [system.name for system in ranking.systems if system.name in published]
+    listed = sorted(ranked, key=published.index)
+    return correlation([listed.index(name) for name in ranked], [*range(len(ranked))]), len(ranked)
 
 
 def _published_order(clone: Path) -> list[str]:

@@ -103,6 +103,17 @@ async def test_anything_may_play() -> None:
     assert found.ranking.systems[0].strength == pytest.approx(0)
 
 
+async def test_one_question_gives_strengths_without_intervals() -> None:
+    """The reason is in words in the report, and no interval is as narrow as nothing."""
+    here = Judging()
+    by_seat = FunctionModel(lambda _: {"reasoning": "-", "winner": "yes", "verdict": "-"}, name="seat")
+    found = await tournament(here.systems, ROWS[:1], judge=by_seat)
+    assert [(system.strength, system.low, system.high) for system in found.ranking.systems] == [
+        (pytest.approx(0), None, None)
+    ] * 3
+    assert "one question cannot show how results vary" in str(lay_out(found))
+
+
 async def test_without_a_verdict_there_is_no_ranking() -> None:
     """The reason is that of the first debate."""
     here = Judging(fails=["Question"])

@@ -113,7 +113,7 @@ def rank_games(
 
     Without a `prior`, strengths exist only within a group of systems each of which has won against the rest of it,
     directly or through others. The largest such group is ranked; `above`, `below` and `apart` list the other systems.
-    `prior` ranks all: it is the standard deviation of a normal prior on strengths, in log-odds (2 is a weak one), which
+    `prior` ranks all: it is the standard deviation of a normal prior on strengths, in log-odds (5 is a weak one), which
     also applies to the first place and to ties.
 
     ConfigurationError without games, and for a result other than 0, 0.5 and 1.
