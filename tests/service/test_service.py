@@ -597,7 +597,7 @@ async def test_a_fork_has_the_question_the_seed_and_the_models_of_its_run() -> N
         return model
 
     store = MemoryStore()
-    options = {"max_rounds": 1, "synthesizer": False, "schedule": "single"}
+    options = {"max_rounds": 1, "synthesizer": False}
     async with Service(store=store, model=named("one")) as service:
         await service.begin("debate", "Should we ship?", options=options, run_id="run", seed=5)
         await service.wait("run")
@@ -612,7 +612,7 @@ async def test_a_fork_has_the_question_the_seed_and_the_models_of_its_run() -> N
     async with Service(store=store, model=named("two")) as service:
         judged = await service.wait((await service.fork("run", options={"max_rounds": 1})).run_id)
     assert judged.fork is not None
-    assert (judged.fork.reused, judged.fork.asked, asked["two"]) == (0, 3, 3)
+    assert (judged.fork.reused, judged.fork.asked, asked["two"]) == (0, 4, 4)
 
 
 async def test_a_run_is_resumed_and_forked_as_a_given_plan() -> None:
