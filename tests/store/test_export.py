@@ -17,7 +17,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate.errors import BadFile, ConfigurationError, FlowDebateError, RunExists, RunNotFound, StoreError
-from flowdebate.store.base import RunHeader, StepKind, StepRow, StoredRun, StoredStatus, documents_of
+from flowdebate.store.base import (
+    RunHeader,
+    StepKind,
+    StepRow,
+    StoredRun,
+    StoredStatus,
+    documents_of,
+    pack_outcome,
+    unpack_outcome,
+)
 from flowdebate.store.export import (
     GONE,
     Imported,
@@ -517,3 +526,20 @@ def test_an_export_is_no_store(name: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=f"`store` must be a Store, .*flowdebate import .*{name}"):
         open_store(tmp_path / name)
     assert list(tmp_path.iterdir()) == []
+
+
+OUTCOMES = st.dictionaries(
+    st.sampled_from(["output", "raw", "output_is_raw", "error"]),
+    st.sampled_from([None, True, 1, 1.0, "text", {"said": 1}, {"said": True}, {"said": 1.0}, ["a"]]),
+)
+
+
+@given(OUTCOMES)
+def test_an_outcome_is_read_as_it_was_written(outcome: dict[str, Any]) -> None:
+    """Although an output that is the raw output is written once."""
+    packed = json.loads(json.dumps(pack_outcome(outcome)))
+    assert json.dumps(unpack_outcome(packed), sort_keys=True) == json.dumps(outcome, sort_keys=True)
+    once = outcome.keys() & {"output", "raw", "output_is_raw"} == {"output", "raw"} and (
+        json.dumps(outcome["output"]) == json.dumps(outcome["raw"])
+    )
+    assert ("output" in packed) is ("output" in outcome and not once)

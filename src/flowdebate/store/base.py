@@ -227,6 +227,31 @@ def brief_of(outcome: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return None if outcome is None else {key: outcome[key] for key in outcome if key not in ("output", "raw")}
 
 
+_OUTPUT_IS_RAW = "output_is_raw"
+
+
+def pack_outcome(outcome: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """The outcome as it is written: an output that is the raw output, as of most patterns, is written once.
+
+    >>> pack_outcome({"output": {"text": "…"}, "raw": {"text": "…"}})
+    {'raw': {'text': '…'}, 'output_is_raw': True}
+    """
+    if outcome is None or _OUTPUT_IS_RAW in outcome or not {"output", "raw"} <= outcome.keys():
+        return outcome
+    output, raw = outcome["output"], outcome["raw"]
+    if output is not raw and not (output == raw and json.dumps(output) == json.dumps(raw)):  # 1 == 1.0 == True
+        return outcome
+    return {**{key: value for key, value in outcome.items() if key != "output"}, _OUTPUT_IS_RAW: True}
+
+
+def unpack_outcome(packed: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Read what `pack_outcome` wrote."""
+    if packed is None or packed.get(_OUTPUT_IS_RAW) is not True or "raw" not in packed or "output" in packed:
+        return packed
+    outcome = {key: value for key, value in packed.items() if key != _OUTPUT_IS_RAW}
+    return {"output": outcome["raw"], **outcome}
+
+
 def check_page(limit: int | None, before: tuple[float, str] | None) -> None:
     """Check the arguments of `Store.runs` that name a page, as every store does first; ConfigurationError."""
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= _MOST):

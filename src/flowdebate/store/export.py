@@ -30,6 +30,8 @@ from flowdebate.store.base import (
     StoredRun,
     documents_of,
     header_values,
+    pack_outcome,
+    unpack_outcome,
 )
 
 GONE = "null"
@@ -53,6 +55,7 @@ _ALLOWED = {
 _RUN_FIELDS = tuple(each.name for each in fields(StoredRun) if each.name != "owned")
 _ROW_FIELDS = tuple(each.name for each in fields(StepRow))
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_LINE_END = re.compile("[\x85\u2028\u2029]")
 _LINE_ENDS = str.maketrans({character: f"\\u{ord(character):04x}" for character in "\x85\u2028\u2029"})
 """Characters that some readers take for line ends; JSON has them in strings only."""
 
@@ -79,6 +82,7 @@ async def export_run(store: Store, run_id: str) -> AsyncIterator[str]:
     # A step may have been finished since the run was read.
     run = replace(run, steps=sum(row.seq is not None for row in rows))
     values = {name: getattr(run, name) for name in _RUN_FIELDS} | {"header": header_values(run.header)}
+    values["outcome"] = pack_outcome(run.outcome)
     left = {key: body for key, body in documents.items() if body != GONE}
     more = {"documents": left} if left else {}
     try:
@@ -292,6 +296,7 @@ def _begin(value: Mapping[str, Any], before: _Reading | None) -> _Reading:
     header["created_at"] = _seconds("run.header.created_at", header["created_at"])
     header["seed"] = int(header["seed"])  # JSON Schema takes 1e308 for an integer
     run["updated_at"] = _seconds("run.updated_at", run["updated_at"])
+    run["outcome"] = unpack_outcome(run["outcome"])
     documents: Mapping[str, str] = value.get("documents", {})
     for key, body in documents.items():
         _check_body(body, field=f"documents.{key}")
@@ -321,7 +326,7 @@ def _text(value: object) -> str:
             text = json.dumps(value, allow_nan=False, default=_plain)
     except (TypeError, RecursionError) as error:
         raise ValueError(str(error)) from None
-    return text.translate(_LINE_ENDS)
+    return text if text.isascii() or not _LINE_END.search(text) else text.translate(_LINE_ENDS)
 
 
 def _plain(value: object) -> dict[Any, Any]:

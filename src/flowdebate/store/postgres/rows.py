@@ -6,7 +6,18 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
-from flowdebate.store.base import RunFilter, RunHeader, StepRow, StoredRun, brief_of, header_of, header_text, prefix_end
+from flowdebate.store.base import (
+    RunFilter,
+    RunHeader,
+    StepRow,
+    StoredRun,
+    brief_of,
+    header_of,
+    header_text,
+    pack_outcome,
+    prefix_end,
+    unpack_outcome,
+)
 from flowdebate.store.postgres.sessions import ALIVE
 
 if TYPE_CHECKING:
@@ -144,7 +155,7 @@ def label_texts(labels: Mapping[str, str]) -> list[str]:
 
 def outcome_texts(outcome: Mapping[str, Any] | None) -> dict[str, str | None]:
     """Format `outcome` as it is stored, also in brief."""
-    values = {"outcome": outcome, "brief": brief_of(outcome)}
+    values = {"outcome": pack_outcome(outcome), "brief": brief_of(outcome)}
     return {name: None if each is None else json.dumps(each, ensure_ascii=False) for name, each in values.items()}
 
 
@@ -170,7 +181,7 @@ def stored_of(row: tuple[Any, ...], store: str) -> StoredRun:
         steps=steps,
         recoveries=recoveries,
         owned=owned,
-        outcome=None if outcome is None else json.loads(outcome),
+        outcome=None if outcome is None else unpack_outcome(json.loads(outcome)),
     )
 
 

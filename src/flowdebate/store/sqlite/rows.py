@@ -17,6 +17,7 @@ from flowdebate.store.base import (
     decode_text,
     encode_text,
     header_text,
+    pack_outcome,
     prefix_end,
 )
 from flowdebate.store.sqlite.owner import Attempt
@@ -142,9 +143,10 @@ def build_query(parts: str | None = None, /, **asked: Unpack[RunFilter]) -> tupl
     return f"{source} WHERE {where} ORDER BY {created} DESC, run_id LIMIT :limit", values
 
 
-def json_text(value: object) -> str:
-    """Format an outcome as it is stored."""
-    return json.dumps(value, ensure_ascii=False)
+def outcome_texts(outcome: Mapping[str, Any] | None) -> list[str | None]:
+    """Format an outcome as it is stored, whole and in brief."""
+    forms = pack_outcome(outcome), brief_of(outcome)
+    return [None if form is None else json.dumps(form, ensure_ascii=False) for form in forms]
 
 
 def owner_of(row: tuple[Any, ...]) -> str | None:
@@ -156,7 +158,7 @@ def owner_of(row: tuple[Any, ...]) -> str | None:
 def run_values(run: StoredRun) -> tuple[Any, ...]:
     """Return the values of ADD_RUN."""
     header = run.header
-    outcomes = (None if each is None else json_text(each) for each in (run.outcome, brief_of(run.outcome)))
+    outcomes = outcome_texts(run.outcome)
     folded = header.question.casefold()
     named = (header.run_id, header.block, header.question, folded, run.status, header.created_at)
     return (*named, run.updated_at, run.steps, run.recoveries, header_text(header), *outcomes)

@@ -24,11 +24,11 @@ from flowdebate.store.base import (
     Store,
     StoredRun,
     StoredStatus,
-    brief_of,
     check_page,
     ending_run,
     header_of,
     header_text,
+    unpack_outcome,
 )
 from flowdebate.store.sqlite import rows
 from flowdebate.store.sqlite.file import check_version, connect, connect_quick
@@ -127,7 +127,7 @@ class SqliteStore(Store):
         await self._end(run_id, lambda connection: connection.execute(rows.RELEASE, (run_id, self._own().id)))
 
     async def finish(self, run_id: str, status: StoredStatus, outcome: Mapping[str, Any] | None) -> None:
-        text, brief = (None if each is None else rows.json_text(each) for each in (outcome, brief_of(outcome)))
+        text, brief = rows.outcome_texts(outcome)
 
         def end(connection: sqlite3.Connection) -> sqlite3.Cursor:
             done = connection.execute(rows.FINISH, (status, text, brief, time.time(), run_id, self._own().id))
@@ -377,7 +377,7 @@ class SqliteStore(Store):
             steps=steps,
             recoveries=recoveries,
             owned=owner is not None and self._own().is_alive(owner),
-            outcome=None if outcome is None else json.loads(outcome),
+            outcome=None if outcome is None else unpack_outcome(json.loads(outcome)),
         )
 
     def _check_owned(self, connection: sqlite3.Connection, done: sqlite3.Cursor, run_id: str) -> None:
