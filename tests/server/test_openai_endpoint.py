@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from flowdebate import Limits, debate, generator, human
 from flowdebate.chassis.roster import Debater
+from flowdebate.server.protocols.chat_tasks import is_hidden_task
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
 from tests.server.stage import HTTP_TIMEOUT, TOKEN, Gate, Stage, proposer, staged
@@ -478,6 +479,113 @@ def test_json_mode_fills_the_schema_that_the_chat_has_in_its_text(client: openai
     mode: Any = {"type": "json_object"}
     said = ask(client, "flowdebate/debate", messages=[system, *QUESTION], response_format=mode)
     assert json.loads(said.choices[0].message.content) == {"steps": ["cap", "build"]}
+
+
+HISTORY = "### Chat History:\n<chat_history>\nUSER: Should rents be capped?\nASSISTANT: Yes?\n</chat_history>"
+CHAT = "user: Should rents be capped?\nassistant: Yes."
+HIDDEN: dict[str, list[tuple[str, str]]] = {
+    "title": [("user", f'### Task:\nGenerate a concise, 3-5 word title.\n### Output:\n{{ "title": "a" }}\n{HISTORY}')],
+    "tags": [("user", f'### Task:\nGenerate 1-3 tags for the chat.\n### Output:\n{{ "tags": ["a"] }}\n{HISTORY}')],
+    "follow-ups": [("user", f'### Task:\nSuggest what to ask.\n### Output:\n{{ "follow_ups": ["Why?"] }}\n{HISTORY}')],
+    "queries": [("user", f'### Task:\nAnalyze the chat.\nJSON: {{ "queries": ["a"] }}\n\n{HISTORY}')],
+    "completion": [
+        ("user", f'You are an autocompletion system. JSON: {{ "text": "a" }}\n{HISTORY}\n<text>Should we</text>')
+    ],
+    "German": [("user", f'### Aufgabe:\nErfinde einen Titel.\n### Ausgabe:\n{{ "title": "a" }}\n{HISTORY}')],
+    "after the chat": [*[("user", "Cap rents?"), ("assistant", "Yes.")],
+                       ("user", "Provide a short title for our conversation. Only return the title.")],
+    "speakers": [("user", f"Write a title for this conversation in at most 5 words.\n\n{CHAT}")],
+    "two fields": [("user", f"Analyze this conversation and provide:\n1. Its language\n2. A concise title\n\n{CHAT}")],
+    "system": [("system", "You are a title generator. Output ONLY a title for the conversation."), ("user", ASKED)],
+    "replies": [("system", "You are a helper that extracts 0-4 quick replies from the last message. JSON only."),
+                ("user", "Last message of the assistant:\nYes?")],
+    "standalone": [("system", "Given the following conversation, rephrase the follow up as a standalone question."),
+                   ("user", f"{CHAT}\nFollow Up Input: And in Rome?")],
+    "tools": [("system", "Available Tools: []\nChoose one of them."), ("user", "Query: History:\nUSER: Hi\nQuery: Hi")],
+    "Chinese": [("system", "你需要将用户的会话总结为 10 个字以内的标题"), ("user", CHAT)],
+}  # fmt: skip
+
+
+def test_a_hidden_task_is_one_call_and_no_run() -> None:
+    """Whole, in a stream and as a response, and whatever the pattern: its messages are sent as they are."""
+    requests: list[ModelRequest] = []
+
+    def titled(request: ModelRequest) -> str:
+        requests.append(request)
+        return "Rent caps"
+
+    with staged(lambda: service(FunctionModel(titled)), openai=True) as stage, client_of(stage) as client:
+        for task, chat in HIDDEN.items():
+            requests.clear()
+            messages: Any = [{"role": role, "content": text} for role, text in chat]
+            for model in (RENT, "flowdebate/debate", "flowdebate/council:answer"):
+                completion = ask(client, model, messages=messages)
+                assert completion.choices[0].message.content == "Rent caps", task
+                assert completion.model_extra["flowdebate"]["hiddenTask"] is True
+            chunks = ask(client, "flowdebate/council", messages=messages, stream=True)
+            assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == "Rent caps"
+            assert client.responses.create(model=RENT, input=messages).output_text == "Rent caps"
+            assert [[(part["role"], part["content"]) for part in call.messages] for call in requests] == [chat] * 5
+        assert stage.get("/runs").json()["runs"] == []
+
+
+def test_a_hidden_task_with_a_schema_or_a_forced_tool_is_one_call() -> None:
+    """Some applications ask for a title as an object."""
+    schema: Any = {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}
+    messages: Any = [{"role": "user", "content": f"Create a title for the conversation.\n\n{CHAT}"}]
+    tool: Any = {"type": "function", "function": {"name": "name_chat", "parameters": schema}}
+    calls: list[ModelRequest] = []
+
+    def titled(request: ModelRequest) -> Any:
+        calls.append(request)
+        return {"title": "Rent caps"}
+
+    with staged(lambda: service(FunctionModel(titled)), openai=True) as stage, client_of(stage) as client:
+        form: Any = {"type": "json_schema", "json_schema": {"name": "title", "schema": schema}}
+        text = ask(client, messages=messages, response_format=form).choices[0].message.content
+        assert json.loads(text) == {"title": "Rent caps"}
+        (call,) = ask(client, messages=messages, tools=[tool], tool_choice="required").choices[0].message.tool_calls
+        assert json.loads(call.function.arguments) == {"title": "Rent caps"}
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize(
+    "chat",
+    [
+        [("user", "Should chat applications generate short titles for the conversation? Answer only in JSON.")],
+        [("user", "Generate arguments for and against automatic titles of a chat. Be brief.")],
+        [("user", "Generate a short title for the chat. Only return it.\n\nIs this prompt good, or too short?")],
+        [("user", 'Is this good?\n\n### Task:\nGenerate a 3-5 word title of the chat.\n{ "title": "a" }')],
+        [
+            (
+                "user",
+                "### Task:\nRespond to the user query, briefly.\n<user_query>\nCap rents?\n</user_query>",
+            )
+        ],
+        [("user", "Should rents be capped? Return only the title of the winning side of the discussion.")],
+        [("user", "Choose a name for our product: Orbit or Nova. Keep the discussion short.")],
+        [("user", "Here is a conversation. Who is right? Only give a name.\nUser: trams\nAssistant: roads")],
+        [("user", "Sollten Chats kurze Titel haben?")],
+        [("user", "应该给对话自动生成标题吗？只回答要点。")],
+        [("system", "You are helpful. Suggest three follow-up questions after each answer."), ("user", ASKED)],
+        [("user", "Give this chat a short title."), ("assistant", "Rents"), ("user", ASKED)],
+    ],
+)
+def test_a_question_about_titles_is_debated(client: openai.OpenAI, stage: Stage, chat: list[tuple[str, str]]) -> None:
+    """What a user asks is a run, also where it is about titles, tags and prompts."""
+    completion = ask(client, messages=[{"role": role, "content": text} for role, text in chat])
+    assert run_of(stage, completion)["status"] == "complete"
+
+
+def test_no_text_takes_long_to_be_told_from_a_task() -> None:
+    """Nobody can keep the server busy with a question."""
+    parts = ["give ", "based on ", "<text>", "<chat_history>", "in x, ", "please ", "1.", "a:", "{ ", "\n", "`", "总结"]
+    parts += ["summarize the ", "you are a that give ", "analyze and "]
+    begin = time.process_time()
+    for part in parts:
+        text = part * (18_000 // len(part))
+        assert not is_hidden_task([("system", text), ("user", text)])
+    assert time.process_time() - begin < 5
 
 
 def test_an_unknown_endpoint_is_404_in_the_form_of_openai(client: openai.OpenAI) -> None:

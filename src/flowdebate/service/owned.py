@@ -11,7 +11,9 @@ from flowdebate.blocks.base import Block
 from flowdebate.errors import ConfigurationError, RunExists, RunNotFound
 from flowdebate.evaluation.readers import Vote, Votes
 from flowdebate.evaluation.stored_audit import Items
+from flowdebate.models.base import Message
 from flowdebate.runs.limits import OWNER
+from flowdebate.runs.result import RunResult
 from flowdebate.service.channel import Update
 from flowdebate.service.runs import archive_of
 from flowdebate.service.service import Service
@@ -89,6 +91,17 @@ class OwnedService:
     ) -> Sequence[Any]:
         """Propose the speakers of a new run of this owner."""
         return await self._service.propose_sides(pattern, question, labels=self._labels(labels), **options)
+
+    async def ask_model(
+        self,
+        pattern: str,
+        messages: Sequence[Message],
+        *,
+        labels: Mapping[str, str] | None = None,
+        **options: Any,  # noqa: ANN401 - those of the service
+    ) -> RunResult[Any]:
+        """Ask the model of a pattern for one plain answer, on the account of this owner."""
+        return await self._service.ask_model(pattern, messages, labels=self._labels(labels), **options)
 
     async def fork(
         self,

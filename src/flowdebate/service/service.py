@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from flowdebate._text import error_text
 from flowdebate._util.validation import check_count, check_seconds
+from flowdebate.blocks.generator import generator
 from flowdebate.blocks.human.answers import asked_in, check_not_repeated, open_requests, submit_answer
 from flowdebate.errors import (
     BudgetReached,
@@ -23,7 +24,8 @@ from flowdebate.errors import (
 )
 from flowdebate.evaluation.readers import Readership
 from flowdebate.evaluation.stored_audit import Items, audited_runs
-from flowdebate.models.base import ModelRequest
+from flowdebate.models.base import Message, ModelRequest
+from flowdebate.models.resolve import ModelResolver
 from flowdebate.runs.durable.replay import Follower, OnRequest, Replay, replay
 from flowdebate.runs.durable.resume import load_fork, load_run, prepare_fork
 from flowdebate.runs.execute import make_run, start_block
@@ -58,7 +60,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
     from flowdebate.models.resolve import ModelChoice
     from flowdebate.runs.observer import Observer
-    from flowdebate.runs.result import RunHandle
+    from flowdebate.runs.result import RunHandle, RunResult
     from flowdebate.runs.run import Run
     from flowdebate.service.channel import Update
     from flowdebate.store.archive import StoredArchive
@@ -302,10 +304,41 @@ class Service(Readership):
 
     async def _propose(self, recipe: Recipe, labels: Mapping[str, str] | None) -> Sequence[Any]:
         """Ask a model for the speakers of a plan."""
+        sides: Sequence[Any] = (await self._run_unstored(recipe, recipe.block, recipe.value, labels)).output
+        return sides
+
+    async def ask_model(
+        self,
+        pattern: str,
+        messages: Sequence[Message],
+        *,
+        output_schema: Mapping[str, Any] | None = None,
+        options: Mapping[str, Any] | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> RunResult[Any]:
+        """Ask the model of the first seat of a pattern for one plain answer to `messages`, which is not stored.
+
+        It counts towards budgets, and raises what `begin` raises.
+        """
+        options = options or {}
+        question = "What does the client want?"  # options are checked with some question; nobody reads it
+        new = partial(self._recipes.new, pattern, question, options, seed=None, labels=labels, limits=None, check=None)
+        recipe = await make_recipe(new, options)
+        await self._check_budget(labels)
+        seat = next(iter(recipe.block.seats()), None)
+        model = None if seat is None else ModelResolver(recipe.model).resolve(seat.model, seat.around)
+        *context, last = messages
+        block = generator(name="task", context=context, user=last["content"], model=model, output_schema=output_schema)
+        return await self._run_unstored(recipe, block, None, labels)
+
+    async def _run_unstored(
+        self, recipe: Recipe, block: Block[Any, Any], value: object, labels: Mapping[str, str] | None
+    ) -> RunResult[Any]:
+        """Run a block beside all runs, with the model and the limits of a recipe."""
         self._active.check_queue()  # a full server refuses before it pays
         run = make_run(
-            recipe.block,
-            recipe.value,
+            block,
+            value,
             model=recipe.model,
             seed=recipe.seed,
             limits=recipe.limits,
@@ -313,8 +346,7 @@ class Service(Readership):
             observe=self._observe,
         )
         run.accounts = self._accounts.of(labels or {})
-        sides: Sequence[Any] = (await start_block(recipe.block, recipe.value, run)).output
-        return sides
+        return await start_block(block, value, run)
 
     async def _stored_sides(self, run_id: str | None) -> Sequence[Any]:
         """Return the sides of the existing run `run_id`: a repeated request must not pay for new ones."""

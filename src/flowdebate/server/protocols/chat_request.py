@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 WHERE = "chat completion"
 """The place of parameters in errors."""
+DISCONNECT = "flowdebate_on_disconnect"
+"""Key of `metadata`: "continue" lets the run go on when the client leaves."""
 
 _SAMPLING: Mapping[str, tuple[object, ...]] = {
     "temperature": (1,),
@@ -225,6 +227,14 @@ class ChatRequest(_Request):
             return tools.get(_ToolChoice.model_validate(choice).function.name)
         except ValidationError:
             return None
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels of a run of this request; ConfigurationError for an unknown wish about its end."""
+        labels = dict(self.metadata or {})
+        if labels.pop(DISCONNECT, "continue") != "continue":
+            raise ConfigurationError(WHERE, f"metadata.{DISCONNECT}", self.metadata, '"continue", or left out')
+        return labels if self.user is None else {**labels, "user": self.user}
 
     def chat(self) -> list[tuple[str, str]]:
         """The messages as roles and texts, the question last: results of tools that follow it come before it."""

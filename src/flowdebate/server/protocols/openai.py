@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
 from itertools import count
 from typing import Annotated, Any, TypeAlias
@@ -20,11 +19,11 @@ from starlette.requests import Request  # noqa: TC002 - FastAPI reads it
 from starlette.responses import Response
 
 from flowdebate.errors import ConfigurationError, FlowDebateError
-from flowdebate.runs.events import ModelCalled
-from flowdebate.server.front import Front, FrontOf, ServiceOf, stored_run
+from flowdebate.server.front import Front, FrontOf, ServiceOf
 from flowdebate.server.guard import owner_of
 from flowdebate.server.problems import JSONData, Problem, problem_of, problem_response
 from flowdebate.server.protocols.chat_request import (
+    DISCONNECT,
     WHERE,
     ChatModel,
     ChatRequest,
@@ -32,19 +31,13 @@ from flowdebate.server.protocols.chat_request import (
     chat_models,
     find_chat_model,
 )
-from flowdebate.server.protocols.chat_text import ChatText, answer_of
-from flowdebate.server.protocols.streams import PING, Reader, data_frame, unless_disconnected
+from flowdebate.server.protocols.chat_sources import End, RunSource, Source, TaskSource
+from flowdebate.server.protocols.chat_tasks import is_hidden_task
+from flowdebate.server.protocols.streams import PING, data_frame, unless_disconnected
 from flowdebate.server.sse import EventStream
-from flowdebate.service.channel import Update
 from flowdebate.service.owned import OwnedService
 from flowdebate.service.service import Service
-from flowdebate.service.state import RunDetails, RunState
-
-_ONLY_ONCE = {"x-should-retry": "false"}
-"""Header by which OpenAI's clients do not repeat, and pay for, a run that has failed."""
-_DISCONNECT = "flowdebate_on_disconnect"
-"""Key of `metadata`: "continue" lets the run go on when the client leaves."""
-
+from flowdebate.service.state import RunState
 
 # Errors
 
@@ -148,19 +141,30 @@ async def _answer(
 ) -> Response:
     """The answer to a request, whole or as a stream; it cancels its run if its client leaves."""
     model = _known(front.service, body.model)
+    if is_hidden_task(body.chat(), body.answer_schema):
+        return await _respond(kind(source=TaskSource(body, model, service), model=model, body=body), request, ignored)
     run_id: str | None = None
     if key is not None:  # each user has keys of their own
         run_id = f"chat-{sha256(json.dumps([owner_of(request.scope), key]).encode()).hexdigest()[:32]}"
     run = await _begin(service, model, body, run_id=run_id)
-    reader = front.audience.join(service, run.run_id, cancel=_DISCONNECT not in (body.metadata or {}))
-    answer = kind(run=run, model=model, body=body, service=service, reader=reader)
-    if body.stream:
-        response: Response = EventStream(answer.frames(), ended=reader.leave)
+    reader = front.audience.join(service, run.run_id, cancel=DISCONNECT not in (body.metadata or {}))
+    # by the model's name, and where the answer has to fit a schema
+    answer_only = model.answer_only or body.answer_schema is not None
+    source = RunSource(run, service, reader, answer_only=answer_only)
+    return await _respond(kind(source=source, model=model, body=body), request, ignored, leave=reader.leave)
+
+
+async def _respond(
+    answer: _Answer, request: Request, ignored: Sequence[str], *, leave: Callable[[], None] = lambda: None
+) -> Response:
+    """Send an answer, whole or as a stream; call `leave` once its reader has left."""
+    if answer.body.stream:
+        response: Response = EventStream(answer.frames(), ended=leave)
     else:
         try:
             response = await unless_disconnected(request, answer.whole()) or Response(status_code=499)
         finally:
-            reader.leave()
+            leave()
     if ignored:
         response.headers["x-flowdebate-ignored"] = ", ".join(ignored)
     return response
@@ -182,14 +186,10 @@ async def _begin(
     service: Service | OwnedService, model: ChatModel, body: ChatRequest, *, run_id: str | None
 ) -> RunState:
     """The run of a request; with a key, the one that it started before, resumed if it was cancelled."""
-    metadata = dict(body.metadata or {})
-    if metadata.pop(_DISCONNECT, "continue") != "continue":
-        raise ConfigurationError(WHERE, f"metadata.{_DISCONNECT}", body.metadata, '"continue", or left out')
-    labels = metadata if body.user is None else {**metadata, "user": body.user}
     options, question = model.input(body)
     try:
         run = await service.begin(
-            model.pattern, question, options=options or None, run_id=run_id, seed=body.seed, labels=labels
+            model.pattern, question, options=options or None, run_id=run_id, seed=body.seed, labels=body.labels
         )
     except ConfigurationError as error:
         if body.models is None or not error.field.startswith("model"):
@@ -201,20 +201,11 @@ async def _begin(
 
 @dataclass(frozen=True, kw_only=True)
 class _Answer(ABC):
-    """What is said in a run, and what it comes to, as a whole or piece by piece."""
+    """Text of a source, as a whole or piece by piece."""
 
-    run: RunState
+    source: Source
     model: ChatModel
     body: ChatRequest
-    service: Service | OwnedService
-    reader: Reader
-    counted: Counter[str] = field(default_factory=Counter)
-    """The tokens that servers have told, by the names of OpenAI's counts."""
-
-    @property
-    def answer_only(self) -> bool:
-        """Whether the answer is the output alone: by the model's name, and where it has to fit a schema."""
-        return self.model.answer_only or self.body.answer_schema is not None
 
     @abstractmethod
     async def whole(self) -> Response:
@@ -224,83 +215,35 @@ class _Answer(ABC):
     def frames(self) -> AsyncGenerator[bytes]:
         """The frames of a stream; a failure of the run is the last one."""
 
-    async def _said(self) -> tuple[str, RunDetails]:
-        """The whole text, and the run that has ended."""
-        async with aclosing(self._texts()) as texts:
+    async def _said(self) -> tuple[str, End]:
+        """Return the whole text and its end."""
+        async with aclosing(self.source.texts()) as texts:
             said = "".join([text async for text in texts if text is not None])
-        return said, await self.service.run(self.run.run_id)
-
-    async def _texts(self) -> AsyncGenerator[str | None]:
-        """The pieces of the answer; None in a pause. An exception if the run has no answer."""
-        run_id, chat = self.run.run_id, ChatText()
-        async with aclosing(self.reader.updates()) as updates:
-            async for update in updates:
-                if update is None:
-                    yield None
-                    continue
-                self._count(update)
-                if not self.answer_only and (text := chat.translate(update)):
-                    yield text
-        details = await self.service.run(run_id)
-        if details.status in _FAILED:
-            raise HTTPException(502, f"Run {run_id} has failed: {details.error}", _ONLY_ONCE)
-        if details.status in _ELSEWHERE:
-            raise HTTPException(503, f"The server stops; run {run_id} goes on later.", _ONLY_ONCE)
-        output = None
-        if details.document is None:  # of a block that is no pattern
-            output = ((await stored_run(self.service, run_id)).outcome or {}).get("output")
-        if not self.answer_only:
-            yield chat.finish(details, output)
-        elif (answer := answer_of(details, output)) is not None:
-            yield answer
-        else:
-            raise HTTPException(502, f"Run {run_id} has no answer: it ended as {details.status!r}.", _ONLY_ONCE)
-
-    def _count(self, update: Update) -> None:
-        """Count the tokens of a call."""
-        if update.kind == "reset":
-            self.counted.clear()
-        elif isinstance(update.event, ModelCalled):
-            for usage in [attempt.usage for attempt in update.event.attempts] or [update.event.usage]:
-                self.counted["prompt_tokens"] += usage.prompt_tokens or 0
-                self.counted["completion_tokens"] += usage.completion_tokens or 0
-                self.counted["cached_tokens"] += usage.cached_tokens or 0
-                self.counted["reasoning_tokens"] += usage.reasoning_tokens or 0
-
-    def _usage(self) -> dict[str, Any]:
-        """The tokens of all calls of the run, as far as they are known."""
-        asked, answered = self.counted["prompt_tokens"], self.counted["completion_tokens"]
-        return {
-            "prompt_tokens": asked,
-            "completion_tokens": answered,
-            "total_tokens": asked + answered,
-            "prompt_tokens_details": {"cached_tokens": self.counted["cached_tokens"]},
-            "completion_tokens_details": {"reasoning_tokens": self.counted["reasoning_tokens"]},
-        }
+        return said, await self.source.end()
 
 
 class _Completion(_Answer):
     """A chat completion, whole or in chunks."""
 
     async def whole(self) -> Response:
-        said, details = await self._said()
-        reason = self._reason(details)
+        said, end = await self._said()
+        reason = self._reason(end)
         message: dict[str, Any] = {"role": "assistant", "content": said, "refusal": None}
         if reason == "tool_calls":
             message |= {"content": None, "tool_calls": [self._tool_call(said)]}
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reason}
-        answer = self._object("chat.completion", [choice], usage=self._usage(), details=details)
-        return JSONData(answer, headers=_incomplete(details))
+        answer = self._object("chat.completion", [choice], usage=self.source.usage(), end=end)
+        return JSONData(answer, headers=_incomplete(end))
 
-    def _reason(self, details: RunDetails) -> str:
+    def _reason(self, end: End) -> str:
         """Return the reason of the end; "tool_calls" for the arguments of a tool that had to be called."""
-        reason = _finish_reason(details)
+        reason = end.finish_reason
         return reason if reason != "stop" or self.body.forced_tool is None else "tool_calls"
 
     def _tool_call(self, arguments: str) -> dict[str, Any]:
         tool = self.body.forced_tool
         function = {"name": "" if tool is None else tool.name, "arguments": arguments}
-        return {"id": f"call_{self.run.run_id}", "type": "function", "function": function}
+        return {"id": f"call_{self.source.id}", "type": "function", "function": function}
 
     def _said_delta(self, text: str) -> dict[str, Any]:
         """The delta of a piece of the answer; an answer in a schema is one piece."""
@@ -313,29 +256,27 @@ class _Completion(_Answer):
         nothing = {"usage": None} if with_usage else {}
         yield self._frame([_delta({"role": "assistant", "content": ""})], **nothing)
         try:
-            async with aclosing(self._texts()) as texts:
+            async with aclosing(self.source.texts()) as texts:
                 async for text in texts:
                     yield PING if text is None else self._frame([_delta(self._said_delta(text))], **nothing)
-            details = await self.service.run(self.run.run_id)
+            end = await self.source.end()
         except (FlowDebateError, HTTPException) as error:
             yield data_frame(_error_body(error))
             return
-        yield self._frame([_delta({}, self._reason(details))], **nothing, details=details)
+        yield self._frame([_delta({}, self._reason(end))], **nothing, end=end)
         if with_usage:
-            yield self._frame([], usage=self._usage())
+            yield self._frame([], usage=self.source.usage())
         yield b"data: [DONE]\n\n"
 
-    def _frame(self, choices: list[dict[str, Any]], *, details: RunDetails | None = None, **more: object) -> bytes:
-        return data_frame(self._object("chat.completion.chunk", choices, details=details, **more))
+    def _frame(self, choices: list[dict[str, Any]], *, end: End | None = None, **more: object) -> bytes:
+        return data_frame(self._object("chat.completion.chunk", choices, end=end, **more))
 
-    def _object(
-        self, kind: str, choices: list[Any], *, details: RunDetails | None = None, **more: object
-    ) -> dict[str, Any]:
-        extension = {} if details is None else {"flowdebate": _about(details)}
+    def _object(self, kind: str, choices: list[Any], *, end: End | None = None, **more: object) -> dict[str, Any]:
+        extension = {} if end is None else {"flowdebate": _about(end)}
         return {
-            "id": f"chatcmpl-{self.run.run_id}",
+            "id": f"chatcmpl-{self.source.id}",
             "object": kind,
-            "created": int(self.run.created_at),
+            "created": self.source.created,
             "model": self.model.id,
             "choices": choices,
             **more,
@@ -347,8 +288,8 @@ class _Response(_Answer):
     """A response: one message of the assistant's, whole or in events."""
 
     async def whole(self) -> Response:
-        said, details = await self._said()
-        return JSONData(self._object(details, said), headers=_incomplete(details))
+        said, end = await self._said()
+        return JSONData(self._object(end, said), headers=_incomplete(end))
 
     async def frames(self) -> AsyncGenerator[bytes]:
         number = count()
@@ -363,14 +304,14 @@ class _Response(_Answer):
         yield event("response.content_part.added", **place, part=_part(""))
         said: list[str] = []
         try:
-            async with aclosing(self._texts()) as texts:
+            async with aclosing(self.source.texts()) as texts:
                 async for text in texts:
                     if text is None:
                         yield PING
                     else:
                         said.append(text)
                         yield event("response.output_text.delta", **place, delta=text, logprobs=[])
-            details = await self.service.run(self.run.run_id)
+            end = await self.source.end()
         except (FlowDebateError, HTTPException) as error:
             problem = {"code": "server_error", "message": _error_body(error)["error"]["message"]}
             failed = {**self._object(), "status": "failed", "error": problem}
@@ -379,31 +320,31 @@ class _Response(_Answer):
         whole = "".join(said)
         yield event("response.output_text.done", **place, text=whole, logprobs=[])
         yield event("response.content_part.done", **place, part=_part(whole))
-        done = self._object(details, whole)
+        done = self._object(end, whole)
         yield event("response.output_item.done", output_index=0, item=done["output"][0])
         yield event(f"response.{done['status']}", response=done)
 
     @property
     def _item(self) -> str:
-        return f"msg_{self.run.run_id}"
+        return f"msg_{self.source.id}"
 
     def _message(self, text: str | None, status: str = "in_progress") -> dict[str, Any]:
         content = [] if text is None else [_part(text)]
         return {"id": self._item, "type": "message", "role": "assistant", "status": status, "content": content}
 
-    def _object(self, details: RunDetails | None = None, said: str | None = None) -> dict[str, Any]:
-        """The response, which is in progress without `details` of its run."""
+    def _object(self, end: End | None = None, said: str | None = None) -> dict[str, Any]:
+        """The response, which is in progress without its `end`."""
         status, extension = "in_progress", {}
-        if details is not None:
-            status = "completed" if _finish_reason(details) == "stop" else "incomplete"
-            extension = {"flowdebate": _about(details)}
+        if end is not None:
+            status = "completed" if end.finish_reason == "stop" else "incomplete"
+            extension = {"flowdebate": _about(end)}
         return {
-            "id": f"resp_{self.run.run_id}",
+            "id": f"resp_{self.source.id}",
             "object": "response",
-            "created_at": int(self.run.created_at),
+            "created_at": self.source.created,
             "status": status,
             "model": self.model.id,
-            "output": [] if details is None else [self._message(said, status)],
+            "output": [] if end is None else [self._message(said, status)],
             "error": None,
             "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,
             "instructions": None,
@@ -411,13 +352,13 @@ class _Response(_Answer):
             "parallel_tool_calls": False,
             "tool_choice": "none",
             "tools": [],
-            "usage": None if details is None else self._response_usage(),
+            "usage": None if end is None else self._response_usage(),
             **extension,
         }
 
     def _response_usage(self) -> dict[str, Any]:
         """The tokens in the words of responses."""
-        counts = self._usage()
+        counts = self.source.usage()
         return {
             "input_tokens": counts["prompt_tokens"],
             "input_tokens_details": counts["prompt_tokens_details"],
@@ -427,36 +368,18 @@ class _Response(_Answer):
         }
 
 
-def _incomplete(details: RunDetails) -> dict[str, str]:
+def _incomplete(end: End) -> dict[str, str]:
     """The header of an answer whose usage lacks the tokens of a server that did not tell them."""
-    return {} if _is_counted(details) else {"x-flowdebate-usage": "incomplete"}
+    return {} if end.counted else {"x-flowdebate-usage": "incomplete"}
 
 
-def _is_counted(details: RunDetails) -> bool:
-    usage = details.usage
-    return usage is not None and usage.prompt_tokens is not None and usage.completion_tokens is not None
-
-
-def _about(details: RunDetails) -> dict[str, Any]:
-    """Describe the run of an answer, with its missing participants."""
-    line = None if details.document is None else details.document.raw.incomplete
-    run = {"runId": details.run_id, "status": details.status}
-    run |= {} if _is_counted(details) else {"usage": "incomplete"}
-    return run if line is None else {**run, "incomplete": line}
+def _about(end: End) -> dict[str, Any]:
+    return end.about if end.counted else {**end.about, "usage": "incomplete"}
 
 
 def _part(text: str) -> dict[str, Any]:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
 
-_FAILED = ("failed", "rejected", "dead_letter")
-_ELSEWHERE = ("running", "queued", "left_behind")
-
-
 def _delta(delta: dict[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
     return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
-
-
-def _finish_reason(details: RunDetails) -> str:
-    """Return "stop" for a run that came to its end, "length" for one that was stopped, or that waits for a human."""
-    return "stop" if details.status in ("complete", "degraded", "no_verdict") else "length"

@@ -1,0 +1,172 @@
+"""Sources of an answer at the OpenAI-compatible endpoint: a run, or one plain call for a task that no user sees."""
+
+from __future__ import annotations
+
+import os
+import time
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.exceptions import HTTPException
+
+from flowdebate.models.base import Message, Usage
+from flowdebate.runs.events import ModelCalled
+from flowdebate.server.front import stored_run
+from flowdebate.server.protocols.chat_request import ChatModel, ChatRequest
+from flowdebate.server.protocols.chat_text import ChatText, answer_of
+from flowdebate.server.protocols.streams import Reader
+from flowdebate.service.channel import Update
+from flowdebate.service.owned import OwnedService
+from flowdebate.service.service import Service
+from flowdebate.service.state import RunDetails, RunState
+from flowdebate.ui.document import Tokens
+from flowdebate.ui.text import as_json, printable
+
+ONLY_ONCE = {"x-should-retry": "false"}
+"""Header by which OpenAI's clients do not repeat, and pay for, a run that has failed."""
+_FAILED = ("failed", "rejected", "dead_letter")
+_ELSEWHERE = ("running", "queued", "left_behind")
+_LONGEST_MESSAGE = 16_000
+"""Characters of a message of a hidden task that its model reads: a title needs no whole debate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """End of an answer."""
+
+    finish_reason: str
+    """"stop", or "length" for a run that did not come to its end."""
+    about: dict[str, Any]
+    """Description of the run, for clients that know this server."""
+    counted: bool
+    """Whether all tokens are known."""
+
+
+class Source(ABC):
+    """Source of the text of an answer, with the tokens that it took."""
+
+    def __init__(self, answer_id: str, created_at: float) -> None:
+        self.id = answer_id
+        self.created = int(created_at)
+        self._counts: Counter[str] = Counter()
+
+    @abstractmethod
+    def texts(self) -> AsyncGenerator[str | None]:
+        """Pieces of the answer; None in a pause. An exception without an answer."""
+
+    @abstractmethod
+    async def end(self) -> End:
+        """Return how the answer has ended."""
+
+    def usage(self) -> dict[str, Any]:
+        """Return the tokens of all calls, as far as they are known."""
+        asked, answered = self._counts["prompt_tokens"], self._counts["completion_tokens"]
+        return {
+            "prompt_tokens": asked,
+            "completion_tokens": answered,
+            "total_tokens": asked + answered,
+            "prompt_tokens_details": {"cached_tokens": self._counts["cached_tokens"]},
+            "completion_tokens_details": {"reasoning_tokens": self._counts["reasoning_tokens"]},
+        }
+
+    def _count(self, usage: Usage) -> None:
+        self._counts["prompt_tokens"] += usage.prompt_tokens or 0
+        self._counts["completion_tokens"] += usage.completion_tokens or 0
+        self._counts["cached_tokens"] += usage.cached_tokens or 0
+        self._counts["reasoning_tokens"] += usage.reasoning_tokens or 0
+
+
+class RunSource(Source):
+    """A run: what is said in it, and what it comes to; with `answer_only` its output alone."""
+
+    def __init__(self, run: RunState, service: Service | OwnedService, reader: Reader, *, answer_only: bool) -> None:
+        super().__init__(run.run_id, run.created_at)
+        self._service = service
+        self._reader = reader
+        self._answer_only = answer_only
+
+    async def texts(self) -> AsyncGenerator[str | None]:
+        run_id, chat = self.id, ChatText()
+        async with aclosing(self._reader.updates()) as updates:
+            async for update in updates:
+                if update is None:
+                    yield None
+                    continue
+                self._count_call(update)
+                if not self._answer_only and (text := chat.translate(update)):
+                    yield text
+        details = await self._service.run(run_id)
+        if details.status in _FAILED:
+            raise HTTPException(502, f"Run {run_id} has failed: {details.error}", ONLY_ONCE)
+        if details.status in _ELSEWHERE:
+            raise HTTPException(503, f"The server stops; run {run_id} goes on later.", ONLY_ONCE)
+        output = None
+        if details.document is None:  # of a block that is no pattern
+            output = ((await stored_run(self._service, run_id)).outcome or {}).get("output")
+        if not self._answer_only:
+            yield chat.finish(details, output)
+        elif (answer := answer_of(details, output)) is not None:
+            yield answer
+        else:
+            raise HTTPException(502, f"Run {run_id} has no answer: it ended as {details.status!r}.", ONLY_ONCE)
+
+    async def end(self) -> End:
+        details = await self._service.run(self.id)
+        complete = details.status in ("complete", "degraded", "no_verdict")
+        counted = _is_counted(details.usage)
+        return End(finish_reason="stop" if complete else "length", about=_about(details), counted=counted)
+
+    def _count_call(self, update: Update) -> None:
+        if update.kind == "reset":
+            self._counts.clear()
+        elif isinstance(update.event, ModelCalled):
+            for usage in [attempt.usage for attempt in update.event.attempts] or [update.event.usage]:
+                self._count(usage)
+
+
+class TaskSource(Source):
+    """One call of the model of a run's first seat, for a hidden task of a chat application; nothing is stored."""
+
+    def __init__(self, body: ChatRequest, model: ChatModel, service: Service | OwnedService) -> None:
+        super().__init__(f"task-{os.urandom(16).hex()}", time.time())
+        self._body = body
+        self._model = model
+        self._service = service
+        self._counted = False
+
+    async def texts(self) -> AsyncGenerator[str | None]:
+        result = await self._service.ask_model(
+            self._model.pattern,
+            [_message(role, text) for role, text in self._body.chat()],
+            output_schema=self._body.answer_schema,
+            options=None if self._body.models is None else {"model": self._body.models},
+            labels=self._body.labels,
+        )
+        self._count(result.usage)
+        self._counted = _is_counted(result.usage)
+        yield printable(result.output) if isinstance(result.output, str) else as_json(result.output)
+
+    async def end(self) -> End:
+        return End(finish_reason="stop", about={"status": "complete", "hiddenTask": True}, counted=self._counted)
+
+
+def _message(role: str, text: str) -> Message:
+    half = _LONGEST_MESSAGE // 2
+    content = text if len(text) <= _LONGEST_MESSAGE else f"{text[:half]} […] {text[-half:]}"
+    kind = {"developer": "system", "tool": "user", "function": "user"}.get(role, role)
+    return {"role": kind, "content": content}
+
+
+def _is_counted(usage: Usage | Tokens | None) -> bool:
+    return usage is not None and usage.prompt_tokens is not None and usage.completion_tokens is not None
+
+
+def _about(details: RunDetails) -> dict[str, Any]:
+    """Describe the run of an answer, with its missing participants."""
+    line = None if details.document is None else details.document.raw.incomplete
+    run = {"runId": details.run_id, "status": details.status}
+    return run if line is None else {**run, "incomplete": line}
