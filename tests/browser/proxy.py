@@ -29,6 +29,9 @@ class Proxy(socketserver.ThreadingTCPServer):
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
         self.open: set[socket.socket] = set()
         self._sent = bytearray()
+        self._passes = threading.Event()
+        self._passes.set()
+        self._generation = 0
 
     def __enter__(self) -> Self:
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
@@ -47,6 +50,20 @@ class Proxy(socketserver.ThreadingTCPServer):
             with suppress(OSError):  # it has ended by itself
                 end.shutdown(socket.SHUT_RDWR)
 
+    def freeze(self) -> None:
+        """Keep all connections open, and pass nothing on any more, as a network does that has gone."""
+        self._passes.clear()
+        self._generation += 1
+
+    def thaw(self) -> None:
+        """Pass on what comes by new connections; those from before stay dead."""
+        self._passes.set()
+
+    @property
+    def requests(self) -> bytes:
+        """Everything that clients have sent."""
+        return bytes(self._sent)
+
     @property
     def marks(self) -> list[str]:
         """Each Last-Event-ID that clients have sent."""
@@ -55,21 +72,27 @@ class Proxy(socketserver.ThreadingTCPServer):
     def pass_on(self, client: socket.socket) -> None:
         """Connect a client to the server, until one of them leaves."""
         with socket.create_connection(("127.0.0.1", self.to)) as server:
-            ends = {client, server}
+            ends, generation = {client, server}, self._generation
             self.open |= ends
-            answers = threading.Thread(target=self._answer, args=(server, client), daemon=True)
+            answers = threading.Thread(target=self._answer, args=(server, client, generation), daemon=True)
             answers.start()
             for data in _read(client):
+                if self._is_dead(generation):
+                    continue
                 self._sent += data
                 server.sendall(data)
             _end(server)
             answers.join(60)
             self.open -= ends
 
-    def _answer(self, server: socket.socket, client: socket.socket) -> None:
+    def _is_dead(self, generation: int) -> bool:
+        return generation < self._generation or not self._passes.is_set()
+
+    def _answer(self, server: socket.socket, client: socket.socket, generation: int) -> None:
         with suppress(OSError):
             for data in _read(server):
-                client.sendall(data)
+                if not self._is_dead(generation):
+                    client.sendall(data)
         _end(client)
 
 

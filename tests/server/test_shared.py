@@ -97,7 +97,9 @@ def test_a_link_opens_one_run_and_nothing_else(stage: Stage, stranger: httpx2.Cl
                 body = {"answer": "x"} if method == "POST" else None
                 if stranger.request(method, address, headers=headers, json=body).status_code < 400:
                     opened.add((method, path))
-    reads = {"/shared/{code}"} | ({"/shared/{code}/present"} if shows == "run" else set())
+    reads = {"/shared/{code}"} | (
+        {"/shared/{code}/present", "/api/v1/links/{code}/events"} if shows == "run" else set()
+    )
     free = {"/api/v1/health", "/api/v1/ready"}
     assert opened == {("GET", path) for path in reads | free}
 

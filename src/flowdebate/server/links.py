@@ -125,6 +125,27 @@ async def vote_by_link(code: str, body: VoteBody, front: FrontOf) -> Response:
     return data(votes, HTTPStatus.CREATED)
 
 
+@router.get(
+    "/links/{code}/events",
+    response_class=Response,
+    responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}, **responses(404, 410, 429)},
+)
+async def events_of_link(code: str, front: FrontOf) -> Response:
+    """Follow the run of a public link as it happens: `page` has the pieces of its page. Needs no token."""
+    share, stored = await share_of(front, code)
+    if share.shows != "run":
+        raise HTTPException(HTTPStatus.NOT_FOUND, "This link is not for a run.")
+
+    async def is_valid() -> bool:
+        try:
+            await share_of(front, code)
+        except HTTPException:
+            return False
+        return True
+
+    return front.readers.page(front.service, stored.header.run_id, public=True, is_valid=is_valid)
+
+
 async def _place(run_id: str, place: str | None, front: Front, service: Service | OwnedService) -> str:
     """Where a run waits: at `place`, or at the only one; NotAwaited anywhere else."""
     places = [each.place for each in (await service.run(run_id)).pending]

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import re
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -40,6 +40,8 @@ _PING = b": ping\n\n"
 _RETRY = b"retry: 1000\n\n"
 _AHEAD = 16
 """Updates that are taken before the reader has got those before them."""
+_CHECKED = 5.0
+"""Seconds for which a public page goes on without a look whether its link is still good."""
 _PACE = 0.05
 """Seconds in which pieces of a page are gathered: what ends together is sent together."""
 _BEHIND = 32
@@ -77,6 +79,7 @@ class Readers:
         self._queues: set[_Queue] = set()
         self._pages: dict[str, _Following] = {}
         """The pages that somebody looks at, by run."""
+        self._public_pages: dict[str, _Following] = {}
         self._closed = False
 
     def close(self) -> None:
@@ -87,48 +90,73 @@ class Readers:
             while not queue.empty():
                 queue.get_nowait()
             queue.put_nowait(None)
-        for page in self._pages.values():
+        for page in (*self._pages.values(), *self._public_pages.values()):
             page.end()
 
     def _count(self, run_ids: Collection[str]) -> Callable[[], None]:
         """Count a reader of runs, 429 where one has too many; call what is returned once the reader leaves."""
         if any(self._reading[run_id] >= self._most for run_id in run_ids):
-            detail = f"The run has {self._most} readers already."
+            detail = f"{self._most} people watch this run already."
             raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, detail, {"retry-after": "5"})
         self._reading.update(run_ids)
         return lambda: self._reading.subtract(run_ids)
 
-    def page(self, service: Service, run_id: str, *, link: str) -> EventStream:
-        """The response with the pieces of a run's page as it goes on, after all that there are by now.
+    def page(
+        self,
+        service: Service,
+        run_id: str,
+        *,
+        link: str = "",
+        public: bool = False,
+        is_valid: Callable[[], Awaitable[bool]] | None = None,
+    ) -> EventStream:
+        """Return the response with the pieces of a run's page as it goes on, after all that there are by now.
 
-        However many look at the page, the run is followed once. `link` is the address of its steps.
+        However many look at the page, the run is followed once, and once more for the readers of its `public` links:
+        these get neither its record nor what failed, and only as long as `is_valid`. `link` is the address of steps.
         """
         leave = self._count([run_id])
-        following = self._pages.get(run_id)
+        pages = self._public_pages if public else self._pages
+        following = pages.get(run_id)
         if following is None or following.is_over:
-            following = self._pages[run_id] = _Following(service, run_id, link=link)
-        return EventStream(self._page_chunks(following), ended=leave)
+            following = pages[run_id] = _Following(service, run_id, link=link, public=public)
+        return EventStream(self._page_chunks(following, pages, is_valid), ended=leave)
 
-    async def _page_chunks(self, following: _Following) -> AsyncGenerator[bytes]:
+    async def _page_chunks(
+        self,
+        following: _Following,
+        pages: dict[str, _Following],
+        is_valid: Callable[[], Awaitable[bool]] | None,
+    ) -> AsyncGenerator[bytes]:
         reader = following.join()
+        # scripts see no comments, and a connection can die without a word: the page counts the seconds between pings
+        ping = format_sse_event(data_str=json_text({"seconds": self._ping}), event="ping")
+        clock = asyncio.get_running_loop().time
+        checked = clock()
         try:
             yield _RETRY
+            yield ping
             while not self._closed:
                 try:
                     async with asyncio.timeout(self._ping):
                         await reader.news.wait()
                 except TimeoutError:
-                    yield _PING
-                    continue
-                was_over = following.is_over  # it may end while the reader takes its chunk
-                if chunk := following.take(reader):
+                    chunk, was_over = ping, False
+                else:
+                    was_over = following.is_over  # it may end while the reader takes its chunk
+                    chunk = following.take(reader)
+                if is_valid is not None and clock() - checked > _CHECKED:
+                    if not await is_valid():
+                        return
+                    checked = clock()
+                if chunk:
                     yield chunk
                 if was_over:
                     return
         finally:
             following.leave(reader)
-            if not following.readers and self._pages.get(following.run_id) is following:
-                del self._pages[following.run_id]
+            if not following.readers and pages.get(following.run_id) is following:
+                del pages[following.run_id]
 
     def stream(
         self, service: Service | OwnedService, marks: Mapping[str, str | None], *, texts: bool, several: bool = False
@@ -236,8 +264,9 @@ class _PageReader:
 class _Following:
     """One run, followed for everybody who looks at its page: each piece, and each frame, is made once."""
 
-    def __init__(self, service: Service, run_id: str, *, link: str) -> None:
+    def __init__(self, service: Service, run_id: str, *, link: str, public: bool) -> None:
         self.run_id = run_id
+        self._public = public
         self.readers: set[_PageReader] = set()
         self.is_over = False
         self._service = service
@@ -284,25 +313,28 @@ class _Following:
         try:
             details = await self._service.run(self.run_id)
             if details.status in _GOES_ON:
-                self._page = LivePage(details.document, link=self._link)
+                self._page = self._new_page(details)
                 async with aclosing(self._service.follow(self.run_id)) as updates:
                     async for update in updates:
                         self._take(update, details)
                 self._flush()
             self._last = format_sse_event(data_str="{}", event="end")
         except FlowDebateError as error:
-            problem = json_text(problem_of(error).model_dump(exclude_none=True))
+            problem = "{}" if self._public else json_text(problem_of(error).model_dump(exclude_none=True))
             self._last = format_sse_event(data_str=problem, event="problem")
         except Exception:  # noqa: BLE001 - a piece that cannot be made ends the page, and not the server
             _LOG.exception("the page of run %s is not followed any further", self.run_id)
         finally:
             self.end()
 
+    def _new_page(self, details: RunDetails) -> LivePage:
+        return LivePage(details.document, link=self._link, public=self._public)
+
     def _take(self, update: Update, details: RunDetails) -> None:
         assert self._page is not None  # noqa: S101 - it is what is followed for
         if update.kind == "reset":
             # a page made of events that are taken back cannot be mended piece by piece
-            self._page, self._mark = LivePage(details.document, link=self._link), None
+            self._page, self._mark = self._new_page(details), None
             for reader in self.readers:
                 reader.is_behind = True
         elif update.kind == "text":

@@ -6,9 +6,8 @@ import asyncio
 import re
 import secrets
 from collections.abc import Iterable
-from dataclasses import replace
 from http import HTTPStatus
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal, get_args
 from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, Query, Response
@@ -33,12 +32,12 @@ from flowdebate.service.owned import OwnedService
 from flowdebate.service.service import Service
 from flowdebate.service.state import RunDetails, RunState
 from flowdebate.ui.document import Document
-from flowdebate.ui.sections import Fact, Group, Section
+from flowdebate.ui.sections import Section
 from flowdebate.ui.statuses import OVER, State
 from flowdebate.ui.steps import StepState
 from flowdebate.web.plots import plot_of
 from flowdebate.web.run.record import Call
-from flowdebate.web.run.sheet import Sheet
+from flowdebate.web.run.sheet import Sheet, public_sections
 from flowdebate.web.run.travel import Course, ForkLine, fork_line, moment_at
 from flowdebate.web.run.travel import compare as compare_steps
 from flowdebate.web.templates import assets, render
@@ -48,6 +47,8 @@ _MOST_RUNS = 1_000
 _PLACES = ("slot", "label", "speaker", "last word")
 """Beginnings of the names of figures about places."""
 
+LIVE = ("queued", "running")
+"""Statuses of runs that their pages follow."""
 router: APIRouter = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
 
@@ -133,9 +134,6 @@ async def audit(
     )
 
 
-T = TypeVar("T")
-
-
 @router.get("/runs/{run_id}/present")
 async def present(run_id: str, request: Request, front: FrontOf, service: ServiceOf) -> Response:
     """A run turn by turn, in large type."""
@@ -189,7 +187,10 @@ async def _public(
         else:
             details = await service.run(run_id)
             name, sheet = "present" if presented else "shared", _sheet(details, public=True)
-            response = page(name, request, front, menu=False, run=details, sheet=sheet, back=back, public=True)
+            live = details.status in LIVE
+            response = page(
+                name, request, front, menu=False, run=details, sheet=sheet, back=back, public=True, live=live
+            )
     response.headers["x-robots-tag"] = "noindex, nofollow"
     return response
 
@@ -206,8 +207,7 @@ def _sheet(details: RunDetails, *, public: bool = False) -> Sheet | None:
         document = _without_reasons(document)
     sections: Iterable[Section] = document.sections()
     if public:
-        whole = (replace(each, facts=_told(each.facts)) if isinstance(each, Group) else each for each in sections)
-        sections = _told(whole)
+        sections = public_sections(sections)
     return Sheet.of(document, details=details, sections=sections)
 
 
@@ -239,11 +239,6 @@ def _with_text(value: Any, before: str, after: str) -> Any:  # noqa: ANN401 - JS
 
 
 _KIND = re.compile(r"[A-Z][A-Za-z]+(?=: )")
-
-
-def _told(parts: Iterable[T]) -> tuple[T, ...]:
-    """Those that are no warnings."""
-    return tuple(each for each in parts if not (isinstance(each, Fact) and each.tone == "warning"))
 
 
 _MOST_WAITING = 20
@@ -313,7 +308,7 @@ async def run(run_id: str, request: Request, front: FrontOf, service: ServiceOf)
         note=await service.note(run_id),
         people=[each for each in people if each not in asked],
         shares=[made_of(each, run_id, front, request) for each in await service.shares(run_id)],
-        live=details.status in ("queued", "running"),
+        live=details.status in LIVE,
         api=f"{root_of(request)}{API}/runs/{address}",
         step_link=f"{root_of(request)}/runs/{address}/travel",
     )

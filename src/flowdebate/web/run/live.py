@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
@@ -16,7 +17,7 @@ from flowdebate.ui.live import Live
 from flowdebate.ui.sections import INCOMPLETE, Card, Entry, Fact, Group, Heading, Output, Remark, Section
 from flowdebate.web.prose import GrowingProse
 from flowdebate.web.run.record import Board, Call, Sums, call_of, draw, models_of
-from flowdebate.web.run.sheet import Party, Round, Turn, parties_of
+from flowdebate.web.run.sheet import Party, Round, Turn, parties_of, public_sections
 from flowdebate.web.templates import macro
 
 _REDRAWN = 1.5
@@ -40,14 +41,17 @@ class LivePage:
 
     A piece is an element with an id. It goes into the element `at`, at its end, or takes the place of the one with its
     id. `news` has those since the last time, as a message; `whole` has all of them, for whoever comes later.
+    A `public` page has what was said, without the record and without failures, whose words may have addresses of
+    servers; its result comes with the finished page.
     """
 
-    def __init__(self, document: Document | None, *, link: str = "") -> None:
+    def __init__(self, document: Document | None, *, link: str = "", public: bool = False) -> None:
         live: type[Live] = Live if document is None else PATTERNS[document.pattern].load_page().live
         self._live = live(document=document)
         self._live.clock = time.time  # which browsers have as well
         self._names = {} if document is None else parties_of(document)
         self._link = link
+        self._public = public
         self._pieces: dict[str, dict[str, str]] = {}
         self._new: dict[str, tuple[str, str, tuple[Any, ...]]] = {}
         """What is still to be rendered, by id: its place, its macro, and what this is given."""
@@ -85,21 +89,12 @@ class LivePage:
                 if event.agent_name not in self._names:
                     about, number = event.stance or "", len(self._names)
                     self._names[event.agent_name] = Party(name=event.agent_name, about=about, number=number)
-            case ModelCalled():
-                self._answer(event)
-            case HumanAsked():
-                self._people[event.path] = event
-            case BlockAnswered() if event.path in self._people:
-                self._answer(self._people.pop(event.path))
-            case TaskChanged():
-                task, known = event.task, self._tasks
-                name = known.setdefault((event.collection_id, task.id), f"task-{len(known) + 1}")
-                if task.status == "completed":
-                    self._completed.add(name)
-                self._put(name, "tasks", "task", task, self._names.get(task.assignee or ""), name)
+            case _ if not self._public:
+                self._record(event)
             case _:
                 pass
-        for section in self._live.tell(event):
+        sections = self._live.tell(event)
+        for section in _published(sections) if self._public else sections:
             self._show(section)
         return True
 
@@ -147,11 +142,18 @@ class LivePage:
             if (growing := self._growing.get(turn.path)) is not None
         ]
         usage = self._live.usage
+        record = (
+            {}
+            if self._public
+            else {
+                "calls": len(self._calls),
+                "tokens": (usage.prompt_tokens or 0) + (usage.completion_tokens or 0),
+            }
+        )
         about = {
             "doing": self._live.doing.replace(" is writing", " is speaking"),
             "since": min((since for *_, since in self._live.at_work), default=None),
-            "calls": len(self._calls),
-            "tokens": (usage.prompt_tokens or 0) + (usage.completion_tokens or 0),
+            **record,
         }
         message = {"kind": "page", "whole": whole, "pieces": pieces, "speaking": speaking, **about}
         # a model may send half a surrogate pair, which no stream can carry
@@ -207,6 +209,23 @@ class LivePage:
 
     # The record
 
+    def _record(self, event: object) -> None:
+        match event:
+            case ModelCalled():
+                self._answer(event)
+            case HumanAsked():
+                self._people[event.path] = event
+            case BlockAnswered() if event.path in self._people:
+                self._answer(self._people.pop(event.path))
+            case TaskChanged():
+                task, known = event.task, self._tasks
+                name = known.setdefault((event.collection_id, task.id), f"task-{len(known) + 1}")
+                if task.status == "completed":
+                    self._completed.add(name)
+                self._put(name, "tasks", "task", task, self._names.get(task.assignee or ""), name)
+            case _:
+                pass
+
     def _answer(self, event: ModelCalled | HumanAsked) -> None:
         if isinstance(event, ModelCalled) and event.error is not None:  # not a step of the run, but paid for
             if event.attempts:
@@ -235,3 +254,8 @@ class LivePage:
         if "tasks" in places:
             board = Board(number=len(self._tasks), completed=len(self._completed))
             self._put("done", "board", "done", board)
+
+
+def _published(sections: Iterable[Section]) -> Iterator[Section]:
+    """Sections for a public page: remarks say what failed, and results are those of the finished page."""
+    return public_sections(section for section in sections if not isinstance(section, Remark | Card | Output))

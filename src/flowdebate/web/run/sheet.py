@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeGuard, assert_never
 from unicodedata import category
 
@@ -297,3 +297,12 @@ def citations_in(entry: Entry, party: Party | None, *, after: int) -> tuple[Cita
                 )
             )
     return tuple(found)
+
+
+def public_sections(sections: Iterable[Section]) -> Iterator[Section]:
+    """Leave out warnings, also those inside of groups: the words of an error may have the addresses of servers."""
+    for section in sections:
+        if isinstance(section, Group):
+            yield replace(section, facts=tuple(fact for fact in section.facts if fact.tone != "warning"))
+        elif not isinstance(section, Fact) or section.tone != "warning":
+            yield section

@@ -31,6 +31,11 @@ export async function ask(method, path, body) {
   return data;
 }
 
+/** Wait until the page is seen: a hidden one holds no connection. */
+export async function seen() {
+  while (document.hidden) await new Promise((done) => document.addEventListener("visibilitychange", done, { once: true }));
+}
+
 /** Put a text on the clipboard, which browsers let pages do by HTTPS, on this machine, or the old way. @param {string} text */
 export async function copy(text) {
   if (await navigator.clipboard?.writeText(text).then(() => true, () => false)) return true;

@@ -1,0 +1,21 @@
+// @ts-check
+/** A run by its public link: followed while it goes on. */
+
+import { follow, refresh } from "./live.js";
+import { root, seen } from "./page.js";
+
+const run = /** @type {HTMLElement} */ (document.querySelector("#run"));
+const code = location.pathname.split("/").at(-1);
+
+/** Follow the run, also when it goes on later: it may wait for a person, or for the server that has it. */
+async function watch() {
+  for (;;) {
+    if ("live" in run.dataset) await follow(`${root}/api/v1/links/${code}/events`);
+    if (!["awaiting", "left_behind"].includes(run.dataset.status ?? "")) return;
+    await new Promise((done) => setTimeout(done, 10_000));
+    await seen();
+    await refresh();
+  }
+}
+
+void watch();

@@ -1,0 +1,264 @@
+"""Pages that follow runs: many beside each other, hidden ones, refused ones, and connections that die silently."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from flowdebate.errors import ConnectionLost
+from flowdebate.service.service import Service
+from flowdebate.testing import ModelRequest, ModelResponse
+from tests.browser.proxy import Proxy
+from tests.browser.test_reading import Dictated
+from tests.browser.visit import Visit, page_at_the_end
+from tests.server.stage import TOKEN, staged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from playwright.sync_api import Browser, Page
+
+    from tests.server.stage import Stage
+
+pytestmark = pytest.mark.filterwarnings("ignore:debate 'debate'")
+SHORT: dict[str, Any] = {"options": {"max_rounds": 1, "synthesizer": False, "schedule": "single"}}
+HIDE = """([hidden]) => {
+    Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+    document.dispatchEvent(new Event("visibilitychange"));
+}"""
+"""A browser without a window shows all pages; they see no more than this of a tab that goes to the background."""
+
+
+@pytest.fixture
+def dictated() -> Dictated:
+    """The model of `stage`."""
+    return Dictated()
+
+
+@pytest.fixture
+def stage(dictated: Dictated) -> Iterator[Stage]:
+    """A server with debates in progress, which says five times a second that it lives."""
+    with staged(lambda: Service(store="memory:", model=dictated), ping=0.2) as stage:
+        yield stage
+
+
+def readers(stage: Stage, run_id: str) -> int:
+    """How many connections follow a run."""
+    number: int = stage.app.state.front.readers._reading[run_id]
+    return number
+
+
+def wait_for_readers(page: Page, stage: Stage, run_id: str, number: int) -> None:
+    """Wait until so many connections follow a run."""
+    for _ in range(200):
+        if readers(stage, run_id) == number:
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(readers(stage, run_id))
+
+
+class Talking:
+    """A model that begins to talk, and does not end."""
+
+    name = "talking"
+
+    async def request(self, request: ModelRequest, /) -> ModelResponse:
+        if request.on_text is not None:
+            request.on_text("All say this. ")
+        await asyncio.Event().wait()
+        return ModelResponse(text="")
+
+
+def test_twelve_live_pages_of_one_browser_leave_room(visit: Callable[[str], Visit]) -> None:
+    """With twelve of four runs, the list opens, saving and stopping work, and each page has what is said."""
+    with staged(lambda: Service(store="memory:", model=Talking()), ping=0.2) as stage:
+        there, run_ids = visit(stage.url), [stage.begin(**SHORT) for _ in range(4)]
+        pages = [there.open(f"/runs/{run_id}") for run_id in run_ids * 3]
+        for page in pages:
+            page.locator("#speaking").get_by_text("All say this.").wait_for()
+        there.open("/").get_by_role("heading", name="Runs").first.wait_for()
+        last = pages[-1]
+        last.locator("#noted > summary").click()
+        last.get_by_label("Note on this run").fill("The twelfth")
+        last.get_by_role("button", name="Save").click()
+        last.get_by_text("Saved.").wait_for()
+        last.get_by_role("button", name="Stop").click()
+        for page in (pages[3], pages[7], last):  # none has a stream of its own: they look again and again
+            page.get_by_role("button", name="Resume").wait_for()
+
+
+def test_a_hidden_page_holds_no_connection(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
+    """It has everything again as soon as somebody looks at it."""
+    run_id = stage.begin(**SHORT)
+    dictated.asked.acquire(timeout=10)
+    page = visit(stage.url).open(f"/runs/{run_id}")
+    wait_for_readers(page, stage, run_id, 1)
+    page.evaluate(HIDE, [True])
+    wait_for_readers(page, stage, run_id, 0)
+    dictated.say("Said behind the back.")
+    page.wait_for_timeout(500)
+    assert readers(stage, run_id) == 0
+    assert page.get_by_text("Said behind the back.").count() == 0
+    page.evaluate(HIDE, [False])
+    page.locator("#speaking").get_by_text("Said behind the back.").wait_for()
+    page.evaluate(HIDE, [True])
+    dictated.say(None, "Then the other.", None)
+    stage.get(f"/runs/{run_id}?wait=10")
+    page.evaluate(HIDE, [False])
+    assert "Then the other." in page_at_the_end(page)
+
+
+def test_the_65th_viewer_is_told_and_waits(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
+    """The page stays as it is, without a reload, and follows the run as soon as there is room."""
+    run_id, address = stage.begin(**SHORT), urlsplit(stage.url)
+    dictated.asked.acquire(timeout=10)
+    request = (
+        f"GET /api/v1/runs/{run_id}/events HTTP/1.1\r\nhost: {address.netloc}\r\nauthorization: Bearer {TOKEN}\r\n\r\n"
+    )
+    with ExitStack() as viewers:
+        for _ in range(64):
+            viewer = viewers.enter_context(socket.create_connection((str(address.hostname), address.port or 0)))
+            viewer.sendall(request.encode())
+            viewer.recv(1)
+        page = visit(stage.url).open(f"/runs/{run_id}")
+        loads: list[str] = []
+        page.on("framenavigated", lambda frame: loads.append(frame.url))
+        page.get_by_text("Too many people watch this run").wait_for()
+        assert page.get_by_role("button", name="Stop").is_hidden()
+        page.wait_for_timeout(2500)
+        assert page.get_by_text("Too many people watch this run").is_visible()
+    dictated.say("Room again.")
+    page.locator("#speaking").get_by_text("Room again.").wait_for()
+    page.get_by_role("button", name="Stop").wait_for()
+    assert loads == []
+
+
+def test_a_connection_that_dies_silently_is_noticed(
+    stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]
+) -> None:
+    """Nobody speaks and nothing is stopped on a page that hears nothing; it opens a new stream by itself."""
+    run_id = stage.begin(**SHORT)
+    dictated.asked.acquire(timeout=10)
+    dictated.say("Before. ")
+    with Proxy(int(stage.url.rpartition(":")[2])) as proxy:
+        page = visit(proxy.url).open(f"/runs/{run_id}")
+        page.locator("#speaking").get_by_text("Before.").wait_for()
+        page.get_by_text("pro is speaking").wait_for()
+        proxy.freeze()
+        page.get_by_text("The server does not answer").wait_for()
+        assert page.get_by_text("is speaking").count() == 0
+        assert page.get_by_role("button", name="Stop").is_hidden()
+        assert page.locator(".caret:visible, .think:visible").count() == 0
+        dictated.say("After. ")
+        proxy.thaw()
+        page.locator("#speaking").get_by_text("After.").wait_for()
+        page.get_by_text("pro is speaking").wait_for()
+        page.get_by_role("button", name="Stop").wait_for()
+
+
+def test_another_network_is_a_new_connection(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
+    """At once, before the silence of the old one is noticed."""
+    run_id = stage.begin(**SHORT)
+    dictated.asked.acquire(timeout=10)
+    dictated.say("Before. ")
+    with Proxy(int(stage.url.rpartition(":")[2])) as proxy:
+        page = visit(proxy.url).open(f"/runs/{run_id}")
+        page.get_by_text("pro is speaking").wait_for()
+        streams = proxy.requests.count(b"/events?page=1")
+        page.evaluate("dispatchEvent(new Event('online'))")
+        for _ in range(40):
+            if proxy.requests.count(b"/events?page=1") > streams:
+                break
+            page.wait_for_timeout(50)
+        assert proxy.requests.count(b"/events?page=1") > streams
+        page.get_by_text("pro is speaking").wait_for()
+
+
+class Failing(Dictated):
+    """A model that is dictated; its server refuses the second speaker, and says who it is."""
+
+    name = "failing"
+
+    async def request(self, request: ModelRequest, /) -> ModelResponse | Any:
+        if "con" in request.block:
+            raise ConnectionLost("http://10.1.2.3:8000/v1 refuses the key sk-secret")
+        return await super().request(request)
+
+
+@pytest.fixture
+def strangers(chromium: Browser) -> Iterator[Callable[[str], Visit]]:
+    """Visits without a token, with whose pages nothing may be amiss."""
+    visits: list[Visit] = []
+
+    def opened(url: str) -> Visit:
+        visits.append(Visit(chromium, url, token=None))
+        return visits[-1]
+
+    yield opened
+    for each in visits:
+        each.close()
+    assert [each.problems for each in visits] == [[] for _ in visits]
+
+
+def test_a_public_link_of_a_live_run_is_live(
+    stage: Stage, dictated: Dictated, strangers: Callable[[str], Visit]
+) -> None:
+    """Readers without a sign-in see what is being said and how it ends, made once for all, without the record."""
+    run_id = stage.begin(**SHORT)
+    assert dictated.asked.acquire(timeout=10)
+    link = stage.post(f"/runs/{run_id}/links", {"shows": "run", "seconds": 600}).json()["page"]
+    pages = [strangers(stage.url).open(link) for _ in range(2)]
+    dictated.say("Homes **first**. ")
+    for page in pages:
+        page.locator("#speaking strong").get_by_text("first").wait_for()
+        page.get_by_text("pro is speaking").wait_for()
+        assert page.get_by_role("button", name="Stop").count() == 0
+    assert len(stage.app.state.front.readers._public_pages[run_id].readers) == 2
+    dictated.say(None)
+    assert dictated.asked.acquire(timeout=10)
+    with stage.http.stream("GET", link.replace("/shared/", "/api/v1/links/") + "/events") as response:
+        sent = next(line for line in response.iter_lines() if "turn-1" in line)
+    assert "Homes" in sent
+    assert "step-1" not in sent
+    assert "tokens" not in sent
+    dictated.say("Then caps.", None)
+    for page in pages:
+        assert "Wait a <strong>week</strong>." in page_at_the_end(page)
+        page.get_by_text("The run is over.").wait_for(state="attached")
+
+
+def test_a_public_page_does_not_say_what_failed(strangers: Callable[[str], Visit]) -> None:
+    """The words of an error may have the addresses of servers."""
+    dictated = Failing()
+    with staged(lambda: Service(store="memory:", model=dictated), ping=0.2) as stage:
+        run_id = stage.begin(**SHORT)
+        assert dictated.asked.acquire(timeout=10)
+        page = strangers(stage.url).open(
+            stage.post(f"/runs/{run_id}/links", {"shows": "run", "seconds": 600}).json()["page"]
+        )
+        dictated.say("Homes first. ")
+        page.locator("#speaking").get_by_text("first").wait_for()
+        dictated.say(None)
+        shown = page_at_the_end(page)
+        assert "Homes first." in shown
+        assert "10.1.2.3" not in page.content()
+
+
+def test_a_revoked_link_shows_nothing_more(stage: Stage, dictated: Dictated, strangers: Callable[[str], Visit]) -> None:
+    """Also to those who are watching."""
+    run_id = stage.begin(**SHORT)
+    dictated.asked.acquire(timeout=10)
+    link = stage.post(f"/runs/{run_id}/links", {"shows": "run", "seconds": 600}).json()
+    dictated.say("Before. ")
+    page = strangers(stage.url).open(link["page"])
+    page.get_by_text("pro is speaking").wait_for()
+    assert stage.http.delete(f"/api/v1/runs/{run_id}/links/{link['id']}").status_code == 204
+    page.get_by_text("This link was revoked.").wait_for()
+    dictated.say("A secret.")
+    page.wait_for_timeout(500)
+    assert page.get_by_text("A secret.").count() == 0
