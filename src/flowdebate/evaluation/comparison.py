@@ -219,7 +219,7 @@ class Comparison(InNotebooks, WireModel):
 
     @property
     def flips(self) -> int:
-        """Judges that preferred another text in another order."""
+        """Number of judges that decided otherwise in another order, also by a tie in one of them."""
         return sum(found.flipped for found in self.judges)
 
     @property

@@ -396,7 +396,7 @@ def _judge_findings(judge: ComparingJudge) -> Iterator[str]:
             f"({judge.even:.0%} is even)"
         )
     if judge.flips is not None and judge.flips.value > 0:
-        yield f"{judge.judge} preferred another text in another order in {_share(judge.flips, 'row')}"
+        yield f"{judge.judge} decided otherwise in another order in {_share(judge.flips, 'row')}"
     if (truth := judge.truth) is not None:
         sentence = f"{judge.judge} was right in {truth.one_order.value:.1%} of its ballots"
         if len(truth.orders) > 1 and truth.right is not None:
