@@ -38,7 +38,7 @@ def test_the_list_says_what_came_out_and_leads_to_a_comparison(visit: Callable[[
         text = " ".join(row.inner_text().split())
         for shown in (QUESTION, "Debate: Ann, Ben", "function", "team red", " s "):
             assert shown in text
-        assert row.locator("td").nth(1).inner_text() == "Ann"
+        assert row.locator("td").nth(1).inner_text() == "Ann: Ship"
         page.get_by_role("button", name="Compare two").click()
         page.get_by_role("heading", name="This address is not complete").wait_for()
         page.go_back()
@@ -75,3 +75,32 @@ def test_the_list_says_what_a_run_cost(visit: Callable[[str], Visit]) -> None:
             box = page.get_by_role("columnheader", name="Result").bounding_box()
             assert box is not None
             assert box["height"] < 40, width
+            status = page.get_by_role("columnheader", name="Status").bounding_box()
+            assert status is not None
+            assert status["width"] < 110, width
+
+
+def test_the_list_says_in_words_what_was_decided_and_what_failed(visit: Callable[[str], Visit]) -> None:
+    """How a decision begins, and no field of a schema."""
+    replies: dict[str, Any] = {
+        "Ship the spring release?": {
+            "summary": "They agree.",
+            "status": "SETTLED",
+            "decision": "**Ship** it in May. Then look again.",
+        },
+        "Ship the autumn release?": {"summary": "They agree.", "status": "perhaps", "decision": None},
+    }
+
+    def moderate(request: ModelRequest) -> Any:
+        question = next(question for question in replies if question in str(request.messages))
+        return "So it is." if request.output_schema is None else replies[question]
+
+    with staged(lambda: Service(store="memory:", model=FunctionModel(moderate))) as stage:
+        for question in replies:
+            run_id = stage.begin(pattern="deliberation", question=question, options={"max_rounds": 1})
+            stage.get(f"/runs/{run_id}?wait=30")
+        page = visit(stage.url).open("/")
+        failed, settled = page.locator("table.list tbody tr").all()
+        assert settled.locator("td").nth(1).inner_text() == "Ship it in May."
+        assert failed.locator("small").inner_text().endswith("· the answer does not fit its schema")
+        page.get_by_role("columnheader", name="Compare").wait_for()

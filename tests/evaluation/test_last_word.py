@@ -43,7 +43,7 @@ def test_a_judge_that_always_finds_for_the_last_word_is_found_by_23_debates() ->
     assert any(said.startswith("favours the last speaker: 46 of 46 (100%") for said in found.findings)
     assert found.tests == 2  # slots and turns: the last word of two sides is no further test
     assert found.slots[0].p == 1.0
-    assert "last_word" in LIMITS == found.findings[-1]
+    assert "the last word" in LIMITS == found.findings[-1]
 
 
 def test_a_judge_without_a_preference_is_not_accused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -15,6 +16,7 @@ from flowdebate.blocks.functions import Handler, handler
 from flowdebate.chassis.material import Material, Shown
 from flowdebate.chassis.options import OptionsT
 from flowdebate.chassis.roster import Role, own_options
+from flowdebate.chassis.sentences import first_sentences
 from flowdebate.chassis.state import (
     CutAnswer,
     DebateStatus,
@@ -123,6 +125,11 @@ class PatternOutput(WireModel):
         """The decision in a word or a name, by which batches count runs; None for a pattern that decides nothing."""
         return None
 
+    @property
+    def decision_line(self) -> str | None:
+        """The decision in a line of a list: its word, or how the answer begins where the word would say nothing."""
+        return self.decision_word or brief(getattr(self, "answer", None))
+
     def find_repetitions(self) -> list[str]:
         """List remarks on identical contributions to the transcript, except short ones."""
         transcript: Sequence[Any] = getattr(self, self.transcript_field, ())  # a revision that changes nothing is none
@@ -146,9 +153,27 @@ class PatternOutput(WireModel):
         return []
 
     def in_short(self) -> dict[str, Any]:
-        """What a list of runs says of it: who spoke, and the decision in a word."""
+        """What a list of runs says of it: who spoke, and the decision in a line."""
         speakers = list(dict.fromkeys(entry.speaker for entry in self.entries))
-        return {"speakers": speakers, "decision": self.decision_word}
+        return {"speakers": speakers, "decision": self.decision_line}
+
+
+_LONGEST_LINE = 160
+
+
+def brief(text: object) -> str | None:
+    r"""Shorten `text` to its first sentence, without Markdown; None for what is no text, or blank.
+
+    >>> brief("# Answer\n\n**Ship** it in May. Then look again.")
+    'Ship it in May.'
+    """
+    lines = [line.strip() for line in text.split("\n") if line.strip()] if isinstance(text, str) else []
+    if not lines:
+        return None
+    line = next((line for line in lines if not line.startswith("#")), lines[0])
+    plain = re.sub(r"^(?:#+|[-*+>]|\d+[.)])\s+|[*`]+", "", line)
+    sentence = one_line(first_sentences(plain, 1))
+    return sentence if len(sentence) <= _LONGEST_LINE else f"{sentence[: _LONGEST_LINE - 1].rstrip()}…"
 
 
 OutputT = TypeVar("OutputT", bound=PatternOutput)

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 # The last sentence of every audit.
 LIMITS = (
     "An audit of orders cannot find a preference that is the same in every order: for length, for style, for a name in "
-    "the text, or for the side that spoke last in the debate, unless the speaking order is known and varies: last_word."
+    "the text, or for the side that spoke last in the debate, unless the speaking order is known and varies: see the "
+    "last word."
 )
 SATURATED = 0.99  # the share from which on a ballot gives a side everything
 _BLUNT = 0.8  # the saturation from which on scores are all or nothing: two orders then gain .007 over one, of .208

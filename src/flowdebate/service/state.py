@@ -70,7 +70,7 @@ class RunSummary(WireModel):
     speakers: tuple[str, ...] = ()
     """Who spoke, in the order in which they first did."""
     decision: str | None = None
-    """The winner, or what was decided, in a word; None where nothing was."""
+    """The winner with its stance, or what was decided, in a line; None where nothing was."""
     models: tuple[str, ...] = ()
     """The models that were asked."""
     cost: float | None = None

@@ -88,6 +88,7 @@ def _environment() -> Environment:
         exact=json.dumps,  # in ASCII, so that nothing of it is made visible
         words=_words,
         error=_error_words,
+        failure=_failure,
         role=role_in_words,
         count=lambda number: _UNKNOWN if number is None else f"{number:,}",
         seconds=lambda number: _UNKNOWN if number is None else f"{number:.1f}",
@@ -133,6 +134,18 @@ def _error_words(name: str) -> str:
     'schema violation'
     """
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()
+
+
+def _failure(text: str) -> str:
+    """Say in a list why a run failed, without the error's class and the fields of a schema; its page has both.
+
+    >>> _failure("SchemaViolation: the answer does not fit its schema: `ranking.0` is required (block 'b', model 'm')")
+    'the answer does not fit its schema'
+    >>> _failure("StoreError: no space is left")
+    'no space is left'
+    """
+    words = re.sub(r"\A\w+: ", "", text)
+    return re.split(r": (?=`)| \((?:block|model) '", words, maxsplit=1)[0]
 
 
 def _words(name: object) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from flowdebate._util.wire import WireModel
-from flowdebate.chassis.output import Entry, PatternOutput
+from flowdebate.chassis.output import Entry, PatternOutput, brief
 from flowdebate.chassis.state import (
     Contribution,
     DebateStatus,
@@ -381,6 +381,12 @@ class ConsensusOutput(PatternOutput):
         if self.outcome is None:
             return None
         return self.winner if self.consensus_reached else "no consensus"
+
+    @property
+    def decision_line(self) -> str | None:
+        """The agent whose proposal won, with how it begins."""
+        start = brief(self.answer)
+        return f"{self.winner}: {start}" if self.consensus_reached and start else self.decision_word
 
     @property
     def stop_reason(self) -> str | None:

@@ -435,3 +435,11 @@ class DebateRawOutput(PatternOutput):
             return None
         named = (entry.agent_name for entry in self.transcript if entry.stance == self.verdict.winner)
         return next(named, self.verdict.winner or "no winner")
+
+    @property
+    def decision_line(self) -> str | None:
+        """The winner with its stance; the stance alone where it is the name."""
+        name, stance = self.decision_word, None if self.verdict is None else self.verdict.winner
+        if name is None or stance is None or stance.casefold() == name.casefold():
+            return stance or name
+        return f"{name}: {stance}"

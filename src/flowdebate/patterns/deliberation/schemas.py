@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 from pydantic import AfterValidator, Field
 
 from flowdebate._util.wire import WireModel
-from flowdebate.chassis.output import PatternOutput
+from flowdebate.chassis.output import PatternOutput, brief
 from flowdebate.chassis.state import (
     Contribution,
     DebateStatus,
@@ -156,3 +156,8 @@ class DeliberationOutput(PatternOutput):
         if self.stop_reason is None:
             return None
         return "settled" if self.is_settled else "not settled"
+
+    @property
+    def decision_line(self) -> str | None:
+        """How the decision begins; its word where it was not settled."""
+        return (brief(self.final_decision) if self.is_settled else None) or self.decision_word

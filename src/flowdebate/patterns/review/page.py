@@ -152,7 +152,7 @@ class ReviewDocument(Document):
             if raw.gate is not None:
                 tone = "good" if raw.gate.holds else "warning"
                 facts.append(Fact(label="Gate", text=f'"{raw.gate.rule}" {raw.gate.word}: {raw.gate.why}', tone=tone))
-            if raw.coverage_note:
+            if raw.coverage_note.casefold() not in raw.headline.casefold():
                 tone = "warning" if unread_files(raw.coverage) else "dim"
                 facts.append(Fact(label="Coverage", text=raw.coverage_note, tone=tone))
             if raw.places_note:

@@ -382,6 +382,11 @@ class ReviewRawOutput(PatternOutput):
             return None if self.gate.holds is None else self.gate.word
         return None if self.stop_reason is None else "confirmed" if self.in_state("confirmed") else "nothing confirmed"
 
+    @property
+    def decision_line(self) -> str | None:
+        """Whether the gate holds; without a gate, the number of findings by state."""
+        return self.answer if self.gate is None or self.decision_word is None else f"gate {self.decision_word}"
+
 
 # What reviewers are asked
 
