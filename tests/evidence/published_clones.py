@@ -27,7 +27,7 @@ def write_llmbar(clone: Path) -> Path:
         for judge in JUDGES:
             for prompt in (*PROMPTS, "Rating") if judge == "GPT-4" else PROMPTS:
                 pairs: list[dict[str, Any]] = []
-                for number in range(10):
+                for number in range(4):
                     label = random.choice((1, 2))
                     winners = [random.choice(["1", "2", str(label), str(label), None]) for _ in range(2)]
                     result = {
@@ -41,7 +41,7 @@ def write_llmbar(clone: Path) -> Path:
                 won = [[pair["results"][-1][f"swap = {swap}"]["winner"] for swap in (False, True)] for pair in pairs]
                 right = sum(w == str(p["label"]) for p, both in zip(pairs, won, strict=True) for w in both)
                 equal = sum(one == other for one, other in won)
-                figures = {"correct_average": f"{right / 20:.1%}", "equal": f"{equal} / 10 = {equal / 10:.1%}"}
+                figures = {"correct_average": f"{100 * right / 8}%", "equal": f"{equal} / 4 = {100 * equal / 4}%"}
                 path = clone / "Dataset/LLMBar" / part / "evaluators" / judge / prompt
                 path.mkdir(parents=True)
                 (path / "result.json").write_text(json.dumps(pairs))

@@ -105,15 +105,15 @@ def _separated(columns: Floats, chosen: Floats) -> bool:
     from scipy.optimize import linprog  # type: ignore[import-untyped,unused-ignore]
 
     leads = [
-        columns[chosen[:, taken] > 0, taken] - columns[chosen[:, taken] > 0, other]
-        for taken in range(columns.shape[1])
-        for other in range(columns.shape[1])
-        if taken != other
+        columns[chosen[:, option] > 0, option] - columns[chosen[:, option] > 0, rival]
+        for option in range(columns.shape[1])
+        for rival in range(columns.shape[1])
+        if option != rival
     ]
     rows = np.unique(np.concatenate(leads).round(12), axis=0)
     rows /= np.maximum(np.abs(rows).max(axis=0), 1e-300)
     best = linprog(-rows.sum(axis=0), A_ub=-rows, b_ub=np.zeros(len(rows)), bounds=(-1, 1), method="highs")
-    return bool(-best.fun > 1e-6)  # noqa: PLR2004 - the solver's tolerance
+    return best.fun is None or bool(-best.fun > 1e-6)  # noqa: PLR2004 - the solver's tolerance
 
 
 def _errors(

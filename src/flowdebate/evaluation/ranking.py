@@ -140,11 +140,11 @@ def rank_games(
         return _rank(games, _Groups(names, [], [], []), order=order, confidence=confidence, prior=prior)
     if all(game.won == _TIE for game in games):
         return Ranking(games=len(games), systems=[], problem="no ranking: all games are ties")
-    ranking = _rank(games, _group(names, games, held=_TIE), order=order, confidence=confidence)
+    ranking = _rank(games, _group(names, games, least=_TIE), order=order, confidence=confidence)
     if ranking.problem is None:
         return ranking
     # where ties alone connect systems, their strengths may be infinite together with the parameter of ties
-    return _rank(games, _group(names, games, held=1), order=order, confidence=confidence)
+    return _rank(games, _group(names, games, least=1), order=order, confidence=confidence)
 
 
 class _Groups(NamedTuple):
@@ -156,8 +156,8 @@ class _Groups(NamedTuple):
     apart: list[str]
 
 
-def _group(names: list[str], games: Sequence[Game], *, held: float) -> _Groups:
-    """Find the largest group in which a chain of games leads from each system to each other; `held` is a result."""
+def _group(names: list[str], games: Sequence[Game], *, least: float) -> _Groups:
+    """Find the largest group in which a chain of results of `least` or more leads from each system to each other."""
     import numpy as np
     from scipy.sparse.csgraph import (  # type: ignore[import-untyped,unused-ignore]
         breadth_first_order,
@@ -167,8 +167,8 @@ def _group(names: list[str], games: Sequence[Game], *, held: float) -> _Groups:
     index = {name: place for place, name in enumerate(names)}
     links = np.zeros((len(names), len(names)))
     for game in games:
-        links[index[game.one], index[game.other]] += game.won >= held
-        links[index[game.other], index[game.one]] += 1 - game.won >= held
+        links[index[game.one], index[game.other]] += game.won >= least
+        links[index[game.other], index[game.one]] += 1 - game.won >= least
     _, part = connected_components(links, connection="strong")
 
     def size(number: int) -> tuple[int, float]:
@@ -179,12 +179,12 @@ def _group(names: list[str], games: Sequence[Game], *, held: float) -> _Groups:
     start = int(np.argmax(largest))
     below = {*breadth_first_order(links, start, return_predecessors=False).tolist()}
     above = {*breadth_first_order(links.T, start, return_predecessors=False).tolist()}
-    others = [place for place in range(len(names)) if not largest[place]]
+    outside = [place for place in range(len(names)) if not largest[place]]
     return _Groups(
         ranked=[name for name, inside in zip(names, largest, strict=True) if inside],
-        above=[names[place] for place in others if place in above],
-        below=[names[place] for place in others if place in below],
-        apart=[names[place] for place in others if place not in above | below],
+        above=[names[place] for place in outside if place in above],
+        below=[names[place] for place in outside if place in below],
+        apart=[names[place] for place in outside if place not in above | below],
     )
 
 

@@ -62,8 +62,8 @@ def read_parquet(path: str) -> str:
         raise BadFile(path, "is a Parquet file, which is read with pyarrow: pip install pyarrow") from None
     try:
         with parquet.ParquetFile(path) as file:
-            about = file.metadata
-            size = sum(about.row_group(number).total_byte_size for number in range(about.num_row_groups))
+            metadata = file.metadata
+            size = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
             if size > MEGABYTES * 10**6:  # unpacked
                 raise BadFile(path, f"is larger than {MEGABYTES} MB")
             return "\n".join(json.dumps(row, default=str) for row in file.read().to_pylist())
