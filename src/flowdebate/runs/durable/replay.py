@@ -145,7 +145,7 @@ class Follower:
             )
             self._events = 0
             await self._go_on(stored)
-        assert self._replay is not None  # noqa: S101 - it has begun
+        assert self._replay is not None  # noqa: S101 - it has started
         run, _, handle = self._replay
         events = _events_of(handle, self._events)
         self._events += len(events)
