@@ -145,6 +145,9 @@ def test_commands_read_the_same_files(tmp_path: Path) -> None:
         assert words in shown.output
     found = json.loads(CliRunner().invoke(app, ["audit", "--data", path, "--json"]).stdout)
     assert found["quality"] == judge_quality(path).model_dump(mode="json", by_alias=True)
+    one = judge_quality(read_ballots(path).of_judge("leo").judged)
+    assert found["qualities"]["leo"] == one.model_dump(mode="json", by_alias=True)
+    assert "leo against the truth" in shown.output
     assert found["content"] == content_audit(path).model_dump(mode="json", by_alias=True)
     ranked = CliRunner().invoke(app, ["leaderboard", "--data", path, "--format", "json"])
     assert [system["name"] for system in json.loads(ranked.stdout)["systems"]] == [

@@ -147,7 +147,7 @@ def _write(audited: JudgeAudit, items: Items, ballots: BallotFile | None, *, as_
     from flowdebate.evaluation.documents import lay_out, lay_out_audit
     from flowdebate.evaluation.stored_audit import has_intervals
 
-    quality, content = _measure(items, ballots) if has_intervals() else (None, None)
+    reports = _measure(items, ballots) if has_intervals() else {}
 
     if as_json:
         found: dict[str, Any] = {
@@ -157,28 +157,42 @@ def _write(audited: JudgeAudit, items: Items, ballots: BallotFile | None, *, as_
         }
         if items.readers is not None:
             found["readers"] = items.readers.model_dump(mode="json", by_alias=True)
-        for name, report in (("quality", quality), ("content", content)):
-            if report is not None:
-                found[name] = report.model_dump(mode="json", by_alias=True)
+        measured = {name: report.model_dump(mode="json", by_alias=True) for name, report in reports.items()}
+        for name in ("quality", "content"):
+            if name in measured:
+                found[name] = measured.pop(name)
+        if measured:
+            found["qualities"] = measured
         write_json(found)
     else:
         summary = lay_out_audit(audited, audited.findings, readers=items.readers, left_out=items.left_out)
         page = open_page()
         page.summary(summary)
-        for report in (quality, content):
-            if report is not None and (more := lay_out(report)) is not None:
-                page.summary(more)
+        titles = {"quality": "All judges against the truth", "content": "What besides the content decides"}
+        for name, report in reports.items():
+            if (more := lay_out(report)) is not None:
+                page.summary(replace(more, about=titles.get(name, f"{name} against the truth")))
 
 
-def _measure(items: Items, ballots: BallotFile | None) -> tuple[JudgeQuality | None, ContentAudit | None]:
-    """Measure judges against the truths that are known, and audit what besides the content decides a file's ballots."""
+def _measure(items: Items, ballots: BallotFile | None) -> dict[str, JudgeQuality | ContentAudit]:
+    """Measure judges against the truths that are known, and audit what besides the content decides a file's ballots.
+
+    The reports are "quality", "content", and the quality of each of several judges under its name.
+    """
     from flowdebate.evaluation import content_audit, judge_quality
     from flowdebate.evaluation.judge_quality import judged_items
 
+    reports: dict[str, JudgeQuality | ContentAudit] = {}
     judged = judged_items(items.items) if ballots is None else ballots.judged
-    choices = [] if ballots is None else ballots.choices
-    same_sides = len({len(choice.systems) for choice in choices}) == 1
-    return judge_quality(judged) if judged else None, content_audit(choices) if same_sides else None
+    if judged:
+        reports["quality"] = judge_quality(judged)
+    if ballots is None:
+        return reports
+    if judged and len(ballots.judges) > 1:
+        reports |= {judge: judge_quality(own) for judge in ballots.judges if (own := ballots.of_judge(judge).judged)}
+    if len({len(choice.systems) for choice in ballots.choices}) == 1:
+        reports["content"] = content_audit(ballots.choices)
+    return reports
 
 
 class Rejudging:

@@ -50,11 +50,11 @@ class ChoiceFit(NamedTuple):
 
 
 def fit_choices(
-    options: Floats, chosen: Floats, clusters: Sequence[Hashable], *, strengths: int, prior: float | None = None
+    options: Floats, shares: Floats, clusters: Sequence[Hashable], *, strengths: int, prior: float | None = None
 ) -> ChoiceFit | None:
     """Fit how much each column of `options` adds to the log-odds of being chosen (McFadden 1974). Needs scipy.
 
-    `options` has a number for each choice, option and column; `chosen` is the share of each choice that went to each
+    `options` has a number for each choice, option and column; `shares` is the share of each choice that went to each
     option. Of the first `strengths` columns only differences count: their coefficients have a mean of 0. `prior` is the
     standard deviation of a normal prior on all coefficients.
 
@@ -73,7 +73,7 @@ def fit_choices(
     basis[strengths:, strengths - 1 :] = np.eye(width - strengths)
     columns = options @ basis
     weight = 0.0 if prior is None else 1 / prior**2
-    if prior is None and (not _identified(columns) or _separated(columns, chosen)):
+    if prior is None and (not _identified(columns) or _separated(columns, shares)):
         return None
     coefficients = np.zeros(width - 1)
     for _ in range(500):
@@ -82,7 +82,7 @@ def fit_choices(
         chances /= chances.sum(axis=1, keepdims=True)
         centred = columns - (chances[:, :, None] * columns).sum(axis=1, keepdims=True)
         curvature = np.einsum("gk,gkp,gkq->pq", chances, centred, centred) + weight * np.eye(width - 1)
-        scores = ((chosen - chances)[:, :, None] * columns).sum(axis=1)
+        scores = ((shares - chances)[:, :, None] * columns).sum(axis=1)
         step = np.linalg.solve(curvature, scores.sum(axis=0) - weight * coefficients)
         coefficients = coefficients + step / max(1.0, float(np.abs(step).max()))  # far away, Newton overshoots
         if np.abs(step).max() < _CONVERGED:
@@ -99,13 +99,13 @@ def _identified(columns: Floats) -> bool:
     return bool(np.linalg.matrix_rank(centred, tol=1e-9) == columns.shape[2])
 
 
-def _separated(columns: Floats, chosen: Floats) -> bool:
+def _separated(columns: Floats, shares: Floats) -> bool:
     """Check for a direction in which all choices become more likely, so that the best coefficients are infinite."""
     import numpy as np
     from scipy.optimize import linprog  # type: ignore[import-untyped,unused-ignore]
 
     leads = [
-        columns[chosen[:, option] > 0, option] - columns[chosen[:, option] > 0, rival]
+        columns[shares[:, option] > 0, option] - columns[shares[:, option] > 0, rival]
         for option in range(columns.shape[1])
         for rival in range(columns.shape[1])
         if option != rival
@@ -150,8 +150,10 @@ def _errors(
         parts.append(((axes.T @ contrasts) ** 2 * leverage[:, None]).sum(axis=0))
     variance = np.einsum("pc,pq,qc->c", contrasts, meat, contrasts)
     unseen = np.einsum("pc,pq,qc->c", contrasts, alone, contrasts)
-    shares = np.maximum(parts, 1e-300) / np.maximum(np.sum(parts, axis=0), 1e-300)
-    freedom = np.exp(-(shares * np.log(shares)).sum(axis=0)) - 1  # clusters that are worth as much as these
+    parts_of_whole = np.maximum(parts, 1e-300) / np.maximum(np.sum(parts, axis=0), 1e-300)
+    freedom = (
+        np.exp(-(parts_of_whole * np.log(parts_of_whole)).sum(axis=0)) - 1
+    )  # clusters that are worth as much as these
     errors = [
         None if free < _FEWEST or seen <= max(_NO_VARIANCE**2, hidden) else float(np.sqrt(seen + hidden))
         for seen, hidden, free in zip(variance, unseen, freedom, strict=True)

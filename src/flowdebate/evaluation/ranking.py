@@ -233,7 +233,7 @@ def _fit(
 
     index = {name: place for place, name in enumerate(names)}
     options = np.zeros((len(games), 2 + tied, len(names) + order + tied))
-    chosen = np.zeros(options.shape[:2])
+    shares = np.zeros(options.shape[:2])
     for row, game in enumerate(games):
         for option, sign in ((0, 1 / 2), (1, -1 / 2)):
             options[row, option, index[game.one]] = sign
@@ -242,6 +242,6 @@ def _fit(
                 options[row, option, len(names)] = sign
         if tied:
             options[row, 2, -1] = 1
-        chosen[row, {1: 0, 0: 1, _TIE: 2}[game.won]] = 1
+        shares[row, {1: 0, 0: 1, _TIE: 2}[game.won]] = 1
     clusters = [("alone", row) if game.cluster is None else game.cluster for row, game in enumerate(games)]
-    return fit_choices(options, chosen, clusters, strengths=len(names), prior=prior)
+    return fit_choices(options, shares, clusters, strengths=len(names), prior=prior)

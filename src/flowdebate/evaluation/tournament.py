@@ -64,6 +64,7 @@ async def tournament(  # noqa: PLR0913 - those of a batch
     question: str | Callable[[Any], Any] = "question",
     choices: str | Callable[[Any], Sequence[str]] = "choices",
     confidence: float = 0.95,
+    prior: float | None = None,
     seed: int = 0,
     batch_id: str | None = None,
     **options: Unpack[BatchControls],
@@ -73,6 +74,7 @@ async def tournament(  # noqa: PLR0913 - those of a batch
     - `systems`: by name a model, which argues in two rounds before `judge`, a model; or whatever `play` makes a debate
       of, given the row and two seats: the first one argues the first position, and begins.
     - `question` and `choices` (two positions) are keys of a row, or functions of it.
+    - `prior` is that of `rank_games`: with one, systems that won or lost everything are ranked, too.
     - `options` are those of `Block.batch`: with `store` the same call again continues where it was interrupted, and
       pays for nothing twice. `batch_id`: the name under which; None: made of names, rows and seed.
 
@@ -123,9 +125,9 @@ async def tournament(  # noqa: PLR0913 - those of a batch
     if not games:
         problem = f"no ranking: no debate has a verdict; the first one: {failed[0]}"
         return Tournament(games=[], ranking=Ranking(games=0, systems=[], problem=problem), failed=failed)
-    ranking = rank_games(games, confidence=confidence)
+    ranking = rank_games(games, confidence=confidence, prior=prior)
     if ranking.problem is not None:  # perhaps of the first seat alone
-        ranking = rank_games(games, order=False, confidence=confidence)
+        ranking = rank_games(games, order=False, confidence=confidence, prior=prior)
     return Tournament(games=games, ranking=ranking, failed=failed)
 
 
