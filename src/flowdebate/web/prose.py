@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
+from unicodedata import bidirectional
 
 from markupsafe import Markup, escape
 
@@ -33,6 +34,7 @@ _DEEPEST = 20
 _SPECIAL = re.compile(r"[\\`*_\[<~|$]|^[ \t]*(?:[-+#>=]|\d+[.)])|^(?: {4}| {0,3}\t)", re.MULTILINE)
 """In every text that may have more than paragraphs."""
 _LETTERS = re.compile(r"[^\W_]+")
+_RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]")
 _TASK = re.compile(r"\[([ xX])\] (.*)", re.DOTALL)
 """The text of a list item that is a task."""
 _INDENTED = re.compile(r"\n[ \t]*")
@@ -72,6 +74,9 @@ _HTML = {
     "s_close": "</s>",
 }
 """All that a text can become, by the parser's tokens; list items, code and links are written by `_Writer`."""
+
+_CONTAINERS = frozenset({"blockquote_open", "bullet_list_open", "ordered_list_open", "table_open"})
+_DIRECTED = _CONTAINERS | {"paragraph_open", "heading_open", "list_item_open", "th_open", "td_open"}
 
 # Marks of spans in a text, while it is parsed: punctuation, for letters beside `**` would change what that means.
 _MARK, _BEGINS, _ENDS = "\U0001da87", "\U0001da88", "\U0001da89"
@@ -176,11 +181,11 @@ def _blocks(text: str, spans: Sequence[Span], *, parsed: bool, grows: bool = Fal
         _close(last)
     lines = text.split("\n")
     begins = [0, *((group[0].map or [0])[0] for group in groups[1:]), len(lines)]
-    writer = _Writer(spans)
+    writer, directed = _Writer(spans), _RIGHT_TO_LEFT.search(text) is not None
     for group, (begin, end) in zip(groups, pairwise(begins), strict=True):
         source = "\n".join(lines[begin:end])
         inside = writer.inside
-        writer.write(group)
+        writer.write_block(group, directed=directed)
         if (grows and group is groups[-1]) or writer.is_whole(source):
             yield begin, writer.take()
             continue
@@ -210,7 +215,21 @@ class _Writer:
         self._pieces: list[str] = []
         self._read: list[str] = []
         self._starts_item = False
+        self._directed = False
         self.inside: Span | None = None
+
+    def write_block(self, tokens: Sequence[Token], *, directed: bool) -> None:
+        """Write the tokens of a block; if `directed`, each part of it has the direction of its own text."""
+        self._directed = directed
+        if directed:
+            for index, token in enumerate(tokens):
+                # browsers look only at text outside of parts with a direction of their own
+                if token.type in _CONTAINERS or (token.type == "list_item_open" and not tokens[index + 1].hidden):
+                    token.attrSet("dir", _direction(tokens[index:]) or "ltr")
+                elif token.type in _DIRECTED:  # numbers alone stand where their table or list has them
+                    token.attrSet("dir", "auto" if _direction(tokens[index : index + 3]) else "")
+        self.write(tokens)
+        self._directed = False
 
     def write(self, tokens: Iterable[Token]) -> None:  # noqa: C901, PLR0912 - a case for each kind
         """Write the tokens of a block, or of a line."""
@@ -235,7 +254,8 @@ class _Writer:
                         self._enclosed("<small>", info, "</small>\n")
                     self._enclosed("<code>", token.content.rstrip("\n"), "</code></pre>")
                 case "list_item_open":
-                    self._pieces.append(f'<li value="{int(token.info)}">' if token.info else "<li>")
+                    item = f'<li value="{int(token.info)}">' if token.info else "<li>"
+                    self._pieces.append(self._directed_tag(item, token))
                     self._read.append(token.info)
                     self._starts_item = True
                 case "link_open":
@@ -246,17 +266,21 @@ class _Writer:
                     self.write(token.children or ())
                     self._address(token, "src")
                 case "th_open" | "td_open" if "right" in str(token.attrs):  # where figures are
-                    self._pieces.append(_HTML[token.type].replace(">", ' class="num">'))
+                    self._pieces.append(self._directed_tag(_HTML[token.type].replace(">", ' class="num">'), token))
                 case "strong_open" | "strong_close" if token.markup == "__":  # a name in code, such as __init__
                     self._text("__")
                 case _ if not token.hidden:  # of the paragraphs in a list without blank lines
-                    self._pieces.append(_HTML[token.type])
+                    self._pieces.append(self._directed_tag(_HTML[token.type], token))
                 case _:
                     pass
 
+    def _directed_tag(self, tag: str, token: Token) -> str:
+        direction = token.attrGet("dir") if self._directed else None
+        return tag.replace(">", f' dir="{direction}">', 1) if direction else tag
+
     def write_plain(self, text: str) -> None:
         """Write a block as it was written."""
-        self._pieces.append("<p>")
+        self._pieces.append('<p dir="auto">' if _RIGHT_TO_LEFT.search(text) else "<p>")
         for number, line in enumerate(filter(None, _INDENTED.split(text.strip()))):
             self._pieces.append("<br>" if number else "")
             self._text(line)
@@ -321,6 +345,15 @@ class _Writer:
             end, marked = found.end(), self._spans[int(found[1])]
             self.inside = marked if found[2] == _BEGINS else None
             self._pieces.append("" if self.inside else marked.after)
+
+
+def _direction(tokens: Iterable[Token]) -> str:
+    """Return the direction of the first letter that has one; "" where none has."""
+    for token in tokens:
+        for letter in token.content if token.type == "inline" else "":
+            if (kind := bidirectional(letter)) in ("L", "R", "AL"):
+                return "ltr" if kind == "L" else "rtl"
+    return ""
 
 
 def _letters(text: str) -> str:

@@ -270,10 +270,10 @@ function put(page, piece) {
 
 /** @param {Turn} turn */
 function article(turn) {
-  const head = element("h3", { class: "who" }, element("i", { class: "mark" }), turn.name);
+  const head = element("h3", { class: "who" }, element("i", { class: "mark" }), element("bdi", {}, turn.name));
   const side = turn.side === null ? {} : { "data-side": String(turn.side) };
   const attributes = { class: "turn", "aria-label": turn.name, "aria-busy": "true", ...side };
-  return element("article", attributes, element("header", {}, head), element("div", { class: "prose" }));
+  return element("article", attributes, element("header", {}, head), element("div", { class: "prose", lang: "" }));
 }
 
 /**
