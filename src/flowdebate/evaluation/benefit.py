@@ -265,13 +265,13 @@ def _compare_with(
 ) -> tuple[PairedComparison, float]:
     """Counts, interval and test of one comparison, and the largest gain that `tests` of them do not exclude."""
     both = [item for item in items if name in item.baselines]
-    asked = [item.baselines[name].credit(str(item.truth), sides=item.sides, undecided=undecided) for item in both]
+    credits_ = [item.baselines[name].credit(str(item.truth), sides=item.sides, undecided=undecided) for item in both]
     paired = [*both, *(item for item in items if item.failed)]
     ones = [
         0.0 if item.failed else item.debate.credit(str(item.truth), sides=item.sides, undecided=undecided)
         for item in paired
     ]
-    others = [*asked, *[fmean(asked)] * (len(paired) - len(both))]  # a failed debate's baselines were not asked
+    others = [*credits_, *[fmean(credits_)] * (len(paired) - len(both))]  # a failed debate's baselines were not asked
     found = compare_credits(ones, others, _clusters(paired), answered=len(both), confidence=confidence, tests=tests)
     return PairedComparison(
         baseline=name,

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 _WHERE = "compare_all()"
 _ALPHA = 0.05
+_PAIR = 2
 
 
 class ComparedSystem(WireModel):
@@ -221,7 +222,7 @@ def tabulate(
     Rows are taken as independent of each other.
     """
     comparisons = [row for row in rows if row is not None]
-    known = [
+    labelled = [
         (row, right) for row, right in zip(rows, truth or (), strict=False) if row is not None and right is not None
     ]
     systems = sorted(
@@ -229,7 +230,7 @@ def tabulate(
         key=lambda system: -system.rate.value,
     )
     names = list(dict.fromkeys(found.judge for c in comparisons for found in c.judges))
-    judges = [_judge(name, comparisons, len(names), known) for name in names]
+    judges = [_judge(name, comparisons, len(names), labelled) for name in names]
     said = [{found.judge: found.winner or NOBODY for found in c.judges} for c in comparisons]
     kappa, alpha = agree([[row.get(name) for row in said] for name in names])
     longest = [
@@ -238,8 +239,7 @@ def tabulate(
         if c.winner is not None
         if len(most := [s.name for s in c.sides if s.characters == max(s.characters for s in c.sides)]) == 1
     ]
-    ranked = len(systems) > 2 and find_spec("scipy") is not None  # noqa: PLR2004 - of two, the rate says it
-    leader, others = (systems[0].wins, systems[1].wins) if len(systems) == 2 else (0, 0)  # noqa: PLR2004
+    ranked = len(systems) > _PAIR and find_spec("scipy") is not None  # of two, the rate says it
     table = ComparisonTable(
         rows=len(comparisons),
         systems=systems,
@@ -248,8 +248,8 @@ def tabulate(
         alpha=alpha,
         longer=_figure(fmean(longest), len(longest)) if longest else None,
         ranking=_rank(comparisons) if ranked else None,
-        p=sign_test(leader, others) if len(systems) == 2 else None,  # noqa: PLR2004 - one against the other
-        truth=_verdicts_against_truth(known) if known else None,
+        p=sign_test(systems[0].wins, systems[1].wins) if len(systems) == _PAIR else None,
+        truth=_verdicts_against_truth(labelled) if labelled else None,
         failed=dict(failed or {}),
         findings=[],
         comparisons=list(rows),
@@ -278,21 +278,21 @@ def _system(name: str, comparisons: Sequence[Comparison]) -> ComparedSystem:
     )
 
 
-def _verdicts_against_truth(known: Sequence[tuple[Comparison, str]]) -> VerdictsAgainstTruth:
-    decided = [row.winner == right for row, right in known if row.winner is not None]
-    credits_ = [1 / len(row.sides) if row.winner is None else row.winner == right for row, right in known]
+def _verdicts_against_truth(labelled: Sequence[tuple[Comparison, str]]) -> VerdictsAgainstTruth:
+    decided = [row.winner == right for row, right in labelled if row.winner is not None]
+    credits_ = [1 / len(row.sides) if row.winner is None else row.winner == right for row, right in labelled]
     return VerdictsAgainstTruth(
-        rows=len(known),
-        decided=_figure(len(decided) / len(known), len(known)),
+        rows=len(labelled),
+        decided=_figure(len(decided) / len(labelled), len(labelled)),
         right=_figure(fmean(decided), len(decided)) if decided else None,
-        credit=_figure(fmean(credits_), len(known)),
+        credit=_figure(fmean(credits_), len(labelled)),
     )
 
 
-def _orders_against_truth(name: str, known: Sequence[tuple[Comparison, str]]) -> OrdersAgainstTruth | None:
+def _orders_against_truth(name: str, labelled: Sequence[tuple[Comparison, str]]) -> OrdersAgainstTruth | None:
     rows, decided = [], []
     orders: dict[str, list[bool]] = {}
-    for comparison, truth in known:
+    for comparison, truth in labelled:
         ballots = [ballot for ballot in comparison.ballots if (ballot.model or "") == name]
         usable = [ballot for ballot in ballots if ballot.problem is None]
         if not usable:
@@ -316,7 +316,7 @@ def _orders_against_truth(name: str, known: Sequence[tuple[Comparison, str]]) ->
 
 
 def _judge(
-    name: str, comparisons: Sequence[Comparison], judges: int, known: Sequence[tuple[Comparison, str]]
+    name: str, comparisons: Sequence[Comparison], judges: int, labelled: Sequence[tuple[Comparison, str]]
 ) -> ComparingJudge:
     own = [[ballot for ballot in c.ballots if (ballot.model or "") == name] for c in comparisons]
     counts = [count(ballots) for ballots in own if ballots]
@@ -336,7 +336,7 @@ def _judge(
         even=fmean(1 / len(wins.wins) for wins in places) if places else None,
         towards_first=_figure(fmean(leans), len(leans)) if leans else None,
         favours=favours,
-        truth=_orders_against_truth(name, known),
+        truth=_orders_against_truth(name, labelled),
     )
 
 
@@ -354,7 +354,7 @@ def _findings(table: ComparisonTable) -> list[str]:
     found = []
     if table.failed:
         found.append(f"left out, because their judging failed: {counted(len(table.failed), 'row')}")
-    if len(table.systems) == 2:  # noqa: PLR2004 - of more, the ranking says it
+    if len(table.systems) == _PAIR:  # of more, the ranking says it
         best = table.systems[0]
         p = 1.0 if table.p is None else table.p
         is_better = "is better" if p <= _ALPHA else "is not clearly better"

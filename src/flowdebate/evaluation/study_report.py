@@ -240,7 +240,9 @@ def study_report(
         else one.model_copy(
             update={"summary": f"{one.summary} With undecided answers counted as wrong: {_first(other.summary)}"}
         )
-        for one, other in zip(*(_compare_all(study, own, unfinished) for own in (credits_, if_wrong)), strict=True)
+        for one, other in zip(
+            *(_compare_all(study, scoring, unfinished) for scoring in (credits_, if_wrong)), strict=True
+        )
     ]
     differences = [] if registration is None else registration.differences(study.registration(model=model))
     older = 0 if registration is None else sum(answer.at < registration.at for answer in answers)
@@ -279,8 +281,8 @@ def control_of(study: Study, answers: Sequence[StudyAnswer]) -> StudyControl | N
     if not keys:
         return None
     control, alone = fmean(with_it[key].value for key in keys), fmean(without[key].value for key in keys)
-    whole = len(keys) == study.planned(answers)[CONTROL]
-    passed = control - alone >= study.control_gain - 1e-9 if whole else None
+    finished = len(keys) == study.planned(answers)[CONTROL]
+    passed = control - alone >= study.control_gain - 1e-9 if finished else None
     return StudyControl(n=len(keys), control=control, alone=alone, gain=study.control_gain, passed=passed)
 
 
@@ -294,27 +296,27 @@ def _compare_all(
     study: Study, credits_: Mapping[str, Mapping[Key, _Credit]], unfinished: Mapping[str, int]
 ) -> list[StudyComparison]:
     """Compare the pairs of methods with answers, the primary one first."""
-    asked = [MethodPair(*(study.primary or ("", ""))), *(MethodPair(*each) for each in study.compare or ())]
-    possible = [each for each in asked if {*credits_[each.one]} & {*credits_[each.other]}]
-    others = len(asked) - 1
+    pairs = [MethodPair(*(study.primary or ("", ""))), *(MethodPair(*pair) for pair in study.compare or ())]
+    possible = [pair for pair in pairs if {*credits_[pair.one]} & {*credits_[pair.other]}]
+    secondary = len(pairs) - 1
     compared = [
         _compare(
-            each,
+            pair,
             study,
             credits_,
-            tests=1 if each == study.primary else others,
-            early=any(study.design_of(method) in unfinished for method in each),
+            tests=1 if pair == study.primary else secondary,
+            early=any(study.design_of(method) in unfinished for method in pair),
         )
-        for each in possible
+        for pair in possible
     ]
     # all that are to be tested count, also those that have no answers yet
-    ps = [each.p for each, _ in compared if not each.primary]
-    adjusted = iter(holm([*ps, *[1.0] * (others - len(ps))]))
+    ps = [comparison.p for comparison, _ in compared if not comparison.primary]
+    adjusted = iter(holm([*ps, *[1.0] * (secondary - len(ps))]))
     return [
-        _conclude(each, most, study, p=each.p, tests=1)
-        if each.primary
-        else _conclude(each, most, study, p=next(adjusted), tests=others)
-        for each, most in compared
+        _conclude(comparison, largest, study, p=comparison.p, tests=1)
+        if comparison.primary
+        else _conclude(comparison, largest, study, p=next(adjusted), tests=secondary)
+        for comparison, largest in compared
     ]
 
 
