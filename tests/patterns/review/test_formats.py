@@ -144,7 +144,7 @@ def finding_of(number: int, *, text: str = "It fails.", place: Place | None = No
 def test_a_long_comment_is_cut_after_the_gravest_findings() -> None:
     """GitHub rejects one that is too long as a whole; how many are missing is said."""
     findings = [finding_of(number, text="word " * 700) for number in range(1, 61)]
-    gate = GateResult(rule="no finding", holds=False, against=["F1"], why="against it: F1")
+    gate = GateResult(rule="no finding", holds=False, against=["F1"], why="see F1")
     comment = findings_markdown(document_of(*findings, gate=gate))
     assert len(comment) <= 65_000
     shown = len(re.findall(r"^- \*\*major\*\*", comment, re.MULTILINE))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, TextIO, assert_never
 
+from flowdebate.cli.terminal.marks import Marks
 from flowdebate.cli.terminal.screen import AskOnScreen, Screen, TextFlow, View
 from flowdebate.service.runs import short_id
 from flowdebate.ui.document import Document, Speaker, speakers_of
@@ -41,56 +42,6 @@ if TYPE_CHECKING:
     from flowdebate.ui.live import Live
     from flowdebate.ui.plan import Plan
     from flowdebate.ui.steps import Fork
-
-
-_PARTS = re.compile(r"(?P<mark>(?m:^)#{1,6} |\*{1,2}|`+)|\n|[^*`\n]+")
-_OPEN = re.compile(r"(?:(?m:^)#{1,6} ?|[*`]+)\Z")
-"""At the end of a piece: what may go on."""
-_MARK_STYLES = {"**": "bold", "*": "italic", "#": "bold", "`": "cyan"}
-
-
-class Marks:
-    """A text in pieces, each with its style; lists, quotes and tables are read as they are, and no word is left out.
-
-    >>> list(Marks().feed("**Half** of `it`: 2 * 3.", last=True))
-    [('Half', 'bold'), (' of ', ''), ('it', 'cyan'), (': 2 ', ''), ('*', ''), (' 3.', '')]
-    """
-
-    def __init__(self) -> None:
-        self._held, self._before = "", "\n"
-        self._on: list[str] = []
-        self._fenced = False
-
-    def feed(self, piece: str, *, last: bool = False) -> Iterator[tuple[str, str]]:
-        """The parts of the text so far that can be shown; all of them with the `last` piece."""
-        text, begins = self._held + piece, self._before == "\n"
-        end = len(text)
-        if not last and (found := _OPEN.search(text)) is not None and (found[0][0] != "#" or begins or found.start()):
-            end = found.start()
-        self._held = text[end:]
-        for found in _PARTS.finditer(text, 0, end):
-            part, after = found[0], text[found.end() : found.end() + 1]
-            if found["mark"] and self._turns(part, after, first=begins or found.start() > 0):
-                continue
-            if part == "\n":
-                self._on = [] if self._before == "\n" else [each for each in self._on if each != "#"]
-            styles = dict.fromkeys(_MARK_STYLES[each if each in _MARK_STYLES else "`"] for each in self._on)
-            yield part, " ".join(styles)
-            self._before = part[-1]
-
-    def _turns(self, mark: str, after: str, *, first: bool) -> bool:
-        """Whether a mark begins or ends a style here."""
-        if mark.startswith("```"):
-            self._fenced = not self._fenced
-        if self._fenced or mark.startswith("```") or (mark[0] == "#" and not first):
-            return False
-        if mark in self._on and (mark[0] == "`" or not self._before.isspace()):
-            self._on.remove(mark)
-            return True
-        if any(each[0] == "`" for each in self._on) or not (after.strip() or mark[0] == "#"):
-            return False
-        self._on.append("#" if mark[0] == "#" else mark)
-        return True
 
 
 _COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
@@ -200,7 +151,7 @@ class Page:
         """A piece of a contribution or of the output."""
         if self._flow is None:
             self._flow = TextFlow(self.screen.write, indent="  ", width=self._wrap())
-            self._marks = None if self.screen.console.color_system is None else Marks()
+            self._marks = None if self.screen.console.color_system is None else Marks(self.screen.width - 2)
         for part, style in [(piece, "")] if self._marks is None else self._marks.feed(piece):
             self._flow.feed(part, style)
         self.screen.flush()
@@ -231,13 +182,14 @@ class Page:
         from rich.text import Text
 
         shown: list[Text] = []
+        inside = self.screen.width - 6  # without the frame
         for index, fact in enumerate(facts):
             apart = "\n" if index and not (fact.short and facts[index - 1].short) else ""
             label = [] if fact.label == title else [(f"{in_line(fact.label)}: ", "bold")]
             text = re.sub(
                 r"\n{3,}", "\n\n", printable(fact.text).strip("\n")
             )  # a frame of blank lines hides what is below
-            parts = [(part, f"{_STYLES[fact.tone]} {style}") for part, style in Marks().feed(text, last=True)]
+            parts = [(part, f"{_STYLES[fact.tone]} {style}") for part, style in Marks(inside).feed(text, last=True)]
             shown.append(Text.assemble(apart, *label, *parts))
         self.screen.print(Panel(Group(*shown), title=Text(title, "bold"), border_style="green", padding=(1, 2)))
 

@@ -595,7 +595,7 @@ def hold_gate(
         against |= dict.fromkeys(finding.id for finding in located if len(located) > rule.most)
         doubtful |= dict.fromkeys(finding.id for finding in relevant if len(relevant) > rule.most)
     if against:
-        return GateResult(rule=gate, holds=False, against=list(against), why=f"against it: {', '.join(against)}")
+        return GateResult(rule=gate, holds=False, against=list(against), why=f"see {', '.join(against)}")
     if missing is None and doubtful:
         unlocated = [finding.id for finding in findings if finding.place.found is False and finding.id in doubtful]
         missing = f"the material does not have the place of {', '.join(unlocated)}"

@@ -156,7 +156,8 @@ class ReviewDocument(Document):
                 tone = "warning" if unread_files(raw.coverage) else "dim"
                 facts.append(Fact(label="Coverage", text=raw.coverage_note, tone=tone))
             if raw.places_note:
-                facts.append(Fact(label="Places", text=raw.places_note, tone="warning"))
+                label, _, text = raw.places_note.partition(": ")
+                facts.append(Fact(label=label, text=text, tone="warning"))
             yield Card(title="Review", facts=tuple(facts), lead="Result")
         for state in STATES:
             findings = raw.in_state(state)

@@ -351,6 +351,10 @@ class ReviewRawOutput(PatternOutput):
         ]
         return f"Places not in the material: {', '.join(unlocated)}" if unlocated else ""
 
+    def find_repetitions(self) -> list[str]:
+        """Return nothing: reviewers who write the same agree, and their findings are merged."""
+        return []
+
     @property
     def first_notes(self) -> list[str]:
         """Notes for readers, above the findings."""
