@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import warnings
 from typing import TYPE_CHECKING
 
 import pytest
 
 from flowdebate import CliModel
-from flowdebate.errors import AuthenticationFailed
+from flowdebate.errors import AuthenticationFailed, FlowDebateWarning, RateLimited
 from flowdebate.models import ModelRequest
 from flowdebate.models.call import ask
 from flowdebate.models.programs import PROGRAMS
@@ -27,6 +28,8 @@ pytestmark = [
     pytest.mark.anyio,
     pytest.mark.skipif(not CLIENTS, reason="make test-clients installs the programs"),
 ]
+MOST_REQUESTS = 6
+"""That a program sends before it gives up."""
 SESSIONS = ("projects/", "session", "chats/", "history", "rollout", "opencode.db")
 
 
@@ -42,11 +45,13 @@ def home(stub: VendorStub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     """The home of a user who has set up everything, and is signed in by keys."""
     home = tmp_path / "home"
     set_trap(home, stub)
+    temporary(home).mkdir()
     for name in os.environ:
         if name.startswith(("ANTHROPIC_", "CLAUDE", "CODEX_", "OPENAI_", "GEMINI_", "GOOGLE_", "OPENCODE_", "XDG_")):
             monkeypatch.delenv(name)
     variables = {
         "HOME": str(home),
+        "TMPDIR": str(temporary(home)),
         "PATH": f"{CLIENTS}{os.pathsep}{os.environ['PATH']}",
         "ANTHROPIC_BASE_URL": stub.url,
         "GOOGLE_GEMINI_BASE_URL": stub.url,
@@ -64,6 +69,24 @@ def question(home: Path) -> ModelRequest:
     return ModelRequest(messages=[{"role": "user", "content": words}], block="ann")
 
 
+def temporary(home: Path) -> Path:
+    """Folder of temporary files of the user."""
+    return home.parent / "tmp"
+
+
+async def check_ready(model: CliModel) -> None:
+    """Check that somebody is signed in; what the program keeps is said by a warning, once in a process."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FlowDebateWarning)
+        await model.check_ready()
+
+
+def clear(folder: Path) -> None:
+    """Empty a folder."""
+    shutil.rmtree(folder)
+    folder.mkdir()
+
+
 def paths(folder: Path) -> set[str]:
     """Files below a folder."""
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
@@ -74,7 +97,7 @@ async def test_a_seat_has_the_sign_in_and_nothing_else(program: str, home: Path,
     """No tools, MCP servers, hooks, plugins, memory, skills, files and sessions; one request for an answer."""
     before = paths(home)
     model = CliModel(program)
-    await model.check_ready()
+    await check_ready(model)
     answered = await ask(model, question(home))
     assert answered.text == ANSWER
     assert answered.usage.completion_tokens == 3
@@ -89,18 +112,81 @@ async def test_a_seat_has_the_sign_in_and_nothing_else(program: str, home: Path,
     assert SECRET not in sent
     assert not (home / "started").exists()
     assert [path for path in paths(home) - before if any(word in path.lower() for word in SESSIONS)] == []
+    assert not list(temporary(home).iterdir())
     if program == "claude":
         assert not (home / ".claude" / "projects").exists()
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-async def test_a_wrong_key_is_an_authentication_error(program: str, home: Path, stub: VendorStub) -> None:
+@pytest.mark.parametrize(("status", "error"), [(401, AuthenticationFailed), (429, RateLimited)])
+async def test_a_refusal_keeps_its_cause(
+    program: str, status: int, error: type[Exception], home: Path, stub: VendorStub
+) -> None:
     """Nobody asks again: the program itself has tried as often as it does."""
-    stub.refuses = True
+    stub.refuses = status
     request = question(home)
-    with pytest.raises(AuthenticationFailed, match=r"API key|401"):
-        await ask(CliModel(program), request)
+    # without a model's name, gemini asks a second model, ten times within two minutes
+    model = CliModel(program, model="gemini-2.5-pro" if program == "gemini" else None)
+    with pytest.raises(error):
+        await ask(model, request)
+    assert len(stub.bodies) <= MOST_REQUESTS
     assert len(request.attempts.made) == 1
+    assert not list(temporary(home).iterdir())
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("word", ["/help", "/pirate", "/init", "!touch started", "@secret.txt", "# secret"])
+async def test_no_word_at_the_beginning_of_a_prompt_is_a_command(
+    program: str, word: str, home: Path, stub: VendorStub
+) -> None:
+    """The vendor is sent the words as they are, and nothing else happens."""
+    words = f"{word} of rents: cap them?"
+    answered = await ask(CliModel(program), ModelRequest(messages=[{"role": "user", "content": words}], block="ann"))
+    assert answered.text == ANSWER
+    (body,) = stub.bodies
+    sent = json.dumps(body)
+    assert words in sent
+    assert MARK not in sent
+    assert SECRET not in sent
+    assert not (home / "started").exists()
+
+
+async def test_claude_reads_the_files_of_its_folder_and_nothing_else(home: Path, stub: VendorStub) -> None:
+    """Neither by an absolute path, nor by steps upwards, nor by a link out of the folder."""
+    folder = home / "work"
+    (folder / "notes").mkdir(parents=True)
+    (folder / "notes" / "plan.txt").write_text("THE-PLAN")
+    (folder / "link.txt").symlink_to(home / "secret.txt")
+    (folder / "up").symlink_to(home)
+    outside = [home / "secret.txt", folder / ".." / "secret.txt", folder / "link.txt", folder / "up" / "secret.txt"]
+    stub.reads = [str(folder / "notes" / "plan.txt"), *map(str, outside)]
+    answered = await ask(CliModel("claude", workdir=folder), question(home))
+    assert answered.text == ANSWER
+    sent = json.dumps(stub.bodies[-1])
+    assert "THE-PLAN" in sent
+    assert SECRET not in sent
+    assert {tool["name"] for tool in stub.bodies[0]["tools"]} == {"Read", "Glob", "Grep"}
+
+
+async def test_gemini_s_key_in_a_file_is_carried_over(home: Path, stub: VendorStub) -> None:
+    """From its `.env`, where gemini itself would look for it."""
+    os.environ.pop("GEMINI_API_KEY")
+    (home / ".gemini" / ".env").write_text(f"GEMINI_API_KEY={KEY}\n")
+    model = CliModel("gemini")
+    await check_ready(model)
+    assert (await ask(model, question(home))).text == ANSWER
+    assert stub.keys == [KEY]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+async def test_a_missing_sign_in_is_told_before_the_first_call(program: str, home: Path, stub: VendorStub) -> None:
+    """By each real program in a home without one."""
+    clear(home)
+    for name in ("ANTHROPIC_API_KEY", "CODEX_API_KEY", "GEMINI_API_KEY", "KEY_OF_STUB"):
+        os.environ.pop(name)
+    with pytest.raises(AuthenticationFailed, match=f"run `{program}"):
+        await check_ready(CliModel(program))
+    assert stub.bodies == []
 
 
 @pytest.mark.parametrize("program", ["codex", "opencode"])
@@ -115,7 +201,7 @@ async def test_a_sign_in_by_file_is_carried_over_and_never_changed(program: str,
     path.write_text(json.dumps(content))
     for name in ("CODEX_API_KEY", "KEY_OF_STUB"):
         os.environ.pop(name)
-    await CliModel(program).check_ready()
+    await check_ready(CliModel(program))
     assert (await ask(CliModel(program), question(home))).text == ANSWER
     assert json.loads(path.read_text()) == content
     assert len(stub.bodies) == 1

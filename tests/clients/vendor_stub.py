@@ -13,17 +13,24 @@ if TYPE_CHECKING:
 Json: TypeAlias = Any
 KEY = "key-of-the-stub"
 ANSWER = "Cap them."
+KINDS = {400: "invalid_argument", 401: "authentication_error", 429: "rate_limit_error"}
 
 
 class VendorStub(ThreadingHTTPServer):
-    """Server that answers every prompt with `ANSWER`, or with a refusal of the key where it is told to."""
+    """Server that answers every prompt with `ANSWER`, or refuses it with a status where it is told to.
+
+    Paths in `reads` are read first, by a tool of claude: its results are in the last of `bodies`.
+    """
 
     daemon_threads = True
 
-    def __init__(self, *, refuses: bool = False) -> None:
+    def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.refuses = refuses
+        self.refuses: int | None = None
+        self.reads: list[str] = []
         self.bodies: list[Json] = []
+        self.keys: list[str | None] = []
+        """Keys of gemini."""
         self.url = f"http://127.0.0.1:{self.server_port}"
 
     def __enter__(self) -> Self:
@@ -69,10 +76,16 @@ class _Handler(BaseHTTPRequestHandler):
         if answer is None:
             return self._send(404, {"error": {"message": "no"}})
         self.server.bodies.append(body)
-        if self.server.refuses:
-            gemini = "enerateContent" in path
-            error = {"type": "authentication_error", "message": "API key not valid", "code": 400 if gemini else "wrong"}
-            return self._send(400 if gemini else 401, {"type": "error", "error": error})
+        self.server.keys.append(self.headers.get("x-goog-api-key"))
+        if self.server.refuses is not None:
+            status = self.server.refuses
+            error = {
+                "type": KINDS[status],
+                "message": "Request denied",
+                "code": status,
+                "status": KINDS[status].upper(),
+            }
+            return self._send(status, {"type": "error", "error": error})
         return answer(body)
 
     def _send(self, status: int, value: Json) -> None:
@@ -86,6 +99,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _write(self, status: int, kind: str, text: str) -> None:
         self.send_response(status)
         self.send_header("content-type", kind)
+        self.send_header("retry-after-ms", "10")  # opencode waits for more than a minute without it
         self.send_header("content-length", str(len(text.encode())))
         self.end_headers()
         self.wfile.write(text.encode())
@@ -93,16 +107,22 @@ class _Handler(BaseHTTPRequestHandler):
     def _messages(self, body: Json) -> None:
         usage = {"input_tokens": 10, "output_tokens": 3}
         message = {"id": "m", "type": "message", "role": "assistant", "model": body["model"], "usage": usage}
-        self._stream(
-            [
-                {"type": "message_start", "message": {**message, "content": [], "stop_reason": None}},
-                {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
-                {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": ANSWER}},
-                {"type": "content_block_stop", "index": 0},
-                {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage},
-                {"type": "message_stop"},
-            ]
-        )
+        reads = [] if len(self.server.bodies) > 1 else self.server.reads
+        blocks: list[tuple[Json, Json]] = [
+            (
+                {"type": "tool_use", "id": f"t{number}", "name": "Read", "input": {}},
+                {"type": "input_json_delta", "partial_json": json.dumps({"file_path": path})},
+            )
+            for number, path in enumerate(reads)
+        ]
+        blocks = blocks or [({"type": "text", "text": ""}, {"type": "text_delta", "text": ANSWER})]
+        events: list[Json] = [{"type": "message_start", "message": {**message, "content": [], "stop_reason": None}}]
+        for index, (block, delta) in enumerate(blocks):
+            events.append({"type": "content_block_start", "index": index, "content_block": block})
+            events.append({"type": "content_block_delta", "index": index, "delta": delta})
+            events.append({"type": "content_block_stop", "index": index})
+        reason = {"stop_reason": "tool_use" if reads else "end_turn"}
+        self._stream([*events, {"type": "message_delta", "delta": reason, "usage": usage}, {"type": "message_stop"}])
 
     def _responses(self, _: Json) -> None:
         content = [{"type": "output_text", "text": ANSWER}]

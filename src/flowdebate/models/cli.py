@@ -156,6 +156,8 @@ class CliModel:
             tools = [tool.name for tool in request.tools]
             raise ConfigurationError(request.block, "tools", tools, f"left out for {self._name}, which has its own")
         command, prompt = self._command(request), await _prompt(request)
+        if prompt.startswith("/") and self._program.keeps:  # at the very beginning it would be a command of the program
+            prompt = f"\n{prompt}"
         with request.attempts.sending(self._name, request) as attempt:
             reply = await within(self.timeout, self._ask(command, prompt))
             attempt.usage = reply.usage
@@ -226,7 +228,7 @@ class CliModel:
             self._models = await self._list_models()
         with isolated(self._program.isolate, self._models) as (home, isolation):
             environment = {**self._environment(isolation.passed), **isolation.variables}
-            if self._program.login:  # reports of failures, with the whole prompt, go there
+            if self._program.keeps:  # reports of failures, with the whole prompt, go there
                 environment |= dict.fromkeys(("TMPDIR", "TMP", "TEMP"), str(home / "tmp"))
             return await run_program(command, prompt, cwd=folder or str(home / "work"), env=environment)
 

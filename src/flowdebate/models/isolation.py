@@ -1,4 +1,4 @@
-"""Folders that agent CLIs get in place of the user's own: the sign-in, and no memory, skills, servers or sessions."""
+"""Folders for agent CLIs in place of the user's: with the sign-in, without memory, skills, servers and sessions."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | Non
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Isolation:
-    """What a program gets in a folder of its own."""
+    """Contents and variables of a folder that a program gets in place of the user's."""
 
     variables: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables, which name the folder among other things."""
+    """Environment variables that lead the program to the folder, or turn things off."""
     sign_in: Mapping[str, Path] = field(default_factory=dict)
-    """The user's files of the sign-in, by their paths in the folder."""
+    """Files with the user's sign-in, by their paths in the folder."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Contents of further files, by their paths in the folder."""
     passed: tuple[str, ...] = ()
@@ -32,14 +32,14 @@ class Isolation:
 
 
 Isolate: TypeAlias = Callable[[Path, str], Isolation]
-"""Function from a folder, and the list of models that the program has written, to what the program gets there."""
+"""Function from a new folder, and the program's list of its models, to the isolation of one call."""
 
 
 @contextmanager
 def isolated(isolate: Isolate | None, models: str) -> Iterator[tuple[Path, Isolation]]:
     """Create a folder for one call, with the sign-in linked into it, and remove it afterwards.
 
-    A sign-in that the program renews there by another file is put back in the place of the user's.
+    If the program replaces the link by a renewed sign-in, that replaces the user's.
     """
     with TemporaryDirectory(prefix="flowdebate-", ignore_cleanup_errors=True) as name:
         home = Path(name)
@@ -85,33 +85,38 @@ def _put_back(renewed: Path, source: Path) -> None:
 def isolate_codex(home: Path, models: str) -> Isolation:
     """Give codex its sign-in and its provider, and models without tools.
 
-    The list of models says which tools a model gets, whatever the options say.
+    The list of models decides which tools a model gets, whatever the options say.
     """
-    own = Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex")
-    configuration = _parse(own / "config.toml", tomllib.loads)
-    kept = {name: configuration[name] for name in _CODEX_PROVIDER if name in configuration}
-    if "model_provider" in kept and "model" in configuration:  # another provider may lack the default model
-        kept["model"] = configuration["model"]
-    providers = kept.get("model_providers")
+    folder = Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex")
+    settings = _parse(folder / "config.toml", tomllib.loads)
+    settings = {name: settings[name] for name in _codex_settings(settings)}
+    providers = settings.get("model_providers")
     entries = providers.values() if isinstance(providers, dict) else ()
     keys = [entry.get("env_key") for entry in entries if isinstance(entry, dict)]
-    listed = _jsonc(models)
-    listing = listed.get("models")
+    listing = _jsonc(models).get("models")
     for model in listing if isinstance(listing, list) else ():
         if isinstance(model, dict):
             model.update(_NO_TOOLS)
-    lines = [f"{name} = {_toml(value)}" for name, value in kept.items()]
+    lines = [f"{name} = {_toml(value)}" for name, value in settings.items()]
     lines.append(f"model_catalog_json = {_toml(str(home / '.codex' / 'models.json'))}")
     return Isolation(
         # skills are also looked for in the user's home
         variables={"CODEX_HOME": str(home / ".codex"), "HOME": str(home), "USERPROFILE": str(home)},
-        sign_in={".codex/auth.json": own / "auth.json"},
+        sign_in={".codex/auth.json": folder / "auth.json"},
         files={
             ".codex/config.toml": "\n".join([*lines, _CODEX]),
             ".codex/models.json": json.dumps({"models": listing or []}),
         },
         passed=tuple(key for key in keys if isinstance(key, str)),
     )
+
+
+def _codex_settings(settings: Mapping[str, Json]) -> list[str]:
+    """Return the names of those settings that say whom codex asks."""
+    names = [name for name in _CODEX_PROVIDER if name in settings]
+    if "model_provider" in names and "model" in settings:  # another provider may lack the default model
+        names.append("model")
+    return names
 
 
 _CODEX_PROVIDER = ("model_provider", "model_providers", "openai_base_url", "chatgpt_base_url", "forced_login_method",
@@ -154,15 +159,13 @@ enabled = false
 def isolate_gemini(home: Path, models: str) -> Isolation:
     """Give gemini its sign-in and settings without tools, servers, hooks, skills, agents and memory."""
     del models
-    own = gemini_folder()
-    security = _parse(own / "settings.json", _jsonc).get("security")
-    auth = security.get("auth") if isinstance(security, dict) else None
-    settings = {**_GEMINI, "security": {"auth": auth if isinstance(auth, dict) else {}}}
+    folder = gemini_folder()
+    settings = {**_GEMINI, "security": {"auth": _gemini_auth()}}
     # The first such file on the way up from the working folder counts: with this one, no other is read.
     keys = "".join(f"{name}={json.dumps(value)}\n" for name, value in gemini_keys().items())
     return Isolation(
         variables={"GEMINI_CLI_HOME": str(home)},
-        sign_in={f".gemini/{name}": own / name for name in _GEMINI_SIGN_IN},
+        sign_in={f".gemini/{name}": folder / name for name in _GEMINI_SIGN_IN},
         files={".gemini/settings.json": json.dumps(settings), ".gemini/.env": keys},
     )
 
@@ -180,6 +183,13 @@ _GEMINI: Mapping[str, Json] = {
 }
 
 
+def _gemini_auth() -> dict[str, Json]:
+    """Return the user's settings of gemini for signing in."""
+    security = _parse(gemini_folder() / "settings.json", _jsonc).get("security")
+    auth = security.get("auth") if isinstance(security, dict) else None
+    return auth if isinstance(auth, dict) else {}
+
+
 def gemini_folder() -> Path:
     """Return the folder of the user's settings of gemini."""
     return Path(os.environ.get("GEMINI_CLI_HOME") or Path.home()) / ".gemini"
@@ -190,13 +200,10 @@ def has_gemini_sign_in(environment: Mapping[str, str], model: str | None) -> boo
     del model
     if any(environment.get(name) for name in _GEMINI_KEYS) or any(map(is_filled, GEMINI_MANAGED)) or gemini_keys():
         return True
-    folder = gemini_folder()
-    security = _parse(folder / "settings.json", _jsonc).get("security")
-    auth = security.get("auth") if isinstance(security, dict) else None
-    way = auth.get("selectedType") if isinstance(auth, dict) else None
+    way = _gemini_auth().get("selectedType")
     if way == "oauth-personal" and not environment.get("GEMINI_FORCE_ENCRYPTED_FILE_STORAGE"):
-        return (folder / "oauth_creds.json").is_file()
-    return way is not None
+        return (gemini_folder() / "oauth_creds.json").is_file()
+    return way is not None  # a key may be in the system's keyring
 
 
 _GEMINI_KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_GCA")
@@ -218,8 +225,14 @@ _KEY_LINE = re.compile(r"^(?:export\s+)?((?:GEMINI_API_KEY|GOOGLE_[A-Z_]+))\s*=[
 def isolate_opencode(home: Path, models: str) -> Isolation:
     """Give opencode its sign-in and its providers, and deny it all tools."""
     del models
-    kept = opencode_providers()
-    configuration = {**kept, "permission": {"*": "deny"}, "share": "disabled", "autoupdate": False, "snapshot": False}
+    providers = opencode_providers()
+    configuration = {
+        **providers,
+        "permission": {"*": "deny"},
+        "share": "disabled",
+        "autoupdate": False,
+        "snapshot": False,
+    }
     folders = {f"XDG_{name}_HOME": str(home / name.lower()) for name in ("CONFIG", "DATA", "STATE")}
     cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Isolation(
@@ -232,7 +245,7 @@ def isolate_opencode(home: Path, models: str) -> Isolation:
             **dict.fromkeys(_OPENCODE_OFF, "1"),
         },
         sign_in={"data/opencode/auth.json": opencode_sign_in()},
-        passed=tuple(re.findall(r"\{env:(\w+)\}", json.dumps(kept))),
+        passed=tuple(re.findall(r"\{env:(\w+)\}", json.dumps(providers))),
     )
 
 
@@ -268,21 +281,16 @@ def opencode_providers() -> dict[str, Json]:
     """Return what the user's configuration of opencode says of providers and the default model."""
     folder = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "opencode"
     files = [folder / name for name in ("config.json", "opencode.json", "opencode.jsonc")]
-    kept: dict[str, Json] = {}
-    for path in [*files, *(Path(name) for name in [os.environ.get("OPENCODE_CONFIG")] if name)]:
-        kept |= _of_providers(_parse(path, _jsonc))
+    files += [Path(name) for name in [os.environ.get("OPENCODE_CONFIG")] if name]
+    layers = [_parse(path, _jsonc) for path in files]
     with suppress(ValueError, TypeError):
-        kept |= _of_providers(_jsonc(os.environ.get("OPENCODE_CONFIG_CONTENT") or "{}"))
-    return kept
-
-
-def _of_providers(configuration: Mapping[str, Json]) -> dict[str, Json]:
+        layers.append(_jsonc(os.environ.get("OPENCODE_CONFIG_CONTENT") or "{}"))
     names = ("provider", "model", "enabled_providers", "disabled_providers")
-    return {name: configuration[name] for name in names if name in configuration}
+    return {name: value for layer in layers for name, value in layer.items() if name in names}
 
 
 def _parse(path: Path, parse: Callable[[str], dict[str, Json]]) -> dict[str, Json]:
-    """Parse a file of the user's; empty for one that is missing or broken, which the program itself would name."""
+    """Parse a file of the user's; return nothing for a missing or broken file, which the program itself reports."""
     try:
         return parse(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, TypeError):
@@ -294,8 +302,9 @@ _COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/|,(?=\s*[\]}])', r
 
 def _jsonc(text: str) -> dict[str, Json]:
     """Parse JSON with comments and trailing commas."""
-    without_comments = _COMMENT.sub(lambda found: found[1] or "", text)
-    value: Json = json.loads(_COMMENT.sub(lambda found: found[1] or "", without_comments))
+    without_comments = _COMMENT.sub(lambda match: match[1] or "", text)
+    # once more for a comma that a comment separated from its bracket
+    value: Json = json.loads(_COMMENT.sub(lambda match: match[1] or "", without_comments))
     if not isinstance(value, dict):
         raise TypeError(text)
     return value
