@@ -71,7 +71,7 @@ class CliModel:
     - `model`: the program's own name of a model; None for its default.
     - `workdir`: a folder that it may read; None for an empty one, anew for each answer.
     - `env`: further variables of the environment that it gets, by name.
-    - `settings`: `timeout` bounds an answer, and `effort` says how much to think; others mean nothing to a program.
+    - `settings`: `timeout` bounds all attempts of an answer, and `effort` says how much to think; others do nothing.
     - `label`: the name in errors and events.
 
     Structured answers are asked for in the prompt and validated. Of the environment the program gets its path, home,
@@ -136,9 +136,10 @@ class CliModel:
         program, environment = self._program, self._environment()
         _warn_once(program.describe_limits(self._kind))
         has_key = any(name.startswith(program.key_prefixes) and _SECRET.search(name) for name in environment)
-        if has_key or self._clouds() or any(name in environment for name in self._env):
+        if has_key or self._clouds():
             return
-        if program.is_signed_in is not None and not program.is_signed_in(environment, self._model):
+        has_further_key = any(name in environment for name in self._env)
+        if program.is_signed_in and not has_further_key and not program.is_signed_in(environment, self._model):
             raise self._no_sign_in("")
         if program.status:
             check_real_calls_allowed(self._name)
