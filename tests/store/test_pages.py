@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowdebate.store.base import StoredRun
+from flowdebate.store.base import NEWEST_SEARCHED, StoredRun
 from flowdebate.store.memory import MemoryStore
 from flowdebate.store.postgres import rows as postgres
 from flowdebate.store.postgres.store import PostgresStore
@@ -94,6 +94,18 @@ def test_sqlite_finds_a_pattern_s_runs_of_a_status_by_one_index(tmp_path: Path) 
     """A status that none of them has is looked for in no run."""
     plan = sqlite_plan(tmp_path, **{**ASKED, "block": "x", "status": "limit"})
     assert "runs_block_status (block=? AND status=? AND created_at<?" in plan[0]
+
+
+def test_sqlite_looks_for_two_characters_in_the_newest_runs(tmp_path: Path) -> None:
+    """No index of trigrams has them: a search of all runs would take the longer the more there are."""
+    with closing(connect(tmp_path / "runs.sqlite3", 1.0, name="runs")) as connection:
+        questions = ["rarely xy", *["often"] * NEWEST_SEARCHED, "lately xy"]
+        asked = [header("", question=question) for question in questions]
+        runs = [replace(each, run_id=f"r{n}", created_at=float(n)) for n, each in enumerate(asked)]
+        stored = (StoredRun(header=each, status="complete", updated_at=1.0, steps=0) for each in runs)
+        connection.executemany(sqlite.ADD_RUN, map(sqlite.run_values, stored))
+        for text, count in (("xy", 1), ("rarely xy", 1), (" xy", 2)):
+            assert len(sqlite.find_runs(connection, text=text).fetchall()) == count
 
 
 def test_sqlite_finds_ids_that_begin_with_a_text_by_their_index(tmp_path: Path) -> None:

@@ -126,7 +126,13 @@ Pattern: TypeAlias = Annotated[
     Text | None, Option(panel="Selection", metavar="NAME", help="Only runs of this pattern: debate, consensus, …")
 ]
 Search: TypeAlias = Annotated[
-    Text | None, Option(panel="Selection", metavar="TEXT", help="Only runs with this text in their question.")
+    Text | None,
+    Option(
+        panel="Selection",
+        metavar="TEXT",
+        help="Only runs with this text in their question; one of one or two characters may be looked for in the newest "
+        "10,000 runs alone.",
+    ),
 ]
 
 Days: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False), allowed("a number of days >= 0")]

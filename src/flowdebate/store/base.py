@@ -172,7 +172,8 @@ class Store(Protocol):
     ) -> Sequence[StoredRun]:
         """List the runs that match all arguments, newest first, at most `limit`; those of one moment by their ids.
 
-        `text` is searched in the question, in any case; the ids begin with `prefix`. `before` is the `position` of any
+        `text` is searched in the question, in any case; stores may look for one of one or two characters in the newest
+        10,000 runs alone (`NEWEST_SEARCHED`). The ids begin with `prefix`. `before` is the `position` of any
         run, stored or deleted since: only the runs that come after it are listed. So the pages of a list neither repeat
         a run nor skip one that was there from the beginning, whatever is added or deleted meanwhile.
         With `brief`, outcomes may lack `output` and `raw`, which are most of them.
@@ -250,6 +251,10 @@ def unpack_outcome(packed: Mapping[str, Any] | None) -> Mapping[str, Any] | None
         return packed
     outcome = {key: value for key, value in packed.items() if key != _OUTPUT_IS_RAW}
     return {"output": outcome["raw"], **outcome}
+
+
+NEWEST_SEARCHED = 10_000
+"""Runs in which a text of one or two characters is looked for, the newest ones: no index of trigrams has it."""
 
 
 def check_page(limit: int | None, before: tuple[float, str] | None) -> None:

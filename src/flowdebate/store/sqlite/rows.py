@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any, Unpack
 
 from flowdebate.store.base import (
+    NEWEST_SEARCHED,
     RunFilter,
     StepRow,
     StoredRun,
@@ -41,9 +42,12 @@ _CONDITIONS = {
     "parts": "run_texts MATCH :parts",
     "prefix": "run_id >= :prefix AND instr(run_id, :prefix) = 1",
     "end": "run_id < :end",
+    "since": "{created} >= :since",
     "at": "{created} <= :at AND ({created} < :at OR run_id > :id)",
 }
 """Conditions on a listed run, by the parameter that asks for it; each has an index, but "labels" and "text"."""
+_TRIGRAM = 3
+_OLDEST_SEARCHED = f"SELECT created_at FROM runs ORDER BY created_at DESC LIMIT 1 OFFSET {NEWEST_SEARCHED - 1}"  # noqa: S608
 _MANY, _MOST_PARTS = 1_000, 32
 _HAVE_PARTS = f"SELECT count(*) FROM (SELECT 1 FROM run_texts WHERE run_texts MATCH ? LIMIT {_MANY})"  # noqa: S608
 _FEW = ("running", "queued", "awaiting")
@@ -107,18 +111,26 @@ def find_runs(connection: sqlite3.Connection, **asked: Unpack[RunFilter]) -> sql
         parts = " AND ".join('"{}"'.format(part.replace('"', '""')) for part in trigrams) or None  # as FTS5 is asked
     if parts is not None and connection.execute(_HAVE_PARTS, (parts,)).fetchone()[0] == _MANY:
         parts = None
-    return connection.execute(*build_query(parts, **asked))
+    since = None
+    if 0 < len(folded) < _TRIGRAM and (oldest := connection.execute(_OLDEST_SEARCHED).fetchone()) is not None:
+        since = float(oldest[0])
+    return connection.execute(*build_query(parts, since, **asked))
 
 
-def build_query(parts: str | None = None, /, **asked: Unpack[RunFilter]) -> tuple[str, dict[str, Any]]:
-    """Build the statement that lists runs, in the order of the index of trigrams if there are `parts`."""
+def build_query(
+    parts: str | None = None, since: float | None = None, /, **asked: Unpack[RunFilter]
+) -> tuple[str, dict[str, Any]]:
+    """Build the statement that lists runs, in the order of the index of trigrams if there are `parts`.
+
+    It lists none that began before `since`.
+    """
     labels, limit, prefix = asked.get("labels"), asked.get("limit"), asked.get("prefix") or None
     given: dict[str, Any] = {"status": asked.get("status"), "block": asked.get("block")}
     given |= {"text": asked.get("text") or None, "prefix": prefix, "end": prefix and prefix_end(prefix)}
     if (before := asked.get("before")) is not None:
         given |= {"at": float(before[0]), "id": before[1]}
     few = given["status"] in _FEW
-    given["parts"] = parts
+    given |= {"parts": parts, "since": since}
     if labels:
         given["labels"] = json.dumps(dict(labels))
         if not few and parts is None:
