@@ -6,7 +6,7 @@ SLICE := 3600
 ARM := letters puzzles
 
 .PHONY: test-clients test-web test-notebook test-adapters test-newest test-lowest test-deployment test-local simulations break-promises
-.PHONY: workflows bench faults soak soak-kills soak-fleet soak-attacks soak-cancel evidence study injection
+.PHONY: workflows bench growth faults soak soak-kills soak-fleet soak-attacks soak-cancel evidence study injection
 .PHONY: adapter-table event-schema code-table lock dist first-lines
 
 $(VENV)/.dist: $(VENV)/.dev
@@ -96,6 +96,9 @@ workflows: $(BIN)/python ## check the GitHub workflows, the skills, the plugin a
 bench: $(VENV)/.bench ## run the benchmarks, each against its comparison
 	$(BIN)/python -m compileall -q src $(VENV)/lib >/dev/null || true
 	$(BIN)/python scripts/benchmarks/run.py
+
+growth: $(VENV)/.dev ## measure how cost grows with turns, runs and debates; fails where it grows faster than it should
+	$(BIN)/python scripts/benchmarks/growth.py
 
 faults: faults-$(OLDEST_OPENAI) faults-newest ## run the table of faults with the oldest and the newest openai
 

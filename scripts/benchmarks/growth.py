@@ -1,14 +1,14 @@
 """How cost grows with the work: each row at three sizes, the fitted exponent, and the exponent that is right.
 
-0 is constant, 1 linear, 2 square. Exits with 1 if a row is worse than right by .3. Models are scripted and stores are
-SQLite files or memory; CPU is the least of three rounds, memory what Python's objects take at most.
+0 is constant, 1 linear, 2 square. Exits with 1 if a row is worse than right by .3. Models are scripted, stores are
+SQLite files or memory. CPU is the least of three rounds, memory the most that Python's objects take, both without what
+a process needs before it begins.
 """
 
 from __future__ import annotations
 
 import asyncio
 import io
-import json
 import logging
 import math
 import sys
@@ -16,39 +16,37 @@ import tempfile
 import time
 import tracemalloc
 import warnings
-import zlib
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flowdebate import Debater, FlowDebateWarning, council, debate
-from flowdebate.cli.stored.run_view import document_of
-from flowdebate.cli.terminal.page import render
+from flowdebate import Debater, FlowDebateWarning, debate
+from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.leaderboard import Standings
 from flowdebate.evaluation.stored_audit import audited_runs
 from flowdebate.runs.durable.replay import Follower
 from flowdebate.service.runs import each_run, last_resumable, list_runs
 from flowdebate.store import MemoryStore, SqliteStore
 from flowdebate.store.export import export_run
-from flowdebate.store.sqlite import rows as sqlite
 from flowdebate.testing import FunctionModel
-from flowdebate.web.run.page import RunPages
 from report import print_table
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterator
 
-    from flowdebate.store.base import Store
+    from flowdebate.blocks.sequencer import Sequencer
+    from flowdebate.store import Store
     from flowdebate.testing import ModelRequest
 
 _TOO_MUCH = 0.3
 _TIMES = 3
-_SMALLEST = 5e-4
-"""Seconds: what takes less is as good as constant."""
-_WORDS = "rivers run at night as well and what they give can be stored without a battery so a dam answers "
-_TURN = (_WORDS * 50)[:4_000]
-"""What a debater says."""
+_SMALLEST = {"ms": 2.0, "MB": 0.5, "KB": 0.0, "µs": 0.0}
+"""What is as good as nothing: below it a measurement is noise."""
+_SAID = ("rivers run at night as well and what they give can be stored without a battery so a dam answers " * 50)[
+    :4_000
+]
+_SIDES = [Debater("tenant", "rents should be capped"), Debater("owner", "rents should be free")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,3 +60,304 @@ class Row:
     measure: Callable[[int], Awaitable[float]]
     unit: str
     right: float
+
+    def fit(self, values: list[float]) -> float:
+        """Fit the exponent: the slope of a line through the logarithms."""
+        least = _SMALLEST[self.unit]
+        points = [
+            (math.log(size), math.log(max(value, least, 1e-9))) for size, value in zip(self.sizes, values, strict=True)
+        ]
+        middle = [sum(part) / len(points) for part in zip(*points, strict=True)]
+        rise = sum((x - middle[0]) * (y - middle[1]) for x, y in points)
+        return rise / sum((x - middle[0]) ** 2 for x, _ in points)
+
+
+async def cpu(work: Callable[[], Awaitable[object]]) -> float:
+    """Return the milliseconds of processor time that `work` takes, at least."""
+    times = []
+    for _ in range(_TIMES):
+        started = time.process_time()
+        await work()
+        times.append((time.process_time() - started) * 1e3)
+    return min(times)
+
+
+async def memory(work: Callable[[], Awaitable[object]]) -> float:
+    """Return the megabytes that the objects of `work` take at most."""
+    await work()
+    tracemalloc.start()
+    try:
+        await work()
+        return tracemalloc.get_traced_memory()[1] / 1e6
+    finally:
+        tracemalloc.stop()
+
+
+# Long debates
+
+
+def answer(request: ModelRequest) -> Any:  # noqa: ANN401 - whatever the schema asks for
+    if request.output is None:
+        return _SAID
+    return {"reasoning": "-", "winner": None, "verdict": "-"}
+
+
+MODEL = FunctionModel(answer)
+
+
+def pattern(turns: int) -> Sequencer[Any, Any, Any]:
+    return debate(name="rent", debaters=_SIDES, max_rounds=turns // 2, judge="single", synthesizer=False)
+
+
+async def debated(turns: int) -> MemoryStore:
+    """A store with a debate of so many turns."""
+    store = MemoryStore()
+    await pattern(turns).run("Cap rents?", model=MODEL, store=store, run_id="r", seed=1)
+    return store
+
+
+async def turn(turns: int) -> float:
+    """Return the time of a turn in the last quarter of a stored debate."""
+    at: list[float] = []
+
+    def timed(request: ModelRequest) -> Any:  # noqa: ANN401 - as of `answer`
+        at.append(time.process_time())
+        return answer(request)
+
+    async def work() -> None:
+        at.clear()
+        await pattern(turns).run("Cap rents?", model=FunctionModel(timed), store=MemoryStore())
+
+    least = []
+    for _ in range(_TIMES):
+        await work()
+        least.append((at[turns - 1] - at[turns * 3 // 4]) / (turns - 1 - turns * 3 // 4) * 1e6)
+    return min(least)
+
+
+async def resume(turns: int) -> float:
+    store = await debated(turns)
+    return await cpu(lambda: pattern(turns).resume("r", model=MODEL, store=store))
+
+
+async def forked(turns: int) -> Callable[[], Awaitable[object]]:
+    store = await debated(turns)
+    steps = [step.key for step in await store.steps("r") if step.kind == "call"]
+    return lambda: pattern(turns).fork("r", model=MODEL, store=store, edits={steps[-2]: "I have changed my mind."})
+
+
+async def fork(turns: int) -> float:
+    return await cpu(await forked(turns))
+
+
+async def fork_memory(turns: int) -> float:
+    return await memory(await forked(turns))
+
+
+async def followed(turns: int) -> Callable[[], Awaitable[object]]:
+    """What follows a debate of another process, step by step."""
+    store = await debated(turns)
+    run = replace(await store.run("r"), status="running", owned=True, outcome=None)
+    steps = await store.steps("r")
+
+    async def work() -> None:
+        follower = Follower(pattern(turns))
+        for number in range(1, turns):
+            await follower.read(run, steps[number - 1 : number])
+        follower.close()
+
+    return work
+
+
+async def follow(turns: int) -> float:
+    return await cpu(await followed(turns))
+
+
+async def follow_memory(turns: int) -> float:
+    return await memory(await followed(turns))
+
+
+async def show(turns: int) -> float:
+    """Return the time of `flowdebate show --page` into a pipe."""
+    from flowdebate.cli.terminal.page import Page, render
+    from flowdebate.service.runs import document_of_run
+
+    store = await debated(turns)
+    document = await document_of_run(await store.run("r"), await store.steps("r"))
+
+    async def work() -> None:
+        render(document, Page(io.StringIO(), document.speakers))
+
+    return await cpu(work)
+
+
+async def disk(turns: int) -> float:
+    """Return the kilobytes of an export for each of text that was said."""
+    store = await debated(turns)
+    lines = [len(line) async for line in export_run(store, "r")]
+    return sum(lines) / (turns * len(_SAID))
+
+
+# Large stores
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name)
+
+
+async def with_runs(count: int, work: Callable[[Store], Awaitable[float]]) -> float:
+    """Measure in a file of so many runs, which are those of ten debates under other ids."""
+    made = MemoryStore()
+    models = {"chat": FunctionModel(answer, name="a"), "synthesize": FunctionModel(answer, name="b")}
+    short = debate(name="rent", debaters=_SIDES, max_rounds=1, judge="swap", synthesizer=False)
+    for number in range(10):
+        await short.run(f"Cap the rents of town {number}?", model=models, store=made, run_id=f"m{number}")
+    with folder() as path:
+        store = SqliteStore(path / "runs.sqlite3")
+        try:
+            for number in range(count):
+                like = await made.run(f"m{number % 10}")
+                header = replace(like.header, run_id=f"r{number:06}", created_at=1e9 + number)
+                await store.add(replace(like, header=header), await made.steps(like.header.run_id))
+            return await work(store)
+        finally:
+            await store.close()
+
+
+def listing(**filters: Any) -> Callable[[int], Awaitable[float]]:  # noqa: ANN401 - those of `list_runs`
+    """Measure a page of 50 runs that match."""
+
+    async def measure(count: int) -> float:
+        async def work(store: Store) -> float:
+            async def ten() -> None:
+                for _ in range(10):
+                    await list_runs(store, limit=50, brief=True, **filters)
+
+            return await cpu(ten) / 10
+
+        return await with_runs(count, work)
+
+    return measure
+
+
+async def resume_last(count: int) -> float:
+    async def work(store: Store) -> float:
+        async def look() -> None:
+            try:
+                await last_resumable(store)
+            except ConfigurationError:
+                return
+
+        return await cpu(look)
+
+    return await with_runs(count, work)
+
+
+async def leaderboard(count: int) -> float:
+    async def work(store: Store) -> float:
+        async def rank() -> None:
+            standings = Standings()
+            async for run in each_run(store):
+                standings.add(run)
+                standings.count_answers(await store.steps(run.header.run_id))
+            standings.leaderboard()
+
+        return await memory(rank)
+
+    return await with_runs(count, work)
+
+
+async def audit(count: int) -> float:
+    async def work(store: Store) -> float:
+        return await memory(lambda: audited_runs(store, each_run(store)))
+
+    return await with_runs(count, work)
+
+
+async def export(count: int) -> float:
+    async def work(store: Store) -> float:
+        async def write() -> None:
+            for number in range(count):
+                async for _ in export_run(store, f"r{number:06}"):
+                    pass
+
+        return await cpu(write)
+
+    return await with_runs(count, work)
+
+
+# Many debates
+
+
+async def at_once(count: int) -> float:
+    """Return the time of a call in so many debates at once."""
+
+    async def work() -> None:
+        short = debate(name="rent", debaters=_SIDES, max_rounds=2, judge="single", synthesizer=False)
+        await asyncio.gather(*(short.run("Cap rents?", model=MODEL) for _ in range(count)))
+
+    return await cpu(work) / (count * 5) * 1e3
+
+
+TURNS = "turns of 4,000 characters"
+ROWS = [
+    Row(what="a turn of a stored debate", of=TURNS, sizes=(100, 200, 400), measure=turn, unit="µs", right=1),
+    Row(what="resuming a complete run", of=TURNS, sizes=(100, 200, 400), measure=resume, unit="ms", right=1),
+    Row(what="a fork with an edit", of=TURNS, sizes=(100, 200, 400), measure=fork, unit="ms", right=2),
+    Row(what="its memory", of=TURNS, sizes=(100, 200, 400), measure=fork_memory, unit="MB", right=1),
+    Row(what="following another process's run", of=TURNS, sizes=(100, 200, 400), measure=follow, unit="ms", right=1),
+    Row(what="its memory", of=TURNS, sizes=(100, 200, 400), measure=follow_memory, unit="MB", right=1),
+    Row(what="showing a run in a pipe", of=TURNS, sizes=(50, 100, 200), measure=show, unit="ms", right=1),
+    Row(what="an export for each KB of text", of=TURNS, sizes=(25, 50, 100), measure=disk, unit="KB", right=0),
+    Row(what="listing the newest runs", of="runs", sizes=(500, 1_000, 2_000), measure=listing(), unit="ms", right=0),
+    Row(
+        what="listing a pattern's runs of a status that none has",
+        of="runs",
+        sizes=(500, 1_000, 2_000),
+        measure=listing(block="rent", state="limit"),
+        unit="ms",
+        right=0,
+    ),
+    Row(
+        what="resuming the last run where none is left",
+        of="runs",
+        sizes=(500, 1_000, 2_000),
+        measure=resume_last,
+        unit="ms",
+        right=0,
+    ),
+    Row(what="exporting all runs", of="runs", sizes=(250, 500, 1_000), measure=export, unit="ms", right=1),
+    Row(what="memory of a leaderboard", of="runs", sizes=(250, 500, 1_000), measure=leaderboard, unit="MB", right=1),
+    Row(what="memory of an audit", of="runs", sizes=(250, 500, 1_000), measure=audit, unit="MB", right=1),
+    Row(what="a call of debates at once", of="debates", sizes=(10, 50, 250), measure=at_once, unit="µs", right=0),
+]
+
+
+def main() -> int:
+    """Measure all rows, or those whose names contain an argument."""
+    warnings.simplefilter("ignore", FlowDebateWarning)
+    logging.disable()
+    rows, worse = [], []
+    for row in ROWS:
+        if sys.argv[1:] and not any(word in row.what for word in sys.argv[1:]):
+            continue
+        values = [asyncio.run(row.measure(size)) for size in row.sizes]
+        exponent = row.fit(values)
+        figures = [f"{value:,.{0 if value >= 100 else 1}f}" for value in values]
+        sizes = ", ".join(f"{size:,}" for size in row.sizes)
+        mark = " !" if exponent > row.right + _TOO_MUCH else ""
+        rows.append(
+            [row.what, f"{sizes} {row.of}", f"{', '.join(figures)} {row.unit}", f"{exponent:.1f}{mark}", row.right]
+        )
+        if mark:
+            worse.append(row.what)
+    print_table("How cost grows", ["what", "with", "figures", "exponent", "should be"], rows)
+    if worse:
+        sys.stderr.write(f"Grows faster than it should: {'; '.join(worse)}\n")
+    return 1 if worse else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
