@@ -33,7 +33,7 @@ from flowdebate.testing import FunctionModel
 from report import print_table
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator
 
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.store import Store
@@ -57,7 +57,7 @@ class Row:
     of: str
     """What grows."""
     sizes: tuple[int, int, int]
-    measure: Callable[[int], Awaitable[float]]
+    measure: Callable[[int], Coroutine[Any, Any, float]]
     unit: str
     right: float
 
@@ -69,7 +69,7 @@ class Row:
         ]
         middle = [sum(part) / len(points) for part in zip(*points, strict=True)]
         rise = sum((x - middle[0]) * (y - middle[1]) for x, y in points)
-        return rise / sum((x - middle[0]) ** 2 for x, _ in points)
+        return float(rise / sum((x - middle[0]) ** 2 for x, _ in points))
 
 
 async def cpu(work: Callable[[], Awaitable[object]]) -> float:
@@ -226,7 +226,7 @@ async def with_runs(count: int, work: Callable[[Store], Awaitable[float]]) -> fl
             await store.close()
 
 
-def listing(**filters: Any) -> Callable[[int], Awaitable[float]]:  # noqa: ANN401 - those of `list_runs`
+def listing(**filters: Any) -> Callable[[int], Coroutine[Any, Any, float]]:  # noqa: ANN401 - those of `list_runs`
     """Measure a page of 50 runs that match."""
 
     async def measure(count: int) -> float:
