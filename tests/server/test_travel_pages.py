@@ -34,10 +34,10 @@ def test_steps_are_links(stage: Stage) -> None:
     run_id = stage.finished()
     page = page_of(stage, f"/runs/{run_id}/travel")
     assert re.findall(r'href="\?step=(\d)" aria-label="([^"]+)"', page) == [
-        ("1", "Step 1 of 4: pro"),
-        ("2", "Step 2 of 4: con"),
-        ("3", "Step 3 of 4: Judge"),
-        ("4", "Step 4 of 4: Synthesizer"),
+        ("1", "1 pro, step 1 of 4"),
+        ("2", "2 con, step 2 of 4"),
+        ("3", "3 Judge, step 3 of 4"),
+        ("4", "4 Synthesizer, step 4 of 4"),
     ]
     assert "Step 4 of 4" in page_of(stage, f"/runs/{run_id}/travel?step=99")
     assert stage.http.get(f"/runs/{run_id}/travel?step=0").status_code == 422

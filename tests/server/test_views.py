@@ -76,7 +76,7 @@ def test_a_run_is_saved_in_three_ways(stage: Stage) -> None:
     run_id = stage.finished()
     report = stage.get(f"/runs/{run_id}/report.md")
     assert report.headers["content-type"] == "text/markdown; charset=utf-8"
-    assert report.headers["content-disposition"] == f'inline; filename="{run_id}.md"'
+    assert report.headers["content-disposition"] == 'inline; filename="should-we-ship.md"'
     assert report.text.startswith("# Debate\n")
     assert stage.get(f"/runs/{run_id}/document.json").json()["runId"] == run_id
     export = stage.get(f"/runs/{run_id}/export.jsonl").text

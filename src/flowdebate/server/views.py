@@ -6,6 +6,7 @@ import re
 from base64 import b64decode
 from http import HTTPStatus
 from typing import Annotated, Any, ClassVar
+from unicodedata import category
 from urllib.parse import quote
 
 from fastapi import APIRouter, Header, Query, Response
@@ -30,6 +31,8 @@ from flowdebate.web.report import report_html, report_policy
 
 _MOST_RUNS = 20
 """Runs on one connection."""
+_LONGEST_NAME = 60
+"""Characters of the name of a file."""
 _LONGEST_MARKS = 4_000
 """Characters of the ids of so many runs, or of the marks in a frame's id."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9._~-]")
@@ -163,8 +166,8 @@ async def source(run_id: str, name: str, service: ServiceOf) -> Response:
 @router.get("/runs/{run_id}/document.json", response_model=dict[str, Any], responses=responses(404))
 async def document_json(run_id: str, service: ServiceOf) -> Response:
     """Get the document of a run: what it has come to, with all contributions."""
-    document = document_in(await service.run(run_id))
-    return JSONData(document.to_data(), headers=_saved_as(run_id, "json"))
+    details = await service.run(run_id)
+    return JSONData(document_in(details).to_data(), headers=_saved_as(details, "json"))
 
 
 @router.get(
@@ -174,8 +177,9 @@ async def document_json(run_id: str, service: ServiceOf) -> Response:
 )
 async def report_md(run_id: str, service: ServiceOf) -> Response:
     """Get the report of a run as Markdown."""
-    text = report(document_in(await service.run(run_id)))
-    return Response(text.encode(errors="replace"), media_type="text/markdown", headers=_saved_as(run_id, "md"))
+    details = await service.run(run_id)
+    text = report(document_in(details))
+    return Response(text.encode(errors="replace"), media_type="text/markdown", headers=_saved_as(details, "md"))
 
 
 @router.get(
@@ -189,8 +193,9 @@ async def report_page(run_id: str, service: ServiceOf) -> Response:
         html = await report_html(*await service.evidence(run_id))
     except BadFile as error:
         raise HTTPException(HTTPStatus.NOT_FOUND, str(error)) from None
+    named = _saved_as(await service.run(run_id), "html")
     # stricter than that of pages, which may load scripts from here: a report is shown as whoever made it left it
-    headers = {"content-security-policy": f"{report_policy()}; frame-ancestors 'none'", **_saved_as(run_id, "html")}
+    headers = {"content-security-policy": f"{report_policy()}; frame-ancestors 'none'", **named}
     return Response(html.encode(errors="replace"), media_type="text/html", headers=headers)
 
 
@@ -201,9 +206,9 @@ async def report_page(run_id: str, service: ServiceOf) -> Response:
 )
 async def export_jsonl(run_id: str, front: FrontOf, service: ServiceOf) -> Response:
     """Export a run, for `flowdebate import`."""
-    await stored_run(service, run_id)
+    details = await service.run(run_id)
     lines = (f"{line}\n".encode() async for line in export_run(front.service.store, run_id))
-    return StreamingResponse(lines, media_type="text/plain", headers=_saved_as(run_id, "jsonl"))
+    return StreamingResponse(lines, media_type="text/plain", headers=_saved_as(details, "jsonl"))
 
 
 def document_in(details: RunDetails) -> Document:
@@ -213,6 +218,20 @@ def document_in(details: RunDetails) -> Document:
     return details.document
 
 
-def _saved_as(run_id: str, suffix: str) -> dict[str, str]:
-    """The header that names the file, if a browser saves it."""
-    return {"content-disposition": f'inline; filename="{_UNSAFE.sub("_", run_id)}.{suffix}"'}
+def _saved_as(details: RunDetails, suffix: str) -> dict[str, str]:
+    """Return the header that names a saved file after the question of its run (RFC 6266)."""
+    name = _file_name(details.question) or _UNSAFE.sub("_", details.run_id)
+    plain = name if name.isascii() else _UNSAFE.sub("_", details.run_id)
+    encoded = f"; filename*=UTF-8''{quote(name, safe='')}.{suffix}" if plain != name else ""
+    return {"content-disposition": f'inline; filename="{plain}.{suffix}"{encoded}'}
+
+
+def _file_name(question: str) -> str:
+    """Return the first words of a question as the name of a file.
+
+    >>> _file_name("Should rents be capped? Or: build!")
+    'should-rents-be-capped-or-build'
+    """
+    words = "".join(letter if category(letter)[0] in "LMN" or letter in "\u200c\u200d" else " " for letter in question)
+    name = "-".join(words.lower().split())
+    return name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME].rpartition("-")[0] or name[:_LONGEST_NAME]

@@ -96,6 +96,28 @@ addEventListener("keydown", (event) => {
   if (form && !form.querySelector("button.main:disabled")) form.requestSubmit();
 });
 
+/** Only what scrolls is a stop of the Tab key. */
+function markScrolling() {
+  for (const each of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("main [tabindex='0'], main [data-still]"))) {
+    const scrolls = each.scrollWidth > each.clientWidth || each.scrollHeight > each.clientHeight;
+    each.toggleAttribute("data-still", !scrolls);
+    if (scrolls) each.tabIndex = 0;
+    else each.removeAttribute("tabindex");
+  }
+}
+
+let marking = 0;
+/** Look at what the page has become, a moment later. */
+function markSoon() {
+  clearTimeout(marking);
+  marking = window.setTimeout(markScrolling, 100);
+}
+
+markScrolling();
+addEventListener("resize", markSoon);
+document.addEventListener("toggle", markSoon, { capture: true });
+new MutationObserver(markSoon).observe(document.querySelector("main") ?? document.body, { childList: true, subtree: true });
+
 const logout = /** @type {HTMLButtonElement | null} */ (document.querySelector("#logout"));
 if (logout) {
   logout.hidden = false;

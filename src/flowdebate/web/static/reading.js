@@ -15,7 +15,9 @@ function fold(turn, folded) {
   const button = turn.querySelector("[data-fold]");
   turn.toggleAttribute("data-folded", folded);
   button?.setAttribute("aria-expanded", String(!folded));
-  if (button) button.textContent = folded ? "Open" : "Fold";
+  if (!button) return;
+  button.textContent = folded ? "Open" : "Fold";
+  button.setAttribute("aria-label", (button.getAttribute("aria-label") ?? "").replace(/^\w+/, button.textContent));
 }
 
 said.addEventListener("click", (event) => {
@@ -63,6 +65,12 @@ function mark(turn, wanted) {
 
 find?.addEventListener("input", search);
 
+const keys = /** @type {HTMLInputElement | null} */ (document.querySelector("#keys"));
+if (keys) {
+  keys.checked = localStorage.getItem("keys") !== "off"; // who dictates says letters that are no commands
+  keys.addEventListener("change", () => localStorage.setItem("keys", keys.checked ? "on" : "off"));
+}
+
 addEventListener("keydown", (event) => {
   const target = /** @type {Element} */ (event.target);
   if (event.key === "Escape" && target === find && find) {
@@ -71,6 +79,7 @@ addEventListener("keydown", (event) => {
     find.blur();
   }
   if (event.ctrlKey || event.metaKey || event.altKey || target.closest("input, select, textarea")) return;
+  if (!keys?.checked || !keys.checkVisibility()) return; // no command where its switch is not to be seen
   const all = turns();
   const at = all.indexOf(/** @type {HTMLElement} */ (target.closest("article.turn[id]")));
   if (event.key === "j" || event.key === "k") {

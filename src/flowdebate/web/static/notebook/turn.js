@@ -14,6 +14,9 @@ function render({ model, el }) {
   const show = () => {
     clearTimeout(waiting);
     el.innerHTML = model.get("page");
+    // arrow keys and letters on what is no text field are commands of JupyterLab, which looks at the focused element alone
+    for (const each of /** @type {NodeListOf<HTMLElement>} */ (el.querySelectorAll("input, select, button, summary, [tabindex]")))
+      each.dataset.lmSuppressShortcuts = "true";
     enable(el);
   };
   /** @param {any} message */

@@ -1,0 +1,117 @@
+"""Runs for people who use the keyboard, listen, dictate, or print."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate.service.service import Service
+from flowdebate.testing import FunctionModel
+from tests.browser.test_reading import Dictated
+from tests.browser.visit import page_at_the_end
+from tests.server.stage import staged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from flowdebate.models.base import ModelRequest
+    from tests.browser.visit import Visit
+    from tests.server.stage import Stage
+
+pytestmark = pytest.mark.filterwarnings("ignore:debate 'debate'")
+TABLE = "| City | Rents |\n|---|--:|\n| Tokyo | -3 % |\n\n```\nshort = 1\n```\n"
+WIDE = "| " + " | ".join(f"Column{n}WithALongName" for n in range(20)) + " |\n|" + "---|" * 20 + "\n" + "| 1 " * 20 + "|\n"
+LONG = "And so on, at length, for a page or two of the report. " * 300
+SHORT: dict[str, Any] = {"options": {"max_rounds": 1, "synthesizer": False, "schedule": "single"}}
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    """A server with a debate of four rounds that is over."""
+
+    def answer(request: ModelRequest) -> Any:
+        if request.output_schema is not None:
+            return {"reasoning": "Both.", "winner": "cap rents", "verdict": "Wait."}
+        return LONG if request.role == "synthesizer" or "synthesizer" in request.block else f"{TABLE}\n{WIDE}"
+
+    sides = [{"name": "Mira", "stance": "build more homes"}, {"name": "Jon", "stance": "cap rents"}]
+    with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as stage:
+        options = {"max_rounds": 4, "debaters": sides}
+        stage.post("/runs", {"pattern": "debate", "question": "Cap rents?", "runId": "rents", "options": options})
+        assert stage.get("/runs/rents?wait=30").json()["status"] == "complete"
+        yield stage
+
+
+def test_only_what_scrolls_is_a_stop_and_a_link_leads_to_the_vote(stage: Stage, visit: Callable[[str], Visit]) -> None:
+    """Tables and code that fit are none; one press of Tab and Enter skips all turns."""
+    page = visit(stage.url).open("/runs/rents/blind")
+    page.get_by_role("radio").first.wait_for()
+    for width in (360, 1280):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.wait_for_timeout(300)
+        stops = page.evaluate(
+            "[...document.querySelectorAll('.prose [tabindex]')].map(each => each.scrollWidth > each.clientWidth)"
+        )
+        assert stops
+        assert all(stops)
+        assert len(stops) <= 8, "a wide table for each turn"
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the vote"
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.name") == "winner"
+
+
+def test_single_keys_can_be_switched_off(stage: Stage, visit: Callable[[str], Visit]) -> None:
+    """Who dictates folds no turn by chance; the choice stays."""
+    page = visit(stage.url).open("/runs/rents")
+    page.keyboard.press("j")
+    page.keyboard.press("o")
+    folded = page.locator("[data-folded]")
+    assert folded.count() == 1
+    assert folded.locator("[data-fold]").get_attribute("aria-label") == "Open what Mira said"
+    page.keyboard.press("o")
+    page.get_by_label("Keys").uncheck()
+    page.locator("#turn-2").evaluate("each => { each.tabIndex = -1; each.focus(); }")
+    for key in "jo/":
+        page.keyboard.press(key)
+    assert page.evaluate("document.activeElement.id") == "turn-2"
+    page.reload()
+    assert not page.get_by_label("Keys").is_checked()
+    page.keyboard.press("j")
+    assert page.evaluate("document.activeElement.localName") == "body"
+
+
+def test_the_end_is_said_and_the_focus_stays(visit: Callable[[str], Visit]) -> None:
+    """By the one status that was there from the beginning; a link in the head keeps the focus."""
+    dictated = Dictated()
+    with staged(lambda: Service(store="memory:", model=dictated), ping=0.2) as stage:
+        run_id = stage.begin(**SHORT)
+        assert dictated.asked.acquire(timeout=10)
+        dictated.say("First. ")
+        page = visit(stage.url).open(f"/runs/{run_id}")
+        page.get_by_text("pro is speaking").wait_for()
+        page.locator("#doing").evaluate("each => { each.first = true; }")
+        page.get_by_role("link", name="Markdown").focus()
+        dictated.say(None, "Second.", None)
+        page_at_the_end(page)
+        assert page.evaluate("document.activeElement.textContent") == "Markdown"
+        status = page.locator("#doing[role=status]")
+        assert status.evaluate("each => each.first && each.textContent").startswith("The run is over.")
+
+
+def test_a_result_is_printed_over_pages(stage: Stage, visit: Callable[[str], Visit]) -> None:
+    """A long summary begins below the verdict, and nothing is printed that paper cannot do."""
+    page = visit(stage.url).open("/runs/rents")
+    page.emulate_media(media="print")
+    for name in ("#go-on", "#shares", "#acts", "#index"):
+        assert not page.locator(name).is_visible(), name
+    page = visit(stage.url).open("/api/v1/runs/rents/report.html")
+    page.emulate_media(media="print")
+    breaks = page.locator(".verdict > div > *").evaluate_all(
+        "all => all.map(each => getComputedStyle(each).breakInside)"
+    )
+    assert "avoid" not in breaks[:-1]
+    assert breaks[-1] == "avoid", "the figure of the ballots stays whole"
