@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.filterwarnings("ignore:debate 'debate'")
 TABLE = "| City | Rents |\n|---|--:|\n| Tokyo | -3 % |\n\n```\nshort = 1\n```\n"
-WIDE = "| " + " | ".join(f"Column{n}WithALongName" for n in range(20)) + " |\n|" + "---|" * 20 + "\n" + "| 1 " * 20 + "|\n"
+WIDE = (
+    "| " + " | ".join(f"Column{n}WithALongName" for n in range(20)) + " |\n|" + "---|" * 20 + "\n" + "| 1 " * 20 + "|\n"
+)
 LONG = "And so on, at length, for a page or two of the report. " * 300
 SHORT: dict[str, Any] = {"options": {"max_rounds": 1, "synthesizer": False, "schedule": "single"}}
 
