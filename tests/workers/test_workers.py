@@ -11,6 +11,7 @@ import re
 import signal
 import time
 from collections import Counter
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -291,6 +292,27 @@ async def test_sessions_are_bounded(fleet: Fleet, a_server: Server) -> None:
         await fleet.models.until(8)
         most = await asyncio.to_thread(watch, 3.0) - others
         assert 0 < most <= int(found[1])
+
+
+async def test_a_worker_takes_no_run_before_it_has_its_sessions(fleet: Fleet, a_server: Server) -> None:
+    """It says how many it needs and how many there are, and goes on once there are more."""
+    workers = fleet.workers()
+    run_id = await workers.submit("city", "How?")
+    await workers.close()
+    with ExitStack() as taken:
+        with suppress(psycopg.OperationalError):
+            while True:
+                taken.enter_context(closing(psycopg.connect(a_server.url, autocommit=True)))
+        process = fleet.process()
+
+        async def told() -> bool:
+            return any("needs 16 sessions, there is none" in line for line in fleet.logs(process))
+
+        await until(told)
+        assert process.poll() is None
+        assert not fleet.models.asked
+    workers = fleet.workers()
+    assert (await over(workers, run_id)).status == "complete"
 
 
 async def test_a_worker_does_not_wait_for_ever(fleet: Fleet) -> None:

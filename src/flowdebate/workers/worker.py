@@ -10,6 +10,7 @@ import socket
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from random import SystemRandom
 from typing import TYPE_CHECKING, Any
 
 from flowdebate._text import error_text
@@ -122,6 +123,12 @@ class _Provider:
         self._counter.close()
 
 
+_SESSIONS = 16
+"""Sessions without which a worker could not execute the runs that it takes."""
+_HELD = 2
+"""Those that it has open before it takes any: of its lock and of its queue."""
+
+
 class Worker:
     """One worker, for one call of `work()`."""
 
@@ -172,24 +179,33 @@ class Worker:
             await asyncio.to_thread(self._owner.end)
 
     async def _reach(self, stop: asyncio.Event) -> bool:
-        """Wait for a database that is away; False if `stop` is set before. StoreError for one that lets nobody in."""
-        workers, warned = self._workers, False
+        """Wait for a database that is away, or has too few sessions; False if `stop` is set before.
+
+        StoreError for one that lets nobody in.
+        """
+        workers, told = self._workers, ""
         while not stop.is_set():
             try:
                 await asyncio.to_thread(self._owner.ensure)
                 await asyncio.to_thread(workers.queue.open)
+                sessions = _HELD + await asyncio.to_thread(self._address.count_free, _SESSIONS - _HELD)
             except Exception as error:
-                if not (isinstance(error, StoreError) or self._address.is_error(error)):
+                full = self._address.is_full(error)
+                if not (full or isinstance(error, StoreError) or self._address.is_error(error)):
                     raise
-                if not await asyncio.to_thread(self._address.is_away):
+                if not full and not await asyncio.to_thread(self._address.is_away):
                     raise StoreError(self._address.name, self._address.describe(error)) from None
+                problem = f"needs {_SESSIONS} sessions, there is none" if full else "is away"
             else:
-                return True
-            if not warned:
-                _LOGGER.warning("worker %s waits for its database: %s", self.id, self._address.name)
-            warned = True
-            with suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), 1.0)
+                if sessions >= _SESSIONS:
+                    return True
+                problem = f"needs {_SESSIONS} sessions, there are {sessions}"
+            if problem != told:
+                where = self._address.name
+                _LOGGER.warning("worker %s waits for its database: %s (%s)", self.id, where, problem)
+            told = problem
+            with suppress(TimeoutError):  # workers that start together do not look for sessions together
+                await asyncio.wait_for(stop.wait(), 1.0 + SystemRandom().random())
         return False
 
     def _make_engine(self) -> type[DBOS]:

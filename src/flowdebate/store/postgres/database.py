@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import threading
+from contextlib import ExitStack, closing
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 _SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
 # Error codes of a server that is stopping, has crashed, is starting, has ended an idle session, or has no more of them.
 _PASSING = {"57P01", "57P02", "57P03", "57P05", "25P03", "53300"}
+_FULL = "53300"
+_FULL_TEXTS = ("too many clients already", "connection slots are reserved", "too many connections for")
 _TIMED_OUT = {"57014", "55P03"}  # a cancelled statement, and a lock that was not available
 # Whatever the server's defaults are: a `lock_timeout` would end waits that `timeout` bounds already, and with
 # synchronous_commit = off a commit that has returned would be lost with the power.
@@ -95,6 +98,25 @@ class Address:
         """Return whether no server accepts connections at the address; False if one does, whomever it lets in."""
         pq = self._driver.pq
         return pq.PGconn.ping(self._conninfo.encode()) in (pq.Ping.REJECT, pq.Ping.NO_RESPONSE)
+
+    def is_full(self, error: BaseException) -> bool:
+        """Return whether the server refused a session since it has no more of them."""
+        while error.__cause__ is not None and getattr(error, "sqlstate", None) is None:
+            error = error.__cause__
+        # a session that was never opened has no code
+        return getattr(error, "sqlstate", None) == _FULL or any(text in str(error) for text in _FULL_TEXTS)
+
+    def count_free(self, most: int) -> int:
+        """Count the sessions that can be opened besides those that are open, up to `most`."""
+        with ExitStack() as opened:
+            for count in range(most):
+                try:
+                    opened.enter_context(closing(self.connect()))
+                except self._driver.Error as error:
+                    if not self.is_full(error):
+                        raise
+                    return count
+        return most
 
     def is_error(self, error: BaseException) -> bool:
         """Return whether `error` is one of the driver's."""
