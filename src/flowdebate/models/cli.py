@@ -198,8 +198,8 @@ class CliModel:
     def _failure(self, code: int, cause: str, *, status: int | None) -> ModelError:
         """Return the error for a program that ended with `code`, by the vendor's status or by the cause in words."""
         is_limited = _PLAN_LIMIT.search(cause) is not None
-        if status is None and (named := _STATUS.search(cause)):
-            status = int(named[1])
+        if status is None and (match := _STATUS.search(cause)):
+            status = int(match[1])
         if status is None and (is_limited or _RATE_LIMIT.search(cause)):
             status = 429
         message = f"{self._name} ended with exit code {code}: {cause}" if code else f"{self._name}: {cause}"

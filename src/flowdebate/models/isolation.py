@@ -258,9 +258,9 @@ _OPENCODE_OFF = (
 def has_opencode_sign_in(environment: Mapping[str, str], model: str | None) -> bool:
     """Say whether opencode has a provider: signed in, configured, or its own with a free model that somebody named."""
     configuration = opencode_providers()
-    named = model or configuration.get("model")
+    chosen_model = model or configuration.get("model")
     return (
-        (isinstance(named, str) and named.startswith("opencode/"))
+        (isinstance(chosen_model, str) and chosen_model.startswith("opencode/"))
         or bool(configuration.get("provider") or _parse(opencode_sign_in(), _jsonc))
         or any(environment.get(name) for name in _OPENCODE_KEYS)
         or any(map(is_filled, OPENCODE_MANAGED))

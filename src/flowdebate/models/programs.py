@@ -105,9 +105,9 @@ class Program:
             on = "its tools, servers, memory and sessions stay on"
             return f"{name} is called as it is, with the rights of your user: {on}"
         managed = [f"the administrator's settings in {folder}" for folder in self.managed if is_filled(folder)]
-        *others, last = (*self.keeps, *managed)
-        kept = f"{', '.join(others)} and {last}" if others else last
-        return f"{name} keeps {kept}, and runs with the rights of your user; see {cite(AGENT_CLIS)}"
+        *parts, last = (*self.keeps, *managed)
+        limits = f"{', '.join(parts)} and {last}" if parts else last
+        return f"{name} keeps {limits}, and runs with the rights of your user; see {cite(AGENT_CLIS)}"
 
 
 def is_model_name(name: str) -> bool:
