@@ -84,6 +84,16 @@ def test_formulas_tasks_and_scripts_are_set(stage: Stage, width: int, visit: Cal
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+def test_the_names_of_pages_are_not_broken_on_a_phone(stage: Stage, visit: Callable[[str], Visit]) -> None:
+    """In the tables of the documentation, whose page is no wider than the screen."""
+    page = visit(stage.url).open("/help/index")
+    page.set_viewport_size({"width": 360, "height": 800})
+    for name in ("Anonymity", "Other frameworks", "Your documents"):
+        boxes = page.get_by_role("link", name=name, exact=True).first.evaluate("link => link.getClientRects().length")
+        assert boxes <= len(name.split()), name
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_one_ballot_is_drawn_as_one_and_a_button_asks_for_the_other(
     stage: Stage, visit: Callable[[str], Visit]
 ) -> None:

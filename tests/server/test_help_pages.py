@@ -41,6 +41,8 @@ def test_the_pages_are_on_the_server_and_their_links_lead_to_pages(stage: Stage)
     shown = stage.http.get("/help/models").text
     assert 'id="one-model-everywhere"' in shown
     assert "<h1" in shown
+    assert "The page of a run: its question" not in front.text  # the package has no pictures, nor their descriptions
+    assert "hold your first debate" in " ".join(front.text.split())
     for nothing in ("nothing", "..%2Fpyproject", "Models", "models.md"):
         assert stage.http.get(f"/help/{nothing}").status_code == 404
 

@@ -11,6 +11,8 @@ from markupsafe import Markup, escape
 from flowdebate._util.documentation import ADDRESS, AGENT_CLIS, ONE_MODEL, cite, headings_of, read_page, slug, titles_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from markdown_it.token import Token
 
 INDEX = "index"
@@ -32,7 +34,8 @@ def manual_page(name: str) -> ManualPage | None:
     if text is None:
         return None
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
-    tokens = [token for token in parser.parse(text) if token.type != "html_block"]  # comments, and blocks for tests
+    parsed = _without_pictures(parser.parse(text))
+    tokens = [token for token in parsed if token.type != "html_block"]  # comments, and blocks for tests
     for token, inline in zip(tokens, [*tokens[1:], None], strict=True):
         if token.type == "heading_open" and inline is not None:
             token.attrSet("id", slug("".join(part.content for part in inline.children or ())))
@@ -43,6 +46,19 @@ def manual_page(name: str) -> ManualPage | None:
     html = parser.renderer.render(tokens, parser.options, {})
     titles = headings_of(text)
     return ManualPage(titles[0] if titles else name, Markup(html))  # noqa: S704 - of the package's own pages
+
+
+def _without_pictures(tokens: Sequence[Token]) -> Iterator[Token]:
+    """Leave out paragraphs that are a picture, with or without a link: the package has none."""
+    skipped = 0
+    for token, inline in zip(tokens, [*tokens[1:], None], strict=True):
+        parts = (inline.children if inline is not None else None) or ()
+        if token.type == "paragraph_open" and {part.type for part in parts} - {"link_open", "link_close"} == {"image"}:
+            skipped = 3  # it opens, what is in it, and it closes
+        if skipped:
+            skipped -= 1
+        else:
+            yield token
 
 
 def _point(token: Token) -> None:
