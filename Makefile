@@ -54,6 +54,9 @@ test-slow: $(VENV)/.dev ## run the slow tests, in which every kind has all its c
 	@python3 scripts/postgres install >/dev/null || echo "The tests that need PostgreSQL are skipped"
 	@python3 scripts/nginx install >/dev/null || echo "The tests that need nginx are skipped"
 	$(BIN)/python -m pytest $(SUITE) -m "slow and not slow_model and not simulation" $(if $(PART),--part=$(PART))
+	$(BIN)/python -m pip install --quiet --group browser
+	@python3 scripts/chromium install >/dev/null || echo "The tests that need Chromium are skipped"
+	$(BIN)/python -m pytest tests/browser -m slow $(if $(PART),--part=$(PART))
 
 fuzz: $(VENV)/.dev ## run the tests in random order, each law with thousands of new examples (SEED=N, TESTS=tests/web)
 	@seed=$${SEED:-$$(date +%s)}; echo "To repeat these examples in this order: make fuzz SEED=$$seed$(if $(TESTS), TESTS='$(TESTS)')"; \

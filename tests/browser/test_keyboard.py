@@ -66,6 +66,14 @@ def test_only_what_scrolls_is_a_stop_and_a_link_leads_to_the_vote(stage: Stage, 
     assert page.evaluate("document.activeElement.name") == "winner"
 
 
+def test_each_turn_has_a_link_to_itself(stage: Stage, visit: Callable[[str], Visit]) -> None:
+    """It can be copied, and leads back to the turn."""
+    page = visit(stage.url).open("/runs/rents")
+    page.get_by_role("link", name="#3, link to what Mira said").click()
+    assert page.url.endswith("/runs/rents#turn-3")
+    assert page.locator("#turn-3:target").evaluate("each => each.getBoundingClientRect().top") >= 0
+
+
 def test_single_keys_can_be_switched_off(stage: Stage, visit: Callable[[str], Visit]) -> None:
     """Who dictates folds no turn by chance; the choice stays."""
     page = visit(stage.url).open("/runs/rents")

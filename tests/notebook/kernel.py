@@ -22,6 +22,7 @@ class Output:
     shown: list[dict[str, Any]] = field(default_factory=list)
     updates: list[dict[str, Any]] = field(default_factory=list)
     error: str | None = None
+    traceback: list[str] = field(default_factory=list)
     text: str = ""
     ended: bool = False
     places: dict[str, int] = field(default_factory=dict)
@@ -42,6 +43,7 @@ class Output:
             self.text += content["text"]
         elif kind == "error":
             self.error = f"{content['ename']}: {content['evalue']}"
+            self.traceback = content["traceback"]
 
 
 class Kernel:

@@ -127,3 +127,41 @@ def test_a_notebook_that_is_not_trusted_has_the_result(chromium: Browser, lab: t
     with opened(chromium, address, "mailed.ipynb") as page:
         page.get_by_text("Verdict: Repair it.").wait_for()
         assert page.locator("iframe").count() == 0
+
+
+JUDGE = """
+from IPython.display import display
+
+turn = HumanTurn()
+display(turn)
+pool = debate(name="pool", debaters=sides, judge=human(name="me", ask=turn.ask), max_rounds=1, synthesizer=False)
+result = await show(pool.start("Should Harrow keep its open-air pool?", model=model))
+"""
+
+
+@pytest.mark.browser
+def test_keys_of_jupyterlab_stay_out_of_the_form(chromium: Browser, lab: tuple[Path, str]) -> None:
+    """Arrows choose another side, and letters neither delete nor move a cell, on choices and on buttons."""
+    folder, address = lab
+    notebook = json.loads(EXAMPLE.read_text("utf-8"))
+    notebook["cells"] = [notebook["cells"][1], {**notebook["cells"][3], "source": JUDGE.strip()}]
+    (folder / "judge.ipynb").write_text(json.dumps(notebook), "utf-8")
+    with opened(chromium, address, "judge.ipynb") as page:
+        cells = page.locator(".jp-Notebook .jp-Cell")
+        cells.locator(".jp-InputPrompt").first.click()
+        for _ in range(2):
+            page.keyboard.press("Shift+Enter")
+        form = page.locator(".flowdebate-page form")
+        choices = form.get_by_role("radio")
+        choices.first.wait_for()
+        count = cells.count()
+        choices.first.click()
+        page.keyboard.press("ArrowDown")
+        assert choices.nth(1).is_checked()
+        assert page.evaluate("document.activeElement.type") == "radio"
+        for place in (choices.nth(1), form.get_by_role("button", name="Send")):
+            place.focus()
+            for key in "ddabxm":
+                page.keyboard.press(key)
+            assert cells.count() == count
+            assert form.is_visible()

@@ -28,6 +28,13 @@ _SHARE, _LONGEST = 10, 2.0
 and is drawn in the event loop that the debate runs in."""
 
 
+class _RunCancelledError(asyncio.CancelledError):
+    """The cell that awaits a run was interrupted: the output has the run so far, and no traceback adds to it."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"{self}"]
+
+
 class Shown(Generic[OutT, RawT]):
     """A run that a cell shows: await it for the result."""
 
@@ -35,7 +42,11 @@ class Shown(Generic[OutT, RawT]):
         self._task = task
 
     def __await__(self) -> Generator[Any, None, RunResult[OutT, RawT]]:
-        return self._task.__await__()
+        try:
+            return (yield from self._task.__await__())
+        except asyncio.CancelledError:
+            line = "Interrupted: the output shows how far the run came. A run with a store can be resumed."
+            raise _RunCancelledError(line) from None
 
     def _ipython_display_(self) -> None:
         """Show nothing: the run is shown already, where `show` was called."""
