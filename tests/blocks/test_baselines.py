@@ -15,8 +15,9 @@ from flowdebate import BaselineOptions, DebateState, debate, generator, sequence
 from flowdebate.errors import AuthenticationFailed, ConfigurationError, ProviderFailed, RealModelForbidden
 from flowdebate.models.base import ModelResponse, Usage
 from flowdebate.patterns import PATTERNS
+from flowdebate.patterns.debate.baseline_names import BASELINES, Equal
 from flowdebate.patterns.debate.baselines import Baselines, create_baselines, read_baselines
-from flowdebate.patterns.debate.schemas import BASELINES, BaselineAnswer, Equal
+from flowdebate.patterns.debate.schemas import BaselineAnswer
 from flowdebate.runs.events import BlockAnswered, ModelCalled
 from flowdebate.runs.limits import Limits, Price
 from flowdebate.store.memory import MemoryStore

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from flowdebate.evaluation import BenefitReport
     from flowdebate.evaluation.benefit import Finding
-    from flowdebate.patterns.debate.schemas import BaselineName
+    from flowdebate.patterns.debate.baseline_names import BaselineName
 
 CREDITS = st.lists(st.tuples(*[st.sampled_from([0.0, 0.5, 1.0])] * 2), min_size=1, max_size=40)
 

@@ -85,6 +85,8 @@ Vendors = Annotated[
 Flag = Annotated[bool, allowed("true or false")]
 Whole = Annotated[int, allowed("an int")]
 Count = Annotated[int, Field(ge=1), allowed("an int >= 1")]
+Quorum = Count
+"""Number of members of a panel, or of sides of a debate, that a result needs; the others may fail."""
 Rounds = Annotated[Count, AfterValidator(_at_most_all_rounds)]
 Amount = Annotated[_Positive, allowed("a number > 0")]
 Money = Annotated[_Positive, allowed("a number > 0")]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
-from flowdebate._util.option_types import Count, Flag, check_option
+from flowdebate._util.option_types import Flag, check_option
 from flowdebate.chassis.material import History, check_history
 from flowdebate.errors import ConfigurationError, ConflictingOptions
 from flowdebate.prompts import Length, Profile, Template, check_length, check_profile
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from flowdebate.sources.source import Sources, SourcesLike
     from flowdebate.stop import StopWhen
 
-Quorum: TypeAlias = Count
-"""Number of members of a panel, or of sides of a debate, that a result needs; the others may fail."""
 RoleChoice: TypeAlias = "BlockLike | RoleOptions | bool | None"
 """Choice for a role: a block or a function, options of the default block, True or False, or None."""
 VisibilityLike: TypeAlias = "Visibility | Mapping[str, bool] | None"

@@ -18,7 +18,7 @@ from types import NoneType
 from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeGuard, TypeVar, cast, overload
 
 from flowdebate._text import clean_text, is_blank
-from flowdebate._util.option_types import check_option
+from flowdebate._util.option_types import Quorum, check_option
 from flowdebate._util.validation import check_seconds, unknown_option
 from flowdebate.blocks.base import Block, Outline
 from flowdebate.blocks.functions import BlockLike, Handler
@@ -26,7 +26,7 @@ from flowdebate.blocks.generator import Visibility
 from flowdebate.blocks.router import Router
 from flowdebate.blocks.sequencer import Sequencer
 from flowdebate.chassis.material import Material
-from flowdebate.chassis.options import Quorum, RoleChoice
+from flowdebate.chassis.options import RoleChoice
 from flowdebate.chassis.roles import SHOWN, BlockOptions, DebaterOptions, RoleOptions, SpeakerOptions
 from flowdebate.chassis.state import Recovery
 from flowdebate.chassis.turn import FailurePolicy, StandIn

@@ -9,9 +9,9 @@ from enum import Enum
 from typing import Any, Final, Literal, Self, TypeAlias, TypeVar
 
 from flowdebate._text import LONGEST_ARGUMENT, CutOff, clean_text, error_text, is_blank, one_line
+from flowdebate._util.option_types import Quorum
 from flowdebate.blocks.base import Block, Outline, Wrapped, merge_resources
 from flowdebate.blocks.functions import Handler, handler
-from flowdebate.chassis.options import Quorum
 from flowdebate.chassis.state import (
     Flag,
     PatternInput,

@@ -22,13 +22,13 @@ from flowdebate.cli.terminal.streams import WriteFailed
 from flowdebate.errors import BadFile
 from flowdebate.models.base import Usage
 from flowdebate.store.base import COMPLETE
-from flowdebate.ui.document import Document, Tokens, read_models
 from flowdebate.ui.files import parse_json, read_text
 from flowdebate.ui.tables import MEGABYTES, SUFFIXES, allow_long_cells, csv_line, read_cell, read_parquet, read_records
 from flowdebate.ui.text import seen_json
 
 if TYPE_CHECKING:
     from flowdebate.runs.batch import BatchItem
+    from flowdebate.ui.document import Document
     from flowdebate.ui.plan import Plan
 
     _Found: TypeAlias = list[tuple[int, str, str, str]]
@@ -160,6 +160,8 @@ class Line:
         error = None if item.error is None else error_text(item.error)
         if item.error is None and item.run is not None and item.status == "limit":
             error = next((event.error for event in item.run.events if isinstance(event, RunFinished)), None)
+        from flowdebate.ui.document import Tokens, read_models
+
         document = document_of_plan(
             plan,
             item.raw,
@@ -200,6 +202,8 @@ class Line:
     def as_cells(self) -> list[str]:
         """The texts of the cells of CSV: the question, the row's other columns, and `COLUMNS`."""
         document = self.document
+        from flowdebate.ui.document import Tokens
+
         usage = document.usage or Tokens(calls=0)
         own = (
             self.index, document.status, self.decision, self.answer, document.error, self.run_id, document.seed,

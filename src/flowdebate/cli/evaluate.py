@@ -21,7 +21,7 @@ from flowdebate.cli.batch import Plans, hash_name, run_batch, show_summary
 from flowdebate.cli.batch_files import Row, read_rows
 from flowdebate.cli.terminal.process import open_page, tell, write_json
 from flowdebate.errors import BadFile
-from flowdebate.patterns.debate.schemas import BASELINES, BUDGETED, BaselineName, Equal
+from flowdebate.patterns.debate.baseline_names import BASELINES, BUDGETED, BaselineName, Equal
 from flowdebate.ui.options import COMMAND, FilePath, ModelName, Option, misuse
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.paired import compare_credits
 from flowdebate.evaluation.sample_sizes import required_n
 from flowdebate.evaluation.statistics import effective_size, holm, share_interval
+from flowdebate.patterns.debate.baseline_names import BaselineName
 from flowdebate.patterns.debate.benefit import METHODS, Method, Undecided, list_names, times
 from flowdebate.patterns.debate.benefit import BenefitItem as BenefitItem
 from flowdebate.patterns.debate.benefit import MethodAnswer as MethodAnswer
 from flowdebate.patterns.debate.benefit import benefit_item as benefit_item
 from flowdebate.patterns.debate.benefit import change_summary as change_summary
-from flowdebate.patterns.debate.schemas import BaselineName
 
 _WHERE = "benefit_report()"
 DRAFTS = 3  # from so many first drafts on, their vote can differ from one call

@@ -26,7 +26,7 @@ from flowdebate.errors import BadFile, ConfigurationError
 from flowdebate.evaluation.benefit import Missing, check_report_options
 from flowdebate.evaluation.evaluation_run import Row, deal
 from flowdebate.evaluation.statistics import check_scipy
-from flowdebate.patterns.debate.schemas import BaselineName
+from flowdebate.patterns.debate.baseline_names import BaselineName
 from flowdebate.runs.batch import seed_of_item
 
 if TYPE_CHECKING:

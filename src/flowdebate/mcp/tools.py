@@ -15,9 +15,9 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
+from flowdebate._util.option_types import Quorum
 from flowdebate.blocks.human.prompt import kind_of
 from flowdebate.blocks.human.terminal import value_typed
-from flowdebate.chassis.options import Quorum
 from flowdebate.errors import ConfigurationError, NotAwaited
 from flowdebate.mcp.progress import wait_with_progress
 from flowdebate.mcp.reports import DATA, HOW_TO_READ, RunList, RunReport, make_list, make_report

@@ -29,6 +29,7 @@ from flowdebate._util.option_types import (
     NOTHING,
     Money,
     PlainText,
+    Quorum,
     Reach,
     RoundsOrAll,
     Seconds,
@@ -41,7 +42,6 @@ from flowdebate._util.option_types import (
 from flowdebate._util.option_types import Count as Count
 from flowdebate._util.option_types import Flag as Flag
 from flowdebate._util.option_types import Text as Text
-from flowdebate.chassis.options import Quorum
 from flowdebate.chassis.seats import DEFAULT
 from flowdebate.errors import ConfigurationError, ConflictingOptions
 from flowdebate.models.base import Effort

@@ -28,7 +28,6 @@ from flowdebate.cli.terminal.process import (
 )
 from flowdebate.cli.terminal.streams import writing
 from flowdebate.errors import BadFile, FlowDebateError, RunConflict
-from flowdebate.runs.batch import BATCH_LABEL
 from flowdebate.ui.options import FilePath, Option, misuse
 
 if TYPE_CHECKING:
@@ -59,6 +58,7 @@ def runs(  # noqa: PLR0913 - the options of the command
     as_json: opt.Json = False,
 ) -> None:
     """List the stored runs, the newest first. The runs of a batch are one row."""
+    from flowdebate.runs.batch import BATCH_LABEL
     from flowdebate.service.runs import opened, short_id
 
     labels = opt.read_labels(label) | ({} if batch_id is None else {BATCH_LABEL: batch_id})
@@ -82,6 +82,7 @@ async def _rows(
     store: Store, filters: dict[str, Any], limit: int, before: str | None, *, fold: bool
 ) -> list[list[StoredRun]]:
     """The runs that follow the run `before`, in at most `limit` rows; `fold` gives each batch one row."""
+    from flowdebate.runs.batch import BATCH_LABEL
     from flowdebate.service.runs import each_run, find_run
 
     # a position, not an offset: runs that begin or are deleted between two pages would shift the list

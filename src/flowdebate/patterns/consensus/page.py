@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from pydantic import Field
 
 from flowdebate._text import counted
-from flowdebate._util.option_types import NOTHING, Count, Flag, SecondsOrOff, Share, ShareOrOff, Text
-from flowdebate.chassis.options import Quorum
+from flowdebate._util.option_types import NOTHING, Count, Flag, Quorum, SecondsOrOff, Share, ShareOrOff, Text
 from flowdebate.chassis.state import RoleFailed
 from flowdebate.measures import VotingRule
 from flowdebate.measures.topologies import Topology

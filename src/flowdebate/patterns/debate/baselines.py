@@ -33,7 +33,8 @@ from flowdebate.prompts import Template, filled, listed, part, quoted, tag_text,
 from flowdebate.runs.context import Context
 from flowdebate.runs.events import ModelCalled
 
-from .schemas import BASELINES, BUDGETED, BaselineAnswer, BaselineName, DebateRawOutput, Equal
+from .baseline_names import BASELINES, BUDGETED, BaselineName, Equal
+from .schemas import BaselineAnswer, DebateRawOutput
 
 
 @dataclass(frozen=True, slots=True)

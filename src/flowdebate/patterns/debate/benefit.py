@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 from pydantic import Field
 
 from flowdebate._util.wire import WireModel
 
-from .schemas import BaselineAnswer, BaselineName, DebateRawOutput
+from .baseline_names import BaselineName
+
+if TYPE_CHECKING:
+    from .schemas import BaselineAnswer, DebateRawOutput
 
 _Amount = TypeVar("_Amount", int, float)
 Method = Literal["debate", BaselineName]

@@ -45,7 +45,6 @@ from .moderator import Moderator, create_moderator, decide_declared_order, decis
 from .options import CONSTRAINTS, DEFAULT_ROUNDS, DebateOptions
 from .phases import PhasedTurns, PhaseLike, check_phases
 from .schemas import (
-    BaselineName,
     DebateContributionEntry,
     DebateInput,
     DebateModeratorDecision,
@@ -71,6 +70,7 @@ if TYPE_CHECKING:
     from flowdebate.sources.source import Sources, SourcesLike
     from flowdebate.stop import StopWhen
 
+    from .baseline_names import BaselineName
     from .formats import Format
 
 

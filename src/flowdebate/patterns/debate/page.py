@@ -35,6 +35,7 @@ from flowdebate.ui.options import (
 from flowdebate.ui.page import Confidence, PatternPage, roster
 from flowdebate.ui.sections import Section, doing
 
+from .baseline_names import BaselineName, Equal
 from .baselines import BaselineOptions
 from .document import (
     DebateDocument,
@@ -50,7 +51,7 @@ from .judging.ballots import Answer, DecidedBy, OnFlip
 from .judging.options import LETTERS
 from .options import DEFAULT_ROUNDS
 from .phases import Phase, check_phases
-from .schemas import PHASE_NAME, BaselineName, Equal
+from .schemas import PHASE_NAME
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block

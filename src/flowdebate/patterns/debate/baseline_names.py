@@ -1,0 +1,16 @@
+"""Names of the baselines of a debate: commands know them without the rest of the pattern."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+BaselineName = Literal["single", "drafts", "self_consistency", "revision"]
+"""One call; the vote of independent first drafts, one for each debater; the vote of as many samples as the debate's
+tokens pay for; the vote of these drafts, each revised alone as often as the debate's tokens pay for."""
+Equal = Literal["tokens", "completion_tokens", "cost", "calls"]
+"""What self-consistency and revision may use as much of as the debate did. A debate reads more than it writes, and
+self-consistency the other way round: at equal tokens, where writing costs more than reading, it costs more."""
+BASELINES: tuple[BaselineName, ...] = ("single", "drafts", "self_consistency")  # from the cheapest on
+"""The baselines of `baselines=True`. A revision has to be asked for: it costs as much as the debate once more."""
+BUDGETED: frozenset[BaselineName] = frozenset({"self_consistency", "revision"})
+"""Those that may use as much as the debate did, of what `equal` says."""
