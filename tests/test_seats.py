@@ -408,7 +408,7 @@ async def test_an_agent_cli_that_cannot_answer_is_found_before_anybody_is_asked(
     asked = ["debate", QUESTION, "--no-store", *(text for seat in seats for text in ("--model", seat))]
     told = await asyncio.to_thread(CliRunner().invoke, app, asked)
     assert told.exit_code == 2
-    sentence = "debate-debater-con, CliModel: `command` must be a program that is installed, got 'claude'"
+    sentence = "debate-debater-con, CliModel: the program 'claude' is not installed, or not on the PATH"
     assert sentence in " ".join(told.stderr.split())
     (tmp_path / "claude").write_text("#!/bin/sh\necho '{\"loggedIn\": false}'\nexit 1\n")
     (tmp_path / "claude").chmod(0o755)

@@ -669,7 +669,7 @@ def test_a_program_that_is_not_installed_is_an_error_before_it_is_called(monkeyp
     """The name alone can be checked without it."""
     monkeypatch.setenv("PATH", "/nowhere")
     check_model("cli/claude/opus", where="run")
-    with pytest.raises(ConfigurationError, match="Install claude, or put it on the PATH"):
+    with pytest.raises(ConfigurationError, match="the program 'claude' is not installed, or not on the PATH"):
         resolve_model("cli/claude")
     for wrong in ("cli/cursor", "cli/", "cli/claude/", "cli/opencode/--attach=http://127.0.0.1:9", "cli/claude/ -p"):
         with pytest.raises(ConfigurationError, match="cli/opencode"):

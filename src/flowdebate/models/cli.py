@@ -107,8 +107,8 @@ class CliModel:
         self._name = label or "/".join(filter(None, (self._kind, model)))
         path = shutil.which(executable)
         if path is None:
-            hint = f"Install {executable}, or put it on the PATH"
-            raise ConfigurationError("CliModel", "command", executable, "a program that is installed", hint=hint)
+            message = f"CliModel: the program {executable!r} is not installed, or not on the PATH"
+            raise ConfigurationError("CliModel", "command", executable, "a program on the PATH", message=message)
         self._path: str = path
         self._model = model
         self._env = tuple(env)
