@@ -59,8 +59,16 @@ build/clients/.made:
 		node@24 @anthropic-ai/claude-code@latest @openai/codex@latest @google/gemini-cli@latest opencode-ai@latest
 	@touch $@
 
-test-clients: $(VENV)/.dev build/clients/.made ## test seats of agent CLIs with the real programs, against stubs of their vendors
-	FLOWDEBATE_CLIENTS="$(CURDIR)/build/clients/node_modules/.bin" $(BIN)/python -m pytest tests/clients
+# Clients that hold each other's versions of openai: an environment of their own.
+.venv-clients/.made: | $(VENV)/.dist
+	@echo "Installing Python clients of the OpenAI-compatible endpoint into .venv-clients: 300 MB, once"
+	$(UV) venv --quiet --allow-existing --python $(PYTHON) .venv-clients
+	$(UV) pip install --quiet --python .venv-clients openai litellm llm instructor
+	@touch $@
+
+test-clients: $(VENV)/.dev build/clients/.made .venv-clients/.made ## test with real agent CLIs, as seats and as MCP hosts, and with real Python clients
+	FLOWDEBATE_CLIENTS="$(CURDIR)/build/clients/node_modules/.bin" FLOWDEBATE_PYTHON_CLIENTS="$(CURDIR)/.venv-clients/bin/python" \
+		$(BIN)/python -m pytest tests/clients
 
 test-lowest: $(VENV)/.dist ## run the tests with Python 3.11 and the oldest versions that pyproject.toml allows
 	@echo "Installing what development takes into .venv-lowest: 1.2 GB, once"

@@ -20,6 +20,8 @@ class VendorStub(ThreadingHTTPServer):
     """Server that answers every prompt with `ANSWER`, or refuses it with a status where it is told to.
 
     Paths in `reads` are read first, by a tool of claude: its results are in the last of `bodies`.
+
+    With a `tool`, a model that is offered one whose name ends so calls it with `arguments` first.
     """
 
     daemon_threads = True
@@ -28,6 +30,8 @@ class VendorStub(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.refuses: int | None = None
         self.reads: list[str] = []
+        self.tool = ""
+        self.arguments: Json = {}
         self.bodies: list[Json] = []
         self.keys: list[str | None] = []
         """Keys of gemini."""
@@ -43,6 +47,10 @@ class VendorStub(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore a program that hangs up."""
+
+
+_PATIENCE = 20
+"""Calls by which a model waits for the servers of its host."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -88,6 +96,20 @@ class _Handler(BaseHTTPRequestHandler):
             return self._send(status, {"type": "error", "error": error})
         return answer(body)
 
+    def _called_tool(self, body: Json) -> Json:
+        """The tool that is to be called, as it is offered; None where it is not, or where it has answered."""
+        offered = [each for tool in body.get("tools") or [] for each in tool.get("functionDeclarations", [tool])]
+        offered = [{**inner, "namespace": tool["name"]} for tool in offered for inner in tool.get("tools", ())] + [
+            tool.get("function", tool) for tool in offered
+        ]
+        found = [tool for tool in offered if self.server.tool and tool.get("name", "").endswith(self.server.tool)]
+        waits = [tool for tool in offered if self.server.tool and tool.get("name") == "WaitForMcpServers"]
+        chat = json.dumps([body.get(name) for name in ("messages", "input", "contents")])
+        if not found:  # a host that connects to its servers meanwhile
+            return {**waits[0], "arguments": {}} if waits and chat.count(waits[0]["name"]) < _PATIENCE else None
+        called = f'"name": "{found[0]["name"]}"' in chat
+        return None if called else {**found[0], "arguments": self.server.arguments}
+
     def _send(self, status: int, value: Json) -> None:
         self._write(status, "application/json", json.dumps(value))
 
@@ -115,36 +137,50 @@ class _Handler(BaseHTTPRequestHandler):
             )
             for number, path in enumerate(reads)
         ]
+        if (tool := self._called_tool(body)) is not None:
+            start = {"type": "tool_use", "id": f"toolu_{len(self.server.bodies)}", "name": tool["name"], "input": {}}
+            blocks = [(start, {"type": "input_json_delta", "partial_json": json.dumps(tool["arguments"])})]
+        reason = {"stop_reason": "tool_use" if blocks else "end_turn"}
         blocks = blocks or [({"type": "text", "text": ""}, {"type": "text_delta", "text": ANSWER})]
         events: list[Json] = [{"type": "message_start", "message": {**message, "content": [], "stop_reason": None}}]
         for index, (block, delta) in enumerate(blocks):
             events.append({"type": "content_block_start", "index": index, "content_block": block})
             events.append({"type": "content_block_delta", "index": index, "delta": delta})
             events.append({"type": "content_block_stop", "index": index})
-        reason = {"stop_reason": "tool_use" if reads else "end_turn"}
         self._stream([*events, {"type": "message_delta", "delta": reason, "usage": usage}, {"type": "message_stop"}])
 
-    def _responses(self, _: Json) -> None:
-        content = [{"type": "output_text", "text": ANSWER}]
+    def _responses(self, body: Json) -> None:
+        item: Json = {"type": "message", "id": "m", "role": "assistant"}
+        item["content"] = [{"type": "output_text", "text": ANSWER}]
+        if (tool := self._called_tool(body)) is not None:
+            arguments = json.dumps(tool["arguments"])
+            item = {"type": "function_call", "id": "f", "call_id": "c", "name": tool["name"], "arguments": arguments}
+            item |= {"namespace": tool["namespace"]} if "namespace" in tool else {}
         usage = {"input_tokens": 10, "output_tokens": 3, "total_tokens": 13}
         self._stream(
             [
                 {"type": "response.created", "response": {"id": "r"}},
-                {"type": "response.output_item.done",
-                 "item": {"type": "message", "id": "m", "role": "assistant", "content": content}},
+                {"type": "response.output_item.done", "item": item},
                 {"type": "response.completed", "response": {"id": "r", "usage": usage}},
             ]
         )  # fmt: skip
 
-    def _contents(self, _: Json) -> None:
-        content = {"role": "model", "parts": [{"text": ANSWER}]}
+    def _contents(self, body: Json) -> None:
+        part: Json = {"text": ANSWER}
+        if (tool := self._called_tool(body)) is not None:
+            part = {"functionCall": {"name": tool["name"], "args": tool["arguments"]}}
+        content = {"role": "model", "parts": [part]}
         usage = {"promptTokenCount": 10, "candidatesTokenCount": 3, "totalTokenCount": 13}
         candidates = [{"content": content, "finishReason": "STOP", "index": 0}]
         self._stream([{"candidates": candidates, "usageMetadata": usage}])
 
-    def _completions(self, _: Json) -> None:
+    def _completions(self, body: Json) -> None:
         usage = {"prompt_tokens": 10, "completion_tokens": 3, "total_tokens": 13}
         chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
         steps: list[tuple[Json, str | None]] = [({"role": "assistant", "content": ANSWER}, None), ({}, "stop")]
+        if (tool := self._called_tool(body)) is not None:
+            function = {"name": tool["name"], "arguments": json.dumps(tool["arguments"])}
+            calls = [{"index": 0, "id": "c", "type": "function", "function": function}]
+            steps = [({"role": "assistant", "tool_calls": calls}, None), ({}, "tool_calls")]
         chunks = [{**chunk, "choices": [{"index": 0, "delta": delta, "finish_reason": end}]} for delta, end in steps]
         self._stream([*chunks, {**chunk, "choices": [], "usage": usage}])
