@@ -80,7 +80,8 @@ class Desk:
             path.write_text(json.dumps(json.loads(path.read_text()) | json.loads(block("json", '"mcp": {'))))
         else:
             self.trust()
-            self.run(command(host))
+            line = command(host)
+            self.run(line if "OPENAI_API_KEY" in self.env else line.replace(f"--env OPENAI_API_KEY={KEY} ", ""))
 
     def result(self) -> str:
         """The text in which the host's model reads the result of the tool."""
