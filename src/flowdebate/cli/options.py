@@ -310,7 +310,7 @@ def _completer_of(metavar: str | None, values: Sequence[str]) -> Callable[..., o
 
             # a message would end up within the line that is typed
             with suppress(FlowDebateError, OSError), opened(ctx.params.get("store")) as place:
-                runs = asyncio.run(list_runs(place.store, limit=_NEWEST))
+                runs = asyncio.run(list_runs(place.store, limit=_NEWEST, brief=True))
                 offered = [(short_id(run.header.run_id), in_line(run.header.question)) for run in runs]
         return list(offered)
 

@@ -318,7 +318,7 @@ def export(
         if runs:
             run_ids = list(dict.fromkeys([(await find_run(store, name)).header.run_id for name in runs]))
         else:
-            run_ids = [run.header.run_id async for run in each_run(store)]
+            run_ids = [run.header.run_id async for run in each_run(store, brief=True)]
         if out is not None:
             await write_export(out, store, run_ids)
             return
