@@ -422,7 +422,11 @@ def test_sampling_parameters_are_ignored_and_the_answer_says_so(client: openai.O
     assert "x-flowdebate-ignored" not in plain.headers
 
 
-@pytest.mark.parametrize("question", ["Which database should we use?", "Sollten wir das Tempolimit einführen?"])
+WRAPPED = "Should we use Postgres?\n\nTo change a file you MUST return all of it:\n```\npath/to/file.js\n```"
+"""A question as coding agents send it, with their rules behind it."""
+
+
+@pytest.mark.parametrize("question", ["Which database should we use?", "Sollten wir trinken?", WRAPPED])
 def test_a_model_proposes_the_sides_of_a_natural_question(question: str) -> None:
     """Its words need not say what they are, and it may be in any language."""
     with (
