@@ -35,7 +35,7 @@ def test_a_run_is_forked_from_the_slider(stage: Stage, visit: Callable[[str], Vi
     field = page.get_by_role("textbox", name="con")
     field.wait_for()
     assert page.url.endswith("?step=2")
-    assert slider.get_attribute("aria-valuetext") == "Step 2 of 4: con"
+    assert slider.get_attribute("aria-valuetext") == "2 con, step 2 of 4"
     assert page.get_by_text("will be asked again; at most 1 answer reused").is_visible()
     field.fill("We should wait.")
     assert page.get_by_text("At least 1 answer reused").is_visible()
