@@ -25,7 +25,7 @@ from flowdebate.errors import (
     StoreError,
     StoreLost,
 )
-from flowdebate.models.codec import exact_json, failure_of, failure_text, json_text
+from flowdebate.models.codec import TextHasher, exact_json, failure_of, failure_text, json_text
 from flowdebate.runs.suspend import HumanRequest, Suspended
 
 if TYPE_CHECKING:
@@ -73,6 +73,8 @@ class Journal:
         self.stored: bool = rows is not None
         """Whether the run was in the store before; its `rows` were read then."""
         rows = rows or ()
+        self.texts = TextHasher()
+        """Hashes the texts of the run's requests."""
         self._on_uncertain = on_uncertain
         self._accepts_changes = accepts_changes
         """Whether a recorded answer counts although its request would be another one now."""

@@ -33,7 +33,6 @@ from flowdebate.models.base import (
 )
 from flowdebate.models.codec import (
     FailedCall,
-    TextHasher,
     attempts_of,
     attempts_row,
     call_row,
@@ -165,8 +164,6 @@ class Run:
     _ended: float | None = field(default=None, init=False)
     began_at: float = field(default=0.0, init=False)
     """When the run first began, by its clock: in a resumed run as before."""
-    texts: TextHasher = field(default_factory=TextHasher, init=False)
-    """Hashes the texts of its requests."""
     known: dict[object, Any] = field(default_factory=dict, init=False)
     """What was looked up or recorded once for the whole run, by whose it is."""
     tracing: RunObserver = field(default=_UNOBSERVED, init=False)
@@ -326,7 +323,7 @@ class Run:
         """
         journal = self.journal
         if journal is not None:
-            digest = None if isinstance(request.messages, UnwrittenMessages) else digest_of(request, self.texts)
+            digest = None if isinstance(request.messages, UnwrittenMessages) else digest_of(request, journal.texts)
             row = journal.find(path, digest, model=model.name)
             if row is not None:
                 odd: tuple[Flag, ...] = () if digest in (None, row.request) else ("other_request",)
