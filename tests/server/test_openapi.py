@@ -65,6 +65,7 @@ def test_every_endpoint_is_described(shared: Stage) -> None:
         ("POST", "/runs/{run_id}/votes"),
         ("GET", "/runs/{run_id}/links"),
         ("DELETE", "/runs/{run_id}/links/{link_id}"),
+        ("GET", "/links/{code}/events"),
         ("POST", "/links/{code}/votes"),
         ("GET", "/runs/{run_id}/votes"),
         ("POST", "/runs/{run_id}/links"),
