@@ -398,6 +398,7 @@ def test_a_key_that_gemini_does_not_know_is_called_so(found: Found, monkeypatch:
 
 
 @pytest.mark.anyio
+@pytest.mark.filterwarnings("ignore::flowdebate.errors.FlowDebateWarning")  # what a program keeps of its own
 async def test_an_agent_cli_that_cannot_answer_is_found_before_anybody_is_asked(
     found: Found, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

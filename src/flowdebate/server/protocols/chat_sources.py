@@ -50,8 +50,8 @@ class Source(ABC):
     """Source of the text of an answer, with the tokens that it took."""
 
     def __init__(self, answer_id: str, created_at: float) -> None:
-        self.id = answer_id
-        self.created = int(created_at)
+        self.id: str = answer_id
+        self.created: int = int(created_at)
         self._counts: Counter[str] = Counter()
 
     @abstractmethod

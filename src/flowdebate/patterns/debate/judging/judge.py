@@ -309,7 +309,7 @@ class Judge(Block[Any, JudgedVerdict]):
         entries, cases = recent_entries(ctx), list[JudgeInput]()
         orders = orders_for_judge(entries, shuffle=self._shuffle, random=self._random or ctx.random)
         for number, places in enumerate(orders[:count]):
-            sides = dict.fromkeys([*(entries[place].stance for place in places), *self.sides])
+            sides = dict.fromkeys([entries[place].stance for place in places] + [*self.sides])
             cases.append(self._render(question, JudgeView(order=tuple(sides)), places, ctx, number=number))
         return cases
 
