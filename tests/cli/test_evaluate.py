@@ -166,7 +166,7 @@ def test_debates_that_were_not_started_or_failed_stand_below_the_report(folder: 
         options = ("--max-total-calls", "6", "--attempts", "1", "--max-concurrency", "1", "--baseline", "single")
         result = run(school, "facts.jsonl", *options)
     assert result.exit_code == 3
-    assert "Left out: 2 (not started)\nBaseline answers that failed: 1\n" in result.stdout
+    assert "Not counted: 2 (not started)\nBaseline answers that failed: 1\n" in result.stdout
     assert re.search(r"^the debate +2 of 2 ", result.stdout, re.MULTILINE)
     assert re.search(r"^one call +\d of 1 ", result.stdout, re.MULTILINE)
     assert "To continue: the same command, or any with --batch-id evaluation-" in result.stderr

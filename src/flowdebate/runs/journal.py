@@ -73,7 +73,7 @@ class Journal:
         self.stored: bool = rows is not None
         """Whether the run was in the store before; its `rows` were read then."""
         rows = rows or ()
-        self.texts = TextHasher()
+        self.texts: TextHasher = TextHasher()
         """Hashes the texts of the run's requests."""
         self._on_uncertain = on_uncertain
         self._accepts_changes = accepts_changes
