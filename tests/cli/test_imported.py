@@ -131,6 +131,7 @@ def test_an_imported_run_starts_no_program_unasked(
     program.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("OPENCODE_API_KEY", "of-nobody")
     run_id, file = forged(theirs, tmp_path, base_url=None, model="cli/opencode")
     command("import", str(file))
     refused = command(verb, run_id, "--max-calls", "9")

@@ -50,7 +50,7 @@ def ask_llm(url: str, token: str) -> tuple[str, int]:
 
     def say(*words: str) -> str:
         done = subprocess.run(  # noqa: S603 - the client
-            [program, *words], check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL
+            [program, *words], check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120
         )
         return done.stdout.strip()
 

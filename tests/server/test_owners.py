@@ -254,6 +254,7 @@ def every_request(stage: Stage, run_id: str, debate: str) -> list[tuple[str, str
     found = []
     for method, path in routes(stage.app):
         at = path.replace("{debate:path}", "{debate}").replace("{place:path}", "{place}").replace("{model:path}", "x")
+        at = at.replace("{path:path}", "x")
         for query, body in known.pop(f"{method} {at}", [("", None)]):
             found.append((method, at.format(**names, debate=debate) + query, body))
     assert not known, known

@@ -59,7 +59,10 @@ def test_a_reader_knows_neither_names_nor_verdict() -> None:
             assert "jonas" not in main
             assert "Ship it now." not in main
             assert "data-side" not in main
-            assert re.findall(r'class="who">(Side .)</span><span class="serif">([^<]+)<', main)[0] == ("Side A", first)
+            assert re.findall(r'class="who">(Side .)</span><span class="serif"[^>]*>([^<]+)<', main)[0] == (
+                "Side A",
+                first,
+            )
             assert re.findall(r'<article class="turn" aria-label="([^"]+)"', main) == [
                 "Side A, Round 1",
                 "Side B, Round 1",

@@ -166,7 +166,7 @@ def test_code_in_a_finding_is_shown_as_it_was_written(tmp_path: Path) -> None:
     assert "**Guard Place: nowhere**. One. Two.\n" in comment
     assert "  - Suggestion:\n\n    ````\n    ```\n    if x:\n        run()\n    ```\n    ````\n" in comment
     html = page.read_text()
-    assert "<b>Place</b> pkg/__init__.py:1-2</li>" in html
+    assert "<b>Place</b> <bdi>pkg/__init__.py:1-2</bdi></li>" in html
     assert f"<b>Quote</b> <code>{escape(CODE['quote'])}</code></li>" in html
 
 

@@ -177,7 +177,6 @@ def test_http_requests_bring_texts_or_name_files_that_the_operator_allows(folder
             refused = server.post("/runs", {**BRIEF, "options": {"max_rounds": 1, "sources": [path]}})
             assert refused.status_code == 422
             assert str(folder / "notes") in refused.text
-            assert f"got {path!r}" in refused.json()["detail"]
         blank = server.post("/runs", {**BRIEF, "options": {"sources": {"memo": " "}}})
         assert "none blank, got {'memo': ' '}" in blank.json()["detail"]
         server.finished(options={"max_rounds": 1, "sources": [inside]})

@@ -127,7 +127,7 @@ def test_every_run_audits_its_judge() -> None:
     assert audit.judge.ballots == 1
     assert [places.n for places in audit.judge.slots] == [1]
     assert audit.same_family == (("scripted", "scripted"),)
-    assert any(said.startswith("too small: 1 verdict") for said in audit.findings)
+    assert any(said.startswith("too few to tell: 1 verdict") for said in audit.findings)
     assert any("is of the same family as" in said for said in audit.findings)
 
 
