@@ -26,7 +26,8 @@ from flowdebate.service import Service
 from flowdebate.testing import ScriptedModel, check_debate
 
 async def hold() -> None:
-    model = ScriptedModel("Homes.", "Build.", {"reasoning": "-", "winner": None, "verdict": "-"}, "Both.")
+    verdict = {"reasoning": "-", "winner": None, "verdict": "-"}
+    model = ScriptedModel("Homes.", "Build.", verdict, verdict, "Both.")  # the judge reads both orders
     async with Service(store="memory:", model=model) as service:
         await create_server(service).list_tools()
         options = {"max_rounds": 1, "debaters": [{"name": "a", "stance": "cap"}, {"name": "b", "stance": "build"}]}

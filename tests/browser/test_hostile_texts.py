@@ -119,7 +119,7 @@ def check_markdown(page: Page) -> None:
     there = page.locator(":is(.prose, .found, .sides .serif) *")
     assert set(there.evaluate_all("found => found.map(each => each.localName)")) <= TAGS
     attributes = there.evaluate_all("found => found.flatMap(each => each.getAttributeNames())")
-    assert set(attributes) <= {"class", "tabindex", "scope", "value"}
+    assert set(attributes) <= {"class", "tabindex", "data-still", "scope", "value"}
 
 
 def letters(text: str) -> str:

@@ -131,7 +131,7 @@ def test_after_a_vote_the_result_is_in_view(stage: Stage, chromium: Browser, wid
     page.get_by_role("button", name="Vote").click()
     heading = page.get_by_role("heading", name="Your vote")
     heading.wait_for()
-    page.wait_for_function("document.activeElement?.id === 'answer'")
+    page.locator("#answer:focus").wait_for()
     assert heading.evaluate(
         "each => { const at = each.getBoundingClientRect(); return at.top >= 0 && at.bottom < innerHeight; }"
     )
