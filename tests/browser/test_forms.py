@@ -314,7 +314,9 @@ def test_four_vendors_in_four_seats_read_what_was_chosen_in_the_form(
         told = str([each.headers for each in vendor.asked])
         assert vendor.refused == 0
         assert all((other.key in told) is (other is vendor) for other in found.values() if other.key)
-    assert {name: len(vendor.asked) for name, vendor in found.items()} == dict.fromkeys(found, 1)
+    assert {name: len(vendor.asked) for name, vendor in found.items()} == dict.fromkeys(found, 1) | {
+        "ollama": 2
+    }  # the judge reads both orders
     for vendor in (found["openai"], found["anthropic"]):
         [asked] = vendor.asked
         shown = json.dumps(asked.body)
