@@ -169,7 +169,8 @@ async def test_the_configurations_in_the_docs_start_what_they_say(tmp_path: Path
         "HOME": str(tmp_path),
         "XDG_DATA_HOME": str(tmp_path),
     }
-    host = StdioServerParameters(command=entry["command"], args=entry["args"], env=environment, cwd=tmp_path)
+    arguments = [argument.replace("/home/ann/debates/", f"{tmp_path}/") for argument in entry["args"]]
+    host = StdioServerParameters(command=entry["command"], args=arguments, env=environment, cwd=tmp_path)
     async with Client(stdio_client(host)) as client:
         listed = told(await client.call_tool("list_runs", {}))
         assert listed["runs"] == []

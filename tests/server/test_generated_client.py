@@ -124,13 +124,13 @@ def begin_and_stop(call: Client, gate: Gate) -> None:
 def read(call: Client, run_id: str) -> None:
     """Everything that can be read of a run."""
     run = call("run", run_id, wait=30.0)
-    assert (run.status, run.usage.calls, run.error) == ("complete", 4, None)
+    assert (run.status, run.usage.calls, run.error) == ("complete", 5, None)
     assert call("document_json", run_id).to_dict() == run.document.to_dict()
     assert QUESTION in call("report_md", run_id)
     assert QUESTION in call("report_page", run_id)
     assert len(call("export_jsonl", run_id).splitlines()) == 1 + run.steps
     steps = call("steps", run_id)
-    assert [step.kind for step in steps] == ["call"] * 4
+    assert [step.kind for step in steps] == ["call"] * 5
     assert QUESTION in str(call("call", run_id, steps[0].place).to_dict())
     assert call("tasks", run_id)[0].tasks
     assert call("events", run_id).count("event: turn_finished") == 2
