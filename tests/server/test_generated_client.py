@@ -97,6 +97,8 @@ def look_around(call: Client) -> None:
     assert call("models").default == "gate"
     call("logout", wants=204)  # of browsers; programs do not notice
     assert QUESTION in call("write_plan", body=call.models.BeginBody(pattern="debate", question=QUESTION)).toml
+    sides = call("propose_sides", body=call.models.BeginBody(pattern="debate", question=QUESTION)).sides
+    assert len(sides) == 2
     assert call("schema_of_events").to_dict() == event_schema()
     assert call("runs").runs == []
     assert call("budgets") == []
@@ -176,6 +178,8 @@ def let_people_answer(call: Client) -> None:
         assert call("run", name, wait=30.0).document["raw"]["verdict"]["verdict"] == "Wait."
     shared = call("make_link", "ours", body=call.models.LinkBody(shows="vote", seconds=60.0), wants=201)
     assert [each.id for each in call("public_links", "ours")] == [shared.id]
+    open_link = call("make_link", "ours", body=call.models.LinkBody(shows="run", seconds=60.0), wants=201)
+    assert "event: " in call("events_of_link", open_link.path.rpartition("/")[2])
     ballot = call.models.VoteBody(winner=None, reader="a-reader-by-a-link")
     assert call("vote_by_link", shared.path.split("/")[-2], body=ballot, wants=201).neither == 1
     call("revoke_link", "ours", shared.id, wants=204)
