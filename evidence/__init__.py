@@ -1,1 +1,1 @@
-"""Numbers of docs/evidence.md; `python -m evidence` writes the page."""
+"""Numbers of evidence/records/; `python -m evidence` writes the first."""

@@ -1,4 +1,4 @@
-"""Write docs/evidence.md: `python -m evidence`, and with `--model local` the real part too."""
+"""Write evidence/records/evidence.md: `python -m evidence`, and with `--model local` the real part too."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def main() -> None:
     """Parse, measure, write."""
     parser = argparse.ArgumentParser(prog="python -m evidence", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--model", choices=["local"], help="ask the local models; goes on where it stopped")
-    parser.add_argument("--out", type=Path, default=Path("docs/evidence.md"), help="the page")
+    parser.add_argument("--out", type=Path, default=Path("evidence/records/evidence.md"), help="the page")
     parser.add_argument("--judgements", type=Path, default=BALLOTS, help="the models' answers")
     chosen = parser.parse_args()
     if chosen.model is not None:

@@ -1,4 +1,4 @@
-"""Every figure of docs/study.md from the shipped answers, by numpy, scipy, statsmodels, and nothing of this library."""
+"""Every figure of evidence/records/study.md from the shipped answers, without a line of this library."""
 
 # ruff: noqa: A001, ANN001, ANN201, B905, C901, D103 - short on purpose: whoever doubts the page reads all of it
 # mypy: ignore-errors

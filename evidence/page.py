@@ -1,4 +1,4 @@
-"""Page docs/evidence.md, with three kinds of evidence."""
+"""Page evidence/records/evidence.md, with three kinds of evidence."""
 
 # ruff: noqa: E501 - what follows is a page, with tables
 
@@ -33,7 +33,7 @@ you can reproduce every number with `make evidence`. There are four kinds of evi
 - *real*: small local models judged a few hundred pairs; intervals are wide, and failures are reported too.
 
 No debate that real models argued is evaluated on this page: the judges of the last section read two sentences, and those of the last but one
-debates that were written for this page. [The study](study.md) and [the audit of a leaderboard](leaderboard-audit.md) have real debates.
+debates that were written for this page. [The study](study.md) and [the audit of a leaderboard](leaderboard.md) have real debates.
 
 `make evidence` writes this page, but for the published part. Without a model it takes less than two minutes: it computes the exact and the simulated part anew, with
 identical results since all random draws have seeds, and the real part from the ballots in `evidence/ballots.jsonl`, for the models that
@@ -62,7 +62,7 @@ highest quality; a tie that includes this side counts in part. These are the jud
 | `four` | 4 | N(0, 1) | sd 0.5 | 1, ⅔, ⅓, 0: decreasing evenly |
 | `ends` | 4 | N(0, 1) | sd 0.5 | 1, 0, 0, 1: both ends |
 
-`flowdebate.testing.SimJudge` is this judge as a model, which you can use in a debate of your own (see [testing](testing.md)).
+`flowdebate.testing.SimJudge` is this judge as a model, which you can use in a debate of your own (see [testing](../../docs/testing.md)).
 
 ### Schedules
 

@@ -1,7 +1,7 @@
 """Published judgements, replayed: tables from clones of LLMBar, JudgeBench and the LLM Debate Benchmark.
 
-`python -m evidence.published --llmbar PATH --judgebench PATH --debate PATH` writes the first section of docs/evidence.md and the
-figures of docs/leaderboard-audit.md. The data stays in the clones: only figures are written, with the commit they came from.
+`python -m evidence.published --llmbar PATH --judgebench PATH --debate PATH` writes the first section of evidence/records/evidence.md and
+the figures of evidence/records/leaderboard.md. The data stays in the clones: only figures are written, with the commit they came from.
 """
 
 # ruff: noqa: E501 - part of what follows is a page
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from flowdebate.evaluation.audit_report import Figure
     from flowdebate.testing import ModelRequest
 
-PAGE, AUDIT = Path("docs/evidence.md"), Path("docs/leaderboard-audit.md")
+PAGE, AUDIT = Path("evidence/records/evidence.md"), Path("evidence/records/leaderboard.md")
 SETS = ("Natural", "Adversarial/Neighbor", "Adversarial/GPTInst", "Adversarial/GPTOut", "Adversarial/Manual")
 JUDGES = {"GPT-4": "GPT-4", "PaLM2": "PaLM 2", "Falcon": "Falcon", "LLaMA2": "LLaMA 2", "ChatGPT": "ChatGPT"}
 CATEGORIES = {
@@ -219,7 +219,7 @@ debated twice, with the sides swapped. `rank_games()` on its matchups gives the 
 
 {debate}
 
-The audit of this leaderboard is on [a page of its own](leaderboard-audit.md).
+The audit of this leaderboard is on [a page of its own](leaderboard.md).
 """
 
 

@@ -1,4 +1,4 @@
-"""The arms of the study: `python -m evidence.study questions` writes their questions, `… page` docs/study.md.
+"""The arms of the study: `python -m evidence.study questions` writes their questions, `… page` the record.
 
 `… ask letters 3600` goes on with an arm for an hour, as `make study` does. The facts are in another package, and not
 in this repository; answers, as numbers, are.
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ("ARMS", "FACTS", "PAGE", "PUZZLES", "Arm", "differences", "page", "write_questions")
 
-PAGE = Path("docs/study.md")
+PAGE = Path("evidence/records/study.md")
 _FOLDER, _QUESTIONS = Path(__file__).parent / "studies", Path("build")
 _MINUTE = 60
 
@@ -205,12 +205,12 @@ def differences(study: Study, answers: Sequence[StudyAnswer], fixed: Registratio
 
 
 def page(first: Mapping[str, int] | None = None) -> str:
-    """docs/study.md: each arm from its registration and the first lines of its answers (None: all of them)."""
+    """Page of the record: each arm from its registration and the first lines of its answers (None: all of them)."""
     parts = [part(arm, (first or {}).get(arm.name)) for arm in ARMS.values() if arm.answers.exists()]
     return f"""# A study: does debating help a small model?
 
-Written by `python -m evidence.study page`; [how a study is made](studies.md). All roles are the
-[local model](models.md#the-local-model), of 1.5 billion parameters: debaters, judge and baselines.
+Written by `python -m evidence.study page`; [how a study is made](../../docs/evaluate.md#a-study). All roles are the
+[local model](../../docs/models.md#the-local-model), of 1.5 billion parameters: debaters, judge and baselines.
 
 {in_short()}
 {chr(10).join(parts)}
@@ -252,7 +252,7 @@ def in_short() -> str:
   comparison and prediction, but with one round instead of two, without quotes, and with any lead deciding. These were
   changed before its first answer, when most of the puzzles were known to be undecided.
 - **There was no positive control**: no arm shows that this judge can use a note at all. A study can now
-  [name one](studies.md#a-positive-control), and stops if the control fails.
+  [name one](../../docs/evaluate.md#a-positive-control), and stops if the control fails.
 """
 
 

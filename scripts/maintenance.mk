@@ -139,10 +139,10 @@ soak-attacks: $(VENV)/.dev ## attack every route, page, export and document, as 
 soak-cancel: $(VENV)/.dev ## cancel 10,000 calls with each transport, and look for what they leave behind
 	$(BIN)/python -m tests.soak.cancel_storm
 
-evidence: $(VENV)/.dev $(if $(MODEL),$(VENV)/.facts) ## write docs/evidence.md (MODEL=local also asks the local models: an hour or two)
+evidence: $(VENV)/.dev $(if $(MODEL),$(VENV)/.facts) ## write evidence/records/evidence.md (MODEL=local also asks the local models: an hour or two)
 	$(BIN)/python -m evidence $(if $(MODEL),--model $(MODEL))
 
-study: $(VENV)/.facts ## continue each arm of the study for an hour and write docs/study.md (ARM=…, SLICE=seconds)
+study: $(VENV)/.facts ## continue each arm of the study for an hour and write evidence/records/study.md (ARM=…, SLICE=seconds)
 	for arm in $(ARM); do nice $(BIN)/python -m evidence.study ask $$arm $(SLICE) || test $$? = 3 || exit; done
 	$(BIN)/python -m evidence.study page
 

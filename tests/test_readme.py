@@ -24,8 +24,8 @@ FIGURES = {
         "| GPT-4 | 419 | 84.5% | 92.8% | 87.1% [",
     ),
     "in 34.8 % (of 65.9 %), not 40.0 %": ("evidence.md", "| ChatGPT | 419 | 40.0% | 65.9% | 34.8% ["),
-    "53.1 % against 55.0 % for votes at equal tokens": ("study.md", "53.1% against 55.0% of 260"),
-    "60.4 % for the judge alone": ("study.md", "60.4%"),
+    "53.1 % against 55.0 % for votes at equal tokens": ("evidence.md", "53.1% against 55.0% of 260"),
+    "60.4 % for the judge alone": ("evidence.md", "60.4%"),
     "a server killed 30 times during 25 debates: of 266 calls, the 16 in flight were repeated, no others": (
         "durable.md",
         "In a test of 30 kills",

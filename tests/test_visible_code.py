@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 TUTORIALS = {"README.md", "index.md", "first-debate.md"}
-SLOW = {"compare.md", "studies.md"}
+SLOW = {"compare.md", "evaluate.md"}
 """Pages that ask hundreds of questions."""
 _BLOCK = re.compile(
     r"(?P<comments>(?:<!---[^\n]*?-->\n+)*)^(?P<indent> *)```python[^\n]*\n(?P<code>.*?)^(?P=indent)```",

@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 each_verb = pytest.mark.parametrize("verb", VERBS)
 OWN_PAGES = {
-    "audit": "audit.md",
-    "batch": "batch.md",
-    "compare": "compare.md",
-    "evaluate": "baselines.md",
-    "leaderboard": "which-judge.md",
-    "study": "studies.md",
+    "audit": "judges.md#From the command line",
+    "batch": "batch.md#On the command line",
+    "compare": "compare.md#From the command line",
+    "evaluate": "evaluate.md#On the command line",
+    "leaderboard": "judges.md#A leaderboard from the command line",
+    "study": "evaluate.md#A study as a file",
 }
-"""Commands whose options stand on the page of what they do."""
+"""Commands whose options are in a section of the page about their task, as page#heading."""
 DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
 COMMANDS = get_command(app).commands  # type: ignore[attr-defined]  # a group
 TURNS = {"handoff": ("--transition", "text")}
@@ -336,7 +336,9 @@ def test_every_option_is_documented_with_its_verb(verb: str) -> None:
     page = DOCS.read_text("utf-8")
     shared = page.split("## Options of all patterns")[1].split("\n## ")[0]
     if verb in OWN_PAGES:
-        own = (DOCS.parent / OWN_PAGES[verb]).read_text("utf-8").split("the command line\n")[1].split("\n## ")[0]
+        name, heading = OWN_PAGES[verb].split("#")
+        section = (DOCS.parent / name).read_text("utf-8").split(f"# {heading}\n")[1]
+        own = re.split(r"\n##+ ", section)[0]
     else:
         own = page.split(f"\n## `flowdebate {verb}`")[1].split("\n## ")[0]
     for parameter in COMMANDS[verb].params:

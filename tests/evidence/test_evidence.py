@@ -137,10 +137,20 @@ def test_the_sections_of_the_page_follow_from_the_ballots_in_the_repository() ->
     found = rows_of(BALLOTS)
     assert Counter(row.model for row in found) == {"local, by letter": 780, "smollm2, by letter": 780}
     derived = real(found, stored_pairs())
-    text = (Path(__file__).parents[2] / "docs" / "evidence.md").read_text("utf-8")
+    text = (Path(__file__).parents[2] / "evidence" / "records" / "evidence.md").read_text("utf-8")
     for section in derived.split("\n\n### ")[1:]:
         assert section in text
     assert "**not shipped**" in text
+
+
+def test_the_figures_of_the_page_are_those_of_the_records() -> None:
+    """Each row with a measured interval, word for word."""
+    root = Path(__file__).parents[2]
+    records = "\n".join(path.read_text("utf-8") for path in (root / "evidence" / "records").glob("*.md"))
+    page = (root / "docs" / "evidence.md").read_text("utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| ") and "[" in line]
+    assert len(rows) >= 20
+    assert [row for row in rows if row not in records] == []
 
 
 def test_the_stored_figures_of_pairs_are_those_of_the_package() -> None:

@@ -41,7 +41,7 @@ def test_what_the_judge_subtracts_is_fitted_to_the_ballots_in_the_repository() -
 
 def test_the_section_of_the_page_follows_from_the_ballots_in_the_repository() -> None:
     """Word for word."""
-    assert written() in (Path(__file__).parents[2] / "docs" / "evidence.md").read_text("utf-8")
+    assert written() in (Path(__file__).parents[2] / "evidence" / "records" / "evidence.md").read_text("utf-8")
     assert {each.judge for each in found_in()} <= JUDGES.keys()
 
 

@@ -107,8 +107,8 @@ EXAMPLES = {
 }
 """Examples by command; those of a pattern's command are on its page."""
 _DOCUMENTATION = {
-    "batch": "batch", "evaluate": "baselines", "audit": "audit",
-    "leaderboard": "which-judge",
+    "batch": "batch", "evaluate": "evaluate", "study": "evaluate#a-study", "audit": "judges",
+    "leaderboard": "judges",
     "answer": "humans", "resume": "durable", "models": "models", "mcp": "mcp",
     "serve": "http", "fork": "durable", "share": "page",
     "archive": "consensus#the-archive", "queue": "workers",
