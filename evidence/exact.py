@@ -79,7 +79,7 @@ def _stops(
 ) -> Iterator[tuple[tuple[JudgeBallot, ...], int]]:
     for size in range(planned):
         for cast in product(kinds, repeat=size):
-            if is_settled(cast, left=planned - size, sides=sides, by=by):
+            if is_settled(cast, remaining=planned - size, sides=sides, by=by):
                 yield cast, planned - size
 
 

@@ -90,7 +90,7 @@ def schedules(scale: float = 1.0) -> tuple[str, dict[tuple[str, str, str], Estim
 def _calls(cast: Ballots, sides: int) -> int:
     from flowdebate.patterns.debate.judging.views import as_schedule
 
-    return as_schedule(cast.schedule, where="evidence").calls(sides) * cast.times
+    return as_schedule(cast.schedule, location="evidence").calls(sides) * cast.times
 
 
 class Quote(NamedTuple):

@@ -38,10 +38,10 @@ def main() -> None:
     for symbol in unknown:
         print(symbol["name"])
         for diagnostic in symbol["diagnostics"]:
-            where = (
+            location = (
                 f"{diagnostic['file']}:{diagnostic['range']['start']['line'] + 1}: " if "range" in diagnostic else ""
             )
-            print(f"  {where}{diagnostic['message']}")
+            print(f"  {location}{diagnostic['message']}")
     for module in missing:
         print(f"{module[:-1]} is left out: {FRAMEWORKS[module[:-1]]} is not installed")
     print(f"{sum(report['exportedSymbolCounts'].values())} public names, {len(unknown)} with an unknown type")

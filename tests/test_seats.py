@@ -312,7 +312,7 @@ _MODELS = st.sampled_from(["a/1", "b/2", "c/3"])
 def test_the_most_specific_key_counts(choice: dict[str, str]) -> None:
     """A name before a role, a role before an intent, an intent before the default."""
     seats = seat_models(
-        choice, {"ann": None, "ben": "own"}, ["judge"], speaker="debater", where="x", check=lambda *_, **__: None
+        choice, {"ann": None, "ben": "own"}, ["judge"], speaker="debater", location="x", check=lambda *_, **__: None
     )
     rest = seats.rest if isinstance(seats.rest, dict) else {}
 

@@ -133,8 +133,8 @@ def first_over_http(base_url: str) -> None:
 def first_word(base_url: str) -> None:
     """Seconds from Enter to the first word of a debate in a terminal."""
     sides = ["--debater", "ann=Build dams", "--debater", "ben=Use less"]
-    where = ["--max-rounds", "1", "--model", "openai/m", "--base-url", base_url, "--no-store"]
-    command = [str(Path(sys.executable).with_name("flowdebate")), "debate", QUESTION, *sides, *where]
+    location = ["--max-rounds", "1", "--model", "openai/m", "--base-url", base_url, "--no-store"]
+    command = [str(Path(sys.executable).with_name("flowdebate")), "debate", QUESTION, *sides, *location]
     found: list[tuple[float, float]] = []
     for _ in range(PROCESSES + 1):
         began = time.perf_counter()

@@ -120,9 +120,9 @@ class ConfigurationError(FlowDebateError, ValueError):
     """
 
     def __init__(
-        self, where: str, field: str, got: object, allowed: str, *, hint: str = "", message: str | None = None
+        self, location: str, field: str, got: object, allowed: str, *, hint: str = "", message: str | None = None
     ) -> None:
-        self.where = where
+        self.location = location
         self.field = field
         self.got = got
         self.allowed = allowed
@@ -130,7 +130,7 @@ class ConfigurationError(FlowDebateError, ValueError):
         self.message = message
         """The whole message, where it is no sentence about a wrong value; None where it is."""
         if message is None:
-            message = f"{where}: `{field}` must be {allowed}"
+            message = f"{location}: `{field}` must be {allowed}"
             if not allowed.startswith("left out"):  # the reason follows, and the value is no part of it
                 message = f"{message}, got {shown(got)}"
         super().__init__(f"{message}. {hint}" if hint else message)
@@ -148,29 +148,29 @@ class ConflictingOptions(ConfigurationError):
     """
 
     def __init__(
-        self, where: str, options: Sequence[str], sentence: str, *, spelled: Mapping[str, str] | None = None
+        self, location: str, options: Sequence[str], sentence: str, *, spelled: Mapping[str, str] | None = None
     ) -> None:
         names = {option: option for option in options} | dict(spelled or {})
         self.options: tuple[str, ...] = tuple(options)
         self.sentence = sentence
         """The message without its place; each option stands in braces."""
         quoted = {name: f"`{text}`" for name, text in names.items()}
-        message = f"{where}: {sentence.format_map(quoted)}"
-        super().__init__(where, names[self.options[0]], None, "left out", message=message)
+        message = f"{location}: {sentence.format_map(quoted)}"
+        super().__init__(location, names[self.options[0]], None, "left out", message=message)
 
-    def at(self, where: str, spelled: Mapping[str, str]) -> ConflictingOptions:
+    def at(self, location: str, spelled: Mapping[str, str]) -> ConflictingOptions:
         """Return the same error at another place, where the options are `spelled` in another way."""
-        return ConflictingOptions(where, self.options, self.sentence, spelled=spelled)
+        return ConflictingOptions(location, self.options, self.sentence, spelled=spelled)
 
 
 class ResourceConflict(ConfigurationError):
     """Two different resource objects have the same key in one pipeline."""
 
-    def __init__(self, where: str, key: str, owners: Sequence[str]) -> None:
+    def __init__(self, location: str, key: str, owners: Sequence[str]) -> None:
         self.key = key
         self.owners: tuple[str, ...] = tuple(owners)
         super().__init__(
-            where,
+            location,
             f"resources[{key!r}]",
             f"different objects declared by {' and '.join(repr(owner) for owner in owners)}",
             "one object that all its users share",
@@ -208,10 +208,10 @@ class ModelError(FlowDebateError):
         super().__init__(message)
 
     def __str__(self) -> str:
-        where = [f"block {self.block!r}"] if self.block else []
+        location = [f"block {self.block!r}"] if self.block else []
         if self.model:
-            where.append(f"model {self.model!r}")
-        return f"{self.message} ({', '.join(where)})" if where else self.message
+            location.append(f"model {self.model!r}")
+        return f"{self.message} ({', '.join(location)})" if location else self.message
 
 
 class ModelUnavailable(ModelError):

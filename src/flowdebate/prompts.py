@@ -365,14 +365,14 @@ class Profiles(Generic[TemplateT]):
         return self.concise
 
 
-def check_profile(where: str, profile: object, *, field: str = "profile") -> None:
+def check_profile(location: str, profile: object, *, field: str = "profile") -> None:
     """Raise ConfigurationError unless `profile` is one of the profiles, or None."""
-    check_option(Profile, field, profile, where=where)
+    check_option(Profile, field, profile, location=location)
 
 
-def check_length(where: str, length: object, *, field: str = "length") -> None:
+def check_length(location: str, length: object, *, field: str = "length") -> None:
     """Raise ConfigurationError unless `length` is a name, a number of words, or None."""
-    check_option(TurnLength, field, length, where=where)
+    check_option(TurnLength, field, length, location=location)
 
 
 def length_text(length: Length) -> str:

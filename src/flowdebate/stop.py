@@ -242,12 +242,12 @@ def repeated(threshold: float = 0.9, *, similarity: Similarity | None = None) ->
 def _similar(
     kind: str, threshold: float, similarity: Similarity | None, holds: Callable[[Convergence], bool]
 ) -> Condition:
-    where = f"stop.{kind}()"
-    check_share(where, threshold=threshold)
+    location = f"stop.{kind}()"
+    check_share(location, threshold=threshold)
     measure: Any = best_similarity() if similarity is None else similarity
     if not isinstance(measure, Similarity):
         allowed = "a measure with a name, to be called with texts, or None"
-        raise ConfigurationError(where, "similarity", measure, allowed)
+        raise ConfigurationError(location, "similarity", measure, allowed)
 
     async def test(ctx: Context) -> bool:
         state = ctx.scope.handle.state
@@ -317,9 +317,11 @@ def _number(value: float) -> str:
     return str(int(value)) if value == int(value) else repr(value)
 
 
-def _check_name(where: str, name: object) -> None:
+def _check_name(location: str, name: object) -> None:
     if not isinstance(name, str) or is_blank(name) or not name.isprintable() or len(name) > _LONGEST_NAME:
-        raise ConfigurationError(where, "name", name, f"printable text of one line, at most {_LONGEST_NAME} characters")
+        raise ConfigurationError(
+            location, "name", name, f"printable text of one line, at most {_LONGEST_NAME} characters"
+        )
 
 
 # Conditions as text
@@ -335,13 +337,13 @@ _READABLE: Mapping[str, Callable[..., Condition]] = {
 }
 
 
-def parse(text: str, *, where: str = "stop.parse()", field: str = "text", flags: bool = True) -> Condition:
+def parse(text: str, *, location: str = "stop.parse()", field: str = "text", flags: bool = True) -> Condition:
     """Read a condition: `parse("tokens(20_000) | seconds(120) & rounds(2)")`; nothing in it is executed.
 
     It may contain tokens, seconds, rounds, converged, repeated and flag (unless `flags` is False), each with its one
     number or name, and `|`, `&`, `~` and parentheses. ConfigurationError points at the place of what it may not.
     """
-    reader = _Reader(where, field, text, tuple(name for name in _READABLE if flags or name != "flag"))
+    reader = _Reader(location, field, text, tuple(name for name in _READABLE if flags or name != "flag"))
     if not isinstance(text, str) or is_blank(text) or len(text) > _LONGEST_TEXT:
         raise reader.error(None, f"a condition such as tokens(20000) | rounds(2), at most {_LONGEST_TEXT:,} characters")
     try:
@@ -359,7 +361,7 @@ _UNCALLED: tuple[object, ...] = (*_READABLE.values(), when, parse)
 
 @dataclass(frozen=True)
 class _Reader:
-    where: str
+    location: str
     field: str
     text: str
     names: tuple[str, ...]
@@ -399,4 +401,4 @@ class _Reader:
             before = self.line.encode()[: at.col_offset - 1]  # it was parsed in parentheses
             at = len(before.decode(errors="replace"))
         place = "" if at is None else f", at character {at + 1}"
-        return ConfigurationError(self.where, self.field, self.text, f"{allowed}{place}", hint=hint)
+        return ConfigurationError(self.location, self.field, self.text, f"{allowed}{place}", hint=hint)

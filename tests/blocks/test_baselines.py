@@ -432,11 +432,11 @@ def test_what_is_asked_for_is_put_in_order_and_checked() -> None:
         (["drafts", "single"], ("single", "drafts")),
         (["revision", "single"], ("single", "revision")),
     ):
-        assert read_baselines(given_, where="debate 'x'") == names
+        assert read_baselines(given_, location="debate 'x'") == names
     wrong: Any
     for wrong in ("single", ["double"], ["single", "single"], 1, None):
         with pytest.raises(ConfigurationError, match="baselines"):
-            read_baselines(wrong, where="debate 'x'")
+            read_baselines(wrong, location="debate 'x'")
     for options in ({"max_samples": 0}, {"stances": ()}):
         with pytest.raises(ConfigurationError, match=next(iter(options))):
             asked_for("single", **options)

@@ -294,7 +294,7 @@ def test_what_cannot_be_built_is_refused_with_where_and_what_is_allowed(attempt:
     with pytest.raises(ConfigurationError) as caught:
         attempt(sequencer(name="all").then(str))
     assert "must be" in str(caught.value)
-    assert caught.value.where.split()[0] in {"sequencer", "router", "generator"}
+    assert caught.value.location.split()[0] in {"sequencer", "router", "generator"}
 
 
 @given(st.integers())

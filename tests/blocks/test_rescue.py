@@ -82,8 +82,8 @@ def test_a_rescue_does_not_catch_what_is_behind_it() -> None:
     assert chained.rescue(lambda error: error, on=(ValueError, KeyError)).run_sync(0).output is second
 
 
-@pytest.mark.parametrize("where", ["when", "over", "condition", "case", "map", "until"])
-def test_a_rescue_catches_what_the_functions_of_steps_raise(where: str) -> None:
+@pytest.mark.parametrize("place", ["when", "over", "condition", "case", "map", "until"])
+def test_a_rescue_catches_what_the_functions_of_steps_raise(place: str) -> None:
     """Conditions and the like are part of their step."""
     steps: dict[str, Any] = {
         "when": lambda: empty().map(abs).loop_back("abs", when=lambda _: 1 / 0, max_iterations=2),
@@ -93,7 +93,7 @@ def test_a_rescue_catches_what_the_functions_of_steps_raise(where: str) -> None:
         "map": lambda: empty().map(lambda _: 1 / 0),
         "until": lambda: empty().do_until(str, lambda _: 1 / 0, max_iterations=2),
     }
-    block = steps[where]().rescue(type, on=ZeroDivisionError)
+    block = steps[place]().rescue(type, on=ZeroDivisionError)
     assert block.run_sync(5).output is ZeroDivisionError
 
 

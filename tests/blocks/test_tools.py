@@ -323,7 +323,7 @@ def test_what_no_model_can_call_is_refused_when_the_block_is_built(offered: Any)
     """ConfigurationError says which tool and why."""
     with pytest.raises(ConfigurationError) as caught:
         generator(name="ask", tools=[offered])
-    assert caught.value.where == "generator 'ask'"
+    assert caught.value.location == "generator 'ask'"
     assert caught.value.field.startswith("tools")
 
 

@@ -610,13 +610,13 @@ def test_a_batch_is_one_row_among_the_runs(folder: Path) -> None:
     with Stage(broken={1}) as played:
         command = ("q.csv", "--max-concurrency", "1", "--batch-id", "rents", "--attempts", "1", "--max-rounds", "1")
         batch(played, *command)
-    runner, where = CliRunner(), ("--store", str(folder / "runs.sqlite3"))
-    listed = runner.invoke(app, ["runs", "--limit", "1", *where]).stdout
+    runner, location = CliRunner(), ("--store", str(folder / "runs.sqlite3"))
+    listed = runner.invoke(app, ["runs", "--limit", "1", *location]).stdout
     assert re.search(r"^rents \(\d runs\) .* 1 failed", listed, re.MULTILINE)
     assert "The runs of a batch, one by one: --batch-id rents" in listed
     assert "There are more" not in listed
-    alone = runner.invoke(app, ["runs", "--batch-id", "rents", *where]).stdout
+    alone = runner.invoke(app, ["runs", "--batch-id", "rents", *location]).stdout
     numbers = re.findall(r"^rents-(\d) ", alone, re.MULTILINE)
     assert sorted(numbers) == [str(index) for index in range(len(numbers))]
     assert f"rents ({len(numbers)} runs)" in listed
-    assert len(json.loads(runner.invoke(app, ["runs", "--json", *where]).stdout)) == len(numbers)
+    assert len(json.loads(runner.invoke(app, ["runs", "--json", *location]).stdout)) == len(numbers)

@@ -39,13 +39,13 @@ def shown(saved: dict[str, Any], folder: Path) -> tuple[str, str]:
 @pytest.mark.parametrize("verb", SHORT)
 def test_a_contribution_that_is_cut_off_is_marked_everywhere(verb: str, tmp_path: Path) -> None:
     """Once, behind it, on the live page as on the saved one and in the report; nobody is said to have failed."""
-    options, where = SHORT[verb]
+    options, location = SHORT[verb]
     chair = {"answer": "Cap them.", "dissent": None}
     with stage(cut_off={0}, output=chair) as on:
         live = command(*on.options(*options, verb=verb))
     with stage(cut_off={0}, output=chair) as on:
         document = json.loads(command(*on.options(*options, "--json", verb=verb)).stdout)
-    said = document["raw"][where]
+    said = document["raw"][location]
     assert [each.get("flag") for each in said].count("cut_off") == 1
     page, report = shown(document, tmp_path)
     for text in (" ".join(live.stdout.split()), page, report):
@@ -90,10 +90,10 @@ def test_a_winner_that_is_no_position_is_shown_as_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize("verb", ["handoff", "deliberation", "round-robin", "council"])
 def test_a_run_in_which_nothing_was_said_has_no_result(verb: str) -> None:
     """Exit code 3, or 1 where the pattern fails; never 0."""
-    options, where = SHORT[verb]
+    options, location = SHORT[verb]
     lost = ("--attempts", "1", "--on-failure", "skip", "--json")
     with stage(broken=range(99)) as on:
         result = command(*on.options(*options, *lost, verb=verb))
     document = json.loads(result.stdout)
-    assert document["raw"][where] == []
+    assert document["raw"][location] == []
     assert (document["status"], result.exit_code) in [("no_verdict", 3), ("failed", 1)]

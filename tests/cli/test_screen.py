@@ -62,7 +62,7 @@ def test_no_line_of_a_page_is_wider_than_the_terminal(text: str, columns: int, p
         "transcript": [{"round": 1, "agentName": "anna", "stance": text, "text": text}],
         "verdict": {"verdict": text, "winner": text, "reasoning": text},
     }
-    document = document_of(value if pattern == "debate" else saved(text)[pattern], where="here")
+    document = document_of(value if pattern == "debate" else saved(text)[pattern], location="here")
     screen = Terminal()
     render(document, Page(screen, document.speakers, environ=environ(columns, NO_COLOR="1")))
     assert max(map(cell_len, screen.getvalue().split("\n"))) <= min(columns, 100)

@@ -233,8 +233,8 @@ def test_a_store_that_cannot_be_used_costs_nothing(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("no database")
     with Stage() as on:
-        for where in (str(blocked), str(blocked / "runs.db"), "postgresql://me:geheim@127.0.0.1:9/x"):
-            result = command(*on.options("--store", where))
+        for location in (str(blocked), str(blocked / "runs.db"), "postgresql://me:geheim@127.0.0.1:9/x"):
+            result = command(*on.options("--store", location))
             assert (result.exit_code, result.stdout, len(on.bodies)) == (1, "", 0)
             assert result.stderr.endswith("; --no-store does not store the run\n")
             assert "geheim" not in result.stderr
@@ -266,11 +266,11 @@ def test_a_store_that_cannot_be_used_costs_nothing(tmp_path: Path) -> None:
 )
 def test_no_store_is_made_of_a_mistyped_name(tmp_path: Path, asked: tuple[str, ...]) -> None:
     """Commands that read runs say that it is not there, where "No runs." would be taken for an answer."""
-    where = tmp_path / "typo.db"
-    result = command(*asked, "--store", str(where))
+    location = tmp_path / "typo.db"
+    result = command(*asked, "--store", str(location))
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == f"Error: --store must be a store that exists, got {str(where)!r}\n"
-    assert not where.exists()
+    assert result.stderr == f"Error: --store must be a store that exists, got {str(location)!r}\n"
+    assert not location.exists()
 
 
 async def _mine(value: str, ctx: Context, /) -> str:

@@ -168,7 +168,7 @@ def test_the_reviewers_of_a_finding_and_a_moderator_have_theirs() -> None:
 
 def note_on(pattern: str, raw: PatternOutput) -> list[str]:
     """What the report of the run says of it, on every front end."""
-    document = document_of({"pattern": pattern, "status": "complete", "raw": raw.to_wire()}, where="here")
+    document = document_of({"pattern": pattern, "status": "complete", "raw": raw.to_wire()}, location="here")
     return [note for note in document.notes if note.startswith("Changed")]
 
 

@@ -59,14 +59,14 @@ def test_what_cannot_be_fitted_is_refused() -> None:
     known = [(judged(0.1, (100 + number, 100)), "cap") for number in range(10)]
     equal = [(judged(0.0, (100, 100)), None)] * 20
     assert fit_letters([*known, *equal]).min_log_odds >= 0
-    for given_, where in (
+    for given_, location in (
         ([*known, *equal[1:]], "10 and 19"),
         ([*known[1:], *equal], "9 and 20"),
         ([*[known[0]] * 10, *equal], "10 and 20"),
         ([(judged(0.1, (2, 1)), "tea")], r"judged\[0\].*tea"),
         ([(Judging(ballots=[], scores={}), None)], r"judged\[0\]"),
     ):
-        with pytest.raises(ConfigurationError, match=where):
+        with pytest.raises(ConfigurationError, match=location):
             fit_letters(given_)
 
 

@@ -15,9 +15,9 @@ FAULT = PlantedFault(file="a.py", line=10, end_line=12, kind="resource-leak")
 
 def finding(title: str, **place: Any) -> Finding:
     """A finding by one reviewer."""
-    where = Place(**{"file": "a.py", "line": 10, "found": True, **place})
-    raised = Raised(agent_name="Ada", title=title, claim="So it is.", severity="major", place=where)
-    return Finding(id="F1", title=title, claim="So it is.", severity="major", place=where, raised=[raised])
+    location = Place(**{"file": "a.py", "line": 10, "found": True, **place})
+    raised = Raised(agent_name="Ada", title=title, claim="So it is.", severity="major", place=location)
+    return Finding(id="F1", title=title, claim="So it is.", severity="major", place=location, raised=[raised])
 
 
 @pytest.mark.parametrize(

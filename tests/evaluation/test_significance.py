@@ -41,7 +41,7 @@ def judged(
     cast = []
     for _ in range(n):
         quality = {side: source.gauss(0, 1) for side in sides}
-        views = as_schedule(schedule, where="test").views(sides, random=source)
+        views = as_schedule(schedule, location="test").views(sides, random=source)
         cast.append([_cast(view.order, quality, source, bias) for view in views])
     return cast
 

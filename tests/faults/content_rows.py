@@ -44,12 +44,12 @@ _HOPELESS: tuple[tuple[str, str, type[ModelError], dict[str, Any]], ...] = (
 """Codes of errors that another request would not change, with what they are."""
 
 
-def errors_in_words(row: str, where: str, asked: Asked, handler: Callable[[Any], Handler]) -> list[Fault]:
+def errors_in_words(row: str, location: str, asked: Asked, handler: Callable[[Any], Handler]) -> list[Fault]:
     """Errors inside of a response with status 200, whose codes are words."""
     hopeless = [
         Fault(
             id=f"{row}-{code}",
-            title=f"`{code}` {where}",
+            title=f"`{code}` {location}",
             handlers=(handler(told(message, code=code)),),
             asked=asked,
             what=f"`{error.__name__}` at once" + (", with `quota_exhausted`" if facts else ""),
@@ -63,7 +63,7 @@ def errors_in_words(row: str, where: str, asked: Asked, handler: Callable[[Any],
     ]
     limited = Fault(
         id=f"{row}-rate_limit_exceeded",
-        title=f"`rate_limit_exceeded` {where}, with “try again in 1.5s”",
+        title=f"`rate_limit_exceeded` {location}, with “try again in 1.5s”",
         handlers=(handler(told("Rate limit reached. Please try again in 1.5s.", code="rate_limit_exceeded")), fine),
         asked=asked,
         what="Waits the 1.5 seconds, then the answer",

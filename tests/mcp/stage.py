@@ -96,8 +96,8 @@ def patterns() -> dict[str, Block[Any, Any]]:
 def make(folder: Path, *, store: Any = None, seconds: float = 0.03, **options: Any) -> tuple[Service, StageModel]:
     """A service with its model."""
     model = StageModel(folder, seconds=seconds)
-    where = str(folder / "runs.sqlite3") if store is None else store
-    return Service(patterns(), store=where, model=model, poll=0.05, **options), model
+    location = str(folder / "runs.sqlite3") if store is None else store
+    return Service(patterns(), store=location, model=model, poll=0.05, **options), model
 
 
 def service() -> Service:

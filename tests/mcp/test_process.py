@@ -248,8 +248,8 @@ def test_an_application_is_found_by_its_file(tmp_path: Path) -> None:
     before = [*sys.path]
     try:
         spec = f"{tmp_path / 'debates_of_trams.py'}:service"
-        assert load_object(spec, Service, where="test").model_name == "scripted"
+        assert load_object(spec, Service, location="test").model_name == "scripted"
         with pytest.raises(ConfigurationError, match="there is no file"):
-            load_object(f"{tmp_path / 'nothing.py'}:service", Service, where="test")
+            load_object(f"{tmp_path / 'nothing.py'}:service", Service, location="test")
     finally:
         sys.path[:] = before

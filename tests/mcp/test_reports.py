@@ -30,7 +30,7 @@ BREAKS = "\n\r\x0b\x0c\x1c\x85\u2028\u2029"
 
 def lines_of(text: str, pattern: str) -> list[str]:
     """The lines of what a tool says about a run in which all texts are `text`."""
-    document = document_of(saved(text)[pattern], where="test")
+    document = document_of(saved(text)[pattern], location="test")
     return "\n".join([render_said(split_said(document)), render_result(document) or ""]).splitlines()
 
 

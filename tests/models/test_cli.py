@@ -668,12 +668,12 @@ async def test_what_a_program_cannot_do_is_refused_before_it_is_called(stand_in:
 def test_a_program_that_is_not_installed_is_an_error_before_it_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
     """The name alone can be checked without it."""
     monkeypatch.setenv("PATH", "/nowhere")
-    check_model("cli/claude/opus", where="run")
+    check_model("cli/claude/opus", location="run")
     with pytest.raises(ConfigurationError, match="the program 'claude' is not installed, or not on the PATH"):
         resolve_model("cli/claude")
     for wrong in ("cli/cursor", "cli/", "cli/claude/", "cli/opencode/--attach=http://127.0.0.1:9", "cli/claude/ -p"):
         with pytest.raises(ConfigurationError, match="cli/opencode"):
-            check_model(wrong, where="run")
+            check_model(wrong, location="run")
     wrong_options: list[dict[str, Any]] = [
         {},
         {"program": "claude", "command": ["x"]},

@@ -260,7 +260,7 @@ ENDLESS: dict[str, dict[str, Any]] = {
 def test_a_schema_that_refers_to_itself_without_an_end_is_refused(schema: dict[str, Any]) -> None:
     """Before an answer to it is paid for, and not as a RecursionError; also as the schema of a human's answer."""
     with pytest.raises(ConfigurationError, match=r"debate 'x': `output_schema` must be .* without an end"):
-        OutputSchema.of(schema, where="debate 'x'")
+        OutputSchema.of(schema, location="debate 'x'")
     if schema is not ENDLESS["too many levels to copy"]:  # which no journal could hold
         with pytest.raises(ConfigurationError, match="without an end"):
             check_answer(schema, '{"a": {}}', block="judge")
@@ -310,7 +310,7 @@ def test_a_schema_that_refers_to_something_outside_of_it_is_refused(
     inner = {"$ref": reference.format(url=url)}
     schema = {"type": "object", "properties": {"x": {"items": {"anyOf": [inner]}}}, **extra}
     with pytest.raises(ConfigurationError, match="refers to nothing outside of itself"):
-        OutputSchema.of(schema, where="debate 'x'")
+        OutputSchema.of(schema, location="debate 'x'")
     with pytest.raises(ConfigurationError, match="refers to nothing outside of itself"):
         check_answer(schema, '{"x": [1]}', block="judge")
     assert asked == []
@@ -374,5 +374,5 @@ class Unfit:
 def test_what_nothing_can_be_held_to_is_refused(spec: Any) -> None:
     """ConfigurationError with where, field, and what is allowed."""
     with pytest.raises(ConfigurationError) as caught:
-        OutputSchema.of(spec, where="debate 'rent'", field="output_schema")
-    assert (caught.value.where, caught.value.field) == ("debate 'rent'", "output_schema")
+        OutputSchema.of(spec, location="debate 'rent'", field="output_schema")
+    assert (caught.value.location, caught.value.field) == ("debate 'rent'", "output_schema")

@@ -413,7 +413,7 @@ def test_one_resolver_gives_one_object_for_one_name() -> None:
 )
 def test_a_name_that_means_nothing_is_refused_and_the_allowed_ones_are_told(name: str) -> None:
     """When it is resolved, and when a factory checks it."""
-    for attempt in (lambda: resolve_model(name), lambda: check_model(name, where="debate 'x'")):
+    for attempt in (lambda: resolve_model(name), lambda: check_model(name, location="debate 'x'")):
         with pytest.raises(ConfigurationError) as caught:
             attempt()
         assert caught.value.got == name
@@ -438,7 +438,7 @@ def test_a_name_that_means_nothing_is_refused_and_the_allowed_ones_are_told(name
 def test_a_mistyped_name_is_answered_with_the_one_that_is_meant(name: str, meant: str | None) -> None:
     """With another sign than "/", a mistyped provider, or none; without a guess where nothing is close."""
     with pytest.raises(ConfigurationError) as caught:
-        check_model(name, where="debate 'x'")
+        check_model(name, location="debate 'x'")
     assert str(caught.value).partition("Did you mean ")[2] == ("" if meant is None else f"{meant!r}?")
 
 
@@ -526,7 +526,7 @@ def test_a_name_of_several_providers_is_answered_with_the_forms(
     """Those whose keys are set, or all."""
     servers.answers = {}
     with environment(**dict.fromkeys(keys, "k")), pytest.raises(ConfigurationError, match=re.escape(meant)):
-        check_model(name, where="debate 'x'")
+        check_model(name, location="debate 'x'")
 
 
 def test_a_bare_name_without_the_key_says_which_is_missing() -> None:
@@ -543,7 +543,7 @@ def test_what_is_no_model_is_refused(value: Any) -> None:
     with pytest.raises(ConfigurationError):
         ModelResolver(value).resolve("intent/chat")
     with pytest.raises(ConfigurationError, match="debate 'x'"):
-        check_model(value, where="debate 'x'")
+        check_model(value, location="debate 'x'")
 
 
 def test_an_intent_cannot_mean_an_intent() -> None:
@@ -555,4 +555,4 @@ def test_an_intent_cannot_mean_an_intent() -> None:
 @pytest.mark.parametrize("value", [None, MINE, "local", "intent/chat", "ollama/a", {"chat": MINE}, {}])
 def test_what_can_mean_a_model_passes_the_check(value: Any) -> None:
     """Without a look at the environment, the disk or the network."""
-    check_model(value, where="debate 'x'")
+    check_model(value, location="debate 'x'")

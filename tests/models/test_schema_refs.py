@@ -91,12 +91,12 @@ def test_names_with_slashes_are_found() -> None:
 def test_a_schema_that_only_refers_to_itself_is_refused(schema: dict[str, Any]) -> None:
     """Before a model is asked: no answer would ever fit. One that refers to itself inside a property may be meant."""
     with pytest.raises(ConfigurationError, match="does not refer to itself without an end"):
-        OutputSchema.of(schema, where="debate", field="output_schema")
+        OutputSchema.of(schema, location="debate", field="output_schema")
     tree = {"type": "object", "properties": {"next": {"$ref": "#"}}}
-    assert OutputSchema.of(tree, where="debate").validate({"next": {"next": {}}}) == {"next": {"next": {}}}
+    assert OutputSchema.of(tree, location="debate").validate({"next": {"next": {}}}) == {"next": {"next": {}}}
 
 
 def test_a_reference_to_another_place_than_a_definition_stays() -> None:
     """What is said to the server is what was given."""
     schema = {"$ref": "#/properties/a", "properties": {"a": {"type": "object"}}}
-    assert OutputSchema.of(schema, where="debate").json_schema["$ref"] == "#/properties/a"
+    assert OutputSchema.of(schema, location="debate").json_schema["$ref"] == "#/properties/a"

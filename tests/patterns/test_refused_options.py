@@ -49,8 +49,10 @@ def refused(pattern: str, **options: Any) -> ConfigurationError:
         made(pattern, **options)
     error = caught.value
     assert isinstance(error, ValueError)
-    assert error.where == (pattern if error.field == "name" else f"{pattern} 'rent'")
-    assert str(error).startswith(f"{error.where}: `{error.field}` must be {error.allowed}, got {repr(error.got)[:9]}")
+    assert error.location == (pattern if error.field == "name" else f"{pattern} 'rent'")
+    assert str(error).startswith(
+        f"{error.location}: `{error.field}` must be {error.allowed}, got {repr(error.got)[:9]}"
+    )
     return error
 
 
@@ -240,7 +242,7 @@ def test_an_output_schema_needs_a_synthesizer(pattern: str) -> None:
     """There is nothing else to apply it to."""
     with pytest.raises(ConflictingOptions) as caught:
         made(pattern, synthesizer=False, output_schema=dict[str, int])
-    assert (caught.value.where, caught.value.options) == (f"{pattern} 'rent'", ("output_schema", "synthesizer"))
+    assert (caught.value.location, caught.value.options) == (f"{pattern} 'rent'", ("output_schema", "synthesizer"))
     assert "`output_schema` cannot be combined with `synthesizer` switched off" in str(caught.value)
 
 

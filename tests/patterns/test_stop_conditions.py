@@ -319,7 +319,7 @@ def test_a_report_names_the_condition(pattern: str) -> None:
     """As text: what a condition is called is no markup."""
     raw = built(pattern, stop.when(lambda _: True, name="<b>enough</b>")).run_sync(QUESTION).raw
     wire = {"pattern": pattern, "status": raw.status, "raw": raw.to_wire()}
-    page = report(document_of(wire, where="it"))
+    page = report(document_of(wire, location="it"))
     assert "enough" in page
     assert "<b>" not in page
 

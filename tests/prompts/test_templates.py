@@ -42,7 +42,7 @@ def test_a_template_that_cannot_be_filled_safely_is_refused_when_it_is_made(
     with pytest.raises(ConfigurationError) as failure:
         template(**{part: text})
     assert message in str(failure.value)
-    assert (failure.value.where, failure.value.field) == (template.__name__, part)
+    assert (failure.value.location, failure.value.field) == (template.__name__, part)
 
 
 @pytest.mark.parametrize("template", [DEBATER, MODERATOR, JUDGE, SYNTHESIZER], ids=lambda made: type(made).__name__)

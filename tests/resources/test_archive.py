@@ -239,4 +239,4 @@ def test_patience_is_a_number_of_seconds(patience: Any) -> None:
     """Above 0; so many that a debate waits for a store."""
     with pytest.raises(ConfigurationError) as caught:
         Archive(patience=patience)
-    assert (caught.value.where, caught.value.field) == ("Archive", "patience")
+    assert (caught.value.location, caught.value.field) == ("Archive", "patience")

@@ -231,7 +231,7 @@ def test_limits_that_mean_nothing_are_refused(wrong: dict[str, Any]) -> None:
     """With the field that is wrong."""
     with pytest.raises(ConfigurationError) as caught:
         Limits(**wrong)
-    assert caught.value.where == "Limits"
+    assert caught.value.location == "Limits"
 
 
 def test_a_run_takes_limits_and_nothing_else() -> None:

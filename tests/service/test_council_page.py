@@ -35,7 +35,7 @@ def test_a_council_is_held_shown_saved_resumed_and_batched(tmp_path: Path) -> No
     """`flowdebate council`, with a model for each member and one for the chair."""
     report = tmp_path / "report.md"
     with Stage(turns=(("Wait, ", "I say."),), answers=ANSWERS) as on:
-        where = ("--model", "staged", "--base-url", on.base_url, "--seed", "3")
+        location = ("--model", "staged", "--base-url", on.base_url, "--seed", "3")
         members = (
             "--member",
             "Ann=ann-model",
@@ -46,14 +46,14 @@ def test_a_council_is_held_shown_saved_resumed_and_batched(tmp_path: Path) -> No
             "--review",
             "all",
         )
-        live = command("council", "Ship today?", *where, *members, "--markdown", str(report))
+        live = command("council", "Ship today?", *location, *members, "--markdown", str(report))
         asked = [body["model"] for body in on.bodies]
-        saved = command("council", "Ship today?", *where, *members, "--json")
+        saved = command("council", "Ship today?", *location, *members, "--json")
         run_id = json.loads(saved.stdout)["runId"]
         before = len(on.bodies)
         resumed = command("resume", run_id)
         assert len(on.bodies) == before
-        batch = command("batch", "-", "--pattern", "council", *where, text="Wait?\n")
+        batch = command("batch", "-", "--pattern", "council", *location, text="Wait?\n")
     assert [each.exit_code for each in (live, saved, resumed, batch)] == [0, 0, 0, 0]
     assert sorted(asked) == ["ann-model", "ann-model", "bob-model", "bob-model", "staged"]
     for part in ("Opinions", "Reviews", "Wait, I say.", "Ranking", "Wait a week.", "How long."):

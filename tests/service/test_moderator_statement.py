@@ -32,7 +32,7 @@ def test_every_front_end_has_the_briefing_and_the_angle(front_end: str) -> None:
     """Each once."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, moderator=True, synthesizer=False)
     result = rent.run_sync("Should rents be capped?", model=FunctionModel(answer))
-    document = document_of(result.raw.to_wire(), where="test")
+    document = document_of(result.raw.to_wire(), location="test")
     shown = {
         "Markdown": lambda: report(document),
         "MCP": lambda: render_said(split_said(document)),

@@ -70,17 +70,17 @@ def test_a_review_is_shown_saved_resumed_forked_reported_and_batched(tmp_path: P
     }
     report, page = tmp_path / "report.md", tmp_path / "report.html"
     with Stage(answers=answers) as on:
-        where = ("--model", "staged", "--base-url", on.base_url, "--seed", "3")
+        location = ("--model", "staged", "--base-url", on.base_url, "--seed", "3")
         seats = ("--reviewer", "Ada", "--reviewer", "Ben", "--source", str(tmp_path / "plan.md"))
-        live = command("review", *where, *seats, "--markdown", str(report), "--focus", "Ada=people")
-        saved = command("review", QUESTION, *where, *seats, "--json", "--gate", "no confirmed blocker")
+        live = command("review", *location, *seats, "--markdown", str(report), "--focus", "Ada=people")
+        saved = command("review", QUESTION, *location, *seats, "--json", "--gate", "no confirmed blocker")
         run_id, before = json.loads(saved.stdout)["runId"], len(on.bodies)
         resumed, shown = command("resume", run_id), command("show", run_id, "--page")
         written = command("report", run_id, "--html", str(page))
         assert len(on.bodies) == before
-        forked = command("fork", run_id, "--set", 'gate="no confirmed major"', "--json", *where[2:4])
+        forked = command("fork", run_id, "--set", 'gate="no confirmed major"', "--json", *location[2:4])
         assert len(on.bodies) == before  # a gate is a rule on data: nothing is asked again
-        batch = command("batch", "-", "--pattern", "review", *where, *seats[4:], text="What is missing?\n")
+        batch = command("batch", "-", "--pattern", "review", *location, *seats[4:], text="What is missing?\n")
     assert [each.exit_code for each in (live, saved, resumed, shown, written, batch)] == [0] * 6, batch.output
     assert "Focus on: people" in json.dumps(on.bodies[:2])
     for part in (FOUND["title"], "plan.md:2", "Raised by", "So it is.", "1 confirmed (1 major)"):
@@ -158,8 +158,8 @@ def test_code_in_a_finding_is_shown_as_it_was_written(tmp_path: Path) -> None:
     (tmp_path / "pkg" / "__init__.py").write_text(f"{CODE['quote']}\n")
     found, page = {"findings": [CODE]}, tmp_path / "page.html"
     with Stage(answers={"findings": found}) as on:
-        where = ("--model", "staged", "--base-url", on.base_url, "--reviewer", "Ada")
-        given = ("review", QUESTION, *where, "--source", str(tmp_path / "pkg"))
+        location = ("--model", "staged", "--base-url", on.base_url, "--reviewer", "Ada")
+        given = ("review", QUESTION, *location, "--source", str(tmp_path / "pkg"))
         shown, comment = command(*given), command(*given, "--format", "markdown").stdout
         command("report", "--last", "--html", str(page))
     assert "F1, major: Guard Place: nowhere\n  Place: pkg/__init__.py:1-2\n" in shown.stdout
@@ -173,9 +173,9 @@ def test_code_in_a_finding_is_shown_as_it_was_written(tmp_path: Path) -> None:
 def test_nothing_is_printed_where_there_is_nothing_to_say() -> None:
     """No line of JSON without a finding, and no comment on a pull request where no reviewer was heard."""
     with Stage(answers={"findings": {"findings": []}}) as on:
-        where = ("--model", "staged", "--base-url", on.base_url, "--no-store")
-        assert command("review", QUESTION, *where, "--format", "json").stdout == ""
-        failed = command("review", QUESTION, *where, "--format", "markdown", "--max-tokens", "1")
+        location = ("--model", "staged", "--base-url", on.base_url, "--no-store")
+        assert command("review", QUESTION, *location, "--format", "json").stdout == ""
+        failed = command("review", QUESTION, *location, "--format", "markdown", "--max-tokens", "1")
     assert (failed.exit_code, failed.stdout) == (3, "")
 
 

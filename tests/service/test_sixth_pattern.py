@@ -118,15 +118,15 @@ def test_a_plan_is_run_shown_resumed_forked_and_reported(tmp_path: Path) -> None
     plan.write_text(f'pattern = "riddle"\nriddle = "{RIDDLE}"\nmax_rounds = 2\n\n[[debaters]]\nname = "Ada"\n\n'
                     '[[debaters]]\nname = "Ben"\nrole = "pianist"\n')  # fmt: skip
     with model_server() as on:
-        where = ("--model", "staged", "--base-url", on.base_url)
-        live = command("riddle", RIDDLE, *where, "--markdown", str(report))
-        saved = command("run", str(plan), *where, "--json")
+        location = ("--model", "staged", "--base-url", on.base_url)
+        live = command("riddle", RIDDLE, *location, "--markdown", str(report))
+        saved = command("run", str(plan), *location, "--json")
         run_id, asked = json.loads(saved.stdout)["runId"], len(on.bodies)
         resumed, shown = command("resume", run_id), command("show", run_id, "--page")
         written = command("report", run_id, "--html", str(page))
         verified = command("verify", str(page))
         assert len(on.bodies) == asked
-        forked = command("fork", run_id, "--set", "max_rounds=1", "--json", *where[2:])
+        forked = command("fork", run_id, "--set", "max_rounds=1", "--json", *location[2:])
     results = (live, saved, resumed, shown, written, verified, forked)
     assert [each.exit_code for each in results] == [0] * 7, [each.output for each in results]
     for each in (live.stdout, resumed.stdout, shown.stdout):

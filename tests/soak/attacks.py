@@ -56,13 +56,13 @@ def changes(lines: Sequence[str], values: Sequence[Any]) -> Iterator[tuple[str, 
             for value in values:
                 forged = json.dumps(changed(read, path, value))
                 if forged != line:
-                    where = f"line {index + 1}: {'.'.join(map(str, path))}"
-                    yield f"{where} as {value!r}", [*lines[:index], forged, *lines[index + 1 :]]
+                    location = f"line {index + 1}: {'.'.join(map(str, path))}"
+                    yield f"{location} as {value!r}", [*lines[:index], forged, *lines[index + 1 :]]
 
 
 async def check_exports(pattern: str, every: int, found: Counter[str], problems: list[str]) -> None:
     """Each wrong value is refused with its place, or listed, shown and verified."""
-    for number, (where, lines) in enumerate(changes(await exported_of(pattern), WRONG)):
+    for number, (location, lines) in enumerate(changes(await exported_of(pattern), WRONG)):
         if number % every == 0:
             try:
                 await survives(lines)
@@ -70,7 +70,7 @@ async def check_exports(pattern: str, every: int, found: Counter[str], problems:
             except BadFile:
                 found["exports that are refused"] += 1
             except Exception:  # noqa: BLE001 - it is what is looked for
-                problems.append(f"{pattern}, {where}: {traceback.format_exc(limit=-3)}")
+                problems.append(f"{pattern}, {location}: {traceback.format_exc(limit=-3)}")
 
 
 async def remade(lines: Sequence[str]) -> tuple[str, bool]:

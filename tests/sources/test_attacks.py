@@ -48,7 +48,7 @@ def test_no_document_begins_a_line_of_a_prompt(attack: Attack) -> None:
     passage = Passage(source=source.name, start=0, end=len(source.text), page=f"page{text}")
     check_frame(render_sources((source,)), *(part for _, part in source.parts()))
     check_frame(render_passages([passage], [source]), source.text)
-    check_frame(render_sources((source,), whole=False))
+    check_frame(render_sources((source,), complete=False))
 
 
 @each_attack

@@ -177,12 +177,12 @@ def test_sources_in_python(tmp_path: Path) -> None:
     """Texts by name, or paths and sources in a list; two of one name and anything else are refused."""
     (tmp_path / "a.md").write_text("A.")
     report = Source.of("report", "B.")
-    assert [each.name for each in check_sources([tmp_path / "a.md", report], where="x")] == ["a.md", "report"]
-    assert check_sources({"n": report}, where="x")[0].name == "n"
-    assert check_sources(None, where="x") == check_sources({}, where="x") == ()
+    assert [each.name for each in check_sources([tmp_path / "a.md", report], location="x")] == ["a.md", "report"]
+    assert check_sources({"n": report}, location="x")[0].name == "n"
+    assert check_sources(None, location="x") == check_sources({}, location="x") == ()
     for wrong in ("a.md", 5, {"a": 5}, {"": "text"}, {"a": " "}, [5], [report, report]):
         with pytest.raises(ConfigurationError, match="sources"):
-            check_sources(wrong, where="x")
+            check_sources(wrong, location="x")
 
 
 def test_a_place_in_a_source_is_on_a_page() -> None:

@@ -80,10 +80,10 @@ def test_passages_fill_the_room_that_they_have() -> None:
 def test_many_files_are_counted_in_a_prompt_and_their_passages_named() -> None:
     """Names of files that nothing is shown of would take the room of passages."""
     files = tuple(Source.of(f"src/file_{number}.py", "x = 1\n" * 30) for number in range(2_000))
-    listed = render_sources(files, whole=False).partition("\n\n")[0]
+    listed = render_sources(files, complete=False).partition("\n\n")[0]
     assert listed.startswith("Sources:\n2,000 sources with 360,000 characters, too long to be shown in full")
     assert "src/file" not in listed
-    assert "[src/file_7.py] (180 characters" in render_sources(files[:10], whole=False)
+    assert "[src/file_7.py] (180 characters" in render_sources(files[:10], complete=False)
 
 
 def test_the_context_of_a_model_decides_how_much_is_shown() -> None:

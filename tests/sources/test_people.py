@@ -234,7 +234,7 @@ def test_quotes_are_marked_at_proposals_and_revisions_of_a_consensus() -> None:
     agents = [Persona(name) for name in ("ann", "bob", "cy")]
     made = consensus(name="it", agents=agents, max_rounds=1, sources=REPORT)
     raw = made.run_sync(QUESTION, model=FunctionModel(says)).raw
-    entries = [each for each in document_of(raw.to_wire(), where="it").sections() if isinstance(each, Entry)]
+    entries = [each for each in document_of(raw.to_wire(), location="it").sections() if isinstance(each, Entry)]
     assert raw.rounds[0].critiques
     assert len(entries) == 6
     assert [[quote.source for quote in each.quotes] for each in entries] == [["report"]] * 3 + [[None]] * 3

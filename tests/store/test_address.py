@@ -85,7 +85,7 @@ def test_places_are_read(text: str, place: str) -> None:
     """With a driver's name, in any case, in libpq's form, and paths."""
     if "=" in text and "/" not in text.partition("=")[0]:
         pytest.importorskip("psycopg")
-    assert read_place(text, where="run") == place
+    assert read_place(text, location="run") == place
 
 
 @pytest.mark.parametrize("text", UNKNOWN)
@@ -127,7 +127,7 @@ def test_nothing_up_to_the_last_at_is_shown(scheme: str, credentials: str, sign:
     secret = f"{SECRET}{credentials}{SECRET}"
     for address in (f"{scheme}{sign}{secret}@host.example{rest}", f"{scheme}{sign}ann:{secret}@host.example{rest}"):
         shown = [hide_credentials(address), address_of(address)]
-        for show in (lambda text: read_place(text, where="run"), lambda text: check_address("m", "base_url", text)):
+        for show in (lambda text: read_place(text, location="run"), lambda text: check_address("m", "base_url", text)):
             try:
                 place = show(address)
                 store = open_store(address) if place else None
@@ -143,7 +143,7 @@ def test_nothing_up_to_the_last_at_is_shown(scheme: str, credentials: str, sign:
 def test_an_encoded_password_reaches_the_driver(password: str) -> None:
     """As it was before it was encoded."""
     conninfo = pytest.importorskip("psycopg.conninfo")
-    address = read_place(f"postgresql+psycopg://ann:{quote(password, safe='')}@db/app", where="run")
+    address = read_place(f"postgresql+psycopg://ann:{quote(password, safe='')}@db/app", location="run")
     assert conninfo.conninfo_to_dict(address)["password"] == password
 
 

@@ -338,10 +338,10 @@ def in_another_order() -> Any:
 
 
 @contextmanager
-def patched(where: object, name: str, value: object) -> Iterator[None]:
+def patched(location: object, name: str, value: object) -> Iterator[None]:
     """A library with another function `name`."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(where, name, value)
+        patch.setattr(location, name, value)
         yield
 
 

@@ -98,7 +98,7 @@ def test_rosters_are_valid(data: st.DataObject) -> None:
     most = data.draw(st.integers(least, 5))
     roster = data.draw(debaters(min_size=least, max_size=most))
     assert least <= len(roster) <= most
-    assert len({side.name for side in check_roster(roster, where="test")}) == len(roster)
+    assert len({side.name for side in check_roster(roster, location="test")}) == len(roster)
     assert debate(name="x", debaters=roster).name == "x"
 
 
@@ -284,7 +284,7 @@ def test_options_of_ones_own_are_kept(case: DebateCase) -> None:
 def test_a_format_is_held_with_blocks_of_ones_own(case: DebateCase) -> None:
     """Its phases say how many rounds there are; where an audience decides, it votes before and after."""
     raw = case.run_sync().raw
-    phases = check_phases(FORMATS[case.options["format"]].phases, where="test", members=2)
+    phases = check_phases(FORMATS[case.options["format"]].phases, location="test", members=2)
     assert 1 <= raw.rounds <= case.max_rounds == sum(phase.rounds for phase in phases)
     assert len(raw.audience) == len(FORMATS[case.options["format"]].audience)
     assert all(vote.after in case.stances for vote in raw.audience)

@@ -17,7 +17,7 @@ T = TypeVar("T")
 IMPORTING = threading.Lock()
 
 
-def load_object(spec: str, kind: type[T], *, where: str, field: str = "MODULE:OBJECT") -> T:
+def load_object(spec: str, kind: type[T], *, location: str, field: str = "MODULE:OBJECT") -> T:
     """The `kind` that `spec` names, or that the function made which it names; ConfigurationError if there is none.
 
     The module may be a file, such as "path/to/file.py": its folder is then searched for modules first.
@@ -27,7 +27,7 @@ def load_object(spec: str, kind: type[T], *, where: str, field: str = "MODULE:OB
     if module.endswith(".py"):
         file = Path(module).expanduser().resolve()
         if not file.is_file():
-            raise ConfigurationError(where, field, spec, f"{allowed}; there is no file {file}")
+            raise ConfigurationError(location, field, spec, f"{allowed}; there is no file {file}")
         sys.path.insert(0, str(file.parent))
         module = file.stem
     try:
@@ -37,11 +37,11 @@ def load_object(spec: str, kind: type[T], *, where: str, field: str = "MODULE:OB
     except (ValueError, AttributeError, ModuleNotFoundError) as error:
         if isinstance(error, ModuleNotFoundError) and error.name not in (module, module.partition(".")[0]):
             raise
-        raise ConfigurationError(where, field, spec, allowed) from error
+        raise ConfigurationError(location, field, spec, allowed) from error
     if not isinstance(found, kind) and callable(found):
         found = found()
     if not isinstance(found, kind):
-        raise ConfigurationError(where, field, spec, allowed)
+        raise ConfigurationError(location, field, spec, allowed)
     return found
 
 

@@ -106,10 +106,10 @@ RoundsOrAll = Annotated[Literal["all"] | Annotated[int, Field(ge=1)], allowed("a
 _ADAPTERS: dict[object, TypeAdapter[object]] = {}  # a pattern checks its options each time that it is built
 
 
-def check_option(kind: TypeForm[object], field: str, value: object, *, where: str, optional: bool = True) -> None:
+def check_option(kind: TypeForm[object], field: str, value: object, *, location: str, optional: bool = True) -> None:
     """Raise ConfigurationError unless `value` is a `kind`, or None for an `optional` one that was left out.
 
-    >>> check_option(Count, "max_rounds", 0, where="debate 'rent'")
+    >>> check_option(Count, "max_rounds", 0, location="debate 'rent'")
     Traceback (most recent call last):
     flowdebate.errors.ConfigurationError: debate 'rent': `max_rounds` must be an int >= 1, got 0
     """
@@ -120,7 +120,7 @@ def check_option(kind: TypeForm[object], field: str, value: object, *, where: st
             adapter.validate_python(value, strict=True)
         except ValidationError as error:
             problem = error.errors()[0]
-            raise ConfigurationError(where, field, problem["input"], sentence_of(problem)) from None
+            raise ConfigurationError(location, field, problem["input"], sentence_of(problem)) from None
 
 
 def sentence_of(problem: ErrorDetails, needed: tuple[str, ...] = ()) -> str:  # noqa: PLR0911 - an error of pydantic each

@@ -58,14 +58,14 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return next(iter(get_close_matches(word, list(known), n=1, cutoff=0.6)), None)
 
 
-def unknown_option(where: str, option: str, known: Iterable[str]) -> TypeError:
+def unknown_option(location: str, option: str, known: Iterable[str]) -> TypeError:
     """The error for a keyword that a function does not have; it says which one may be meant."""
     names = list(known)
     meant = _MEANT.get(option)
     if meant is None or meant.partition("=")[0] not in names:
         meant = nearest(option, names)
     hint = f"; did you mean {meant!r}?" if meant else f"; it takes: {', '.join(names)}"
-    return TypeError(f"{where}() got an unexpected keyword argument {option!r}{hint}")
+    return TypeError(f"{location}() got an unexpected keyword argument {option!r}{hint}")
 
 
 def suggesting(function: Callable[P, T]) -> Callable[P, T]:
@@ -89,7 +89,7 @@ def suggesting(function: Callable[P, T]) -> Callable[P, T]:
     return checked
 
 
-def check_count(where: str, *, least: int = 1, most: int | None = None, **options: object) -> None:
+def check_count(location: str, *, least: int = 1, most: int | None = None, **options: object) -> None:
     """ConfigurationError for an option that is no int from `least` up, to `most`.
 
     >>> check_count("ConcurrencyLimit", max_concurrency=0)
@@ -98,19 +98,19 @@ def check_count(where: str, *, least: int = 1, most: int | None = None, **option
     """
     for name, value in options.items():
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise ConfigurationError(where, name, value, f"an int >= {least}")
+            raise ConfigurationError(location, name, value, f"an int >= {least}")
         if most is not None and value > most:
-            raise ConfigurationError(where, name, value, f"an int <= {most:,}")
+            raise ConfigurationError(location, name, value, f"an int <= {most:,}")
 
 
-def check_seconds(where: str, **options: object) -> None:
+def check_seconds(location: str, **options: object) -> None:
     """ConfigurationError for an option that is not a finite number of seconds > 0."""
     for name, value in options.items():
         if not is_number(value, most=float_info.max):
-            raise ConfigurationError(where, name, value, "a number of seconds > 0")
+            raise ConfigurationError(location, name, value, "a number of seconds > 0")
 
 
-def check_weight(where: str, name: str, weight: object) -> None:
+def check_weight(location: str, name: str, weight: object) -> None:
     """ConfigurationError for the weight of `name` in a vote that is no number > 0, or so large that sums overflow.
 
     >>> check_weight("tally()", "ann", 1e308)
@@ -118,7 +118,7 @@ def check_weight(where: str, name: str, weight: object) -> None:
     flowdebate.errors.ConfigurationError: tally(): `weights['ann']` must be a number > 0, <= 1,000,000, got 1e+308
     """
     if not is_number(weight, most=_MOST_WEIGHT):
-        raise ConfigurationError(where, f"weights[{name!r}]", weight, f"a number > 0, <= {_MOST_WEIGHT:,}")
+        raise ConfigurationError(location, f"weights[{name!r}]", weight, f"a number > 0, <= {_MOST_WEIGHT:,}")
 
 
 def is_number(value: object, *, most: float) -> bool:
@@ -126,17 +126,17 @@ def is_number(value: object, *, most: float) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= most
 
 
-def check_share(where: str, *, ends: bool = True, **options: object) -> None:
+def check_share(location: str, *, ends: bool = True, **options: object) -> None:
     """ConfigurationError for an option that is no number from 0 to 1; without `ends`, for 0 and 1 too."""
     for name, value in options.items():
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if not number or not (0 <= value <= 1 if ends else 0 < value < 1):  # type: ignore[operator] # it is a number
             allowed = "a number from 0 to 1" if ends else "a number between 0 and 1"
-            raise ConfigurationError(where, name, value, allowed)
+            raise ConfigurationError(location, name, value, allowed)
 
 
-def check_library(where: str, module: str, *, library: str, extra: str) -> None:
+def check_library(location: str, module: str, *, library: str, extra: str) -> None:
     """ConfigurationError, with the command that installs it, for a missing `library` of an optional `extra`."""
     if not find_spec(module):
-        message = f'{where} needs {library}, which is not installed: pip install "flowdebate[{extra}]"'
-        raise ConfigurationError(where, "library", None, f"{library}, installed", message=message)
+        message = f'{location} needs {library}, which is not installed: pip install "flowdebate[{extra}]"'
+        raise ConfigurationError(location, "library", None, f"{library}, installed", message=message)

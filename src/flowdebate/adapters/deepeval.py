@@ -20,9 +20,9 @@ def comparison_metric(*, threshold: float = 0.5, **options: Unpack[CompareOption
     reason is the verdict, and says how many judges found otherwise in another order. A test case without an expected
     output, or with a blank text, is an error. `options` are `judges`, `criteria`, `orders` and `store` of `compare`.
     """
-    where = "comparison_metric()"
-    check_share(where, threshold=threshold)
-    check_library(where, "deepeval", library="deepeval", extra="deepeval")
+    location = "comparison_metric()"
+    check_share(location, threshold=threshold)
+    check_library(location, "deepeval", library="deepeval", extra="deepeval")
     from deepeval.metrics import BaseMetric
 
     class ComparisonMetric(BaseMetric):  # type: ignore[misc,unused-ignore] # a class of another framework

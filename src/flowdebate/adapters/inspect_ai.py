@@ -66,13 +66,13 @@ class InspectModel(AdaptedModel):
         name: str | None = None,
         retry: Retry | None = RETRY,
     ) -> None:
-        where = "InspectModel"
-        check_library(where, "inspect_ai", library="Inspect", extra="inspect-ai")
+        location = "InspectModel"
+        check_library(location, "inspect_ai", library="Inspect", extra="inspect-ai")
         from inspect_ai.model import GenerateConfig, Model
 
         if model is not None and not isinstance(model, Model) and not (isinstance(model, str) and model.strip()):
-            raise ConfigurationError(where, "model", model, "a model's name, a Model of Inspect, or None")
-        super().__init__(where, name or f"inspect-ai/{role or model or 'evaluated'}", retry)
+            raise ConfigurationError(location, "model", model, "a model's name, a Model of Inspect, or None")
+        super().__init__(location, name or f"inspect-ai/{role or model or 'evaluated'}", retry)
         self._model = model
         self._role = role
         self._config = config or GenerateConfig()
@@ -214,8 +214,8 @@ def debate_solver(
     output, because of a limit or because it waits for a human, is an empty completion whose `error` says so. Errors
     of the run are raised: Inspect counts the sample as failed.
     """
-    where = "debate_solver()"
-    _check(where, pattern, options)
+    location = "debate_solver()"
+    _check(location, pattern, options)
     from inspect_ai.model import ModelOutput
     from inspect_ai.solver import solver
 
@@ -262,10 +262,10 @@ def debate_scorer(
     verdict; `metadata["flowdebate"]` has the id of the run, its status, its usage and the judge's scores. Errors of
     the run are raised: Inspect counts the sample as failed.
     """
-    where = "debate_scorer()"
-    _check(where, pattern, options)
+    location = "debate_scorer()"
+    _check(location, pattern, options)
     if not isinstance(correct, str) or not correct.strip():
-        raise ConfigurationError(where, "correct", correct, "the stance of the side that argues for the answer")
+        raise ConfigurationError(location, "correct", correct, "the stance of the side that argues for the answer")
     from inspect_ai.scorer import NOANSWER, Score, accuracy, scorer, stderr
 
     async def score(state: TaskState, target: Target) -> Score:
@@ -275,7 +275,7 @@ def debate_scorer(
             return Score(value=NOANSWER, answer=answer, explanation=nothing, reason="no_response")
         asked = _ask_whether_correct(state, target) if question is None else question(state, target)
         result = await _run_debate(pattern, asked, options, InspectModel(role="grader"))
-        return _score_debate(where, result, correct, answer)
+        return _score_debate(location, result, correct, answer)
 
     def debate_scorer(pattern: str, correct: str) -> Any:  # noqa: ANN401, ARG001 - a Scorer; its arguments are in the log
         return score
@@ -284,12 +284,12 @@ def debate_scorer(
     return made
 
 
-def _check(where: str, pattern: object, options: Mapping[str, Any]) -> None:
-    check_library(where, "inspect_ai", library="Inspect", extra="inspect-ai")
+def _check(location: str, pattern: object, options: Mapping[str, Any]) -> None:
+    check_library(location, "inspect_ai", library="Inspect", extra="inspect-ai")
     if not isinstance(pattern, Block):
-        raise ConfigurationError(where, "pattern", pattern, "a pattern or another block")
+        raise ConfigurationError(location, "pattern", pattern, "a pattern or another block")
     if options.get("run_id") is not None:
-        raise ConfigurationError(where, "run_id", options["run_id"], "left out: each sample is a run of its own")
+        raise ConfigurationError(location, "run_id", options["run_id"], "left out: each sample is a run of its own")
 
 
 async def _run_debate(pattern: Block[Any, Any], asked: str, options: RunOptions, model: InspectModel) -> RunResult[Any]:
@@ -334,16 +334,16 @@ def _record(result: RunResult[Any]) -> dict[str, Any]:
     return record
 
 
-def _score_debate(where: str, result: RunResult[Any], correct: str, answer: str) -> Score:
+def _score_debate(location: str, result: RunResult[Any], correct: str, answer: str) -> Score:
     from inspect_ai.scorer import CORRECT, INCORRECT, NOANSWER, Score
 
     about: dict[str, Any] = {"answer": answer, "metadata": {_KEY: _record(result)}}
     raw = result.raw
     if not isinstance(raw, DebateRawOutput):
-        raise ConfigurationError(where, "pattern", raw, "a debate, whose verdict names a winner")
+        raise ConfigurationError(location, "pattern", raw, "a debate, whose verdict names a winner")
     sides = dict.fromkeys(event.stance for event in result.events if isinstance(event, TurnStarted))
     if sides and correct not in sides:
-        raise ConfigurationError(where, "correct", correct, f"one of the debate's stances: {list(sides)}")
+        raise ConfigurationError(location, "correct", correct, f"one of the debate's stances: {list(sides)}")
     if raw.verdict is None:
         return Score.unscored(reason="grader_failed", explanation=f"No verdict. {_tell_end(result)}", **about)
     explanation = f"{raw.verdict.verdict}\n\n{raw.verdict.reasoning}"

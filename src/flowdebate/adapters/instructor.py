@@ -50,22 +50,24 @@ class InstructorModel(AdaptedModel):
     def __init__(
         self, client: Instructor, model: str | None = None, *, max_retries: int = 3, retry: Retry | None = RETRY
     ) -> None:
-        where = "InstructorModel"
-        check_library(where, "instructor", library="instructor", extra="instructor")
+        location = "InstructorModel"
+        check_library(location, "instructor", library="instructor", extra="instructor")
         from instructor import Instructor
 
         if not isinstance(client, Instructor):
-            raise ConfigurationError(where, "client", client, "a client made by instructor, such as from_provider(…)")
+            raise ConfigurationError(
+                location, "client", client, "a client made by instructor, such as from_provider(…)"
+            )
         # from_provider() puts the name into the function that it wraps
         default = inspect.getclosurevars(inspect.unwrap(client.create_fn, stop=_has_default)).nonlocals.get(
             "default_model"
         )
         name = model or client.kwargs.get("model") or client.default_model or default
         if not isinstance(name, str) or not name.strip():
-            raise ConfigurationError(where, "model", model, "a model's name: the client was made without one")
+            raise ConfigurationError(location, "model", model, "a model's name: the client was made without one")
         if not isinstance(max_retries, int) or isinstance(max_retries, bool) or max_retries < 0:
-            raise ConfigurationError(where, "max_retries", max_retries, "an int >= 0")
-        super().__init__(where, f"{client.provider.value}/{name.rpartition('/')[2]}", retry)
+            raise ConfigurationError(location, "max_retries", max_retries, "an int >= 0")
+        super().__init__(location, f"{client.provider.value}/{name.rpartition('/')[2]}", retry)
         self._client = client
         self._model = name
         self._max_retries = max_retries

@@ -66,14 +66,16 @@ class RunnableModel(AdaptedModel):
         name: str | None = None,
         retry: Retry | None = RETRY,
     ) -> None:
-        where = "langgraph.RunnableModel"
-        check_library(where, "langchain_core", library="LangGraph", extra="langgraph")
+        location = "langgraph.RunnableModel"
+        check_library(location, "langchain_core", library="LangGraph", extra="langgraph")
         from langchain_core.language_models import BaseChatModel
         from langchain_core.runnables import Runnable
 
         if not isinstance(runnable, Runnable):
-            raise ConfigurationError(where, "runnable", runnable, "a chat model, a compiled graph or another Runnable")
-        super().__init__(where, name or f"langgraph/{runnable.get_name()}", retry)
+            raise ConfigurationError(
+                location, "runnable", runnable, "a chat model, a compiled graph or another Runnable"
+            )
+        super().__init__(location, name or f"langgraph/{runnable.get_name()}", retry)
         self._runnable = runnable
         self._chat = runnable if isinstance(runnable, BaseChatModel) else None
         # not by its class: a chat model alone needs langchain_core, and langgraph may not be there
@@ -176,12 +178,12 @@ def debate_node(
     the thread's and the node's, and is resumed with the graph; where it waits for a human, the node interrupts the
     graph with the request, and the value of `Command(resume=…)` is the answer.
     """
-    where = "langgraph.debate_node"
-    check_library(where, "langgraph", library="LangGraph", extra="langgraph")
+    location = "langgraph.debate_node"
+    check_library(location, "langgraph", library="LangGraph", extra="langgraph")
     if options.get("run_id") is not None:
-        raise ConfigurationError(where, "run_id", options["run_id"], "left out: each call is a run of its own")
+        raise ConfigurationError(location, "run_id", options["run_id"], "left out: each call is a run of its own")
     kept = options.get("store")
-    store = open_store(kept.store if isinstance(kept, StoreOptions) else kept, where=where)
+    store = open_store(kept.store if isinstance(kept, StoreOptions) else kept, location=location)
 
     async def debate(state: Any) -> dict[str, Any]:  # noqa: ANN401 - the graph's own
         asked = state[question] if isinstance(state, dict) else getattr(state, question)

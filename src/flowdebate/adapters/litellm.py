@@ -36,13 +36,13 @@ class LiteLLM(AdaptedModel):
     takes_images: bool = True
 
     def __init__(self, model: str, *, retry: Retry | None = RETRY, **options: object) -> None:
-        where = "LiteLLM"
-        check_library(where, "litellm", library="LiteLLM", extra="litellm")
+        location = "LiteLLM"
+        check_library(location, "litellm", library="LiteLLM", extra="litellm")
         if not isinstance(model, str) or not model.strip():
-            raise ConfigurationError(where, "model", model, "a model's name")
+            raise ConfigurationError(location, "model", model, "a model's name")
         for name in sorted(_OURS & set(options)):
-            raise ConfigurationError(where, name, options[name], "left out: each request sets it")
-        super().__init__(where, f"litellm/{model}", retry)
+            raise ConfigurationError(location, name, options[name], "left out: each request sets it")
+        super().__init__(location, f"litellm/{model}", retry)
         self._model = model
         self._options = options
 

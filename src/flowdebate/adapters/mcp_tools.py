@@ -58,7 +58,7 @@ def _tool(client: Client, listed: ListedTool, prefix: str) -> Tool:
     name = prefix + re.sub(r"[^A-Za-z0-9_-]", "_", listed.name)
     if not 0 < len(name) <= _LONGEST_NAME:
         raise ConfigurationError(_WHERE, "tools", name, f"a tool's name of 1 to {_LONGEST_NAME} characters")
-    schema = OutputSchema.of(listed.input_schema, where=_WHERE, field=f"tools: {name}")
+    schema = OutputSchema.of(listed.input_schema, location=_WHERE, field=f"tools: {name}")
     about = listed.description or listed.title or ""
 
     async def call(values: dict[str, Any], _: Context) -> str:

@@ -52,13 +52,13 @@ class AgentModel(AdaptedModel):
         name: str | None = None,
         retry: Retry | None = RETRY,
     ) -> None:
-        where = "openai_agents.AgentModel"
-        check_library(where, "agents", library="the OpenAI Agents SDK", extra="openai-agents")
+        location = "openai_agents.AgentModel"
+        check_library(location, "agents", library="the OpenAI Agents SDK", extra="openai-agents")
         from agents import Agent, RunConfig
 
         if not isinstance(agent, Agent):
-            raise ConfigurationError(where, "agent", agent, "an Agent of the OpenAI Agents SDK")
-        super().__init__(where, name or f"openai-agents/{agent.name}", retry)
+            raise ConfigurationError(location, "agent", agent, "an Agent of the OpenAI Agents SDK")
+        super().__init__(location, name or f"openai-agents/{agent.name}", retry)
         self._agent = agent
         self._context = context
         self._run_config = run_config or RunConfig()

@@ -43,13 +43,13 @@ class AgentModel(AdaptedModel):
     def __init__(
         self, agent: Agent[Any, Any], *, deps: object = None, name: str | None = None, retry: Retry | None = RETRY
     ) -> None:
-        where = "pydantic_ai.AgentModel"
-        check_library(where, "pydantic_ai", library="pydantic-ai", extra="pydantic-ai")
+        location = "pydantic_ai.AgentModel"
+        check_library(location, "pydantic_ai", library="pydantic-ai", extra="pydantic-ai")
         from pydantic_ai.agent import AbstractAgent
 
         if not isinstance(agent, AbstractAgent):
-            raise ConfigurationError(where, "agent", agent, "an Agent of pydantic-ai")
-        super().__init__(where, name or f"pydantic-ai/{agent.name or 'agent'}", retry)
+            raise ConfigurationError(location, "agent", agent, "an Agent of pydantic-ai")
+        super().__init__(location, name or f"pydantic-ai/{agent.name or 'agent'}", retry)
         self._agent = agent
         self._deps = deps
 

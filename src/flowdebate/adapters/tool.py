@@ -34,15 +34,15 @@ def as_tool(
     >>> ask.__name__, ask.__annotations__["return"]
     ('second_opinion', <class 'str'>)
     """
-    where = "as_tool()"
+    location = "as_tool()"
     if not isinstance(pattern, Block):
-        raise ConfigurationError(where, "pattern", pattern, "a pattern or another block")
+        raise ConfigurationError(location, "pattern", pattern, "a pattern or another block")
     if options.get("run_id") is not None:
-        raise ConfigurationError(where, "run_id", options["run_id"], "left out: each call is a run of its own")
+        raise ConfigurationError(location, "run_id", options["run_id"], "left out: each call is a run of its own")
     called = re.sub(r"\W+", "_", pattern.name, flags=re.ASCII).strip("_") if name is None else name
     if not re.fullmatch(rf"[A-Za-z_]\w{{0,{_LONGEST_NAME - 1}}}", called, flags=re.ASCII):
         allowed = f"a name of at most {_LONGEST_NAME} letters, digits and underscores that does not begin with a digit"
-        raise ConfigurationError(where, "name", called, allowed)
+        raise ConfigurationError(location, "name", called, allowed)
     about = description or f"Have {pattern.name!r} discuss a question from several sides, and return its result."
 
     async def ask(question: str) -> str:

@@ -33,10 +33,10 @@ class AdaptedModel:
 
     gives_logprobs = False
 
-    def __init__(self, where: str, name: str, retry: Retry | None) -> None:
+    def __init__(self, location: str, name: str, retry: Retry | None) -> None:
         given: object = retry
         if given is not None and not isinstance(given, Retry):
-            raise ConfigurationError(where, "retry", given, "a Retry, or None")
+            raise ConfigurationError(location, "retry", given, "a Retry, or None")
         self.name: str = name
         self.retry: Retry | None = retry
 

@@ -367,10 +367,10 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         """
         from flowdebate.runs.durable.fork import read_goes_on
 
-        where = f"{self.name}.continue_run()"
+        location = f"{self.name}.continue_run()"
         if self.lengthen is None:
-            raise ConfigurationError(where, "pattern", self, "a debate: no other pattern goes on")
-        more = await read_goes_on(where, run_id, rounds=rounds, ask=ask, store=options.get("store"))
+            raise ConfigurationError(location, "pattern", self, "a debate: no other pattern goes on")
+        more = await read_goes_on(location, run_id, rounds=rounds, ask=ask, store=options.get("store"))
         return await self.lengthen(more).fork(run_id, **options)
 
     def batch(
@@ -434,7 +434,7 @@ class InRole(Wrapped):
 
 
 def merge_resources(
-    where: str,
+    location: str,
     blocks: Iterable[Block[Any, Any]],
     *,
     declared: Mapping[str, Resource] | None = None,
@@ -452,20 +452,20 @@ def merge_resources(
     hidden: dict[str, Resource] = {}
     owner: dict[str, str] = {}
     for key, resource in (declared or {}).items():
-        shared[key], owner[key] = resource, where
+        shared[key], owner[key] = resource, location
     members = list(blocks)
     for block in members:
         for key, resource in block.resources.items():
             if shared.setdefault(key, resource) != resource:
-                raise ResourceConflict(where, key, [owner[key], block.name])
+                raise ResourceConflict(location, key, [owner[key], block.name])
             owner.setdefault(key, block.name)
     for resource in owned:
         if shared.setdefault(resource.key, resource) != resource:
-            raise ResourceConflict(where, resource.key, [where, owner[resource.key]])
+            raise ResourceConflict(location, resource.key, [location, owner[resource.key]])
     for block in members:
         for key, resource in block.hidden.items() if block not in closed else ():
             if key in shared and shared[key] not in owned:
-                raise ResourceConflict(where, key, [owner[key], block.name])
+                raise ResourceConflict(location, key, [owner[key], block.name])
             hidden[key] = resource
     hidden.update({key: resource for key, resource in shared.items() if resource in owned})
     return {key: resource for key, resource in shared.items() if resource not in owned}, hidden

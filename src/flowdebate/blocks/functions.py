@@ -34,13 +34,13 @@ Invocation: TypeAlias = "Callable[[Any, Context], Any]"
 """A function that takes value and context."""
 
 
-def invocation(function: Function, *, where: str, field: str) -> Invocation:
+def invocation(function: Function, *, location: str, field: str) -> Invocation:
     """`function` as one of `(value, ctx)`; ConfigurationError if it takes neither `(value, ctx)` nor `(value)`.
 
     A block is refused: called as a function, it would have no path in the run, and no resources.
     """
     if not callable(function) or isinstance(function, Block):
-        raise ConfigurationError(where, field, function, "a function of (input) or (input, ctx)")
+        raise ConfigurationError(location, field, function, "a function of (input) or (input, ctx)")
     count = _plain_arguments(function)  # the usual case, without the signature, which takes a while
     if count == 2:  # noqa: PLR2004 - input and ctx
         return function
@@ -57,7 +57,7 @@ def invocation(function: Function, *, where: str, field: str) -> Invocation:
         return function
     if _fits(signature, 1):
         return _of_value(function)
-    raise ConfigurationError(where, field, function, "a function of (input) or (input, ctx)")
+    raise ConfigurationError(location, field, function, "a function of (input) or (input, ctx)")
 
 
 def _plain_arguments(function: Function) -> int | None:
@@ -161,8 +161,8 @@ class Handler(Block[InT, OutT]):
         resources: Mapping[str, Resource] | None,
         runs: Sequence[Block[Any, Any]] = (),
     ) -> None:
-        super().__init__(name, resources=check_resources(resources, where=f"handler {name!r}"))
-        self._call = invocation(function, where=f"handler {name!r}", field="function")
+        super().__init__(name, resources=check_resources(resources, location=f"handler {name!r}"))
+        self._call = invocation(function, location=f"handler {name!r}", field="function")
         self._runs = runs
 
     async def act(self, value: InT, ctx: Context, /) -> OutT:
@@ -239,24 +239,27 @@ def handler(
     return Handler(function, name=function_name(function) if name is None else name, resources=resources)
 
 
-def as_block(value: BlockLike, *, name: str, where: str, field: str) -> Block[Any, Any]:
+def as_block(value: BlockLike, *, name: str, location: str, field: str) -> Block[Any, Any]:
     """`value` if it is a block, else the function `value` as a handler called `name`."""
     if isinstance(value, Block):
         return value
     if callable(value) and not (isinstance(value, type) and issubclass(value, Block)):
         return Handler(value, name=name, resources=None)
-    raise ConfigurationError(where, field, value, "a block or a function of (input, ctx)")
+    raise ConfigurationError(location, field, value, "a block or a function of (input, ctx)")
 
 
-def check_resources(resources: Mapping[str, Resource] | None, *, where: str) -> Mapping[str, Resource]:
+def check_resources(resources: Mapping[str, Resource] | None, *, location: str) -> Mapping[str, Resource]:
     """`resources`, each under its own key; ConfigurationError if one is not a resource."""
     for key, resource in (resources or {}).items():
         # open resources are the keys of a dict
         if not hasattr(resource, "open") or not hasattr(resource, "key") or getattr(resource, "__hash__", None) is None:
-            raise ConfigurationError(where, f"resources[{key!r}]", resource, "a resource, and hashable")
+            raise ConfigurationError(location, f"resources[{key!r}]", resource, "a resource, and hashable")
         if resource.key != key:
             raise ConfigurationError(
-                where, f"resources[{key!r}]", resource.key, f"declared under the resource's own key, {resource.key!r}"
+                location,
+                f"resources[{key!r}]",
+                resource.key,
+                f"declared under the resource's own key, {resource.key!r}",
             )
     return dict(resources or {})
 
@@ -332,7 +335,7 @@ ToolLike: TypeAlias = "Tool | Block[Any, Any] | Function"
 """A tool, or a block or function that becomes one."""
 
 
-def tool(value: ToolLike, *, where: str = "tool") -> Tool:
+def tool(value: ToolLike, *, location: str = "tool") -> Tool:
     """`value` as a tool.
 
     A function is called with the arguments that its signature names (types by annotation, the description from its
@@ -352,30 +355,30 @@ def tool(value: ToolLike, *, where: str = "tool") -> Tool:
         async def call(values: dict[str, Any], ctx: Context) -> object:
             return await block(values["input"], ctx.child(block.name, ctx.path))
 
-        spec = _spec(block.name, f"Runs {block.name} on the input.", _BlockArguments, where)
+        spec = _spec(block.name, f"Runs {block.name} on the input.", _BlockArguments, location)
         return Tool(spec=spec, call=call, arguments=_BlockArguments, block=block)
     if callable(value):
-        return _function_tool(value, where)
-    raise ConfigurationError(where, "tools", value, "functions or blocks")
+        return _function_tool(value, location)
+    raise ConfigurationError(location, "tools", value, "functions or blocks")
 
 
-def as_tools(values: Sequence[ToolLike], uses: Sequence[Capability], *, where: str) -> dict[str, Tool]:
+def as_tools(values: Sequence[ToolLike], uses: Sequence[Capability], *, location: str) -> dict[str, Tool]:
     """All tools by name; ConfigurationError if two have the same name."""
     if not isinstance(values, (list, tuple)):
-        raise ConfigurationError(where, "tools", values, "a list of functions or blocks")
+        raise ConfigurationError(location, "tools", values, "a list of functions or blocks")
     tools: dict[str, Tool] = {}
     for value in [*values, *(value for capability in uses for value in capability.tools)]:
-        made = tool(value, where=where)
+        made = tool(value, location=location)
         if made.spec.name in tools:
-            raise ConfigurationError(where, "tools", made.spec.name, "tools with different names")
+            raise ConfigurationError(location, "tools", made.spec.name, "tools with different names")
         tools[made.spec.name] = made
     return tools
 
 
-def check_uses(uses: object, *, where: str) -> None:
+def check_uses(uses: object, *, location: str) -> None:
     """ConfigurationError unless `uses` is a list of capabilities."""
     if not isinstance(uses, (list, tuple)) or not all(isinstance(capability, Capability) for capability in uses):
-        raise ConfigurationError(where, "uses", uses, "a list of Capability")
+        raise ConfigurationError(location, "uses", uses, "a list of Capability")
 
 
 def function_schema(function: Function) -> ToolSpec:
@@ -399,24 +402,24 @@ def function_schema(function: Function) -> ToolSpec:
     return tool(function).spec
 
 
-def _function_tool(function: Function, where: str) -> Tool:
+def _function_tool(function: Function, location: str) -> Tool:
     import docstring_parser
 
     name = getattr(function, "__name__", type(function).__name__)
     if name == "<lambda>":
-        raise ConfigurationError(where, "tools", function, "functions with a name, by which the model calls them")
+        raise ConfigurationError(location, "tools", function, "functions with a name, by which the model calls them")
     docs = docstring_parser.parse(inspect.getdoc(function) or "")
     # line breaks in a description come from the line width of the source
     described = {item.arg_name: " ".join((item.description or "").split()) or None for item in docs.params}
     description = "\n".join(part for part in (docs.short_description, docs.long_description) if part)
     try:
-        arguments = _arguments(function, name, described, where)
-        spec = _spec(name, description, arguments, where)
+        arguments = _arguments(function, name, described, location)
+        spec = _spec(name, description, arguments, location)
     except ConfigurationError:
         raise
     except Exception as error:  # resolving annotations and building their schemas run the application's code
         allowed = "a function whose parameters have types that pydantic can validate"
-        raise ConfigurationError(where, f"tools: {name}", function, allowed, hint=error_text(error)) from error
+        raise ConfigurationError(location, f"tools: {name}", function, allowed, hint=error_text(error)) from error
 
     async def call(values: dict[str, Any], _: Context) -> object:
         result = function(**values)
@@ -425,12 +428,12 @@ def _function_tool(function: Function, where: str) -> Tool:
     return Tool(spec=spec, call=call, arguments=arguments)
 
 
-def _arguments(function: Function, name: str, described: Mapping[str, str | None], where: str) -> type[BaseModel]:
+def _arguments(function: Function, name: str, described: Mapping[str, str | None], location: str) -> type[BaseModel]:
     """A model whose fields have the parameters' names as aliases, since not every name may be a field's."""
     fields: dict[str, Any] = {}
     for index, parameter in enumerate(inspect.signature(function).parameters.values()):
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-            raise ConfigurationError(where, f"tools: {name}", str(parameter), "a parameter that has a name")
+            raise ConfigurationError(location, f"tools: {name}", str(parameter), "a parameter that has a name")
         annotation, default = parameter.annotation, parameter.default
         if annotation is parameter.empty:
             kind = type(default)
@@ -451,9 +454,9 @@ class _BlockArguments(BaseModel):
     input: str
 
 
-def _spec(name: str, description: str, arguments: type[BaseModel], where: str) -> ToolSpec:
+def _spec(name: str, description: str, arguments: type[BaseModel], location: str) -> ToolSpec:
     if not re.fullmatch("[A-Za-z0-9_-]{1,64}", name):  # what providers accept
-        raise ConfigurationError(where, "tools", name, "functions or blocks named in at most 64 of A-Z a-z 0-9 _ -")
+        raise ConfigurationError(location, "tools", name, "functions or blocks named in at most 64 of A-Z a-z 0-9 _ -")
     schema = inline_definitions(arguments.model_json_schema())
     schema.pop("title", None)
     schema.pop("description", None)

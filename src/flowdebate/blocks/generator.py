@@ -399,24 +399,26 @@ def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
 
     Raises the errors of the model: see `flowdebate.errors.ModelError`.
     """
-    where = f"generator {name!r}"
-    check_uses(uses, where=where)
-    check_count(where, max_tool_rounds=max_tool_rounds)
+    location = f"generator {name!r}"
+    check_uses(uses, location=location)
+    check_count(location, max_tool_rounds=max_tool_rounds)
     given: object = settings
     if given is not None and not isinstance(given, ModelSettings):
         hint = "Write settings=ModelSettings(temperature=0)"
-        raise ConfigurationError(where, "settings", given, "a ModelSettings, or None", hint=hint)
+        raise ConfigurationError(location, "settings", given, "a ModelSettings, or None", hint=hint)
     if transform is not None and not callable(transform):
-        raise ConfigurationError(where, "transform", transform, "a function of (output, response, ctx), or None")
-    _check_choices(choices, where=where, alone=output_schema is None and not tools and answer_tool is None)
+        raise ConfigurationError(location, "transform", transform, "a function of (output, response, ctx), or None")
+    _check_choices(choices, location=location, alone=output_schema is None and not tools and answer_tool is None)
     if answer_tool is not None and output_schema is not None:
-        raise ConfigurationError(where, "answer_tool", answer_tool, "None with an output_schema: there is one answer")
+        raise ConfigurationError(
+            location, "answer_tool", answer_tool, "None with an output_schema: there is one answer"
+        )
     offered = [*tools, answer_tool] if answer_tool is not None and isinstance(tools, (list, tuple)) else tools
-    made = as_tools(offered, uses, where=where)
+    made = as_tools(offered, uses, location=location)
     shared, hidden = merge_resources(
-        where,
+        location,
         [tool.block for tool in made.values() if tool.block is not None],
-        declared=check_resources(resources, where=where),
+        declared=check_resources(resources, location=location),
     )
     texts = [
         (prompt, "prompt"),
@@ -429,17 +431,17 @@ def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
     return Generator(
         name,
         model="intent/chat" if model is None else model,
-        system=[_slot(text, where, field) for text, field in texts if text],
-        before=[_slot(messages, where, field) for messages, field in before if messages],
-        user=_slot(_as_text if user is None else user, where, "user"),
+        system=[_slot(text, location, field) for text, field in texts if text],
+        before=[_slot(messages, location, field) for messages, field in before if messages],
+        user=_slot(_as_text if user is None else user, location, "user"),
         revisers=[each.revise for each in uses if each.revise is not None],
         checks=[each.check for each in uses if each.check is not None],
-        output=None if output_schema is None else OutputSchema.of(output_schema, where=where),
+        output=None if output_schema is None else OutputSchema.of(output_schema, location=location),
         choices=tuple(choices),
         tools=made,
-        answer_tool=None if answer_tool is None else tool(answer_tool, where=where).spec.name,
+        answer_tool=None if answer_tool is None else tool(answer_tool, location=location).spec.name,
         max_tool_rounds=max_tool_rounds,
-        visibility=as_visibility(visibility, Visibility(), where=where, field="visibility"),
+        visibility=as_visibility(visibility, Visibility(), location=location, field="visibility"),
         settings=settings or ModelSettings(),
         transform=transform,
         resources=shared,
@@ -447,20 +449,20 @@ def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
     )
 
 
-def _check_choices(choices: Sequence[str], *, where: str, alone: bool) -> None:
+def _check_choices(choices: Sequence[str], *, location: str, alone: bool) -> None:
     several = isinstance(choices, Sequence) and not isinstance(choices, str)
     if not several or not all(isinstance(choice, str) and choice.strip() == choice != "" for choice in choices):
-        raise ConfigurationError(where, "choices", choices, 'short answers such as ["A", "B"], without white space')
+        raise ConfigurationError(location, "choices", choices, 'short answers such as ["A", "B"], without white space')
     if len({choice.casefold() for choice in choices}) < len(choices):
-        raise ConfigurationError(where, "choices", list(choices), "different, whatever their case")
+        raise ConfigurationError(location, "choices", list(choices), "different, whatever their case")
     if choices and not alone:
         raise ConfigurationError(
-            where, "choices", list(choices), "none with an output_schema or tools: one token fits neither"
+            location, "choices", list(choices), "none with an output_schema or tools: one token fits neither"
         )
 
 
 def as_visibility(
-    value: Visibility | Mapping[str, bool] | None, default: Visibility, *, where: str, field: str
+    value: Visibility | Mapping[str, bool] | None, default: Visibility, *, location: str, field: str
 ) -> Visibility:
     """`value` as a Visibility; keys that a dict leaves out are those of `default`."""
     if value is None:
@@ -473,13 +475,13 @@ def as_visibility(
         or not known.issuperset(value)
         or not all(v in (True, False) for v in value.values())
     ):
-        raise ConfigurationError(where, field, value, "a Visibility, or a dict of client and history to bool")
+        raise ConfigurationError(location, field, value, "a Visibility, or a dict of client and history to bool")
     return Visibility(client=value.get("client", default.client), history=value.get("history", default.history))
 
 
-def _slot(value: object, where: str, field: str) -> Invocation:
+def _slot(value: object, location: str, field: str) -> Invocation:
     if callable(value):
-        return invocation(value, where=where, field=field)
+        return invocation(value, location=location, field=field)
     return lambda *_: value
 
 

@@ -24,7 +24,7 @@ class Router(Block[Any, Any]):
         super().__init__(name, resources=shared, hidden=hidden)
         self.routes = routes
         self.otherwise = otherwise
-        self._choose = invocation(choose, where=self._where, field="choose")
+        self._choose = invocation(choose, location=self._where, field="choose")
 
     async def act(self, value: object, ctx: Context, /) -> object:
         key = await decision(self._choose, value, ctx, ctx.path, read=self._key, returns=str | None)
@@ -68,24 +68,26 @@ def router(
     >>> sign.run_sync(-3).output
     3
     """
-    where = f"router {name!r}"
+    location = f"router {name!r}"
     if not isinstance(routes, Mapping):
         if not isinstance(routes, Sequence) or not all(isinstance(route, Block) for route in routes):
-            raise ConfigurationError(where, "routes", routes, "a mapping of keys to blocks, or a sequence of blocks")
+            raise ConfigurationError(location, "routes", routes, "a mapping of keys to blocks, or a sequence of blocks")
         named = {route.name: route for route in routes}
         if len(named) != len(routes):
-            raise ConfigurationError(where, "routes", [route.name for route in routes], "blocks with different names")
+            raise ConfigurationError(
+                location, "routes", [route.name for route in routes], "blocks with different names"
+            )
         routes = named
     if not routes or not all(isinstance(key, str) for key in routes):
-        raise ConfigurationError(where, "routes", routes, "at least one block, and strings as keys")
+        raise ConfigurationError(location, "routes", routes, "at least one block, and strings as keys")
     return Router(
         name=name,
         choose=choose,
         routes={
-            key: as_block(route, name=f"{name}-{key}", where=where, field=f"routes[{key!r}]")
+            key: as_block(route, name=f"{name}-{key}", location=location, field=f"routes[{key!r}]")
             for key, route in routes.items()
         },
         otherwise=None
         if otherwise is None
-        else as_block(otherwise, name=f"{name}-otherwise", where=where, field="otherwise"),
+        else as_block(otherwise, name=f"{name}-otherwise", location=location, field="otherwise"),
     )

@@ -55,9 +55,9 @@ class Sequencer(Block[InT, OutT, RawT]):
     """
 
     def __init__(self, name: str, setup: SequencerSetup, steps: tuple[Step, ...] = ()) -> None:
-        where = f"sequencer {name!r}"
+        location = f"sequencer {name!r}"
         blocks = [block for step in steps for block in step.blocks()]
-        shared, hidden = merge_resources(where, blocks, declared=setup.declared, owned=setup.owned)
+        shared, hidden = merge_resources(location, blocks, declared=setup.declared, owned=setup.owned)
         super().__init__(name, resources=shared, hidden=hidden)
         self.steps = steps
         self._setup = setup
@@ -364,10 +364,10 @@ class Sequencer(Block[InT, OutT, RawT]):
         if isinstance(value, Block):
             return value
         name = function_name(value) if callable(value) else verb
-        return as_block(value, name=name, where=f"sequencer {self.name!r}", field=verb)
+        return as_block(value, name=name, location=f"sequencer {self.name!r}", field=verb)
 
     def _function(self, value: Function, field: str) -> Invocation:
-        return invocation(value, where=f"sequencer {self.name!r}", field=field)
+        return invocation(value, location=f"sequencer {self.name!r}", field=field)
 
     def _count(self, value: int | None, field: str, *, optional: bool = True) -> int | None:
         if value is None and optional:
@@ -421,10 +421,10 @@ def sequencer(
     """
     if state is not None and not callable(state):
         raise ConfigurationError(f"sequencer {name!r}", "state", state, "a function that returns a new state, or None")
-    declared = check_resources(resources, where=f"sequencer {name!r}")
+    declared = check_resources(resources, location=f"sequencer {name!r}")
     for own in (*owns, *isolates):
-        check_resources({getattr(own, "key", ""): own}, where=f"sequencer {name!r}")
-    check_model(model, where=f"sequencer {name!r}")
+        check_resources({getattr(own, "key", ""): own}, location=f"sequencer {name!r}")
+    check_model(model, location=f"sequencer {name!r}")
     setup = SequencerSetup(
         state=state,
         declared=declared,

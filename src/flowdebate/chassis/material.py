@@ -86,10 +86,10 @@ class Material:
 
         async def read() -> list[Source]:
             without = {"text": "", "image": None, "pages": ()}
-            return [each.model_copy(update=without) for each in self.sources] if self.in_plan else [*self.sources]
+            return [source.model_copy(update=without) for source in self.sources] if self.in_plan else [*self.sources]
 
-        found = await ctx.decide(read, returns=list[Source])
-        ctx.run.known[self] = self.sources if self.in_plan else tuple(found)
+        sources = await ctx.decide(read, returns=list[Source])
+        ctx.run.known[self] = self.sources if self.in_plan else tuple(sources)
 
     def told(self, output: OutputT, ctx: Context) -> OutputT:
         """`output` with the list of sources, and the quotes of each contribution."""
@@ -98,27 +98,27 @@ class Material:
             "sources": [source.info for source in self.all_of_run(ctx)],
             "quotes": [list(look_up(entry.text, sources)) for entry in output.entries],
         }
-        if shown := ctx.run.known.get((self, Shown)):  # in order, also of those who spoke at the same time
-            update["passages"] = sorted(shown, key=lambda each: (each.round, each.block))
+        if passages := ctx.run.known.get((self, Shown)):  # in order, also of those who spoke at the same time
+            update["passages"] = sorted(passages, key=lambda item: (item.round, item.block))
         return output.model_copy(update=update)
 
     def for_prompt(self, prompt: RolePrompt[Any]) -> Capability:
         """The sources in the prompt of a block, which is asked with `prompt`: whole, or the passages that fit best."""
 
         def images(_: object, ctx: Context) -> list[Message]:
-            if not (seen := [each for each in self.of_run(ctx) if each.image is not None]):
+            if not (seen := [source for source in self.of_run(ctx) if source.image is not None]):
                 return []
             if not ctx.run.is_replay:  # a resumed run may have another model
                 self.check_eyes(ctx.model(prompt.model), ctx.block)
-            named = [{"type": "text", "text": f"[{tag_text(each.name)}]"} for each in seen]
-            shown = [{"type": "image_url", "image_url": {"url": each.image}} for each in seen]
-            return [{"role": "user", "content": [part for pair in zip(named, shown, strict=True) for part in pair]}]
+            labels = [{"type": "text", "text": f"[{tag_text(source.name)}]"} for source in seen]
+            parts = [{"type": "image_url", "image_url": {"url": source.image}} for source in seen]
+            return [{"role": "user", "content": [part for pair in zip(labels, parts, strict=True) for part in pair]}]
 
         def instructions(_: object, ctx: Context) -> str:
             sources = self.of_run(ctx)
             template = getattr(prompt.template(ctx), "sources", SOURCES)
             fits = self._room(sources, ctx.model(prompt.model)) is None
-            return render_sources(sources, template, whole=fits, numbers=self.numbered)
+            return render_sources(sources, template, complete=fits, numbers=self.numbered)
 
         async def revise(text: str, value: object, ctx: Context) -> str:
             sources = self.of_run(ctx)
@@ -137,11 +137,11 @@ class Material:
             async def search() -> list[Passage]:
                 return await asyncio.to_thread(find_passages, sources, queries, room)
 
-            found = await ctx.decide(search, returns=list[Passage])
-            shown = ctx.run.known.setdefault((self, Shown), [])
-            shown.append(Shown(round=round_of(ctx), block=ctx.block, passages=found))
+            passages = await ctx.decide(search, returns=list[Passage])
+            turns = ctx.run.known.setdefault((self, Shown), [])
+            turns.append(Shown(round=round_of(ctx), block=ctx.block, passages=passages))
             return "\n\n".join(
-                [*([before] if before else []), render_passages(found, sources, numbers=self.numbered), task]
+                [*([before] if before else []), render_passages(passages, sources, numbers=self.numbered), task]
             )
 
         return Capability(
@@ -150,7 +150,7 @@ class Material:
 
     def check_eyes(self, model: Model, block: str) -> None:
         """ConfigurationError where the model of a block is to be shown an image, and cannot be."""
-        seen = next((each.name for each in self.sources if each.image is not None), None)
+        seen = next((source.name for source in self.sources if source.image is not None), None)
         if seen is not None and not has_eyes(model):
             allowed = f"texts for {model.name}, which cannot be shown images"
             raise ConfigurationError(block, "sources", seen, allowed, hint="Name a model that can for it")
@@ -167,11 +167,11 @@ class Material:
         if tokens is None:
             context = context_of(model)
             tokens = SOURCE_TOKENS if context is None else context // 4
-        whole = sum(estimate_tokens(len(source.text)) for source in sources)
-        return None if whole <= tokens else tokens * 4
+        total = sum(estimate_tokens(len(source.text)) for source in sources)
+        return None if total <= tokens else tokens * 4
 
 
-def make_material(value: SourcesLike | Sources | Material | None, *, where: str) -> Material | None:
+def make_material(value: SourcesLike | Sources | Material | None, *, location: str) -> Material | None:
     """Make the material of the option `sources`; None without any.
 
     Raises ConfigurationError for invalid sources, BadFile for a file that cannot be used.
@@ -179,13 +179,13 @@ def make_material(value: SourcesLike | Sources | Material | None, *, where: str)
     if isinstance(value, Material):
         return value
     items, tokens = (value.items, value.tokens) if isinstance(value, Sources) else (value, None)
-    sources = check_sources(items, where=where)
+    sources = check_sources(items, location=location)
     return Material(sources=sources, tokens=tokens) if sources else None
 
 
 @lru_cache(maxsize=64)  # every turn of a run asks for the same, and sources may be as long as books
 def render_sources(
-    sources: tuple[Source, ...], template: str = SOURCES, *, whole: bool = True, numbers: bool = False
+    sources: tuple[Source, ...], template: str = SOURCES, *, complete: bool = True, numbers: bool = False
 ) -> str:
     r"""Render the part of a system message with the text of all sources, page by page, safe from forgery.
 
@@ -196,7 +196,7 @@ def render_sources(
     [a.md] Rents rose.
       | [b.md] They fell.
     """
-    if whole:
+    if complete:
         parts = [
             part
             for source in sources
@@ -269,11 +269,11 @@ SUMMARY = (
 """System message of the block that sums up."""
 
 
-def check_history(value: object, *, where: str) -> Window | None:
+def check_history(value: object, *, location: str) -> Window | None:
     """The window, or None for "all"; ConfigurationError for anything else."""
     if value == "all" or isinstance(value, Window):
         return value if isinstance(value, Window) else None
-    raise ConfigurationError(where, "history", value, '"all", or Window(rounds=2)')
+    raise ConfigurationError(location, "history", value, '"all", or Window(rounds=2)')
 
 
 def show_older(hide: Callable[[str, Context], str | None] = lambda text, _: text) -> Capability:

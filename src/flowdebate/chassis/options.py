@@ -52,15 +52,15 @@ class PromptOptions:
     in a council, the patterns that have the option."""
 
     def __post_init__(self) -> None:
-        where = type(self).__name__
-        check_profile(where, self.profile)
-        check_length(where, self.length)
-        check_history(self.history, where=where)
-        check_option(Flag, "hide_names", self.hide_names, where=where)
+        location = type(self).__name__
+        check_profile(location, self.profile)
+        check_length(location, self.length)
+        check_history(self.history, location=location)
+        check_option(Flag, "hide_names", self.hide_names, location=location)
 
 
 def check_prompts(
-    prompts: PromptOptions | None, template: type[Template], *, accepted: Sequence[str], where: str
+    prompts: PromptOptions | None, template: type[Template], *, accepted: Sequence[str], location: str
 ) -> PromptOptions:
     """Return the prompt options of a pattern whose speakers' texts are a `template`.
 
@@ -69,12 +69,12 @@ def check_prompts(
     if prompts is None:
         return PromptOptions()
     if not isinstance(prompts, PromptOptions):
-        raise ConfigurationError(where, "prompts", prompts, "PromptOptions(…), or None")
+        raise ConfigurationError(location, "prompts", prompts, "PromptOptions(…), or None")
     if prompts.template is not None and not isinstance(prompts.template, template):
-        raise ConfigurationError(where, "prompts.template", prompts.template, f"a {template.__name__}, or None")
+        raise ConfigurationError(location, "prompts.template", prompts.template, f"a {template.__name__}, or None")
     for option, value, default in (("history", prompts.history, "all"), ("hide_names", prompts.hide_names, None)):
         if option not in accepted and value != default:
-            raise ConfigurationError(where, f"prompts.{option}", value, "left out: this pattern has no use for it")
+            raise ConfigurationError(location, f"prompts.{option}", value, "left out: this pattern has no use for it")
     return prompts
 
 
@@ -147,10 +147,10 @@ class Constraint(Generic[CheckedT_contra]):
     broken: Callable[[CheckedT_contra], bool]
     """Predicate that holds for options that break the rule."""
 
-    def check(self, options: CheckedT_contra, *, where: str) -> None:
+    def check(self, options: CheckedT_contra, *, location: str) -> None:
         """Raise ConflictingOptions if `options` break the rule."""
         if self.broken(options):
-            raise ConflictingOptions(where, self.options, self.sentence)
+            raise ConflictingOptions(location, self.options, self.sentence)
 
 
 NEEDS_SYNTHESIZER: Constraint[CommonOptions] = Constraint(

@@ -112,8 +112,8 @@ class PatternOutput(WireModel):
     @property
     def entries(self) -> list[Entry]:
         """All contributions, in the order of the transcript."""
-        said: Sequence[Any] = getattr(self, self.transcript_field)
-        return [Entry(round=each.round, speaker=each.speaker, text=each.text) for each in said]
+        transcript: Sequence[Any] = getattr(self, self.transcript_field)
+        return [Entry(round=entry.round, speaker=entry.speaker, text=entry.text) for entry in transcript]
 
     @property
     def incomplete(self) -> str | None:
@@ -249,7 +249,7 @@ def with_synthesizer(pipeline: Sequencer[Any, Any], loop: Loop[OptionsT], role: 
     """
     if not loop.has(role):
         return pipeline
-    schema, own = loop.schema, own_options(loop.choice(role))
+    schema, synthesizer_options = loop.schema, own_options(loop.choice(role))
     block = loop.role(role, answer=lambda: schema, output_schema=schema)
 
     def recover(error: Exception, _: object, ctx: Context) -> None:
@@ -257,8 +257,8 @@ def with_synthesizer(pipeline: Sequencer[Any, Any], loop: Loop[OptionsT], role: 
         publish(loop.make_output(ctx, status_of(ctx)), ctx)
 
     guard = guarded(block, loop.policy_of(role), recover, closes=role.closes)
-    pipeline = pipeline.then(Synthesis(guard, read_only=own is None))
-    if schema is None or (own is not None and "output_schema" not in own):
+    pipeline = pipeline.then(Synthesis(guard, read_only=synthesizer_options is None))
+    if schema is None or (synthesizer_options is not None and "output_schema" not in synthesizer_options):
         return pipeline
     validate = _validate_output(loop.name, block.name, schema)
     if not loop.policy_of(role).goes_on:
@@ -294,8 +294,8 @@ class Synthesis(Wrapped):
             return None
         if value.older is not None:  # the summary is in the prompt
             entries: Sequence[Any] = getattr(value, value.transcript_field)
-            kept = [entry for entry in entries if entry.round > value.older.rounds]
-            value = value.model_copy(update={value.transcript_field: kept})
+            new_entries = [entry for entry in entries if entry.round > value.older.rounds]
+            value = value.model_copy(update={value.transcript_field: new_entries})
         # a synthesizer of the application's could change what is the run's raw output already
         output = await self._inner(freeze(value) if self._read_only else value, ctx)
         return mark_answer(output, value.losses)

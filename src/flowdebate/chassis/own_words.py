@@ -74,8 +74,8 @@ class OwnWords:
     def separate(self, text: str, *, instructions: str = "") -> tuple[str, str | None]:
         """Return the own words in `text`, and the name of the speaker for whom it goes on; None for nobody."""
         other = self._find_other(text)
-        said = text if other is None else text[: other[0]].rstrip()
-        return self.without_label(said, instructions), None if other is None else other[1]
+        own_text = text if other is None else text[: other[0]].rstrip()
+        return self.without_label(own_text, instructions), None if other is None else other[1]
 
     def listen(self, listener: Callable[[str], None]) -> LabelFilter:
         """Return a listener to a streamed answer that passes it on to `listener` without its label."""
@@ -85,13 +85,13 @@ class OwnWords:
         """Return `text` without the label that it begins with; one that `instructions` ask for stays."""
         if not self.may_be_label(text[: self._longest]):
             return text
-        asked = f"{instructions}\n{self.system_prompt or ''}"
+        prompt = f"{instructions}\n{self.system_prompt or ''}"
         while (label := self._label.match(text)) is not None:
             rest = text[label.end() :]
             word = label[0].strip()
             is_item = len(self.name) == 1 and word[:1].isalnum() and _LETTERED.search(rest) is not None
             is_asked_for = (
-                word.strip("*_# ").casefold() in asked.casefold() or _ASKS_FOR_LABEL.search(asked) is not None
+                word.strip("*_# ").casefold() in prompt.casefold() or _ASKS_FOR_LABEL.search(prompt) is not None
             )
             if not rest.strip() or is_item or is_asked_for:
                 break
@@ -130,10 +130,16 @@ class OwnWords:
 
     def _find_other(self, text: str) -> tuple[int, str] | None:
         """Find the first line that somebody else's turn begins with, behind some own words."""
-        found = min((line for line in map(partial(_first_turn, text), self._others) if line is not None), default=None)
-        if found is None or not text[: found[0]].strip() or self._label.fullmatch(text[: found[0]].rstrip()):
+        other_line = min(
+            (line for line in map(partial(_first_turn, text), self._others) if line is not None), default=None
+        )
+        if (
+            other_line is None
+            or not text[: other_line[0]].strip()
+            or self._label.fullmatch(text[: other_line[0]].rstrip())
+        ):
             return None  # it does not begin with own words: it speaks about the others
-        return found
+        return other_line
 
 
 def _first_turn(text: str, other: tuple[str, re.Pattern[str]]) -> tuple[int, str] | None:
@@ -174,27 +180,28 @@ class LabelFilter:
 
     def finish(self) -> None:
         """Pass on what was held back: it is known whether it is a label."""
-        if not self._is_settled and (said := self._words.without_label(self._held)):
-            self._listener(said)
+        if not self._is_settled and (own_text := self._words.without_label(self._held)):
+            self._listener(own_text)
         self._is_settled = True
 
 
 def _label_of(name: str, stance: str | None) -> str:
     """Write the pattern of a speaker's label: its tag, or its name before a colon; bold, in a heading, or neither."""
-    tag, named = _tag(name, stance), rf"{re.escape(name)}(?:[ \t]*(?:{_tag(name, stance)}))?[ \t]*"
-    bold = rf"(?P<open>[*_]{{1,3}})(?:{tag}[ \t]*:?(?P=open)|{named}(?::[ \t]*(?P=open)|(?P=open)[ \t]*(?::|(?=\n))))"
-    return rf"(?:\#{{1,4}}[ \t]*)?(?:{bold}|{tag}|{named}:)|\#{{1,4}}[ \t]*{named}(?=\n)"
+    tag, name_pattern = _tag(name, stance), rf"{re.escape(name)}(?:[ \t]*(?:{_tag(name, stance)}))?[ \t]*"
+    bold_name = rf"{name_pattern}(?::[ \t]*(?P=open)|(?P=open)[ \t]*(?::|(?=\n)))"
+    bold = rf"(?P<open>[*_]{{1,3}})(?:{tag}[ \t]*:?(?P=open)|{bold_name})"
+    return rf"(?:\#{{1,4}}[ \t]*)?(?:{bold}|{tag}|{name_pattern}:)|\#{{1,4}}[ \t]*{name_pattern}(?=\n)"
 
 
 def _turn_of(name: str, stance: str | None) -> str:
     """Write the pattern of the beginning of another's turn: its tag on a line, or its name behind a blank line."""
     tagged = rf"^[ \t]*(?:\#{{1,4}}[ \t]*)?[*_]{{0,3}}(?i:{_tag(name, stance)})"
-    named = rf"[ \t]*[*_]{{0,3}}{re.escape(name)}(?:[ \t]*{_tag(name, stance)})?[*_]{{0,3}}[ \t]*:"
-    return rf"{tagged}|\n[ \t\r]*\n{named}"
+    name_pattern = rf"[ \t]*[*_]{{0,3}}{re.escape(name)}(?:[ \t]*{_tag(name, stance)})?[*_]{{0,3}}[ \t]*:"
+    return rf"{tagged}|\n[ \t\r]*\n{name_pattern}"
 
 
 def _tag(name: str, stance: str | None) -> str:
     """Write the pattern of a speaker's tag in a transcript, which models write behind "Debater for" as well."""
     inside = [name] if stance is None else [name, stance]
-    both = "" if stance is None else rf"|{re.escape(name)},[ \t]*{re.escape(stance)}"
-    return rf"(?:(?:the )?debater for )?\[(?:{'|'.join(map(re.escape, inside))}{both})\]"
+    stance_pattern = "" if stance is None else rf"|{re.escape(name)},[ \t]*{re.escape(stance)}"
+    return rf"(?:(?:the )?debater for )?\[(?:{'|'.join(map(re.escape, inside))}{stance_pattern})\]"

@@ -152,9 +152,9 @@ class RoleOptions:
         >>> RoleOptions(model="local", instructions="Be brief.").for_block()
         {'model': 'local', 'instructions': 'Be brief.'}
         """
-        given: Any = {field.name: value for field in fields(self) if (value := getattr(self, field.name)) is not None}
-        kept: BlockOptions = given
-        return kept
+        values: Any = {field.name: value for field in fields(self) if (value := getattr(self, field.name)) is not None}
+        block_options: BlockOptions = values
+        return block_options
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,23 +186,23 @@ def generator_options(
     intent: str,
     visibility: Visibility,
     *,
-    where: str,
+    location: str,
     prompt: RolePrompt[Any] | None = None,
 ) -> FilledOptions:
     """Return `options` for `generator`, with the role's own defaults where one was left open.
 
     `prompt` is of a role that is shown the sources.
     """
-    material = make_material(options.get("sources"), where=where)
+    material = make_material(options.get("sources"), location=location)
     uses, instructions = options.get("uses") or (), options.get("instructions")
     return {
         "model": options.get("model") or intent,
         "context": options.get("context") or (),
         "uses": uses if material is None or prompt is None else [material.for_prompt(prompt), *uses],
         "tools": options.get("tools") or (),
-        "instructions": None if instructions is None else _headed(instructions, where),
+        "instructions": None if instructions is None else _headed(instructions, location),
         "settings": options.get("settings"),
-        "visibility": as_visibility(options.get("visibility"), visibility, where=where, field="visibility"),
+        "visibility": as_visibility(options.get("visibility"), visibility, location=location, field="visibility"),
     }
 
 
@@ -213,14 +213,14 @@ INSTRUCTIONS = (
 """Heading of the application's instructions, which end the system message of a default block."""
 
 
-def _headed(instructions: TextSlot, where: str) -> TextSlot:
+def _headed(instructions: TextSlot, location: str) -> TextSlot:
     """`instructions` under their heading; blank ones are none."""
     if not callable(instructions):
         return "" if is_blank(instructions) else f"{INSTRUCTIONS}\n{instructions}"
-    asked = invocation(instructions, where=where, field="instructions")
+    wording = invocation(instructions, location=location, field="instructions")
 
     async def under_heading(value: object, ctx: Context) -> str:
-        text = await result_of(asked(value, ctx))
+        text = await result_of(wording(value, ctx))
         return f"{INSTRUCTIONS}\n{text}" if text else ""
 
     return under_heading
@@ -256,13 +256,13 @@ class RolePrompt(Generic[TemplateT]):
         template: TemplateT | None = None,
         length: Length | None = None,
         intent: str = "intent/chat",
-        where: str,
+        location: str,
     ) -> None:
         kind = type(profiles.full)
         if template is not None and not isinstance(template, kind):
-            raise ConfigurationError(where, "template", template, f"a {kind.__name__}, or None")
-        check_length(where, length)
-        check_profile(where, options.get("profile"))
+            raise ConfigurationError(location, "template", template, f"a {kind.__name__}, or None")
+        check_length(location, length)
+        check_profile(location, options.get("profile"))
         instructions, model = options.get("instructions"), options.get("model")
         self._profiles = profiles
         self._template = template
@@ -297,24 +297,24 @@ class RolePrompt(Generic[TemplateT]):
 
     def wording(self, ctx: Context) -> Wording[TemplateT]:
         """The template and the length for the model that is asked, which is looked up once in a pattern's run."""
-        known = ctx.scope.looked_up
-        found: Wording[TemplateT] | None = known.get(self)
-        if found is not None:
-            return found
+        wordings = ctx.scope.looked_up
+        cached: Wording[TemplateT] | None = wordings.get(self)
+        if cached is not None:
+            return cached
         profile: Profile = profile_of(ctx.model(self.model)) if self._profile is None else self._profile
         length = self._length or ("medium" if profile == "full" else "short")
         yields = self._length is None and self._instructed
         words = None if yields else words_of(length)
-        own = self._template is not None and self._length is None  # it may ask for any number of sentences
-        bounded = not own and words is not None and words <= _SHORT_TURN and profile != "full"
+        is_custom = self._template is not None and self._length is None  # it may ask for any number of sentences
+        bounded = not is_custom and words is not None and words <= _SHORT_TURN and profile != "full"
         text = length_text(length)
-        found = known[self] = Wording(
+        cached = wordings[self] = Wording(
             template=self._template or self._profiles.template(profile, instructed=self._instructed),
             length=f"{text}, unless the instructions below say otherwise" if yields else text,
             words=words,
             sentences=max(1, round(words / _SENTENCE)) if words is not None and bounded else None,
         )
-        return found
+        return cached
 
 
 def debater_block(
@@ -336,7 +336,7 @@ def debater_block(
         prompt=system,
         transform=prompt.cut,
         resources={"transcript": transcript},
-        **generator_options(options, "intent/chat", NOT_KEPT, where=name, prompt=prompt),
+        **generator_options(options, "intent/chat", NOT_KEPT, location=name, prompt=prompt),
     )
     return block.with_user(turn, deferred=lambda value, ctx: partial(turn, value, ctx)).with_form(prompt.bounds)
 
@@ -353,7 +353,7 @@ def persona_block(
     length: Length | None = None,
 ) -> Generator[str]:
     """The default block of a persona: `system` and `turn` write its prompt in the wording that fits its model."""
-    prompt = RolePrompt(profiles, options, template=template, length=length, where=name)
+    prompt = RolePrompt(profiles, options, template=template, length=length, location=name)
     return debater_block(
         name,
         prompt=prompt,
@@ -379,7 +379,7 @@ def deciding_block(  # noqa: PLR0913 - what a block is made of
     visibility: Visibility = SHOWN,
 ) -> Generator[Any]:
     """The default block of a role that reads what was said and decides, sums up or delivers."""
-    prompt = RolePrompt(profiles, options, template=template, intent=intent, where=name)
+    prompt = RolePrompt(profiles, options, template=template, intent=intent, location=name)
     return generator(
         name=name,
         prompt=lambda value, ctx: system(prompt.template(ctx), value, ctx),
@@ -387,7 +387,7 @@ def deciding_block(  # noqa: PLR0913 - what a block is made of
         output_schema=output_schema,
         transform=transform,
         resources=None if transcript is None else {"transcript": transcript},
-        **generator_options(options, intent, visibility, where=name, prompt=prompt),
+        **generator_options(options, intent, visibility, location=name, prompt=prompt),
     )
 
 
@@ -435,9 +435,9 @@ def render_rounds(
     More entries only add to the end, so that a server can reuse what it read in the turn before.
     """
     lines: list[str] = []
-    for number, said in groupby(entries, key=attrgetter("round")):
+    for number, round_entries in groupby(entries, key=attrgetter("round")):
         lines.append(f"Round {number}:")
-        for entry in said:
+        for entry in round_entries:
             lines.append(line(entry))
             if entry.flag:
                 lines.append(render_flag(entry.flag))
@@ -474,9 +474,9 @@ def fill_for_all(
     template: str, members: tuple[tuple[str, str | None], ...], max_rounds: int, length: str, **subject: str
 ) -> str:
     """The part of a system message that is the same for all turns; `subject` is the pattern's, by its name."""
-    about = {name: quoted(text) for name, text in subject.items()}
+    texts = {name: quoted(text) for name, text in subject.items()}
     roster = listed(*(speaker_tag(name, role) for name, role in members))
-    return filled(template, roster=roster, max_rounds=max_rounds, length=length, **about)
+    return filled(template, roster=roster, max_rounds=max_rounds, length=length, **texts)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -99,11 +99,11 @@ MemberT = TypeVar("MemberT", bound=Debater | Persona)
 def check_roster(
     members: Sequence[MemberT | MemberLike],
     *,
-    where: str,
+    location: str,
     kind: type[MemberT] = Debater,  # type: ignore[assignment]  # the default of a type variable
     field: str = "debaters",
-    least: int = 2,
-    most: int | None = MANY_MEMBERS,
+    minimum: int = 2,
+    maximum: int | None = MANY_MEMBERS,
     stacklevel: int = 4,
 ) -> tuple[MemberT, ...]:
     """`members` as they were declared, each a `kind`; ConfigurationError that names the entry and the field.
@@ -111,32 +111,32 @@ def check_roster(
     A warning about too many points at the caller of the pattern's function, `stacklevel` frames up.
     """
     if isinstance(members, (str, bytes, Mapping)) or not isinstance(members, Sequence):
-        raise ConfigurationError(where, field, members, f"a list of {kind.__name__} or dicts")
+        raise ConfigurationError(location, field, members, f"a list of {kind.__name__} or dicts")
     if len(members) > MOST_MEMBERS:
-        raise ConfigurationError(where, field, f"{len(members):,} of them", f"at most {MOST_MEMBERS} {field}")
-    entries = _name_after_models(members, where, field) if kind is Persona else members
-    roster = tuple(_member(entry, kind, where, f"{field}[{index}]") for index, entry in enumerate(entries))
+        raise ConfigurationError(location, field, f"{len(members):,} of them", f"at most {MOST_MEMBERS} {field}")
+    entries = _name_after_models(members, location, field) if kind is Persona else members
+    roster = tuple(_member(entry, kind, location, f"{field}[{index}]") for index, entry in enumerate(entries))
     for (index, member), (name, longest) in product(enumerate(roster), _LONGEST.items()):
         if (characters := len(getattr(member, name, None) or "")) > longest:
             allowed = f"at most {longest:,} characters"
-            raise ConfigurationError(where, f"{field}[{index}].{name}", f"{characters:,} characters", allowed)
-    if len(roster) < least:
-        count = {1: "one", 2: "two"}.get(least, str(least))
-        raise ConfigurationError(where, field, list(members), f"at least {count} {field}")
+            raise ConfigurationError(location, f"{field}[{index}].{name}", f"{characters:,} characters", allowed)
+    if len(roster) < minimum:
+        count = {1: "one", 2: "two"}.get(minimum, str(minimum))
+        raise ConfigurationError(location, field, list(members), f"at least {count} {field}")
     names = [member.name for member in roster]
     for index, same in _alike(names):
         unseen = "" if names[index] == names[same] else _NOT_UNSEEN
         raise ConfigurationError(
-            where, f"{field}[{index}].name", names[index], f"different from that of {field}[{same}]{unseen}"
+            location, f"{field}[{index}].name", names[index], f"different from that of {field}[{same}]{unseen}"
         )
-    if most is not None and len(roster) > most:
+    if maximum is not None and len(roster) > maximum:
         warnings.warn(
-            f"{where}: {len(roster)} {field}: each prompt shows what all of them said, so tokens grow with the square "
-            f"of their number; use at most {most}",
+            f"{location}: {len(roster)} {field}: each prompt shows what all said, so tokens grow with the square "
+            f"of their number; use at most {maximum}",
             FlowDebateWarning,
             stacklevel=stacklevel,
         )
-    _check_stances([member.stance for member in roster if hasattr(member, "stance")], where, field)
+    _check_stances([member.stance for member in roster if hasattr(member, "stance")], location, field)
     return roster
 
 
@@ -146,13 +146,13 @@ def listed_models(roster: Sequence[object]) -> list[ModelSpec]:
     return listed if len(listed) == len(roster) else []
 
 
-def _name_after_models(members: Sequence[object], where: str, field: str) -> Iterator[object]:
+def _name_after_models(members: Sequence[object], location: str, field: str) -> Iterator[object]:
     """Yield `members`; unnamed ones get the name of their model, and the second of one model "… (2)"."""
     count: dict[str, int] = {}
     for index, value in enumerate(members):
-        member = full_name(value, where, f"{field}[{index}]") if isinstance(value, str) else value
+        member = full_name(value, location, f"{field}[{index}]") if isinstance(value, str) else value
         if isinstance(member, (str, Model)):
-            check_model(member, where=where, field=f"{field}[{index}]")
+            check_model(member, location=location, field=f"{field}[{index}]")
         entry = {"model": member} if isinstance(member, (str, Model)) else member
         model = entry.get("model") if isinstance(entry, Mapping) and entry.get("name") is None else None
         if isinstance(entry, Mapping) and isinstance(model, (str, Model)):
@@ -176,54 +176,54 @@ def _alike(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
             yield index, same
 
 
-def _check_stances(stances: Sequence[str], where: str, field: str) -> None:
+def _check_stances(stances: Sequence[str], location: str, field: str) -> None:
     """Debaters may share a stance, as a team; but there are two stances at least, and none that only looks the same."""
     for index, same in _alike(stances):
         if stances[index] != stances[same]:
             allowed = f"that of {field}[{same}], or different from it{_NOT_UNSEEN}"
-            raise ConfigurationError(where, f"{field}[{index}].stance", stances[index], allowed)
+            raise ConfigurationError(location, f"{field}[{index}].stance", stances[index], allowed)
     if len(stances) > 1 and len(set(stances)) == 1:
         allowed = f"different from that of {field}[0]: a debate needs two stances"
-        raise ConfigurationError(where, f"{field}[1].stance", stances[1], allowed)
+        raise ConfigurationError(location, f"{field}[1].stance", stances[1], allowed)
 
 
-def _member(entry: object, kind: type[MemberT], where: str, place: str) -> MemberT:
-    known = [field.name for field in fields(kind)]
+def _member(entry: object, kind: type[MemberT], location: str, place: str) -> MemberT:
+    field_names = [field.name for field in fields(kind)]
     needed = [field.name for field in fields(kind) if field.default is MISSING]
     if isinstance(entry, Mapping):
-        if not set(needed) <= set(entry) <= set(known):
-            optional = ", ".join(name for name in known if name not in needed)
+        if not set(needed) <= set(entry) <= set(field_names):
+            optional = ", ".join(name for name in field_names if name not in needed)
             allowed = f"a dict with {', '.join(needed)}, and optionally {optional}"
-            raise ConfigurationError(where, place, dict(entry), allowed)
+            raise ConfigurationError(location, place, dict(entry), allowed)
         entry = kind(**entry)
     if not isinstance(entry, kind):
-        raise ConfigurationError(where, place, entry, f"a {kind.__name__}, or a dict with {' and '.join(needed)}")
+        raise ConfigurationError(location, place, entry, f"a {kind.__name__}, or a dict with {' and '.join(needed)}")
     if isinstance(entry.name, Enum):  # a member's str() is another text than its value, which models would be shown
         entry = replace(entry, name=entry.name.value)
     for name in needed:
         value = getattr(entry, name)
-        check_name(value, where=where, field=f"{place}.{name}")
+        check_name(value, location=location, field=f"{place}.{name}")
         if clean_text(value) != value:
-            raise ConfigurationError(where, f"{place}.{name}", value, "valid Unicode without NUL")
+            raise ConfigurationError(location, f"{place}.{name}", value, "valid Unicode without NUL")
     for name in ("role", "system_prompt"):
         value = getattr(entry, name, None)
         if value is not None and not isinstance(value, str):
-            raise ConfigurationError(where, f"{place}.{name}", value, "a string or None")
+            raise ConfigurationError(location, f"{place}.{name}", value, "a string or None")
     if entry.block is not None and not (isinstance(entry.block, Block) or callable(entry.block)):
-        raise ConfigurationError(where, f"{place}.block", entry.block, "a block or a function of (input, ctx)")
+        raise ConfigurationError(location, f"{place}.block", entry.block, "a block or a function of (input, ctx)")
     return entry
 
 
 # Checks of options that patterns share, made before anything is built
 
 
-def check_name(value: object, *, where: str, field: str) -> None:
+def check_name(value: object, *, location: str, field: str) -> None:
     """A name is a string that is not blank."""
     if not isinstance(value, str) or is_blank(value):
-        raise ConfigurationError(where, field, value, "a string that is not blank")
+        raise ConfigurationError(location, field, value, "a string that is not blank")
 
 
-def check_predicate(value: object, *, where: str) -> None:
+def check_predicate(value: object, *, location: str) -> None:
     """`terminate_when` is a condition, or a function that can be called with the context alone and is no block."""
     if value is None:
         return
@@ -231,30 +231,30 @@ def check_predicate(value: object, *, where: str) -> None:
 
     if not is_predicate(value):
         allowed = "a sync or async function of (ctx), a condition of flowdebate.stop, or None"
-        raise ConfigurationError(where, "terminate_when", value, allowed)
+        raise ConfigurationError(location, "terminate_when", value, allowed)
 
 
-def check_transcript(value: object, maker: Callable[[], StateResource[Any]], *, where: str) -> None:
+def check_transcript(value: object, maker: Callable[[], StateResource[Any]], *, location: str) -> None:
     """A transcript comes from `maker`: those of other patterns have other entries."""
     if value is None:
         return
     kind = type(maker().initial())
     if not (isinstance(value, StateResource) and value.key == "transcript" and isinstance(value.initial(), kind)):
-        raise ConfigurationError(where, "transcript", value, f"what {maker.__name__}() makes, or None")
+        raise ConfigurationError(location, "transcript", value, f"what {maker.__name__}() makes, or None")
 
 
-def check_failure_policy(policy: object, *, where: str) -> None:
+def check_failure_policy(policy: object, *, location: str) -> None:
     """ConfigurationError for what a failure policy cannot be."""
     if not isinstance(policy, FailurePolicy):
-        raise ConfigurationError(where, "failures", policy, "FailurePolicy(…), or None")
+        raise ConfigurationError(location, "failures", policy, "FailurePolicy(…), or None")
     on_failure = policy.on_failure
     if isinstance(on_failure, StandIn):
-        check_model(on_failure.model, where=where, field="on_failure")
+        check_model(on_failure.model, location=location, field="on_failure")
     elif on_failure not in ("fail", "skip", None):
-        raise ConfigurationError(where, "on_failure", on_failure, "'fail', 'skip' or StandIn(model)")
-    check_option(Quorum, "quorum", policy.quorum, where=where)
-    given = {"turn_timeout": policy.turn_timeout, "round_timeout": policy.round_timeout}
-    check_seconds(where, **{name: value for name, value in given.items() if value is not None})
+        raise ConfigurationError(location, "on_failure", on_failure, "'fail', 'skip' or StandIn(model)")
+    check_option(Quorum, "quorum", policy.quorum, location=location)
+    timeouts = {"turn_timeout": policy.turn_timeout, "round_timeout": policy.round_timeout}
+    check_seconds(location, **{name: value for name, value in timeouts.items() if value is not None})
 
 
 # Blocks that a pattern fills in
@@ -315,26 +315,26 @@ class Bindable(Generic[P, BlockT]):
         self._role = role
         self._needs = needs
         parameters = signature(create).parameters.values()
-        own = [each.name for each in parameters if each.kind is Parameter.KEYWORD_ONLY]
-        self._known = dict.fromkeys([*own, *BlockOptions.__annotations__])
+        option_names = [parameter.name for parameter in parameters if parameter.kind is Parameter.KEYWORD_ONLY]
+        self._known = dict.fromkeys([*option_names, *BlockOptions.__annotations__])
 
     @overload
-    def __call__(self, *args: P.args, **given: P.kwargs) -> BlockT: ...
+    def __call__(self, *args: P.args, **options: P.kwargs) -> BlockT: ...
     @overload
-    def __call__(self, **given: Any) -> UnboundRole: ...  # noqa: ANN401 - checked when it is called
-    def __call__(self, *args: Any, **given: Any) -> BlockT | UnboundRole:
+    def __call__(self, **options: Any) -> UnboundRole: ...  # noqa: ANN401 - checked when it is called
+    def __call__(self, *args: Any, **options: Any) -> BlockT | UnboundRole:
         """The block, or where something of `needs` is missing, what a pattern makes it of."""
-        missing = tuple(need for need in self._needs if isinstance(given.get(need), NoneType))
-        for option in given:  # now, for a pattern may make the block later, far from the call that is wrong
+        missing = tuple(need for need in self._needs if isinstance(options.get(need), NoneType))
+        for option in options:  # now, for a pattern may make the block later, far from the call that is wrong
             if option not in self._known:
                 raise unknown_option(self.name, option, self._known)
         if args or not missing:
-            return self.create(*args, **given)
-        return UnboundRole(self, {key: value for key, value in given.items() if value is not None}, missing)
+            return self.create(*args, **options)
+        return UnboundRole(self, {key: value for key, value in options.items() if value is not None}, missing)
 
-    def create(self, *args: P.args, **given: P.kwargs) -> BlockT:
+    def create(self, *args: P.args, **options: P.kwargs) -> BlockT:
         """The block, which knows its role."""
-        block = self._create(*args, **given)
+        block = self._create(*args, **options)
         block.role = self._role
         return block
 
@@ -387,7 +387,7 @@ def speaker_options(*layers: BlockOptions | SpeakerOptions | RoleOptions | None)
 
 
 def make_default(
-    value: object, makers: Sequence[Bindable[..., BlockT]], options: Mapping[str, object], *, where: str, field: str
+    value: object, makers: Sequence[Bindable[..., BlockT]], options: Mapping[str, object], *, location: str, field: str
 ) -> BlockT:
     """Make the default block of `options` and what `value` says.
 
@@ -396,12 +396,12 @@ def make_default(
     maker = makers[0]
     if isinstance(value, UnboundRole):
         if value.maker not in makers:
-            raise ConfigurationError(where, field, value, f"made by {' or '.join(each.name for each in makers)}()")
+            raise ConfigurationError(location, field, value, f"made by {' or '.join(role.name for role in makers)}()")
         maker = value.maker
     merged = merge_options(options, own_options(value))
     template = merged.get("template")
     if not isinstance(template, (maker.template, NoneType)):  # of another role: it would lack parts in mid-run
-        raise ConfigurationError(where, f"template of {field}", template, f"a {maker.template.__name__}")
+        raise ConfigurationError(location, f"template of {field}", template, f"a {maker.template.__name__}")
     return maker.create(**merged)
 
 
@@ -437,13 +437,13 @@ class Role:
         """True if the role ends the pattern: on failure, contributions are kept, and it can be asked again."""
         return self.instead in ("no_verdict", "no_output")
 
-    def check(self, value: object, *, where: str) -> None:
+    def check(self, value: object, *, location: str) -> None:
         """ConfigurationError for what cannot fill the role."""
         if isinstance(value, bool) and self.absent != "never":
             return
         if value is not None and not isinstance(value, (Block, RoleOptions)) and not callable(value):
             allowed = f"{_ABSENT[self.absent]} a block, or a function of (input, ctx)"
-            raise ConfigurationError(where, self.name, value, allowed)
+            raise ConfigurationError(location, self.name, value, allowed)
 
     def is_filled(self, value: object) -> bool:
         """Whether a pattern that was given `value` has the role."""

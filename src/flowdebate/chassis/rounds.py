@@ -35,7 +35,7 @@ Wave: TypeAlias = Mapping[str, Any]
 """Those who speak at once by name, each with what its turn is for, where the pattern says that."""
 
 
-def input_validator(where: str, model: type[InputT]) -> Callable[[object], InputT]:
+def input_validator(location: str, model: type[InputT]) -> Callable[[object], InputT]:
     """A function that makes a pattern's input of a str, a dict of its one field or a `model`, none of them blank.
 
     Else ConfigurationError. The input of another pattern will do as well, so that a pattern can take a role in another.
@@ -45,7 +45,7 @@ def input_validator(where: str, model: type[InputT]) -> Callable[[object], Input
     def check(value: object) -> InputT:
         checked = read(value)
         if is_blank(checked.subject):
-            raise ConfigurationError(where, field, checked.subject, "text that is not blank")
+            raise ConfigurationError(location, field, checked.subject, "text that is not blank")
         return checked
 
     def read(value: object) -> InputT:
@@ -57,7 +57,7 @@ def input_validator(where: str, model: type[InputT]) -> Callable[[object], Input
         if not isinstance(subject, str):
             article = "an" if field[0] in "aeiou" else "a"
             allowed = f'{article} {field}: a str, {{"{field}": str}} or a {model.__name__}'
-            raise ConfigurationError(where, "input", value, allowed)
+            raise ConfigurationError(location, "input", value, allowed)
         return model(**{field: clean_text(subject)})
 
     return check
@@ -257,9 +257,9 @@ class RoundOfTurns(Block[Any, None]):
         finally:  # also where some were cut short: what the others said counts
             rank = {name: number for number, name in enumerate(places)}
             entries = transcript.state.entries
-            said = sorted(entries[heard:], key=lambda entry: rank[entry.speaker])
-            if said != list(entries[heard:]):
-                transcript.set(transcript.state.with_entries([*entries[:heard], *said]))
+            spoken = sorted(entries[heard:], key=lambda entry: rank[entry.speaker])
+            if spoken != list(entries[heard:]):
+                transcript.set(transcript.state.with_entries([*entries[:heard], *spoken]))
             lost = pattern_state(ctx).losses
             if len(lost) > losses + 1:
                 ordered = sorted(lost[losses:], key=lambda loss: rank.get(loss.name, len(rank)))

@@ -50,8 +50,8 @@ class Seats:
         rest = self.rest if isinstance(self.rest, Mapping) else {DEFAULT: self.rest}
         if [*rest] == ["chat", "synthesize"] and rest["chat"] == rest["synthesize"]:
             rest = {DEFAULT: rest["chat"]}
-        found = {**rest, **self.roles, **self.members}
-        return found[DEFAULT] if [*found] == [DEFAULT] else found
+        models = {**rest, **self.roles, **self.members}
+        return models[DEFAULT] if [*models] == [DEFAULT] else models
 
 
 def seat_models(
@@ -60,7 +60,7 @@ def seat_models(
     roles: Sequence[str],
     *,
     speaker: str,
-    where: str,
+    location: str,
     field: str = "model",
     check: Callable[..., object] = check_model,
     find: Callable[[], Sequence[str]] = found_models,
@@ -74,53 +74,56 @@ def seat_models(
     if choice == EACH:
         choice = {DEFAULT: EACH}
     if not isinstance(choice, Mapping):
-        check(choice, where=where, field=field)
+        check(choice, location=location, field=field)
         return Seats(rest=choice)
     keys = [*_GROUPS, speaker, *roles]
     for key, model in choice.items():
         place = f"{field}[{key!r}]"
         if key in members and key in keys:
             allowed = f"given for what is either a name or a role: call the {speaker} otherwise"
-            raise ConfigurationError(where, field, key, allowed)
+            raise ConfigurationError(location, field, key, allowed)
         if key not in members and key not in keys:
             from difflib import get_close_matches
 
             seats = [*members, *roles, speaker, DEFAULT]
             close = get_close_matches(str(key), seats, n=1, cutoff=0.8)
             hint = f"Did you mean {close[0]!r}?" if close else ""
-            raise ConfigurationError(where, field, key, f"given for one of {', '.join(seats)}", hint=hint)
+            raise ConfigurationError(location, field, key, f"given for one of {', '.join(seats)}", hint=hint)
         if not (key == DEFAULT and model == EACH):
-            check(model, where=where, field=place)
-    named: dict[str, Model | str] = {name: choice[name] for name in members if name in choice}
+            check(model, location=location, field=place)
+    models: dict[str, Model | str] = {name: choice[name] for name in members if name in choice}
     if speaker in choice:
-        named = {name: choice[speaker] for name, own in members.items() if own is None} | named
+        models = {name: choice[speaker] for name, member_model in members.items() if member_model is None} | models
     rest = {intent: choice.get(intent, choice.get(DEFAULT)) for intent in _GROUPS[1:]}
     if EACH in rest.values():
-        seated = {name: named.get(name, own) for name, own in members.items()}
-        dealt, *others = deal(seated, find())
-        named |= dealt
+        seated = {name: models.get(name, member_model) for name, member_model in members.items()}
+        dealt, *other_models = deal(seated, find())
+        models |= dealt
         rest = {
-            intent: other if spec == EACH else spec for (intent, spec), other in zip(rest.items(), others, strict=True)
+            intent: other if spec == EACH else spec
+            for (intent, spec), other in zip(rest.items(), other_models, strict=True)
         }
-    left = {intent: spec for intent, spec in rest.items() if spec is not None}
-    return Seats(members=named, roles={role: choice[role] for role in roles if role in choice}, rest=left or None)
+    open_intents = {intent: spec for intent, spec in rest.items() if spec is not None}
+    return Seats(
+        members=models, roles={role: choice[role] for role in roles if role in choice}, rest=open_intents or None
+    )
 
 
-def deal(seated: Mapping[str, ModelSpec | None], found: Sequence[str]) -> tuple[dict[str, str], str, str]:
-    """Deal the models that are `found` to the names without one, one vendor after the other.
+def deal(seated: Mapping[str, ModelSpec | None], candidates: Sequence[str]) -> tuple[dict[str, str], str, str]:
+    """Deal the models that are `models` to the names without one, one vendor after the other.
 
     Returns their models, the model of the first vendor, and one for who judges: of a vendor that none of the names has
     if there is one, else of the next.
     """
-    if not found:
+    if not candidates:
         raise no_model()
-    taken = {vendor_of(model) for model in seated.values() if model is not None}
-    order = sorted(found, key=lambda model: vendor_of(model) in taken)
+    vendors = {vendor_of(model) for model in seated.values() if model is not None}
+    order = sorted(candidates, key=lambda model: vendor_of(model) in vendors)
     free = [name for name, model in seated.items() if model is None]
     dealt = {name: order[at % len(order)] for at, name in enumerate(free)}
-    taken |= {vendor_of(model) for model in dealt.values()}
-    neutral = next((model for model in found if vendor_of(model) not in taken), order[len(free) % len(order)])
-    return dealt, found[0], neutral
+    vendors |= {vendor_of(model) for model in dealt.values()}
+    neutral = next((model for model in candidates if vendor_of(model) not in vendors), order[len(free) % len(order)])
+    return dealt, candidates[0], neutral
 
 
 def with_first(choice: ModelChoice, listed: Sequence[ModelSpec]) -> ModelChoice:
@@ -137,14 +140,14 @@ def with_first(choice: ModelChoice, listed: Sequence[ModelSpec]) -> ModelChoice:
 
 
 def check_makers(
-    models: Mapping[str, str], *, where: str, not_vendor: Sequence[str], min_vendors: int | None, seats: str
+    models: Mapping[str, str], *, location: str, not_vendor: Sequence[str], min_vendors: int | None, seats: str
 ) -> None:
     """Check who made the models of `seats`, by name.
 
     Raises ConfigurationError for a model that an excluded vendor made, and for fewer vendors than `min_vendors`.
 
     >>> models = {"Ada": "openai/gpt-5-mini", "Ben": "openrouter/openai/gpt-5"}
-    >>> check_makers(models, where="review", not_vendor=["anthropic"], min_vendors=2, seats="reviewers")
+    >>> check_makers(models, location="review", not_vendor=["anthropic"], min_vendors=2, seats="reviewers")
     Traceback (most recent call last):
     flowdebate.errors.ConfigurationError: review: too few vendors: `min_vendors` is 2, and all reviewers have models...
     """
@@ -152,27 +155,29 @@ def check_makers(
     for name, model in models.items():
         if (maker := maker_of(model)) in excluded:
             sentence = (
-                f"{where}: {name} has {model}, a model by {maker}, which `not_vendor` excludes. Give {name} another."
+                f"{location}: {name} has {model}, a model by {maker}, which `not_vendor` excludes. Give {name} another."
             )
-            raise ConfigurationError(where, "not_vendor", excluded[maker], sentence, message=sentence)
+            raise ConfigurationError(location, "not_vendor", excluded[maker], sentence, message=sentence)
     makers = dict.fromkeys(map(maker_of, models.values()))
     if min_vendors is not None and len(makers) < min_vendors:
-        made = f"all {seats} have models by {', '.join(makers) or 'nobody'}"
+        finding = f"all {seats} have models by {', '.join(makers) or 'nobody'}"
         advice = "Set the key of another provider, or name models of other vendors."
-        sentence = f"{where}: too few vendors: `min_vendors` is {min_vendors}, and {made}. {advice}"
-        raise ConfigurationError(where, "min_vendors", min_vendors, sentence, message=sentence)
+        sentence = f"{location}: too few vendors: `min_vendors` is {min_vendors}, and {finding}. {advice}"
+        raise ConfigurationError(location, "min_vendors", min_vendors, sentence, message=sentence)
 
 
-def each_by_default(model: ModelChoice, *, where: str, without: Sequence[str] = ()) -> ModelChoice:
+def each_by_default(model: ModelChoice, *, location: str, without: Sequence[str] = ()) -> ModelChoice:
     """The model of a pattern that is of several vendors where nobody names a model, which a warning says.
 
     Models by the vendors of `without` are not asked.
     """
-    if model is not None or model_of_environment() is not None or not (found := found_models(without=without)):
+    if model is not None or model_of_environment() is not None or not (models := found_models(without=without)):
         return model
-    told = f"no model is named, so {', '.join(found)} are asked; name models, or set FLOWDEBATE_MODEL, to choose others"
-    if len(found) == 1:
-        told = f"one vendor is set up, so all members are {found[0]}; see {cite(ONE_MODEL)}"
+    message = (
+        f"no model is named, so {', '.join(models)} are asked; name models, or set FLOWDEBATE_MODEL, to choose others"
+    )
+    if len(models) == 1:
+        message = f"one vendor is set up, so all members are {models[0]}; see {cite(ONE_MODEL)}"
     # four frames up is the caller of the pattern's function: that one, its wrapper and this one are between
-    warnings.warn(f"{where}: {told}", FlowDebateWarning, stacklevel=4)
-    return EACH if len(found) > 1 else found[0] if without else None
+    warnings.warn(f"{location}: {message}", FlowDebateWarning, stacklevel=4)
+    return EACH if len(models) > 1 else models[0] if without else None

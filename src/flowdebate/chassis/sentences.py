@@ -26,27 +26,27 @@ _SENTENCE_END = (
 _ABBREVIATED = r"(?:\b(?:[A-Z]|e\.g|i\.e|U\.[SK]|[ap]\.m|Mrs?|Ms|Dr|St|vs|z\.B))\.\Z"
 
 
-def first_sentences(text: str, most: int, *, begins: str = "", unfinished: bool = False) -> str:
-    """Return the first `most` sentences of `text`, as `Trimmed` if it has more.
+def first_sentences(text: str, maximum: int, *, begins: str = "", unfinished: bool = False) -> str:
+    """Return the first `maximum` sentences of `text`, as `Trimmed` if it has more.
 
     The last words of an `unfinished` text go if a whole sentence stands between `begins` and them; else it is `CutOff`.
 
     >>> first_sentences("Cars are loud. They stink. They also po", 3, unfinished=True)
     'Cars are loud. They stink.'
     """
-    whole, abbreviated = text.rstrip(), re.compile(_ABBREVIATED)
+    full_text, abbreviated = text.rstrip(), re.compile(_ABBREVIATED)
     ends = [
         end.end()
-        for end in re.finditer(_SENTENCE_END, whole)
-        if not abbreviated.search(whole, max(0, end.end() - 8), end.end())  # none of them is longer
+        for end in re.finditer(_SENTENCE_END, full_text)
+        if not abbreviated.search(full_text, max(0, end.end() - 8), end.end())  # none of them is longer
     ]
     # the words that the model was made to begin with are not its own sentence
-    ends = [end for end in ends if end > len(begins) or not whole.startswith(begins)]
+    ends = [end for end in ends if end > len(begins) or not full_text.startswith(begins)]
     if unfinished and not ends:
         return CutOff(trim_to_sentence(text))
-    last = ends[-1] if unfinished else len(whole)
-    end = ends[most - 1] if len(ends) >= most else last
-    return Trimmed(whole[:end]) if end < len(whole) or unfinished else whole
+    last = ends[-1] if unfinished else len(full_text)
+    end = ends[maximum - 1] if len(ends) >= maximum else last
+    return Trimmed(full_text[:end]) if end < len(full_text) or unfinished else full_text
 
 
 def trim_to_sentence(text: str) -> str:

@@ -144,19 +144,19 @@ def check_options(spec: PatternSpec[OptionsT], options: OptionsT) -> Loop[Option
     Called by the pattern's function itself, so that warnings point at its caller.
     """
     name, roster_field = options.name, spec.roster
-    check_name(name, where=spec.name, field="name")
-    where = f"{spec.name} {name!r}"
+    check_name(name, location=spec.name, field="name")
+    location = f"{spec.name} {name!r}"
     # five frames up is the caller of the pattern's function: that one, its wrapper and this one are between
     roster = check_roster(
-        options.roster, where=where, kind=spec.member, field=roster_field, least=spec.least, stacklevel=5
+        options.roster, location=location, kind=spec.member, field=roster_field, minimum=spec.least, stacklevel=5
     )
     for role in spec.roles:
-        role.check(options.roles.get(role.name), where=where)
-    check_option(TurnOrder, "turn_order", options.turn_order, where=where, optional=False)
+        role.check(options.roles.get(role.name), location=location)
+    check_option(TurnOrder, "turn_order", options.turn_order, location=location, optional=False)
     schema = options.output_schema
-    check_option(Rounds, spec.cap, options.max_rounds, where=where, optional=False)
-    check_transcript(options.transcript, spec.create_transcript, where=where)
-    check_predicate(options.terminate_when, where=where)
+    check_option(Rounds, spec.cap, options.max_rounds, location=location, optional=False)
+    check_transcript(options.transcript, spec.create_transcript, location=location)
+    check_predicate(options.terminate_when, location=location)
     seats = seat_models(
         with_first(options.model, listed_models(options.roster)),
         {member.name: member.model for member in roster if own_options(member.block) is not None},
@@ -166,20 +166,20 @@ def check_options(spec: PatternSpec[OptionsT], options: OptionsT) -> Loop[Option
             if role.is_filled(choice := options.roles.get(role.name)) and own_options(choice) is not None
         ],
         speaker=spec.speaker.name,
-        where=where,
+        location=location,
     )
     policy = FailurePolicy() if options.failures is None else options.failures
-    check_failure_policy(policy, where=where)
+    check_failure_policy(policy, location=location)
     failures = spec.failures if options.failures is None else policy.over(spec.failures)
     if options.collection_id is not None:
-        check_name(options.collection_id, where=where, field="collection_id")
+        check_name(options.collection_id, location=location, field="collection_id")
     template = spec.speaker.create[0].template
-    prompts = check_prompts(options.prompts, template, accepted=spec.prompt_options, where=where)
+    prompts = check_prompts(options.prompts, template, accepted=spec.prompt_options, location=location)
     for constraint in spec.constraints:
-        constraint.check(options, where=where)
+        constraint.check(options, location=location)
     if spec.many_rounds is not None and options.max_rounds > spec.many_rounds and not options.has_planned_rounds:
         warnings.warn(
-            f"{where}: max_rounds={options.max_rounds}: debaters tend to agree after {spec.many_rounds} rounds, and "
+            f"{location}: max_rounds={options.max_rounds}: debaters tend to agree after {spec.many_rounds} rounds, and "
             f"each turn sends the whole transcript; use max_rounds <= {spec.many_rounds}",
             FlowDebateWarning,
             stacklevel=4,
@@ -187,9 +187,9 @@ def check_options(spec: PatternSpec[OptionsT], options: OptionsT) -> Loop[Option
     return Loop(
         spec=spec,
         name=name,
-        where=where,
+        location=location,
         options=replace(options, model=seats.rest),
-        roster=tuple(replace(each, model=seats.members.get(each.name, each.model)) for each in roster),
+        roster=tuple(replace(debater, model=seats.members.get(debater.name, debater.model)) for debater in roster),
         models=seats.roles,
         prompts=prompts,
         max_rounds=options.max_rounds,
@@ -198,12 +198,12 @@ def check_options(spec: PatternSpec[OptionsT], options: OptionsT) -> Loop[Option
         collection_id=name if options.collection_id is None else options.collection_id,
         failures=failures,
         judge_failures=failures if policy.on_failure is not None else replace(failures, on_failure="skip"),
-        material=make_material(options.sources, where=where),
+        material=make_material(options.sources, location=location),
         window=prompts.history if isinstance(prompts.history, Window) else None,
-        schema=None if schema is None else OutputSchema.of(schema, where=where),
+        schema=None if schema is None else OutputSchema.of(schema, location=location),
         visibilities={
             role.name: as_visibility(
-                options.visibilities.get(role.name), role.visibility, where=where, field=f"{role.name}_visibility"
+                options.visibilities.get(role.name), role.visibility, location=location, field=f"{role.name}_visibility"
             )
             for role in (spec.speaker, *spec.roles)
         },
@@ -216,7 +216,7 @@ class Loop(Generic[OptionsT]):
 
     spec: PatternSpec[OptionsT]
     name: str
-    where: str
+    location: str
     options: OptionsT
     """Options as the application gave them, but for `model`: that of everybody without a model of their own."""
     roster: tuple[Any, ...]
@@ -294,7 +294,7 @@ class Loop(Generic[OptionsT]):
                 owns=owned,
                 # one that the application gave is as new in each run too, so that runs at once never mix in it
                 isolates=() if self.owns_transcript else (self.transcript,),
-                accepts=input_validator(self.where, self.spec.input_type),
+                accepts=input_validator(self.location, self.spec.input_type),
                 model=self.options.model,
                 protected=True,  # blocks inside read the transcript and the audit trail; only turns write them
             )
@@ -404,7 +404,7 @@ class Loop(Generic[OptionsT]):
                 agent_name=member.name,
                 transcript=self.transcript,
                 collection_id=self.collection_id,
-                own=is_own(member.block),
+                custom=is_own(member.block),
             ),
             stand_in=stand_in,
             failures=self.failures,
@@ -426,11 +426,13 @@ class Loop(Generic[OptionsT]):
         if is_custom(member.block):
             block = self.own_speaker(member, answer)
         else:
-            block = self.reading(make_default(member.block, makers, options, where=self.where, field=field), member)
+            block = self.reading(
+                make_default(member.block, makers, options, location=self.location, field=field), member
+            )
         stand_in: Block[Any, Any] | None = None
         if model is not None:
-            others = {"model": model, "name": f"{self.name}-stand-in"}
-            stand_in = makers[0].create(**merge_options(options, own_options(member.block), others))
+            stand_in_options = {"model": model, "name": f"{self.name}-stand-in"}
+            stand_in = makers[0].create(**merge_options(options, own_options(member.block), stand_in_options))
             stand_in = self.reading(stand_in, member)
         return block, stand_in
 
@@ -445,7 +447,7 @@ class Loop(Generic[OptionsT]):
         from flowdebate.blocks.human.prompt import render_who  # most speakers are models
 
         name = f"{self.name}-{self.spec.speaker.name}-{member.name}"
-        block = as_block(member.block, name=name, where=self.where, field=f"block of {member.name!r}")
+        block = as_block(member.block, name=name, location=self.location, field=f"block of {member.name!r}")
         who = render_who(member.name, stance=getattr(member, "stance", None), role=member.role)
         return with_answer_schema(block, answer, who=who, material=self.material).in_role("debater")
 
@@ -481,16 +483,18 @@ class Loop(Generic[OptionsT]):
         choice = self.choice(role)
         block: Block[Any, Any]
         if is_custom(choice):
-            custom = as_block(choice, name=f"{self.name}-{role.block or role.name}", where=self.where, field=role.name)
+            custom = as_block(
+                choice, name=f"{self.name}-{role.block or role.name}", location=self.location, field=role.name
+            )
             block = with_answer_schema(custom, answer, material=self.material)
         else:
             options = merge_options({"name": self.name}, facts, self.options_of(role))
-            block = make_default(choice, role.create, options, where=self.where, field=role.name)
+            block = make_default(choice, role.create, options, location=self.location, field=role.name)
         # one that was made with other names would decide about people who are not here
         names = facts.get("roster_names")
         if isinstance(block, RosterBlock) and isinstance(names, list) and sorted(block.roster_names) != sorted(names):
             allowed = f"made with the debaters' names, roster_names={names}"
-            raise ConfigurationError(self.where, role.name, list(block.roster_names), allowed)
+            raise ConfigurationError(self.location, role.name, list(block.roster_names), allowed)
         return block.in_role(role.acts_as or role.name)
 
     def guard(

@@ -129,8 +129,8 @@ class PatternInput(WireModel):
     @classmethod
     def about(cls, subject: str) -> Self:
         """The input whose one field is `subject`."""
-        made: Self = _about(cls, subject)
-        return made
+        new_state: Self = _about(cls, subject)
+        return new_state
 
 
 @lru_cache(maxsize=64)  # every turn of a run asks for the same
@@ -173,11 +173,11 @@ class PatternState(WireModel):
 
     def texts_by_speaker(self, ctx: Context) -> dict[str, list[str]]:
         """All that each speaker has said so far, in order; without what is empty."""
-        said: dict[str, list[str]] = {}
+        texts: dict[str, list[str]] = {}
         for entry in entries_of(ctx):
             if entry.flag != "empty":
-                said.setdefault(entry.speaker, []).append(entry.text)
-        return said
+                texts.setdefault(entry.speaker, []).append(entry.text)
+        return texts
 
 
 class Contribution(WireModel):
@@ -244,7 +244,7 @@ def entries_of(ctx: Context) -> Sequence[Any]:
 def recent_entries(ctx: Context) -> Sequence[Any]:
     """The entries that prompts show: all but those that are summed up."""
     older = pattern_state(ctx).older
-    return entries_of(ctx) if older is None else [each for each in entries_of(ctx) if each.round > older.rounds]
+    return entries_of(ctx) if older is None else [entry for entry in entries_of(ctx) if entry.round > older.rounds]
 
 
 def derived(ctx: Context, key: object, start: T, extend: Callable[[T, Sequence[Any], int], T]) -> T:
@@ -257,8 +257,8 @@ def derived(ctx: Context, key: object, start: T, extend: Callable[[T, Sequence[A
     entries: Sequence[Any] = transcript.state.entries
     if handle is None or not transcript.protected:  # then any block may have replaced it
         return extend(start, entries, 0)
-    known: tuple[int, T] = handle.derived.get(key, (0, start))
-    count, so_far = known
+    progress: tuple[int, T] = handle.derived.get(key, (0, start))
+    count, so_far = progress
     if count < len(entries):
         so_far = extend(so_far, entries, count)
         handle.derived[key] = (len(entries), so_far)
@@ -277,8 +277,8 @@ def question_of(value: object, ctx: Context) -> str:
     return value.subject if isinstance(value, PatternInput) else str(value)
 
 
-async def accepted(read: Callable[[], T], ctx: Context, *, returns: object, own: bool) -> T:
-    """What `read` makes of a block's answer; of one of the application's `own` what it was when the run first was here.
+async def accepted(read: Callable[[], T], ctx: Context, *, returns: object, custom: bool) -> T:
+    """Read a block's answer with `read`; replay the recorded value of a custom block.
 
     Models' answers are recorded as such. An answer that `read` refuses is not recorded: the block may be mended.
     """
@@ -286,7 +286,7 @@ async def accepted(read: Callable[[], T], ctx: Context, *, returns: object, own:
     async def call() -> T:
         return read()
 
-    return await ctx.decide(call, returns=returns) if own else read()
+    return await ctx.decide(call, returns=returns) if custom else read()
 
 
 def as_model(value: object, model: type[ModelT], *, block: str) -> ModelT:

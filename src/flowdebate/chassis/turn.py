@@ -247,8 +247,8 @@ async def _within(call: Coroutine[Any, Any, Any], ctx: Context, *, block: str, t
     handle = ctx.scope.sequencer
     seconds, latest = timeout, None if handle is None else handle.deadline
     if latest is not None:
-        left = max(latest - asyncio.get_running_loop().time(), 0.0)
-        seconds = left if seconds is None else min(left, seconds)
+        remaining = max(latest - asyncio.get_running_loop().time(), 0.0)
+        seconds = remaining if seconds is None else min(remaining, seconds)
     if seconds is None:
         return await call
     if seconds <= 0:  # a timer of zero seconds would let the call begin, and its request be paid for
@@ -389,33 +389,33 @@ async def take_turn(
     metadata: Mapping[str, Any],
     failures: FailurePolicy,
     lose: Callable[[Exception, Recovery], None],
-    **about: Any,  # noqa: ANN401 - fields of `TurnStarted` and `TurnFinished`
+    **fields: Any,  # noqa: ANN401 - fields of `TurnStarted` and `TurnFinished`
 ) -> T | None:
     """Take a turn under its task: `speak(block, task)` for the first of `speakers`, then for its stand-in if it fails.
 
     `lose` records each tolerated provider failure. None if no speaker is left and the turn is skipped.
     """
-    facts: dict[str, Any] = {"block": speakers[0].name, "role": speakers[0].role, "path": ctx.path, **about}
+    facts: dict[str, Any] = {"block": speakers[0].name, "role": speakers[0].role, "path": ctx.path, **fields}
     try:
         with TurnTask(ctx, goal, agent_name=facts["agent_name"], metadata=metadata) as task:
             ctx.emit(TurnStarted(**facts))
             for block in speakers[:-1]:
                 try:
-                    said = await speak(block, task)
+                    answer = await speak(block, task)
                     break
                 except Exception as error:
                     if not failures.tolerates(error):
                         raise
                     lose(error, "stand_in")
             else:  # for the last one nobody stands in: its failure skips the turn
-                said = await speak(speakers[-1], task)
+                answer = await speak(speakers[-1], task)
     except Exception as error:
         if not failures.tolerates(error):
             raise
         lose(error, "skipped")
         return None
     ctx.emit(TurnFinished(**facts))
-    return said
+    return answer
 
 
 class Turn(Block[Any, Any]):
@@ -456,12 +456,12 @@ class Turn(Block[Any, Any]):
             transcript = seen.handles["transcript"]
             before = transcript.state
             reading = ctx if seen is ctx.scope else ctx.child(ctx.block, ctx.path, seen)  # the same place in the run
-            about = self._input_type.about(state.question) if turn is None else turn
-            said = await ask(debater, about, reading, self._failures)
+            subject = self._input_type.about(state.question) if turn is None else turn
+            answer = await ask(debater, subject, reading, self._failures)
             if transcript.state is not before:  # by a block that records, inside of the debater's
                 raise ReadOnly("the transcript of its pattern", "debaters add to it by answering", block=debater.name)
             task.heard()
-            return await self._record(said, ctx.below(self._record))
+            return await self._record(answer, ctx.below(self._record))
 
         def lose(error: Exception, instead: Recovery) -> None:
             block, name = self.speakers[0].name, self.agent_name
@@ -514,11 +514,11 @@ def record_turn(
     collection_id: str,
     entry: Callable[..., object] | None,
     stance: str | None = None,
-    own: bool = False,
+    custom: bool = False,
 ) -> Handler[Any, str]:
     """A block that records what `agent_name` said: `entry(round=…, text=…, flag=…)` makes what the transcript gets.
 
-    Without `entry` it goes into the state (`spoken`), where nobody sees it before all have spoken. `own`: a block of
+    Without `entry` it goes into the state (`spoken`), where nobody sees it before all have spoken. `custom`: a block of
     the application's speaks, so that a resumed run holds to what it said before.
     """
     kind = "hear" if entry is None else "record"
@@ -526,13 +526,13 @@ def record_turn(
     @handler(name=f"{name}-{kind}-{agent_name}", resources=audit_resources(transcript, collection_id))
     async def record(value: object, ctx: Context) -> str:
         heard = value
-        if own:
+        if custom:
 
             def read() -> tuple[str, bool]:
-                said = text_said(value, agent_name, ctx)
-                return str(said), isinstance(said, CutOff)
+                text = text_said(value, agent_name, ctx)
+                return str(text), isinstance(text, CutOff)
 
-            text, cut_off = await accepted(read, ctx, returns=tuple[str, bool], own=True)
+            text, cut_off = await accepted(read, ctx, returns=tuple[str, bool], custom=True)
             heard = CutOff(text) if cut_off else text
         text, flag = contribution_of(heard, agent_name, ctx, stance=stance)
         state: Any = pattern_state(ctx)
@@ -540,11 +540,11 @@ def record_turn(
             ctx.scope.handle.update(spoken={**state.spoken, agent_name: text})
         else:
             turn = state.turn_of(agent_name)
-            said = entry(
+            new_entry = entry(
                 round=max(state.round, 1), text=text, flag=flag, **({} if turn is None else turn.entry_facts())
             )
             transcript = ctx.scope.handles["transcript"]
-            transcript.set(transcript.state.with_entry(said))
+            transcript.set(transcript.state.with_entry(new_entry))
         complete_turn(agent_name, text, ctx)
         return text
 

@@ -199,8 +199,8 @@ class Plans:
         planned = make_plan(info, select_options(info, {**options, info.subject: first}), file=file, begins=True)
         for key in ("record", "replay"):  # one file has the answers of one run
             if getattr(planned.policies, key) is not None:
-                where, field = planned.options.place(key)
-                raise ConfigurationError(where, field, getattr(planned.options, key), "left out in a batch")
+                location, field = planned.options.place(key)
+                raise ConfigurationError(location, field, getattr(planned.options, key), "left out in a batch")
         self.stored: dict[str, Any] = stored_plan(planned)
         """The plan as the store has it, without what depends on the question."""
         for key in info.load_page().settled(planned):
@@ -275,8 +275,8 @@ class Plans:
     def _plan_for(self, row: Row) -> Plan:
         from flowdebate.ui.plan import make_plan, with_shared_models
 
-        where = f"the row of {shown(row.question)}"
-        return with_shared_models(make_plan(self._info, {}, file=self.options_of(row), where=where), self.base)
+        location = f"the row of {shown(row.question)}"
+        return with_shared_models(make_plan(self._info, {}, file=self.options_of(row), location=location), self.base)
 
     def options_of(self, row: Row) -> dict[str, Any]:
         """The options of a row, as a stored plan has them; it may have sources of its own."""

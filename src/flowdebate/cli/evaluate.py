@@ -109,7 +109,7 @@ def evaluate(  # noqa: PLR0913 - the options of the command
     from flowdebate.patterns.debate.baselines import read_baselines
 
     opt.check(out != "-", "--out", "-", "the path of a file: the report is written on stdout")
-    compared = read_baselines(list(dict.fromkeys(baselines)), where=COMMAND) if baselines else None
+    compared = read_baselines(list(dict.fromkeys(baselines)), location=COMMAND) if baselines else None
     whole = equal is None or compared is None or BUDGETED.intersection(compared)
     opt.check(bool(whole), "--equal", equal, f"left out without --baseline {' or '.join(sorted(BUDGETED))}")
     if find_spec("scipy") is None:

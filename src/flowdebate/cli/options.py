@@ -183,7 +183,7 @@ def check(fits: object, option: str, got: object, allowed: str) -> None:
 
 def check_named(option: str, given: str | None, *, resume: bool) -> None:
     """ConfigurationError for an id that is none, and for --resume without one."""
-    check_option(Text, option, given, where=COMMAND)
+    check_option(Text, option, given, location=COMMAND)
     if resume and given is None:
         raise misuse("--resume", resume, f"--resume goes on with the run that {option} ID names: add it.")
 
@@ -218,7 +218,7 @@ def command(*shared: str) -> Callable[[Callable[..., None]], Callable[..., None]
         def checked(**given: object) -> None:
             with report_problems(), report_warnings():
                 for name, (kind, place) in kinds.items():
-                    check_option(kind, place, given[name], where=COMMAND)
+                    check_option(kind, place, given[name], location=COMMAND)
                 function(**given)
 
         return with_parameters(checked, parameters)

@@ -377,7 +377,7 @@ def _type_sides(sides: Sequence[Debater]) -> Sequence[Debater]:
         lines.append(line)
     try:
         entries = [parse_entry(line, "a side", key="stance", needed=True) for line in lines]
-        return check_roster([Debater(entry["name"], entry["stance"]) for entry in entries], where=COMMAND)
+        return check_roster([Debater(entry["name"], entry["stance"]) for entry in entries], location=COMMAND)
     except ConfigurationError as error:
         tell(f"Not changed: {error}")
         return sides

@@ -217,7 +217,7 @@ class PullRequestReview:
         lines += [f"Not read: {plain(', '.join(unread))}", ""] if unread else []
         code = ExitCode.NO_RESULT if unread else 0
         if gate is not None:
-            rules = parse_gate(gate, where="command line", reviewers=2)
+            rules = parse_gate(gate, location="command line", reviewers=2)
             missing = f"not read: {', '.join(unread)}" if unread else None
             result = hold_gate(gate, rules, findings, voices=voices, missing=missing)
             lines += [f"**Gate** “{plain(gate)}” **{result.word}**: {plain(result.why)}", ""]

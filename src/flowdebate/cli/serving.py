@@ -330,7 +330,7 @@ def _make_service(
 
     if app is not None:
         sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
-        return load_object(app, Service, where=COMMAND, field="--app")
+        return load_object(app, Service, location=COMMAND, field="--app")
     prices = prices_of(given["price"] or ())
     if given["budget_cost"] is not None and prices is None:
         raise misuse(
@@ -454,7 +454,7 @@ def queue(  # noqa: PLR0913 - the options of the command
     sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
     from flowdebate.workers.deployment import Workers
 
-    given = load_object(workers, Workers, where=COMMAND, field="MODULE:OBJECT")
+    given = load_object(workers, Workers, location=COMMAND, field="MODULE:OBJECT")
 
     async def ask() -> QueueState | Changed | str:
         from flowdebate.service.service import Service

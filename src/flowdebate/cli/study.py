@@ -147,7 +147,7 @@ def _options_named(path: str | None, blanks: Sequence[Sequence[str]]) -> Iterato
     try:
         yield
     except ConfigurationError as error:
-        row = error.where.rpartition("row ")[2]
+        row = error.location.rpartition("row ")[2]
         if path is not None and row.isdecimal():
             if error.field == "texts" and (empty := blanks[int(row)]):
                 names = " and ".join(f"`{name}`" for name in empty)
@@ -259,7 +259,7 @@ def study(  # noqa: PLR0913 - the options of the command
         check_target(target)
     base = Path(path)
     held, plan, questions = read_study(path, given)
-    where = Path(answers or base.with_suffix(".answers.jsonl"))
+    answers_path = Path(answers or base.with_suffix(".answers.jsonl"))
     fixed = Path(registration or base.with_suffix(".registration.json"))
     if doing == "register":
         opt.check(not fixed.exists(), "--registration", str(fixed), "a file that is not there: it is made once")
@@ -272,7 +272,7 @@ def study(  # noqa: PLR0913 - the options of the command
     async def work(progress: ProgressLines) -> None:
         await ask_study(
             held,
-            where,
+            answers_path,
             model=plan.models,
             store=place.store,
             limits=plan.limits,
@@ -289,8 +289,8 @@ def study(  # noqa: PLR0913 - the options of the command
             signal = asyncio.run(ask(work))
     ending = Ending(signal=signal, used_up=totals.used_up, incomplete=True)
     ending.advise()
-    with _in_files(path, str(where)):
-        found = held.answered(AnswersFile(where).answers.values())
+    with _in_files(path, str(answers_path)):
+        found = held.answered(AnswersFile(answers_path).answers.values())
     if not found:
         tell("There is no answer yet")
         raise typer.Exit(ending.exit_code)
@@ -335,7 +335,7 @@ def read_study(path: str, given: Mapping[str, Any]) -> tuple[Study, Plan, str]:
         own = Row(question=row["question"], others=row).options
         options = {"synthesizer": False, **said.debate, **said.designs[design], **own}
         of_row = {"question": row["question"], "debaters": sides}
-        return with_policies(make_plan(PATTERNS["debate"], given, file={**options, **of_row}, where=path))
+        return with_policies(make_plan(PATTERNS["debate"], given, file={**options, **of_row}, location=path))
 
     first = planned(next(iter(said.designs)), rows[0], rows[0]["choices"])
     shared = first.models
@@ -393,7 +393,7 @@ def _in_files(path: str, questions: str) -> Iterator[None]:
         if row.isdecimal() and field:
             problem = f"`{field}` must be {error.allowed}, got {shown(error.got)}"
             raise BadFile(questions, f"question {int(row) + 1}: {problem}") from None
-        if not error.where.startswith("study "):
+        if not error.location.startswith("study "):
             raise
         raise ConfigurationError(path, error.field, error.got, error.allowed) from None
 

@@ -98,13 +98,13 @@ def corrected_rate(
     >>> [round(part, 2) for part in found]
     [0.75, 0.61, 0.89]
     """
-    where = "corrected_rate()"
+    location = "corrected_rate()"
     if len(judged) != len(human):
-        raise ConfigurationError(where, "human", len(human), f"{len(judged)} of them, None where nobody has looked")
+        raise ConfigurationError(location, "human", len(human), f"{len(judged)} of them, None where nobody has looked")
     differing = [label - each for each, label in zip(judged, human, strict=True) if label is not None]
     rest = [each for each, label in zip(judged, human, strict=True) if label is None]
     if min(len(differing), len(rest)) < 2:  # noqa: PLR2004 - a variance takes two
-        raise ConfigurationError(where, "human", len(differing), "labels of two items or more, and two without")
+        raise ConfigurationError(location, "human", len(differing), "labels of two items or more, and two without")
     value = fmean(rest) + fmean(differing)
     half = two_sided_z(1 - confidence) * sqrt(variance(rest) / len(rest) + variance(differing) / len(differing))
     return CorrectedRate(value, value - half, value + half)

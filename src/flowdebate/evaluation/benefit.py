@@ -190,11 +190,11 @@ def benefit_report(
     )
 
 
-def check_report_options(where: str, *, confidence: object, min_gain: object, missing: object) -> None:
+def check_report_options(location: str, *, confidence: object, min_gain: object, missing: object) -> None:
     """Raise ConfigurationError for options that no report can be made with, before anything is paid for."""
-    check_share(where, ends=False, confidence=confidence, min_gain=min_gain)
+    check_share(location, ends=False, confidence=confidence, min_gain=min_gain)
     if missing not in get_args(Missing):
-        raise ConfigurationError(where, "missing", missing, f"one of {list(get_args(Missing))}")
+        raise ConfigurationError(location, "missing", missing, f"one of {list(get_args(Missing))}")
 
 
 def _method_result(method: Method, items: Sequence[BenefitItem], confidence: float) -> MethodResult:

@@ -76,16 +76,16 @@ class ComparedTexts(ArguedDebate):
 
     @classmethod
     def of(
-        cls, question: str, texts: Mapping[str, str], *, reference: str | None = None, where: str = _WHERE
+        cls, question: str, texts: Mapping[str, str], *, reference: str | None = None, location: str = _WHERE
     ) -> ComparedTexts:
         """Check the texts, by their names; ConfigurationError with what is wrong."""
         if not isinstance(texts, Mapping) or not _TWO <= len(texts) <= _MOST:
-            raise ConfigurationError(where, "texts", texts, f"2 to {_MOST} texts by name")
+            raise ConfigurationError(location, "texts", texts, f"2 to {_MOST} texts by name")
         fields = {"question": question, **{f"texts[{name!r}]": text for name, text in texts.items()}}
         fields |= {f"the name {name!r}": name for name in texts}
         for field, text in (fields if reference is None else {**fields, "reference": reference}).items():
             if not (isinstance(text, str) and text.strip()):
-                raise ConfigurationError(where, field, text, "text that is not blank")
+                raise ConfigurationError(location, field, text, "text that is not blank")
         entries = [
             DebateContributionEntry(round=1, agent_name=name, stance=f"Text {number}", text=text)
             for number, (name, text) in enumerate(texts.items(), 1)
@@ -345,11 +345,11 @@ def check_judges(judges: object) -> Sequence[Model | str]:
     return judges
 
 
-def check_orders(orders: ScheduleLike, sides: int, *, where: str = _WHERE) -> int:
+def check_orders(orders: ScheduleLike, sides: int, *, location: str = _WHERE) -> int:
     """How many ballots each judge casts on so many texts; ConfigurationError for too many texts."""
     how = JudgeOptions(answer_form="scores", schedule="full" if orders == "all" else orders)
     try:
         return how.plan.calls(sides)
     except ConfigurationError:
         allowed = "'cyclic', or another schedule, for more than 4 texts: all orders would be too many"
-        raise ConfigurationError(where, "orders", orders, allowed) from None
+        raise ConfigurationError(location, "orders", orders, allowed) from None

@@ -173,7 +173,7 @@ async def compare_all(  # noqa: PLR0913 - those of a batch
         raise ConfigurationError(_WHERE, "sides", unknown, "keys of texts, each in a row at least")
     values = [_read_row(index, row, sides, truth) for index, row in enumerate(rows)]
     for index, value in enumerate(values):
-        check_orders(orders, len(value.transcript), where=f"{_WHERE}, row {index}")
+        check_orders(orders, len(value.transcript), location=f"{_WHERE}, row {index}")
     if batch_id is None:
         names = [judge if isinstance(judge, str) else judge.name for judge in judges or ()]
         asked = [[value.model_dump() for value in values], names, criteria, str(orders), seed]
@@ -194,15 +194,15 @@ async def compare_all(  # noqa: PLR0913 - those of a batch
 
 
 def _read_row(index: int, row: object, sides: Sequence[str] | None, truth: str | None) -> ComparedTexts:
-    where = f"{_WHERE}, row {index}"
+    location = f"{_WHERE}, row {index}"
     if not isinstance(row, Mapping):
-        raise ConfigurationError(where, "row", row, "a mapping with a question and texts")
+        raise ConfigurationError(location, "row", row, "a mapping with a question and texts")
     names = [name for name in row if name not in ("question", "reference", "id", truth)] if sides is None else sides
     texts = {name: row[name] for name in names if row.get(name) is not None}
     if truth is not None and (truth not in row or _read_truth(row, truth) not in (None, *texts)):
         allowed = f"the right one of {', '.join(map(shown, texts))}, or None"
-        raise ConfigurationError(where, truth, row.get(truth), allowed)
-    return ComparedTexts.of(row.get("question", ""), texts, reference=row.get("reference"), where=where)
+        raise ConfigurationError(location, truth, row.get(truth), allowed)
+    return ComparedTexts.of(row.get("question", ""), texts, reference=row.get("reference"), location=location)
 
 
 def _read_truth(row: Mapping[str, Any], key: str) -> str | None:

@@ -153,19 +153,19 @@ def judge_quality(
     >>> quality.accuracy.value, round(quality.brier.value, 2), round(quality.ece.value, 2)
     (0.8, 0.17, 0.1)
     """
-    where = "judge_quality()"
+    location = "judge_quality()"
     if isinstance(items, (str, PathLike)):
         from flowdebate.evaluation.ballot_file import read_ballots
 
         items = read_ballots(items).judged
-    check_count(where, bins=bins)
-    check_share(where, ends=False, confidence=confidence)
+    check_count(location, bins=bins)
+    check_share(location, ends=False, confidence=confidence)
     if not items:
-        raise ConfigurationError(where, "items", 0, "at least one")
+        raise ConfigurationError(location, "items", 0, "at least one")
     for index, item in enumerate(items):
         if item.truth not in item.shares or len(item.shares) < 2:  # noqa: PLR2004 - a choice takes two
             raise ConfigurationError(
-                where, f"items[{index}].truth", item.truth, f"one of two sides or more, {[*item.shares]}"
+                location, f"items[{index}].truth", item.truth, f"one of two sides or more, {[*item.shares]}"
             )
     names = [("alone", number) if item.cluster is None else item.cluster for number, item in enumerate(items)]
     credits_ = [item.credit for item in items]

@@ -124,7 +124,7 @@ def judge_again_as(judging: Judging | None, **changes: Unpack[JudgeChanges]) -> 
             how = {"schedule": judging.schedule, **changes}
             return JudgeOptions(**how)
         first, views = judging.ballots[0], {ballot.view for ballot in judging.ballots}
-        crossed = len(views) > as_schedule(judging.schedule, where=NAME).calls(len(first.order))
+        crossed = len(views) > as_schedule(judging.schedule, location=NAME).calls(len(first.order))
         labels = sorted((first.labels or {}).values())
         own = not set(labels) <= set(string.ascii_uppercase)
         how = {

@@ -98,11 +98,11 @@ def required_n(gain: float, *, differing: float, tests: int = 1, alpha: float = 
     >>> required_n(0.1, differing=0.3), required_n(0.2, differing=0.3)
     (249, 61)
     """
-    where = "required_n()"
-    check_share(where, ends=False, gain=gain, alpha=alpha)
-    check_share(where, differing=differing)
-    check_count(where, tests=tests)
-    check_scipy(where)
+    location = "required_n()"
+    check_share(location, ends=False, gain=gain, alpha=alpha)
+    check_share(location, differing=differing)
+    check_count(location, tests=tests)
+    check_scipy(location)
     share, level = max(differing, gain), alpha / tests
     z_test, z_power = two_sided_z(level), NormalDist().inv_cdf(POWER)
     spread = math.sqrt(max(share - gain * gain, 0.0))
@@ -153,11 +153,11 @@ def _powers_of_two(n: int | Integers, rate: float, alpha: float) -> Floats:
     return tails
 
 
-def _check(where: str, sides: int, rate: float | None = None, **shares: float) -> None:
+def _check(location: str, sides: int, rate: float | None = None, **shares: float) -> None:
     """ConfigurationError for options out of range, and where scipy is missing."""
-    check_count(where, least=2, sides=sides)
+    check_count(location, least=2, sides=sides)
     even = 1 / sides  # .01 above it takes some 20,000 items already
     if rate is not None and (not isinstance(rate, (int, float)) or rate is True or not even + 0.0099 <= rate <= 1):
-        raise ConfigurationError(where, "rate", rate, f"a number from {even + 0.01:.2f} to 1")
-    check_share(where, ends=False, **shares)
-    check_scipy(where)
+        raise ConfigurationError(location, "rate", rate, f"a number from {even + 0.01:.2f} to 1")
+    check_share(location, ends=False, **shares)
+    check_scipy(location)

@@ -25,9 +25,9 @@ ALPHA = 0.05  # the level of a test: the share of fair judges that it may find b
 _GRID = 60  # the sign-flip test counts in sixtieths: exact for halves, thirds, quarters, fifths and sixths of a win
 
 
-def check_scipy(where: str) -> None:
+def check_scipy(location: str) -> None:
     """ConfigurationError where scipy is missing."""
-    check_library(where, "scipy", library="scipy", extra="audit")
+    check_library(location, "scipy", library="scipy", extra="audit")
 
 
 def share_interval(share: float, n: float, *, confidence: float = 0.95) -> tuple[float, float]:

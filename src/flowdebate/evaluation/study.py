@@ -151,17 +151,19 @@ class Study:
     """The names of all methods, those of the first design first."""
 
     def __post_init__(self) -> None:
-        where = self.where
-        check_scipy(where)
-        check_count(where, most=_MOST_REPEATS, repeats=self.repeats)
-        check_share(where, ends=False, control_gain=self.control_gain)
-        check_report_options(where, confidence=self.confidence, min_gain=self.min_gain, missing=self.missing)
-        object.__setattr__(self, "rows", _list_rows(self.rows, where))
+        location = self.location
+        check_scipy(location)
+        check_count(location, most=_MOST_REPEATS, repeats=self.repeats)
+        check_share(location, ends=False, control_gain=self.control_gain)
+        check_report_options(location, confidence=self.confidence, min_gain=self.min_gain, missing=self.missing)
+        object.__setattr__(self, "rows", _list_rows(self.rows, location))
         if not self.designs or not isinstance(self.designs, Mapping):
-            raise ConfigurationError(where, "designs", self.designs, "functions by their names, at least one")
+            raise ConfigurationError(location, "designs", self.designs, "functions by their names, at least one")
         for name in self.designs:
             if name in _OWN or not re.fullmatch(r"[\w-]+", name):
-                raise ConfigurationError(where, "designs", name, f"names of letters, digits, _ and -, none of {_OWN}")
+                raise ConfigurationError(
+                    location, "designs", name, f"names of letters, digits, _ and -, none of {_OWN}"
+                )
         methods = [
             method
             for name in self.designs
@@ -172,7 +174,7 @@ class Study:
         wanted = [name for name in ("self_consistency", *methods[1:]) if name in methods]
         if self.primary is None and not wanted:
             allowed = "two methods: a second design, `noise`, or debates with `baselines`"
-            raise ConfigurationError(where, "primary", None, allowed)
+            raise ConfigurationError(location, "primary", None, allowed)
         primary = self._pair("primary", (self.first, wanted[0]) if self.primary is None else self.primary)
         if self.compare is None:
             others = [MethodPair(self.first, name) for name in methods[1:]]
@@ -188,11 +190,11 @@ class Study:
         if not isinstance(pair, (tuple, list)) or not len(pair) == len({*pair} & {*self.methods}) == len(
             MethodPair._fields
         ):
-            raise ConfigurationError(self.where, name, pair, f"two different ones of {list(self.methods)}")
+            raise ConfigurationError(self.location, name, pair, f"two different ones of {list(self.methods)}")
         return MethodPair(*pair)
 
     @property
-    def where(self) -> str:
+    def location(self) -> str:
         """How errors name it."""
         return f"study {self.name!r}"
 
@@ -210,7 +212,7 @@ class Study:
             if firsts.setdefault(item, index) != index:
                 name, got = ("question", question) if self.id is None else ("id", item)
                 allowed = "another one than in the rows before, or have other choices" if self.id is None else "unique"
-                raise ConfigurationError(self.where, f"{name} of row {index}", got, allowed)
+                raise ConfigurationError(self.location, f"{name} of row {index}", got, allowed)
         cases = []
         for design, repeat, (item, question, choices, truth, cluster) in product(
             self.designs, range(self.repeats), rows
@@ -259,7 +261,7 @@ class Study:
         for answer in found:
             if answer.truth != (now := self.keys[answer.key].truth):
                 allowed = f"as when it was answered, position {answer.truth}; or answers in another file"
-                raise ConfigurationError(self.where, f"truth of {answer.item}", f"position {now}", allowed)
+                raise ConfigurationError(self.location, f"truth of {answer.item}", f"position {now}", allowed)
         return [answer.model_copy(update={"cluster": self.keys[answer.key].cluster}) for answer in found]
 
     def method(self, design: str, baseline: str) -> str:
@@ -272,8 +274,8 @@ class Study:
         try:
             return self._made(case.design, self.rows[index], case.positions)
         except ConfigurationError as error:
-            where, field_ = f"{self.where}, design {case.design!r}", f"{error.field} of row {index}"
-            raise ConfigurationError(where, field_, error.got, error.allowed, hint=error.hint) from None
+            location, field_ = f"{self.location}, design {case.design!r}", f"{error.field} of row {index}"
+            raise ConfigurationError(location, field_, error.got, error.allowed, hint=error.hint) from None
 
     def control_text(self, case: Case) -> str:
         """Read the text that decides the question of a case."""
@@ -327,7 +329,7 @@ class Study:
     def _made(self, design: str, row: object, positions: Sequence[str]) -> Block[Any, Any]:
         made: object = self.designs[design](row, list(positions))
         if not isinstance(made, Block):
-            raise ConfigurationError(self.where, f"designs[{design!r}]", made, "a function that returns a block")
+            raise ConfigurationError(self.location, f"designs[{design!r}]", made, "a function that returns a block")
         return made
 
     @cached_property
@@ -342,7 +344,7 @@ class Study:
             truth = choices[index_of(truth)]
         if truth not in choices:
             raise ConfigurationError(
-                self.where, f"truth of row {index}", truth, f"one of {list(choices)}, or its index"
+                self.location, f"truth of row {index}", truth, f"one of {list(choices)}, or its index"
             )
         item = digest([question, choices])[:12] if self.id is None else str(self._filled(index, row, "id"))
         if self.control is not None:
@@ -356,13 +358,15 @@ class Study:
         values = found if isinstance(found, (list, tuple)) else ()
         texts = [text for text in values if isinstance(text, str) and text.strip()]
         if len(texts) < 2 or len(set(texts)) != len(values):  # noqa: PLR2004 - a choice takes two
-            raise ConfigurationError(self.where, f"choices of row {index}", found, "two different texts or more")
+            raise ConfigurationError(self.location, f"choices of row {index}", found, "two different texts or more")
         return tuple(texts)
 
     def _filled(self, index: int, row: Row, name: str) -> object:
         found = self._column(index, row, name)
         if found is None or not str(found).strip() or (not isinstance(found, str) and str(found) in _NOTHING):
-            raise ConfigurationError(self.where, f"{name} of row {index}", found, "text that is not blank, or a number")
+            raise ConfigurationError(
+                self.location, f"{name} of row {index}", found, "text that is not blank, or a number"
+            )
         return found
 
     def _column(self, index: int, row: Row, name: str) -> object:
@@ -372,7 +376,7 @@ class Study:
         try:
             return row[of]
         except (KeyError, TypeError, IndexError):
-            raise ConfigurationError(self.where, f"{name} of row {index}", row, f"a row with {of!r}") from None
+            raise ConfigurationError(self.location, f"{name} of row {index}", row, f"a row with {of!r}") from None
 
 
 class Registration(WireModel):
@@ -408,12 +412,12 @@ class Registration(WireModel):
         ]
 
 
-def _list_rows(rows: object, where: str) -> list[Any]:
+def _list_rows(rows: object, location: str) -> list[Any]:
     # a data frame iterates over its columns
     listed: list[Any] = list(rows) if hasattr(rows, "__iter__") and not hasattr(rows, "columns") else []
     if not listed:
         allowed = "at least one row, in a list; those of a data frame are frame.to_dict('records')"
-        raise ConfigurationError(where, "rows", type(rows).__name__, allowed)
+        raise ConfigurationError(location, "rows", type(rows).__name__, allowed)
     return listed
 
 

@@ -189,8 +189,8 @@ async def ask_study(  # noqa: PLR0913 - those of a batch
     `limits` are those of each debate; `progress(…)` is called after each answer. Errors that no question would fare
     better with are raised.
     """
-    check_count(f"{study.where}.run()", max_concurrency=max_concurrency)
-    opened = open_store(store, where=f"{study.where}.run()")
+    check_count(f"{study.location}.run()", max_concurrency=max_concurrency)
+    opened = open_store(store, location=f"{study.location}.run()")
     with AnswersFile(answers) as file:
         spent = _Spent(observer_of(observe))
         common: CommonOptions = {"model": model, "limits": limits, "observe": spent}
@@ -324,8 +324,10 @@ class _Asking:
             return self._answer(case, case.design, began, {}, problem=type(error).__name__)
         raw = result.raw
         if not isinstance(raw, DebateRawOutput):
-            where = f"designs[{case.design!r}]"
-            raise ConfigurationError(self._study.where, where, type(raw).__name__, "a function that returns a debate")
+            location = f"designs[{case.design!r}]"
+            raise ConfigurationError(
+                self._study.location, location, type(raw).__name__, "a function that returns a debate"
+            )
         if (self._study.noise or self._study.control is not None) and case.design == self._study.first:
             self._raws[case.key] = raw
         usage, index = result.usage, _indexes(case)

@@ -94,7 +94,7 @@ def add_compare_tool(server: MCPServer[Any], service_of: ServiceOf) -> None:
         """
         service = service_of(ctx)
         named = {f"Text {number}": text for number, text in enumerate(texts, 1)}
-        value = ComparedTexts.of(question, named, reference=reference, where="compare")
+        value = ComparedTexts.of(question, named, reference=reference, location="compare")
         run = await _begun(service, value.model_copy(update={"criteria": criteria}), seed)
         return _verdict_of(await wait_with_progress(service, run.run_id, wait, ctx))
 

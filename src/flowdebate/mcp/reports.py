@@ -276,7 +276,7 @@ def sentence_of(error: BaseException) -> str | None:
         case ValidationError():
             return _line("; ".join(f"`{field}`: {problem}" for field, problem in problems_of(error)))
         case ConfigurationError():
-            text = str(error).removeprefix(f"{error.where}: ")
+            text = str(error).removeprefix(f"{error.location}: ")
             return _line(_ARGUMENTS.sub(lambda found: "max_rounds" if found[1] == "max_turns" else "sides", text))
         case StoreError():  # where the store is concerns nobody at the host
             return _line(f"{error.problem[:1].upper()}{error.problem[1:]}")

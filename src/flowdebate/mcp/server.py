@@ -102,7 +102,7 @@ def create_server(
         patterns=[each for each in service.patterns if each != JUDGE],
         plans=service.plans,
         models=models,
-        folders=allowed_folders(allow_sources, where="create_server()"),
+        folders=allowed_folders(allow_sources, location="create_server()"),
     )
     add_turn_tools(server, of)
     add_compare_tool(server, of)

@@ -173,7 +173,7 @@ def _naming_models(pattern: str, models: Sequence[str] | None) -> Iterator[None]
         if models is None or not error.field.startswith(roster):
             raise
         field = f"models{error.field.removeprefix(roster).removesuffix('.model')}"
-        raise ConfigurationError(error.where, field, error.got, error.allowed, hint=error.hint) from None
+        raise ConfigurationError(error.location, field, error.got, error.allowed, hint=error.hint) from None
 
 
 def start_tools() -> dict[str, StartTool]:
@@ -557,8 +557,8 @@ def _pending_of(run: RunDetails, place: str | None) -> PendingInput:
     """The request at `place`, or the first one; NotAwaited where the run does not wait for it."""
     waiting = [each for each in run.pending if place in (None, each.place)]
     if not waiting:
-        where = "" if place is None else f" at {place}"
-        raise NotAwaited("", run.run_id, f"waits for no answer{where}", [each.place for each in run.pending])
+        location = "" if place is None else f" at {place}"
+        raise NotAwaited("", run.run_id, f"waits for no answer{location}", [each.place for each in run.pending])
     return waiting[0]
 
 

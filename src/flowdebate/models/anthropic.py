@@ -77,20 +77,20 @@ class AnthropicModel(PooledModel):
         strict_model: bool = False,
         label: str | None = None,
     ) -> None:
-        where = "AnthropicModel"
+        location = "AnthropicModel"
         if not isinstance(name, str) or not name.strip():
-            raise ConfigurationError(where, "name", name, "a model's name")
-        check_library(where, "anthropic", library="Anthropic's SDK", extra="anthropic")
+            raise ConfigurationError(location, "name", name, "a model's name")
+        check_library(location, "anthropic", library="Anthropic's SDK", extra="anthropic")
         if base_url is not None:
-            check_address(where, "base_url", base_url)
+            check_address(location, "base_url", base_url)
         if retry is not None and not isinstance(retry, Retry):
-            raise ConfigurationError(where, "retry", retry, "a Retry, or None")
+            raise ConfigurationError(location, "retry", retry, "a Retry, or None")
         for field, value, allowed in (
             ("structured", structured, _MODES),
             ("transport", transport, get_args(Transport)),
         ):
             if value not in allowed:
-                raise ConfigurationError(where, field, value, " or ".join(map(repr, allowed)))
+                raise ConfigurationError(location, field, value, " or ".join(map(repr, allowed)))
         self.retry = retry
         self._name = name
         self._label = label or name
@@ -102,7 +102,7 @@ class AnthropicModel(PooledModel):
         self._modes = _MODES[_MODES.index(structured) :]
         self._strict = strict
         self._strict_model = strict_model
-        self._headers = check_headers(where, default_headers)
+        self._headers = check_headers(location, default_headers)
         self._clients = Clients(transport=transport, sdk="anthropic", connect=_connect)
 
     @property
@@ -110,8 +110,8 @@ class AnthropicModel(PooledModel):
         return self._base_url or os.environ.get(_URL_ENV) or str(PROVIDERS["anthropic"].base_url)
 
     def __repr__(self) -> str:
-        where = "" if self._base_url is None else f", base_url={address_of(self._base_url)!r}"
-        return f"AnthropicModel({self._name!r}{where})"
+        location = "" if self._base_url is None else f", base_url={address_of(self._base_url)!r}"
+        return f"AnthropicModel({self._name!r}{location})"
 
     async def _answer(self, request: ModelRequest) -> ModelResponse:
         if request.choices:  # it gives no log-probabilities

@@ -264,25 +264,25 @@ def _check_options(
     workdir: str | os.PathLike[str] | None,
     env: Sequence[str],
 ) -> None:
-    where = "CliModel"
+    location = "CliModel"
     if (program is None) == (command is None):
-        raise ConfigurationError(where, "command", command, "given in place of a program")
+        raise ConfigurationError(location, "command", command, "given in place of a program")
     if program is not None and program not in PROGRAMS:
-        raise ConfigurationError(where, "program", program, " or ".join(map(repr, PROGRAMS)))
+        raise ConfigurationError(location, "program", program, " or ".join(map(repr, PROGRAMS)))
     if command is not None and (isinstance(command, str) or not command or not all(map(str.strip, command))):
-        raise ConfigurationError(where, "command", command, 'a list such as ["my-agent", "--quiet"]')
+        raise ConfigurationError(location, "command", command, 'a list such as ["my-agent", "--quiet"]')
     if workdir is not None and not Path(workdir).is_dir():
-        raise ConfigurationError(where, "workdir", str(workdir), "a folder that exists")
+        raise ConfigurationError(location, "workdir", str(workdir), "a folder that exists")
     if isinstance(env, str) or not all(isinstance(name, str) and _VARIABLE.fullmatch(name) for name in env):
-        raise ConfigurationError(where, "env", type(env), 'names of environment variables, such as ["GH_TOKEN"]')
+        raise ConfigurationError(location, "env", type(env), 'names of environment variables, such as ["GH_TOKEN"]')
     if model is not None and program is None:
-        raise ConfigurationError(where, "model", model, "left out where a command is given")
+        raise ConfigurationError(location, "model", model, "left out where a command is given")
     if model is not None and not is_model_name(model):
-        raise ConfigurationError(where, "model", model, "a model's name, which does not begin with a dash")
+        raise ConfigurationError(location, "model", model, "a model's name, which does not begin with a dash")
     if workdir is not None and program is not None and PROGRAMS[program].folder is None:
         hint = "Use claude for a seat that reads a folder, or pass the files as sources"
         allowed = f"left out: nothing confines what {program} reads to a folder"
-        raise ConfigurationError(where, "workdir", str(workdir), allowed, hint=hint)
+        raise ConfigurationError(location, "workdir", str(workdir), allowed, hint=hint)
 
 
 async def _prompt(request: ModelRequest) -> str:

@@ -103,12 +103,12 @@ class _Metered(PerRequestWrapper):
         self, inner: Model | str, *, requests: int | None, tokens: int | None, per: float, burst: int | None = None
     ) -> None:
         super().__init__(inner)
-        where = type(self).__name__
+        location = type(self).__name__
         if requests is None and tokens is None:
-            raise ConfigurationError(where, "requests", None, "given, or tokens")
+            raise ConfigurationError(location, "requests", None, "given, or tokens")
         given = {"requests": requests, "tokens": tokens, "burst": burst}
-        check_count(where, **{name: value for name, value in given.items() if value is not None})
-        check_seconds(where, per=per)
+        check_count(location, **{name: value for name, value in given.items() if value is not None})
+        check_seconds(location, per=per)
         self._tokens = tokens
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:

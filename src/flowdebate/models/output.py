@@ -57,15 +57,15 @@ class OutputSchema:
         self._unwrap = unwrap
 
     @classmethod
-    def of(cls, spec: object, *, where: str = "output schema", field: str = "output_schema") -> OutputSchema:
+    def of(cls, spec: object, *, location: str = "output schema", field: str = "output_schema") -> OutputSchema:
         """Build the schema of `spec`; ConfigurationError if nothing can be validated against it."""
         if isinstance(spec, OutputSchema):
             return spec
         if isinstance(spec, type) and issubclass(spec, BaseModel):
             return _schema_of_model(spec)
         if isinstance(spec, Mapping):
-            return cls(_model_of_json_schema(spec, where, field), unwrap="root")
-        return _schema_of_type(spec, where, field)
+            return cls(_model_of_json_schema(spec, location, field), unwrap="root")
+        return _schema_of_type(spec, location, field)
 
     @property
     def name(self) -> str:
@@ -128,18 +128,18 @@ def _refuse_infinity(text: str | bytes) -> None:
                 raise SchemaViolation([("", "NaN and Infinity are no JSON numbers")], answer=answer) from None
 
 
-def _schema_of_type(spec: Any, where: str, field: str) -> OutputSchema:  # noqa: ANN401 - any type form
+def _schema_of_type(spec: Any, location: str, field: str) -> OutputSchema:  # noqa: ANN401 - any type form
     from pydantic import (
         RootModel,
     )  # here, since its import builds a validator, for which pydantic searches all packages
 
     allowed = "a pydantic model, a type that pydantic can validate, or a JSON Schema as a dict"
     if isroutine(spec) or isinstance(spec, str):  # pydantic would call the former, and evaluate the latter
-        raise ConfigurationError(where, field, spec, allowed)
+        raise ConfigurationError(location, field, spec, allowed)
     try:
         schema = TypeAdapter(spec).json_schema()
     except (PydanticSchemaGenerationError, ValueError, TypeError, AttributeError) as error:
-        raise ConfigurationError(where, field, spec, allowed) from error
+        raise ConfigurationError(location, field, spec, allowed) from error
     name = re.sub(r"\W", "", getattr(spec, "__name__", "")) or "Output"
     if schema.get("type") == "object":
         return OutputSchema(type(name, (_ObjectOnTop, RootModel[spec]), {"__module__": __name__}), unwrap="root")
@@ -167,13 +167,13 @@ def _with_object_on_top(schema: dict[str, Any]) -> dict[str, Any]:
     return {**top, "$defs": definitions} if definitions else top
 
 
-def _model_of_json_schema(given: Mapping[str, Any], where: str, field: str) -> type[BaseModel]:
+def _model_of_json_schema(given: Mapping[str, Any], location: str, field: str) -> type[BaseModel]:
     from pydantic import RootModel
 
-    validator = validator_of(given, where=where, field=field)
+    validator = validator_of(given, location=location, field=field)
     schema = validator.schema
     if schema.get("type", "object") != "object":
-        raise ConfigurationError(where, field, schema, "a JSON Schema whose top level has type 'object'")
+        raise ConfigurationError(location, field, schema, "a JSON Schema whose top level has type 'object'")
 
     def check(value: object) -> object:
         problems = [
@@ -200,7 +200,7 @@ def _requirement(problem: jsonschema.ValidationError) -> str:
     return f"must satisfy {problem.validator} {shown(problem.validator_value)}"
 
 
-def validator_of(schema: Mapping[str, Any], *, where: str, field: str) -> Any:  # noqa: ANN401 - jsonschema's own
+def validator_of(schema: Mapping[str, Any], *, location: str, field: str) -> Any:  # noqa: ANN401 - jsonschema's own
     """Make the `jsonschema` validator of `schema`, without reading files or asking servers for references.
 
     Call `find_errors` with it, which bounds the work. Raises ConfigurationError for an invalid schema, for endless
@@ -218,7 +218,7 @@ def validator_of(schema: Mapping[str, Any], *, where: str, field: str) -> Any:  
     ends = f"a JSON Schema of at most {_DEEPEST} levels that does not refer to itself without an end"
     root = dict(schema)
     if is_deeper(root, 4 * _DEEPEST):  # a level takes two; constants and examples may be deeper
-        raise ConfigurationError(where, field, root, ends)
+        raise ConfigurationError(location, field, root, ends)
     try:
         root = deepcopy(root)
         registry = own_registry()
@@ -236,26 +236,26 @@ def validator_of(schema: Mapping[str, Any], *, where: str, field: str) -> Any:  
             parts.append(part)
     except jsonschema.ValidationError as error:
         place = ".".join(map(str, error.absolute_path)) or "the top level"
-        raise ConfigurationError(where, field, schema, f"a valid JSON Schema ({place}: {error.message})") from None
+        raise ConfigurationError(location, field, schema, f"a valid JSON Schema ({place}: {error.message})") from None
     except RecursionError:  # no answer would fit, and each of them would be paid for
-        raise ConfigurationError(where, field, got, ends) from None
+        raise ConfigurationError(location, field, got, ends) from None
     except (Unresolvable, ValueError):
         allowed = "a JSON Schema that refers to nothing outside of itself"
-        raise ConfigurationError(where, field, got, allowed) from None
-    _check_linear(parts, where, field)
+        raise ConfigurationError(location, field, got, allowed) from None
+    _check_linear(parts, location, field)
     for part in parts:
         part.pop("$schema", None)  # it would choose an unbounded validator
     return bounded(kind)(root, registry=registry)
 
 
-def _check_linear(parts: Sequence[Mapping[str, Any]], where: str, field: str) -> None:
+def _check_linear(parts: Sequence[Mapping[str, Any]], location: str, field: str) -> None:
     """Raise ConfigurationError if a pattern in the schemas `parts` may take longer than linear time."""
     if (pattern := find_unbounded_pattern(parts)) is not None:
-        raise ConfigurationError(where, field, pattern, LINEAR)
+        raise ConfigurationError(location, field, pattern, LINEAR)
     words = {word for part in parts for word in part}
     if {"patternProperties", "unevaluatedProperties"} <= words:  # the latter matches by itself, and goes back
         allowed = "a JSON Schema without `unevaluatedProperties`, or without `patternProperties`"
-        raise ConfigurationError(where, field, parts[0], allowed)
+        raise ConfigurationError(location, field, parts[0], allowed)
 
 
 def _parts_of(schema: object) -> Iterator[object]:

@@ -71,7 +71,7 @@ def choose_model(model: ModelChoice, override_model: ModelSpec | None) -> ModelC
         raise ConfigurationError("run", "model", model, allowed)
     if isinstance(override_model, Mapping):
         raise ConfigurationError("run", "override_model", override_model, "one model, which replaces every model")
-    check_model(override_model, where="run", field="override_model")
+    check_model(override_model, location="run", field="override_model")
     return Override(override_model)
 
 
@@ -159,22 +159,22 @@ def resolve_model(spec: ModelSpec | None, *, default: ModelChoice = None) -> Mod
     return ModelResolver().resolve(spec, (default,))
 
 
-def check_model(choice: ModelChoice, *, where: str, field: str = "model") -> None:
+def check_model(choice: ModelChoice, *, location: str, field: str = "model") -> None:
     """Raise ConfigurationError for an invalid `choice`, without looking at the environment."""
     if choice is None:
         return
     if isinstance(choice, Mapping):
-        _check_mapping(choice, where, field)
+        _check_mapping(choice, location, field)
         for intent, spec in choice.items():
-            check_model(spec, where=where, field=f"{field}[{intent!r}]")
+            check_model(spec, location=location, field=f"{field}[{intent!r}]")
     elif not isinstance(choice, str):
-        _as_model(choice, field, where)
+        _as_model(choice, field, location)
     elif choice.startswith(_PREFIX):
-        _check_intent(choice, where, field)
+        _check_intent(choice, location, field)
     elif choice.startswith(_CLI):
-        _check_program(choice, field, where)  # whether it is installed, the environment says
+        _check_program(choice, field, location)  # whether it is installed, the environment says
     else:
-        _named(full_name(choice, where, field), field, where)
+        _named(full_name(choice, location, field), field, location)
 
 
 def model_of_environment() -> str | None:
@@ -193,7 +193,7 @@ def _found_models() -> Iterator[tuple[str, str]]:
 
     named = model_of_environment()
     if named:
-        check_model(named, where="environment", field=_VARIABLE)
+        check_model(named, location="environment", field=_VARIABLE)
         yield full_name(named, "environment", _VARIABLE), f"{_VARIABLE} names it"
     for name, provider in PROVIDERS.items():
         variables = [provider.key_env, "OPENAI_BASE_URL"] if provider.base_url is None else [provider.key_env]
@@ -243,7 +243,7 @@ def maker_of(model: ModelSpec) -> str:
     return _ALIASES.get(name.lower(), name.lower())
 
 
-def check_vendor(vendor: str, *, where: str, field: str) -> None:
+def check_vendor(vendor: str, *, location: str, field: str) -> None:
     """Raise ConfigurationError for a name that looks like a misspelt vendor: it would exclude nothing."""
     from difflib import get_close_matches
 
@@ -251,7 +251,7 @@ def check_vendor(vendor: str, *, where: str, field: str) -> None:
     close = get_close_matches(maker_of(vendor), vendors, n=1, cutoff=0.75)
     if close and maker_of(vendor) not in vendors:
         allowed = "the name of a vendor, or of the author's model"
-        raise ConfigurationError(where, field, vendor, allowed, hint=f"Did you mean {close[0]!r}?")
+        raise ConfigurationError(location, field, vendor, allowed, hint=f"Did you mean {close[0]!r}?")
 
 
 def found_models(*, without: Collection[str] = ()) -> list[str]:
@@ -387,7 +387,7 @@ def _is_local(provider: Provider) -> bool:
     return provider.key_env is None and provider.base_url is not None
 
 
-def _named(spec: str, field: str, where: str = "model") -> Model:
+def _named(spec: str, field: str, location: str = "model") -> Model:
     if spec == "local":
         from flowdebate.models.local.model import LocalModel
 
@@ -395,15 +395,15 @@ def _named(spec: str, field: str, where: str = "model") -> Model:
     if spec.startswith(_CLI):
         from flowdebate.models.cli import CliModel
 
-        program, _, model = _check_program(spec, field, where).partition("/")
+        program, _, model = _check_program(spec, field, location).partition("/")
         return CliModel(program, model=model or None, label=spec)
     provider_name, slash, name = spec.partition("/")
     provider = PROVIDERS.get(provider_name)
     if spec == EACH:
         allowed = "a model: only a pattern has seats to deal the models to"
-        raise ConfigurationError(where, field, spec, allowed, hint='Write debate(model="each"), or --model each')
+        raise ConfigurationError(location, field, spec, allowed, hint='Write debate(model="each"), or --model each')
     if not slash or not name.strip() or provider is None:
-        raise ConfigurationError(where, field, spec, _ALLOWED, hint=_hint(spec))
+        raise ConfigurationError(location, field, spec, _ALLOWED, hint=_hint(spec))
     if provider_name == "anthropic" and find_spec("anthropic") is not None:
         from flowdebate.models.anthropic import AnthropicModel
 
@@ -439,14 +439,14 @@ def _address(provider: str) -> str | None:
     return address
 
 
-def _check_program(spec: str, field: str, where: str) -> str:
+def _check_program(spec: str, field: str, location: str) -> str:
     """Return the agent CLI in `spec`, with its model behind a slash; raise ConfigurationError if it is unknown."""
     from flowdebate.models.programs import PROGRAMS, is_model_name
 
     program, slash, model = (name := spec.removeprefix(_CLI)).partition("/")
     if program not in PROGRAMS or (slash and not is_model_name(model)):
         allowed = " or ".join(f'"{_CLI}{option}"' for option in PROGRAMS)
-        raise ConfigurationError(where, field, spec, f"{allowed}, with a model of it behind a slash or none")
+        raise ConfigurationError(location, field, spec, f"{allowed}, with a model of it behind a slash or none")
     return name
 
 
@@ -511,7 +511,7 @@ def with_maker(name: str) -> str:
     return name if maker is None else f"{maker}/{name if name.startswith('ft:') else name.lower()}"
 
 
-def full_name(spec: str, where: str = "model", field: str = "model") -> str:
+def full_name(spec: str, location: str = "model", field: str = "model") -> str:
     """Add the provider to the name of a model, unless it has one or none is known.
 
     Servers on this machine are asked only about names without a known maker. Raises ConfigurationError for an ambiguous
@@ -533,7 +533,7 @@ def full_name(spec: str, where: str = "model", field: str = "model") -> str:
         forms.insert(0, f"{maker}/{spec}")
     if len(forms) > 1:
         allowed = f"one of {', '.join(forms)}: several models are called so"
-        raise ConfigurationError(where, field, spec, allowed)
+        raise ConfigurationError(location, field, spec, allowed)
     return forms[0] if forms else spec
 
 
@@ -601,23 +601,23 @@ def _form_at(host: str, name: str) -> str:
     return f"{host}/{default if default.rpartition('/')[2] == name else name}"
 
 
-def _as_model(value: object, field: str, where: str = "model") -> Model:
+def _as_model(value: object, field: str, location: str = "model") -> Model:
     # the same check as isinstance(value, Model), ten times as fast
     if not isinstance(value, type) and callable(getattr(value, "request", None)) and hasattr(value, "name"):
         return cast("Model", value)
-    raise ConfigurationError(where, field, value, "a Model object or the name of a model")
+    raise ConfigurationError(location, field, value, "a Model object or the name of a model")
 
 
-def _check_intent(name: str, where: str, field: str) -> str:
+def _check_intent(name: str, location: str, field: str) -> str:
     intent = name.removeprefix(_PREFIX)
     if intent not in _INTENTS:
-        raise ConfigurationError(where, field, name, " or ".join(repr(_PREFIX + known) for known in _INTENTS))
+        raise ConfigurationError(location, field, name, " or ".join(repr(_PREFIX + known) for known in _INTENTS))
     return intent
 
 
-def _check_mapping(choice: Mapping[str, Model | str], where: str = "run", field: str = "model") -> None:
+def _check_mapping(choice: Mapping[str, Model | str], location: str = "run", field: str = "model") -> None:
     unknown = [intent for intent in choice if intent not in _INTENTS]
     if unknown:
         raise ConfigurationError(
-            where, field, unknown[0], f"a mapping with the keys {' and '.join(map(repr, _INTENTS))}"
+            location, field, unknown[0], f"a mapping with the keys {' and '.join(map(repr, _INTENTS))}"
         )

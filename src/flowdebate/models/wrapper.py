@@ -45,7 +45,7 @@ class Wrapper:
     """Tells the call boundary that inner models record the attempts."""
 
     def __init__(self, inner: Model | str) -> None:
-        self.inner: Model = inner_model(inner, where=type(self).__name__)
+        self.inner: Model = inner_model(inner, location=type(self).__name__)
 
     @property
     def name(self) -> str:
@@ -107,10 +107,12 @@ class Wrapper:
         return f"{type(self).__name__}({', '.join(map(repr, self.models()))})"
 
 
-def inner_model(spec: Model | str, *, where: str) -> Model:
+def inner_model(spec: Model | str, *, location: str) -> Model:
     """Resolve a wrapper's inner model; ConfigurationError for an intent or any other value."""
     if spec is None or (isinstance(spec, str) and spec.startswith("intent/")):
-        raise ConfigurationError(where, "model", spec, "a Model or the name of one: intents are resolved by runs only")
+        raise ConfigurationError(
+            location, "model", spec, "a Model or the name of one: intents are resolved by runs only"
+        )
     return resolve_model(spec)
 
 
@@ -190,7 +192,7 @@ class Fallback(Wrapper):
         if on is not None and not callable(on):
             raise ConfigurationError("Fallback", "on", on, "a function of the error, or None")
         super().__init__(models[0])
-        self._models = (self.inner, *(inner_model(model, where="Fallback") for model in models[1:]))
+        self._models = (self.inner, *(inner_model(model, location="Fallback") for model in models[1:]))
         self._on = on
 
     def models(self) -> tuple[Model, ...]:

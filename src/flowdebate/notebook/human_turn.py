@@ -206,7 +206,7 @@ def _store_of(run: RunView | str | None, choice: StoreChoice) -> Store | None:
         return run.store
     if not isinstance(run, str):
         raise ConfigurationError(_WHERE, "run", run, "a handle, a result, the id of a run, or None")
-    store = open_store(choice, where=_WHERE)
+    store = open_store(choice, location=_WHERE)
     if store is None:
         raise ConfigurationError(_WHERE, "store", choice, "the store of the run")
     return store

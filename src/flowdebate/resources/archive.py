@@ -338,19 +338,19 @@ class Archive:
         await self.outcomes.resolve(debate, await self._check_outcome(debate, right, wrong))
 
     async def _check_outcome(self, debate: str, right: str | None, wrong: str | None) -> VerdictOutcome:
-        where = "Archive.record_outcome"
+        location = "Archive.record_outcome"
         if (right is None) is (wrong is None):
-            raise ConfigurationError(where, "right", right, "an agent's name, unless `wrong` is one")
+            raise ConfigurationError(location, "right", right, "an agent's name, unless `wrong` is one")
         field, name = ("right", right) if wrong is None else ("wrong", wrong)
         if not isinstance(name, str) or not name.strip():
-            raise ConfigurationError(where, field, name, "an agent's name")
+            raise ConfigurationError(location, field, name, "an agent's name")
         ballots = await self.outcomes.ballots(debate)
         if not ballots:
-            raise ConfigurationError(where, "debate", debate, "the `feedback.debate` of a debate with this archive")
+            raise ConfigurationError(location, "debate", debate, "the `feedback.debate` of a debate with this archive")
         agents = {agent for ballot in ballots for agent in (ballot.voter, ballot.choice) if agent is not None}
         if name not in agents and not await self.positions.of(name):  # it may have proposed, and got no vote
             known = ", ".join(map(shown, sorted(agents)))
-            raise ConfigurationError(where, field, name, f"an agent of the debate, such as {known}")
+            raise ConfigurationError(location, field, name, f"an agent of the debate, such as {known}")
         return VerdictOutcome(right=right, wrong=wrong)
 
 

@@ -548,34 +548,34 @@ def _make_item(
     )
 
 
-def _store_options(store: StoreChoice | StoreOptions, batch_id: str, where: str) -> StoreOptions | None:
+def _store_options(store: StoreChoice | StoreOptions, batch_id: str, location: str) -> StoreOptions | None:
     """Return the options of durable runs, with an open store and the batch's label; None without a store."""
     # All runs share one store object: the owner of their rows, and the group commit, are its.
     if store is False or (store is None and STORE_VARIABLE not in os.environ):
         return None
     options = store if isinstance(store, StoreOptions) else StoreOptions(store=store)
-    opened = open_store(options.store, where=where)
+    opened = open_store(options.store, location=location)
     if opened is None:
         return None
     return replace(options, store=opened, labels={**options.labels, BATCH_LABEL: batch_id})
 
 
 def _check(
-    where: str, questions: object, max_concurrency: object, batch_id: object, on_error: object, on_uncertain: object
+    location: str, questions: object, max_concurrency: object, batch_id: object, on_error: object, on_uncertain: object
 ) -> None:
     one = isinstance(questions, (str, bytes, Mapping, BaseModel))
     if one or not isinstance(questions, (Iterable, AsyncIterable)):
-        raise ConfigurationError(where, "questions", questions, "several: an iterable, or an async iterable")
+        raise ConfigurationError(location, "questions", questions, "several: an iterable, or an async iterable")
     if not isinstance(max_concurrency, int) or isinstance(max_concurrency, bool) or max_concurrency < 1:
-        raise ConfigurationError(where, "max_concurrency", max_concurrency, "an int >= 1")
+        raise ConfigurationError(location, "max_concurrency", max_concurrency, "an int >= 1")
     if batch_id is not None and (not isinstance(batch_id, str) or not batch_id.strip()):
-        raise ConfigurationError(where, "batch_id", batch_id, "a text that is not blank, or None")
+        raise ConfigurationError(location, "batch_id", batch_id, "a text that is not blank, or None")
     for option, value, allowed in (
         ("on_error", on_error, ("collect", "raise")),
         ("on_uncertain", on_uncertain, ("retry", "raise")),
     ):
         if value not in allowed:
-            raise ConfigurationError(where, option, value, " or ".join(map(repr, allowed)))
+            raise ConfigurationError(location, option, value, " or ".join(map(repr, allowed)))
 
 
 class WorkerPool(Generic[JobT, DoneT]):

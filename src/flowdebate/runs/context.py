@@ -66,8 +66,8 @@ class SequencerHandle:
         known = list(type(state).__pydantic_fields__ if is_model else (each.name for each in fields(state)))
         for name in changes:  # `model_copy` would take any name
             if name not in known:
-                where = f"state of sequencer {self.name!r}"
-                raise ConfigurationError(where, "update()", name, f"one of its fields: {', '.join(known)}")
+                location = f"state of sequencer {self.name!r}"
+                raise ConfigurationError(location, "update()", name, f"one of its fields: {', '.join(known)}")
         self.state = state.model_copy(update=changes) if is_model else replace(state, **changes)
 
 

@@ -294,7 +294,7 @@ async def _check_models(block: Runnable[Any], run: Run) -> None:
             error.model, error.block = error.model or getattr(model, "name", None), error.block or seat.block
             raise
         except ConfigurationError as error:
-            if error.where != seat.block:
+            if error.location != seat.block:
                 error.args = (f"{seat.block}, {error}",)
             raise
 

@@ -229,7 +229,7 @@ def _dump_session(session: Session) -> dict[str, Any] | None:
         return {"unkept": ["state"]}
 
 
-def session_of(store: Store, header: RunHeader, where: str) -> Session:
+def session_of(store: Store, header: RunHeader, location: str) -> Session:
     """Return the session with which a run began."""
     stored = header.session or {}
     state, history, lost = (stored.get(name, empty) for name, empty in (("state", {}), ("history", []), ("unkept", [])))
@@ -239,7 +239,7 @@ def session_of(store: Store, header: RunHeader, where: str) -> Session:
         raise _unusable(store, header, "session", stored, "an object `state` and `history`, a list of messages")
     if lost:
         allowed = f"the session as it was when the run started: its {', '.join(map(str, lost))} could not be stored"
-        raise ConfigurationError(where, "session", None, allowed)
+        raise ConfigurationError(location, "session", None, allowed)
     return Session(state=dict(state), history=list(history))
 
 

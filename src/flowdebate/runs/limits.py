@@ -307,8 +307,8 @@ class Account:
         for field in ("seconds", "working_seconds"):
             if (given := getattr(limits, field)) is not None:
                 allowed = "left out: a budget is one of calls, tokens and cost"
-                where = "budget" if owner is None else "owner_budget"
-                raise ConfigurationError("Service", f"{where}.{field}", given, allowed)
+                location = "budget" if owner is None else "owner_budget"
+                raise ConfigurationError("Service", f"{location}.{field}", given, allowed)
         self.name: str = "all runs" if owner is None else repr(owner)
         self.limits = limits
         self._pricing = Budget(replace(limits, tokens=limits.tokens or maxsize))  # else it would count no tokens

@@ -107,7 +107,7 @@ def create_app(  # noqa: PLR0913 - keyword-only
         links=Links(secret or token or secrets.token_urlsafe(32)),
         read_only=read_only,
         base_urls=tuple(allow_base_urls),
-        sources=allowed_folders(allow_sources, where=_WHERE),
+        sources=allowed_folders(allow_sources, location=_WHERE),
     )
     service.restrict_models(providers=own_machine)
     for url in front.base_urls:

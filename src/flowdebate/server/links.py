@@ -151,8 +151,8 @@ async def _place(run_id: str, place: str | None, front: Front, service: Service 
     places = [each.place for each in (await service.run(run_id)).pending]
     if place in places or (place is None and len(places) == 1):
         return place or places[0]
-    where = f"does not wait at {place}" if place else "waits in several places"
-    raise NotAwaited(front.service.store.name, run_id, where if places else "does not wait", places)
+    location = f"does not wait at {place}" if place else "waits in several places"
+    raise NotAwaited(front.service.store.name, run_id, location if places else "does not wait", places)
 
 
 @router.get("/links/{code}", response_model=PendingInput, responses=responses(404, 409))

@@ -189,7 +189,7 @@ def _of_library(error: FlowDebateError) -> Problem:
         case errors.StoreError():  # its sentence names the place of the store, which concerns no client
             detail = error.problem if status < HTTPStatus.INTERNAL_SERVER_ERROR else _OUR_FAULT
         case ConflictingOptions():
-            found = [FieldProblem(field=error.field, problem=detail.removeprefix(f"{error.where}: "))]
+            found = [FieldProblem(field=error.field, problem=detail.removeprefix(f"{error.location}: "))]
         case ConfigurationError():
             given = None if error.got is None else shown(error.got)
             problem = error.message or f"must be {error.allowed}"

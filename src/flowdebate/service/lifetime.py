@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from flowdebate.store.base import Store, StoredRun
 
 
-def bind_socket(where: str, port: int, *, host: str = "127.0.0.1") -> socket.socket:
+def bind_socket(location: str, port: int, *, host: str = "127.0.0.1") -> socket.socket:
     """A socket that servers accept connections on; port 0 takes a free one.
 
-    ConfigurationError of `where` for an address that cannot be used.
+    ConfigurationError of `location` for an address that cannot be used.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -35,7 +35,7 @@ def bind_socket(where: str, port: int, *, host: str = "127.0.0.1") -> socket.soc
     except (OSError, OverflowError) as error:
         used = getattr(error, "errno", None) == errno.EADDRINUSE
         hint = f"Port {port} is in use" if used else f"Port {port} of {host} cannot be used: {error}"
-        raise ConfigurationError(where, "port", port, f"a free port of {host}, or 0 for any", hint=hint) from None
+        raise ConfigurationError(location, "port", port, f"a free port of {host}, or 0 for any", hint=hint) from None
     # connections inherit it: the body of an answer would otherwise wait until the client confirms the head, for 40 ms
     bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return bound

@@ -184,12 +184,12 @@ class Recipes:
         given = {**options, info.subject: question, **({} if seed is None else {"seed": seed})}
         if self._model == EACH and given.get("model") is None:
             given["model"] = EACH
-        asked = info.load_page().options.read({}, file=given, where=_OPTIONS)
+        asked = info.load_page().options.read({}, file=given, location=_OPTIONS)
         if check is not None:  # before a file that the options name is read
             check(asked)
         if self.allowed is not None:
             self.allowed.check(asked)
-        return make_plan(info, {}, file=given, where=_OPTIONS, begins=self._model is None, allow=self.allowed)
+        return make_plan(info, {}, file=given, location=_OPTIONS, begins=self._model is None, allow=self.allowed)
 
     def register(self, name: str, pattern: Block[Any, Any]) -> None:
         """Add a pattern; ConfigurationError for a name that is taken."""
@@ -258,7 +258,7 @@ class Recipes:
             return self._of_registered(name, None, seed=seed, limits=limits, more=more)
         info = pattern_of_run(run)
         if check is not None and options and info is not None:
-            check(info.load_page().options.read({}, file=options, where=_OPTIONS))
+            check(info.load_page().options.read({}, file=options, location=_OPTIONS))
         changes = options if seed is None else {**options, "seed": seed}
         plan = plan_of_fork(run, {}, changes=changes, allow=self.allowed)
         if self.allowed is not None:

@@ -79,7 +79,7 @@ async def document_of_run(run: StoredRun, steps: Sequence[StepRow], *, so_far: S
     if not isinstance(raw, dict):
         why = f": {outcome['error']}" if outcome.get("error") else ""
         raise BadFile(f"run {run.header.run_id}", f"has no output to show{why}")
-    bare = document_of(raw, where=f"run {run.header.run_id}")
+    bare = document_of(raw, location=f"run {run.header.run_id}")
     if plan is None:
         if "registered" in (run.header.plan or {}) and "output" in type(bare).model_fields:
             output = outcome.get("output")
@@ -158,8 +158,8 @@ class Place:
 
 
 @contextmanager
-def opened(where: str | None, *, new: bool = False) -> Iterator[Place]:
-    """Open the store `where` (a file, an address); None: FLOWDEBATE_STORE, or the user's data directory.
+def opened(location: str | None, *, new: bool = False) -> Iterator[Place]:
+    """Open the store `location` (a file, an address); None: FLOWDEBATE_STORE, or the user's data directory.
 
     ConfigurationError for an invalid address and, unless it may be a `new` one, for a file that does not exist. Nothing
     is read or created yet.
@@ -168,19 +168,19 @@ def opened(where: str | None, *, new: bool = False) -> Iterator[Place]:
     from flowdebate.store.open import STORE_VARIABLE, close_store, default_store_path, open_store
     from flowdebate.store.sqlite.store import SqliteStore
 
-    if where is not None and not is_text(where):
-        raise ConfigurationError(COMMAND, "--store", where, "the path of a file, or postgresql://…")
-    if where is not None:
-        read_place(where, where=COMMAND, field="--store")
-    named = where or os.environ.get(STORE_VARIABLE) or None
-    store = open_store(where or (None if named else default_store_path()), where=COMMAND)
+    if location is not None and not is_text(location):
+        raise ConfigurationError(COMMAND, "--store", location, "the path of a file, or postgresql://…")
+    if location is not None:
+        read_place(location, location=COMMAND, field="--store")
+    named = location or os.environ.get(STORE_VARIABLE) or None
+    store = open_store(location or (None if named else default_store_path()), location=COMMAND)
     assert store is not None  # noqa: S101 - only False means none
     option = ""
-    if where is not None:  # the name of a store at an address is without its password
+    if location is not None:  # the name of a store at an address is without its password
         is_file = isinstance(store, SqliteStore)
-        option = f" --store {shlex.quote(where if is_file else store.name)}"
+        option = f" --store {shlex.quote(location if is_file else store.name)}"
         if is_file and not (new or Path(store.name).exists()):
-            raise ConfigurationError(COMMAND, "--store", where, "a store that exists")
+            raise ConfigurationError(COMMAND, "--store", location, "a store that exists")
     try:
         yield Place(store=store, named=named is not None, option=option)
     finally:

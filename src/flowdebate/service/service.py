@@ -136,7 +136,7 @@ class Service(Readership):
         if keep_days is not None:
             check_seconds("Service", keep_days=keep_days)
         self.keep_days = keep_days
-        opened = workers.store if store is None and workers is not None else open_store(store, where="Service")
+        opened = workers.store if store is None and workers is not None else open_store(store, location="Service")
         if opened is None and store is None:  # elsewhere that means no store
             opened = open_store(default_store_path())
         if opened is None:

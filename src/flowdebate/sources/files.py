@@ -141,12 +141,12 @@ def check_size(sources: Sequence[Source], path: str) -> None:
     _Room().take(sources, path)
 
 
-def allowed_folders(paths: Iterable[str | Path], *, where: str) -> tuple[Path, ...]:
+def allowed_folders(paths: Iterable[str | Path], *, location: str) -> tuple[Path, ...]:
     """Return the folders `allow_sources`; raise ConfigurationError for a path that is not a folder."""
     folders = tuple(Path(path).resolve() for path in paths)
     for folder in folders:
         if not folder.is_dir():
-            raise ConfigurationError(where, "allow_sources", str(folder), "folders that there are")
+            raise ConfigurationError(location, "allow_sources", str(folder), "folders that there are")
     return folders
 
 

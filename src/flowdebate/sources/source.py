@@ -252,10 +252,10 @@ class Sources:
     the last arguments. None: a quarter of the model's context, or 32,000 where that is unknown."""
 
     def __post_init__(self) -> None:
-        check_option(Count, "tokens", self.tokens, where=type(self).__name__)
+        check_option(Count, "tokens", self.tokens, location=type(self).__name__)
 
 
-def check_sources(value: object, *, where: str) -> tuple[Source, ...]:
+def check_sources(value: object, *, location: str) -> tuple[Source, ...]:
     """Convert `value` to sources, and read their files; None means no sources.
 
     Raises ConfigurationError for invalid sources, and BadFile for unusable files.
@@ -269,7 +269,7 @@ def check_sources(value: object, *, where: str) -> tuple[Source, ...]:
     if isinstance(value, Diff):
         value = [value]
     if not isinstance(value, (Mapping, Sequence)) or isinstance(value, (str, bytes)):
-        raise ConfigurationError(where, "sources", value, allowed)
+        raise ConfigurationError(location, "sources", value, allowed)
     items = value.items() if isinstance(value, Mapping) else [(None, entry) for entry in value]
     sources: list[Source] = []
     for index, (name, entry) in enumerate(items):
@@ -285,10 +285,10 @@ def check_sources(value: object, *, where: str) -> tuple[Source, ...]:
         else:
             problem = name_problem(name) if isinstance(name, str) else None
             must = allowed if problem is None or is_blank(str(name)) else f"a source whose name {problem}"
-            raise ConfigurationError(where, location, entry, must)
+            raise ConfigurationError(location, location, entry, must)
     names = Counter(source.name for source in sources)
     if twice := next((name for name, number in names.items() if number > 1), None):
-        raise ConfigurationError(where, "sources", twice, "sources of different names: NAME=FILE gives one")
+        raise ConfigurationError(location, "sources", twice, "sources of different names: NAME=FILE gives one")
     return tuple(sources)
 
 

@@ -23,51 +23,51 @@ _PAIRS = re.compile(rf"{_PAIR}(?:\s+{_PAIR})*", re.DOTALL)
 _NAMES_DATABASE = re.compile(r"(?:^|\s)(?:host|hostaddr|dbname|service|password)\s*=")
 
 
-def read_place(text: str, *, where: str, field: str = "store") -> str:
+def read_place(text: str, *, location: str, field: str = "store") -> str:
     """Read the address of a store: "memory:", an address with postgresql://, or the path of a file.
 
     Raises ConfigurationError, without user and password, for any other address.
 
-    >>> read_place("POSTGRES+psycopg://ann:s3cret@db/app", where="run")
+    >>> read_place("POSTGRES+psycopg://ann:s3cret@db/app", location="run")
     'postgresql://ann:s3cret@db/app'
-    >>> read_place("sqlite:///runs.sqlite3", where="run")
+    >>> read_place("sqlite:///runs.sqlite3", location="run")
     'runs.sqlite3'
     """
     plain = text.strip()
     scheme = _SCHEME.match(plain)
     kind = scheme["kind"].lower() if scheme else ""
     if kind in ("postgresql", "postgres") or _is_pairs(plain):
-        return read_postgres_address(plain, where=where, field=field)
+        return read_postgres_address(plain, location=location, field=field)
     if scheme and kind == "sqlite" and re.fullmatch(r"/[^?#]+", rest := plain[scheme.end() :]):
         text = plain = rest[1:]
     if plain == "memory:":
         return plain
-    check_path(text, where=where, field=field)
+    check_path(text, location=location, field=field)
     return text
 
 
-def check_path(text: str, *, where: str, field: str) -> None:
+def check_path(text: str, *, location: str, field: str) -> None:
     """Raise ConfigurationError if the path of a store looks like an address."""
     plain = text.strip()
     if _LOOKS_LIKE_ADDRESS.match(plain) or plain == ":memory:" or _is_pairs(plain):
-        raise ConfigurationError(where, field, hide_credentials(plain), FORMS)
+        raise ConfigurationError(location, field, hide_credentials(plain), FORMS)
 
 
-def read_postgres_address(text: str, *, where: str, field: str = "url") -> str:
+def read_postgres_address(text: str, *, location: str, field: str = "url") -> str:
     """Read an address of PostgreSQL, with or without a driver's name, or in libpq's own form: `host=db dbname=app`.
 
     Raises ConfigurationError for any other address, and if its user and password are ambiguous.
     """
     plain = text.strip()
     if _is_pairs(plain):
-        return _address_of_pairs(plain, where=where, field=field)
+        return _address_of_pairs(plain, location=location, field=field)
     scheme = _SCHEME.match(plain)
     if scheme is None or scheme["kind"].lower() not in ("postgresql", "postgres"):
-        raise ConfigurationError(where, field, hide_credentials(plain) if scheme else "…", POSTGRES)
+        raise ConfigurationError(location, field, hide_credentials(plain) if scheme else "…", POSTGRES)
     authority, _, rest = plain[scheme.end() :].partition("/")
     # "@" in host= begins the name of an abstract socket, not a password
     if authority.count("@") > 1 or "@" in re.sub(r"(?<=[?&]host=)@", "", rest):
-        raise ConfigurationError(where, field, hide_credentials(plain), POSTGRES, hint=_ENCODE)
+        raise ConfigurationError(location, field, hide_credentials(plain), POSTGRES, hint=_ENCODE)
     return f"postgresql://{plain[scheme.end() :]}"
 
 
@@ -75,17 +75,17 @@ def _is_pairs(text: str) -> bool:
     return bool(_PAIRS.fullmatch(text) and _NAMES_DATABASE.search(text))
 
 
-def _address_of_pairs(text: str, *, where: str, field: str) -> str:
+def _address_of_pairs(text: str, *, location: str, field: str) -> str:
     try:
         from psycopg import Error
         from psycopg.conninfo import conninfo_to_dict
     except ImportError:
         hint = "pip install 'flowdebate[postgres]'"
-        raise ConfigurationError(where, field, "a PostgreSQL address", "a path", hint=hint) from None
+        raise ConfigurationError(location, field, "a PostgreSQL address", "a path", hint=hint) from None
     try:
         parts = {name: str(value) for name, value in conninfo_to_dict(text).items() if value is not None}
     except (Error, UnicodeDecodeError):  # their messages may contain the password
-        raise ConfigurationError(where, field, "pairs such as host=…", POSTGRES) from None
+        raise ConfigurationError(location, field, "pairs such as host=…", POSTGRES) from None
     user, password, database = (quote(parts.pop(name, ""), safe="") for name in ("user", "password", "dbname"))
     credentials = f"{user}{password and ':' + password}"
     options = urlencode(parts, quote_via=quote)

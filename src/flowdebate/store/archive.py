@@ -99,7 +99,7 @@ def stored_archive(store: StoreChoice, *, name: str = "default", patience: float
 
     >>> archive = stored_archive("memory:", name="city council")
     """
-    opened = open_store(store, where="stored_archive")
+    opened = open_store(store, location="stored_archive")
     if opened is None:
         raise ConfigurationError("stored_archive", "store", store, "a Store, a path or a name")
     if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > _LONGEST_NAME:

@@ -425,17 +425,17 @@ def _describe(error: Any) -> str:  # noqa: ANN401 - jsonschema is not imported h
     """Describe a jsonschema error: where, allowed, got."""
     field = ".".join(str(part) for part in error.absolute_path)
     limit, got = error.validator_value, shown(error.instance)
-    where = f"`{field}`" if field else "the line"
+    location = f"`{field}`" if field else "the line"
     phrase = _ALLOWED.get(error.validator)
     if phrase is not None:
         listed = limit if isinstance(limit, list) else [limit]
-        return f"{where} must be {phrase.format(' or '.join(map(str, listed)))}, got {got}"
+        return f"{location} must be {phrase.format(' or '.join(map(str, listed)))}, got {got}"
     if error.validator == "required":
         missing = [name for name in limit if name not in error.instance]
-        return f"{where} must have `{missing[0]}`, and has {shown(sorted(error.instance))}"
+        return f"{location} must have `{missing[0]}`, and has {shown(sorted(error.instance))}"
     known = error.schema.get("properties", {})
     other = [name for name in error.instance if name not in known]
-    return f"{where} may have {', '.join(known)}, got {shown(other[0])}"
+    return f"{location} may have {', '.join(known)}, got {shown(other[0])}"
 
 
 def _check_depth(value: object) -> None:

@@ -32,7 +32,7 @@ def default_store_path() -> Path:
     return user_data_path("flowdebate", appauthor=False) / "runs.sqlite3"
 
 
-def open_store(choice: StoreChoice = None, *, where: str = "run") -> Store | None:
+def open_store(choice: StoreChoice = None, *, location: str = "run") -> Store | None:
     """Return the store that `choice` names; None for no store. ConfigurationError for anything else.
 
     >>> open_store("memory:").name
@@ -50,8 +50,8 @@ def open_store(choice: StoreChoice = None, *, where: str = "run") -> Store | Non
         if choice.lower().endswith((".jsonl", ".ndjson")):
             allowed, name = "a Store, a SQLite file or an address", hide_credentials(choice)
             hint = f"`flowdebate import {name}`, or import_runs(), reads exported runs into a store"
-            raise ConfigurationError(where, field, name, allowed, hint=hint)
-        return _open_by_name(read_place(choice, where=where, field=field))
+            raise ConfigurationError(location, field, name, allowed, hint=hint)
+        return _open_by_name(read_place(choice, location=location, field=field))
     if not isinstance(choice, (bool, str)):
         from flowdebate.store.base import Store
 
@@ -59,7 +59,7 @@ def open_store(choice: StoreChoice = None, *, where: str = "run") -> Store | Non
         if Store in type(choice).__mro__ or isinstance(choice, Store):
             return choice
     allowed = 'a Store, a path, "postgresql://…", "memory:", False for none, or None for FLOWDEBATE_STORE'
-    raise ConfigurationError(where, field, choice, allowed)
+    raise ConfigurationError(location, field, choice, allowed)
 
 
 async def close_store(store: Store) -> None:

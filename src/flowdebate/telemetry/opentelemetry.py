@@ -284,8 +284,8 @@ class _Chat(_Current):
         provider, host, port = names.server_names(self._request.attempts.server or "")
         if provider is not None:
             self._about[names.PROVIDER] = provider
-        where = {names.PROVIDER: provider, names.SERVER_ADDRESS: host, names.SERVER_PORT: port}
-        self.span.set_attributes({name: value for name, value in where.items() if value is not None})
+        attributes = {names.PROVIDER: provider, names.SERVER_ADDRESS: host, names.SERVER_PORT: port}
+        self.span.set_attributes({name: value for name, value in attributes.items() if value is not None})
         made = self._request.attempts.made
         usage = total_usage(made)
         self.span.set_attribute(names.ATTEMPTS, len(made))

@@ -203,7 +203,7 @@ class DebateCase:
     @property
     def roster(self) -> tuple[Debater, ...]:
         """The debaters, as `Debater` objects."""
-        return check_roster(self.options["debaters"], where="case")
+        return check_roster(self.options["debaters"], location="case")
 
     @property
     def stances(self) -> list[str]:
@@ -213,9 +213,9 @@ class DebateCase:
     @property
     def max_rounds(self) -> int:
         """The highest number of rounds: those of its phases, if it has any."""
-        chosen = find_format(self.options.get("format"), where="case", pattern="debate")
+        chosen = find_format(self.options.get("format"), location="case", pattern="debate")
         given = self.options.get("phases") or (None if chosen is None else chosen.phases) or None
-        phases = check_phases(given, where="case", members=len(self.roster))
+        phases = check_phases(given, location="case", members=len(self.roster))
         return sum(phase.rounds for phase in phases) or int(self.options.get("max_rounds", 2))
 
     def debate(self) -> Sequencer[Any, Any]:

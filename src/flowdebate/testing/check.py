@@ -111,8 +111,8 @@ def check_pattern(pattern: Block[Any, Any] | Callable[[], Block[Any, Any]], **op
     _check("check_pattern", pattern, options)
 
 
-def _check(where: str, pattern: object, options: CheckOptions, *, only: type[Any] = object) -> None:
-    broken = find_broken_promise(pattern, where=where, only=only, **options).broken
+def _check(location: str, pattern: object, options: CheckOptions, *, only: type[Any] = object) -> None:
+    broken = find_broken_promise(pattern, location=location, only=only, **options).broken
     if broken is not None:
         raise broken.with_traceback(None)
 
@@ -137,25 +137,25 @@ class Finding:
 def find_broken_promise(
     pattern: object,
     *,
-    where: str = "check_pattern",
+    location: str = "check_pattern",
     only: type[Any] = object,
     shrink: bool = True,
     **options: Unpack[CheckOptions],
 ) -> Finding:
     """`check_pattern` as a value: what was found, and after how many examples."""
-    make = _maker(pattern, where)
+    make = _maker(pattern, location)
     skip, seed = options.get("skip", ()), options.get("seed")
-    check_library(f"{where}()", "hypothesis", library="hypothesis", extra="testing")
+    check_library(f"{location}()", "hypothesis", library="hypothesis", extra="testing")
     most = {"max_examples": options.get("max_examples", 1), "max_calls": options.get("max_calls", 1)}
-    check_count(f"{where}()", **most)
-    check_seconds(f"{where}()", max_seconds=options.get("max_seconds", 5.0))
+    check_count(f"{location}()", **most)
+    check_seconds(f"{location}()", max_seconds=options.get("max_seconds", 5.0))
     for name in skip:
         if name not in PROMISES:
-            raise ConfigurationError(f"{where}()", "skip", name, f"names of promises: {', '.join(PROMISES)}")
+            raise ConfigurationError(f"{location}()", "skip", name, f"names of promises: {', '.join(PROMISES)}")
     check = _Check(
         make=make,
         only=only,
-        where=where,
+        location=location,
         skip=frozenset(skip),
         seed=SystemRandom().getrandbits(32) if seed is None else seed,
         options=options,
@@ -219,7 +219,7 @@ class _Check:
 
     make: Callable[[], Block[Any, Any]]
     only: type[Any]
-    where: str
+    location: str
     skip: frozenset[str]
     seed: int
     options: CheckOptions
@@ -255,7 +255,7 @@ class _Check:
         self.found.seconds += monotonic() - start
         if broken is not None:
             promise, problem = broken
-            call = f"{self.where}(…, examples=[{example!r}])"
+            call = f"{self.location}(…, examples=[{example!r}])"
             self.found.broken = self._broken(promise, problem, example, call)
         elif self.found.examples == _FEW:
             self._announce()
@@ -265,7 +265,7 @@ class _Check:
         examples, took = self.options.get("max_examples", 100), self.found.seconds / self.found.examples
         if took * examples > _LONG:
             warnings.warn(
-                f"{self.where}(): an example takes {took:.1f} s, so {examples} take about {took * examples:.0f} s. "
+                f"{self.location}(): an example takes {took:.1f} s, so {examples} take about {took * examples:.0f} s. "
                 "Fewer of them: max_examples=…",
                 FlowDebateWarning,
                 stacklevel=2,
@@ -277,7 +277,7 @@ class _Check:
         for promise in OF_A_CHECK:
             if promise.__name__ not in self.skip:
                 for problem in promise(self.found.seen):
-                    self.found.broken = self._broken(promise, problem, None, f"{self.where}(…, seed={self.seed})")
+                    self.found.broken = self._broken(promise, problem, None, f"{self.location}(…, seed={self.seed})")
                     return
 
     def _broken(self, promise: Callable[..., Any], problem: str, example: Example | None, call: str) -> PromiseBroken:
@@ -403,13 +403,13 @@ class _Check:
             if hangs is None:
                 view, output = result, result.output
         except Exception as failure:
-            if isinstance(failure, ConfigurationError) and failure.where == "check_pattern()":
+            if isinstance(failure, ConfigurationError) and failure.location == "check_pattern()":
                 raise
             error = failure
         self.clock.stop()
         if view.raw is not None and not isinstance(view.raw, self.only):
             allowed, hint = "a debate, or a function that builds one", "check_pattern() checks every pattern"
-            raise ConfigurationError(f"{self.where}()", "pattern", view.raw, allowed, hint=hint)
+            raise ConfigurationError(f"{self.location}()", "pattern", view.raw, allowed, hint=hint)
         return Played(example=example, view=view, output=output, error=error, model=model, stances=stances, hangs=hangs)
 
     async def _hang(self, handle: RunHandle[Any]) -> str | None:
@@ -434,16 +434,16 @@ def _describe_hang(seconds: float, place: Wait | None) -> str:
     return f"no end after {seconds:g} seconds{'' if place is None else f': it is at {place}'}"
 
 
-def _maker(pattern: object, where: str) -> Callable[[], Block[Any, Any]]:
+def _maker(pattern: object, location: str) -> Callable[[], Block[Any, Any]]:
     """A function that returns the pattern to check."""
     if not isinstance(pattern, Block) and not callable(pattern):
-        raise ConfigurationError(f"{where}()", "pattern", pattern, "a pattern, or a function that builds one")
+        raise ConfigurationError(f"{location}()", "pattern", pattern, "a pattern, or a function that builds one")
     build: Callable[[], object] = (lambda: pattern) if isinstance(pattern, Block) else pattern
 
     def make() -> Block[Any, Any]:
         made = build()
         if not isinstance(made, Block):
-            raise ConfigurationError(f"{where}()", "pattern", made, "a pattern, or a function that builds one")
+            raise ConfigurationError(f"{location}()", "pattern", made, "a pattern, or a function that builds one")
         return made
 
     return make

@@ -152,8 +152,8 @@ def fails_only_for_a_reason(run: Played) -> Problems:
     if run.error is None or run.unending:
         return
     if not isinstance(run.error, FlowDebateError) or not run.model.failed:
-        where = "; ".join(getattr(run.error, "__notes__", ()))
-        yield f"{error_text(run.error)}{f' ({where})' if where else ''}"
+        notes = "; ".join(getattr(run.error, "__notes__", ()))
+        yield f"{error_text(run.error)}{f' ({notes})' if notes else ''}"
 
 
 def ends_within_its_rounds(run: Played) -> Problems:
@@ -552,4 +552,4 @@ def _describe_difference(one: object, two: object, place: str = "") -> str:
         return f"{f'{place} is ' if place else ''}{shown(one)}, then {shown(two)}"
     else:
         return ""
-    return next(filter(None, (_describe_difference(first, second, where) for where, first, second in pairs)), "")
+    return next(filter(None, (_describe_difference(first, second, location) for location, first, second in pairs)), "")

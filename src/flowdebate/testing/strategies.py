@@ -188,7 +188,7 @@ def transcripts(
 
     A round has at most `max_turns` turns, and may have none.
     """
-    sides = check_roster(draw(debaters()) if roster is None else roster, where="transcripts()")
+    sides = check_roster(draw(debaters()) if roster is None else roster, location="transcripts()")
     text = arguments() if texts is None else texts
     turns = st.lists(st.tuples(st.sampled_from(sides), text), max_size=max_turns)
     rounds = draw(st.lists(turns, max_size=max_rounds))
@@ -313,8 +313,8 @@ def debates(  # noqa: C901 - an option a step
     options: dict[str, Any] = {"name": "debate", **fixed}
     if "debaters" not in fixed:
         options["debaters"] = [replace(side, block=_own(draw, said)) for side in draw(_rosters())]
-    roster = check_roster(options["debaters"], where="debates()")
-    chosen = find_format(fixed.get("format"), where="debates()", pattern="debate")
+    roster = check_roster(options["debaters"], location="debates()")
+    chosen = find_format(fixed.get("format"), location="debates()", pattern="debate")
     if not fixed.keys() & {"max_rounds", "phases"} and (chosen is None or not chosen.phases):
         phased = draw(st.booleans())
         drawn = phases(members=len(roster), up_to_rounds=up_to_rounds) if phased else st.integers(1, up_to_rounds)

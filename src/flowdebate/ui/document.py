@@ -424,10 +424,10 @@ def read_document(path: str) -> Document:
     value = parse_json(read_text(path, megabytes=_MEGABYTES), path=path)
     if not isinstance(value, dict):
         raise BadFile(path, f"must hold a JSON object, got {type(value).__name__}")
-    return document_of(value, where=path)
+    return document_of(value, location=path)
 
 
-def document_of(value: Mapping[str, Any], *, where: str) -> Document:
+def document_of(value: Mapping[str, Any], *, location: str) -> Document:
     """The document that `value` is, or that of a bare raw output; BadFile with the invalid field."""
     try:
         if "raw" not in value:  # a bare raw output does not say of which pattern it is
@@ -435,12 +435,12 @@ def document_of(value: Mapping[str, Any], *, where: str) -> Document:
         info = find_pattern(value.get("pattern"))
         if info is None:
             allowed = f"one of {', '.join(load_patterns())}"
-            raise BadFile(where, f"`pattern`: must be {allowed}, got {shown(value.get('pattern'))}")
+            raise BadFile(location, f"`pattern`: must be {allowed}, got {shown(value.get('pattern'))}")
         return _kind(info).model_validate({**value, "pattern": info.name})
     except ValidationError as error:
-        raise BadFile(where, problem_of(error)) from None
+        raise BadFile(location, problem_of(error)) from None
     except RecursionError:  # a small file can be nested deeper than pydantic's stack
-        raise BadFile(where, "is nested too deeply") from None
+        raise BadFile(location, "is nested too deeply") from None
 
 
 def _kind(info: PatternInfo) -> type[Document]:

@@ -141,17 +141,17 @@ class Models:
             f"name a model of the server at {address_of(base_url)}.{which}"
         )
 
-    def __call__(self, spec: str, where: str, field: str) -> Model | str:
+    def __call__(self, spec: str, location: str, field: str) -> Model | str:
         """The model; ConfigurationError for a name that means none."""
         from flowdebate.models.openai.model import OpenAIModel
         from flowdebate.models.resolve import check_model
 
         if self._base_url is None:
-            check_model(spec, where=where, field=field)
+            check_model(spec, location=location, field=field)
             return spec  # still a name: the run makes one model of it for all who have it
         if spec == "local":
             raise ConfigurationError(
-                where, field, spec, "the name of a model at the base URL: the local model has none"
+                location, field, spec, "the name of a model at the base URL: the local model has none"
             )
         if spec not in self._made:
             self._made[spec] = OpenAIModel(spec, base_url=self._base_url)

@@ -518,20 +518,20 @@ class PlanOptions(BaseModel):
         return name if flag == "" else flag or f"--{name.replace('_', '-')}"
 
     @classmethod
-    def read(cls, given: Mapping[str, Any], *, file: PlanFile = None, where: str | None = None) -> Self:
-        """The options that a front end was given (None: not given), over those of a plan file.
+    def read(cls, given: Mapping[str, Any], *, file: PlanFile = None, location: str | None = None) -> Self:
+        """Merge the options of a front end (None: not given) with those of a plan file.
 
-        ConfigurationError or BadFile for what cannot be, with the option, or with the file and its key; `where` names
-        the place of a plan that is no file.
+        ConfigurationError or BadFile for invalid options, with the option, or with the file and its key; `location`
+        names the place of a plan that is no file.
         """
-        where = file if isinstance(file, str) else where or _STORED
+        location = file if isinstance(file, str) else location or _STORED
         content = read_plan_file(file) if isinstance(file, str) else dict(file or {})
         content.pop("pattern", None)  # of a file for `flowdebate run`, which has read it
         keys = cls.names()
         for key, value in content.items():
             if key not in keys:
-                raise unknown_key(where, key, value, keys)
-        of_file = cls._list_members({key: value for key, value in content.items() if value is not None}, where)
+                raise unknown_key(location, key, value, keys)
+        of_file = cls._list_members({key: value for key, value in content.items() if value is not None}, location)
         # an option that may be repeated is [] where the command line does not have it
         over = {key: value for key, value in given.items() if value is not None and value != []}
         over = {
@@ -543,8 +543,8 @@ class PlanOptions(BaseModel):
         try:
             options = cls.model_validate({**of_file, **over})
         except ValidationError as error:
-            raise cls._refused(error, where, over) from None
-        options._file = where  # noqa: SLF001 - its own
+            raise cls._refused(error, location, over) from None
+        options._file = location  # noqa: SLF001 - its own
         options._of_file = frozenset(of_file).difference(over)  # noqa: SLF001 - its own
         return options
 
@@ -555,25 +555,25 @@ class PlanOptions(BaseModel):
         return entry is not None and issubclass(entry, PersonaEntry)
 
     @classmethod
-    def _list_members(cls, options: dict[str, Any], where: str) -> dict[str, Any]:
+    def _list_members(cls, options: dict[str, Any], location: str) -> dict[str, Any]:
         """Turn a list of models in `options` into the roster, with members named after their models."""
         models = options.get("model")
         seats = models if isinstance(models, dict) else {DEFAULT: models}
         if not isinstance(listed := seats.get(DEFAULT), list):
             return options
-        field, place = cls.ROSTER, cls.flag_of("model") if where == COMMAND else "model"
+        field, place = cls.ROSTER, cls.flag_of("model") if location == COMMAND else "model"
         if not cls.lists_models():
             allowed = f"one for all: name the {cls.SPEAKER} of each other model, as in NAME=MODEL"
-            raise ConfigurationError(where, place, listed, allowed)
+            raise ConfigurationError(location, place, listed, allowed)
         if field in options:
             allowed = f"one model where the {field} are named as well"
-            raise ConfigurationError(where, place, listed, allowed)
+            raise ConfigurationError(location, place, listed, allowed)
         rest = {seat: model for seat, model in seats.items() if seat != DEFAULT}
         remaining = {key: value for key, value in options.items() if key != "model"}
         return {**remaining, field: listed, **({"model": rest} if rest else {})}
 
     @classmethod
-    def _refused(cls, error: ValidationError, where: str, over: Mapping[str, Any]) -> ConfigurationError:
+    def _refused(cls, error: ValidationError, location: str, over: Mapping[str, Any]) -> ConfigurationError:
         # a misspelt key is an unknown one and a missing one: the unknown one says what is wrong
         problems: Any = error.errors()
         problem = next((entry for entry in problems if entry["type"] == "extra_forbidden"), problems[0])
@@ -581,16 +581,16 @@ class PlanOptions(BaseModel):
         name = str(first)
         field = cls.flag_of(name) if name in over else name
         field += "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in rest)
-        where = COMMAND if name in over else where
+        location = COMMAND if name in over else location
         entry = _entry_model(cls.model_fields[name].annotation)
         fields = {} if entry is None else entry.model_fields
         if problem["type"] == "extra_forbidden":
-            return unknown_key(where, field, problem["input"], list(fields), key=str(rest[-1]))
+            return unknown_key(location, field, problem["input"], list(fields), key=str(rest[-1]))
         got = None if problem["type"] == "missing" else problem["input"]
         if name == "base_url" and isinstance(got, str):
             got = address_of(got)  # without its password
         needed = tuple(key for key, option in fields.items() if option.is_required()) or tuple(fields)[:1]
-        return ConfigurationError(where, field, got, sentence_of(problem, needed))
+        return ConfigurationError(location, field, got, sentence_of(problem, needed))
 
     @property
     def roles(self) -> list[str]:
@@ -666,11 +666,11 @@ class PlanOptions(BaseModel):
         except ConfigurationError as error:
             first = re.split(r"\W", error.field, maxsplit=1)[0]  # of `debaters[0].name`
             name = names.get(first, first)
-            if name not in type(self).model_fields or error.where in (COMMAND, self._file) or error.message:
+            if name not in type(self).model_fields or error.location in (COMMAND, self._file) or error.message:
                 raise
-            where, field = self.place(name)
+            location, field = self.place(name)
             rest = error.field.removeprefix(first)
-            raise ConfigurationError(where, f"{field}{rest}", error.got, error.allowed, hint=error.hint) from None
+            raise ConfigurationError(location, f"{field}{rest}", error.got, error.allowed, hint=error.hint) from None
 
 
 class OutputOptions(PlanOptions):
@@ -732,9 +732,9 @@ def _entry_model(annotation: Any) -> type[BaseModel] | None:  # noqa: ANN401 - a
 
 
 def unknown_key(
-    where: str, field: str, value: object, keys: list[str], *, key: str | None = None
+    location: str, field: str, value: object, keys: list[str], *, key: str | None = None
 ) -> ConfigurationError:
     """The error for a key that no option has; it says which one may be meant."""
     close = difflib.get_close_matches(field if key is None else key, keys, n=1)
     hint = f"Did you mean `{close[0]}`?" if close else ""
-    return ConfigurationError(where, field, value, f"one of the keys {', '.join(keys)}", hint=hint)
+    return ConfigurationError(location, field, value, f"one of the keys {', '.join(keys)}", hint=hint)

@@ -190,17 +190,17 @@ def roster(
     key = options.ROSTER
     given = getattr(options, key)
     members = [dict(each) for each in default] if not given else [each.model_dump(exclude_unset=True) for each in given]
-    where, field = options.place(key)
+    location, field = options.place(key)
     for index, member in enumerate(members):
         if "model" in member:
-            member["model"] = made(member["model"], where, f"{field}[{index}].model")
+            member["model"] = made(member["model"], location, f"{field}[{index}].model")
     try:
-        return check_roster(members, where=where, kind=kind, field=key, least=least)
+        return check_roster(members, location=location, kind=kind, field=key, minimum=least)
     except ConfigurationError as error:
         if error.field == key:
             names = [member.get("name") for member in members]  # the members themselves may hold models
             allowed = "given at least twice" if len(members) < least else error.allowed
-            raise ConfigurationError(where, field, names, allowed) from None
+            raise ConfigurationError(location, field, names, allowed) from None
         raise
 
 

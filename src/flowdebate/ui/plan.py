@@ -163,7 +163,7 @@ def make_plan(
     given: Mapping[str, Any],
     *,
     file: PlanFile = None,
-    where: str | None = None,
+    location: str | None = None,
     name: str | None = None,
     ask: Ask | None = None,
     begins: bool = False,
@@ -178,7 +178,7 @@ def make_plan(
     from flowdebate.runs.limits import Limits
 
     page = info.load_page()
-    options: PlanOptions = page.options.read(given, file=file, where=where)
+    options: PlanOptions = page.options.read(given, file=file, location=location)
     if options.base_url is None:
         options = _with_full_names(options)
     if page.question_about_sources and getattr(options, info.subject) is None and (options.sources or options.diff):
@@ -283,7 +283,7 @@ def _efforts(plan: Plan) -> Seats | None:
         return None
     place, field = options.place("effort")
     members = {each.name: None for each in plan.speakers}
-    taken = {"speaker": options.SPEAKER, "where": place, "field": field}
+    taken = {"speaker": options.SPEAKER, "location": place, "field": field}
     return seat_models(options.effort, members, options.roles, **taken, check=lambda *_, **__: None)
 
 
@@ -300,7 +300,7 @@ def _with_seats(plan: Plan) -> Plan:
         members,
         roles,
         speaker=options.SPEAKER,
-        where=place,
+        location=place,
         field=field,
         check=plan.made,
         find=plan.made.find,
@@ -308,7 +308,7 @@ def _with_seats(plan: Plan) -> Plan:
     deals = EACH in (options.model, options.model.get(DEFAULT) if isinstance(options.model, Mapping) else None)
 
     def make(spec: Any) -> Any:  # noqa: ANN401 - a model, and what the run takes
-        return plan.apply(plan.made(spec, where=place, field=field))
+        return plan.apply(plan.made(spec, location=place, field=field))
 
     rest = found.rest if isinstance(found.rest, Mapping) else {"chat": found.rest, "synthesize": found.rest}
     speakers = (
@@ -355,7 +355,7 @@ def _read_sources(options: PlanOptions) -> PlanOptions:
     from flowdebate.sources.diff import Diff, read_diff
     from flowdebate.sources.files import check_size, read_sources, read_texts
 
-    where, field = options.place("sources")
+    location, field = options.place("sources")
     entries: dict[str, SourceEntry | str] = {}
     read: list[Source] = []
     if isinstance(options.sources, dict):
@@ -371,7 +371,7 @@ def _read_sources(options: PlanOptions) -> PlanOptions:
     for loaded in read:
         source = Source.of_excluded(loaded.name) if matches_glob(loaded.name, excluded) else loaded
         if source.name in entries:  # speakers name a source by it
-            raise ConfigurationError(where, field, source.name, "sources of different names: NAME=FILE gives one")
+            raise ConfigurationError(location, field, source.name, "sources of different names: NAME=FILE gives one")
         entries[source.name] = SourceEntry.of(source)
     return options.replaced(sources=entries, diff=None, exclude=None)
 
@@ -417,16 +417,16 @@ def _read_schema(options: PlanOptions) -> tuple[PlanOptions, OutputSchema | None
     if not isinstance(options, OutputOptions) or options.output_schema is None:
         return options, None
     schema = options.output_schema
-    where, field = options.place("output_schema")
+    location, field = options.place("output_schema")
     if isinstance(schema, str):
-        where = str(options.folder("output_schema") / schema)
-        schema = parse_json(read_text(where, megabytes=MEGABYTES), path=where)
+        location = str(options.folder("output_schema") / schema)
+        schema = parse_json(read_text(location, megabytes=MEGABYTES), path=location)
         if not isinstance(schema, dict):
-            raise BadFile(where, f"must hold a JSON Schema, which is an object, got {type(schema).__name__}")
+            raise BadFile(location, f"must hold a JSON Schema, which is an object, got {type(schema).__name__}")
     try:
-        found = OutputSchema.of(schema, where=where, field=field)
+        found = OutputSchema.of(schema, location=location, field=field)
     except RecursionError:
-        raise BadFile(where, "the schema is nested too deeply") from None
+        raise BadFile(location, "the schema is nested too deeply") from None
     return options.replaced(output_schema=schema), found
 
 
@@ -455,7 +455,7 @@ def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
     given: Mapping[str, Any],
     *,
     changes: Mapping[str, Any] | None = None,
-    where: str | None = None,
+    location: str | None = None,
     to_ask: bool = True,
     trusted: bool = False,
     ask: Ask | None = None,
@@ -493,8 +493,8 @@ def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
         # Whoever exported it may have named any file here, and showing the run would tell what is in it.
         unread = keys.read({}, file=options).reached("file")
         options = {key: value for key, value in options.items() if key not in unread}
-    where = where or ("options" if changes else None)
-    return make_plan(info, given, file=options, where=where, name=name, ask=ask, allow=allow)
+    location = location or ("options" if changes else None)
+    return make_plan(info, given, file=options, location=location, name=name, ask=ask, allow=allow)
 
 
 def going_on(more_rounds: int | None, ask: str | None) -> dict[str, Any]:
@@ -508,14 +508,14 @@ def plan_of_fork(
     given: Mapping[str, Any],
     *,
     changes: Mapping[str, Any] | None = None,
-    where: str | None = None,
+    location: str | None = None,
     trusted: bool = False,
     ask: Ask | None = None,
     allow: AllowedModels | None = None,
 ) -> Plan:
     """The plan of a fork of a stored run: `plan_of` with the seed and the models that the run was started with.
 
-    `where` names the place of `changes` in errors. ConfigurationError for a change of the run's subject, too.
+    `location` names the place of `changes` in errors. ConfigurationError for a change of the run's subject, too.
     """
     if run.header.plan is None:
         raise _of_another(run, "fork")
@@ -523,7 +523,7 @@ def plan_of_fork(
     changes = dict(info.load_page().fork_changes(run, dict(changes or {})))
     if info.subject in changes:
         allowed = f"left out: a fork has the {info.subject} of its run"
-        raise ConfigurationError(where or "options", info.subject, changes[info.subject], allowed)
+        raise ConfigurationError(location or "options", info.subject, changes[info.subject], allowed)
     kept: dict[str, Any] = {"seed": run.header.seed}  # with another one, other orders are drawn
     started_with = _models_of(run)
     if started_with and given.get("base_url", changes.get("base_url", options.get("base_url"))) is None:
@@ -531,7 +531,7 @@ def plan_of_fork(
         if "model" in changes:
             changes["model"] = join_models(kept["model"], changes["model"])
     changes = {**kept, **changes}
-    return plan_of(run, given, changes=changes, where=where, trusted=trusted, ask=ask, verb="fork", allow=allow)
+    return plan_of(run, given, changes=changes, location=location, trusted=trusted, ask=ask, verb="fork", allow=allow)
 
 
 def _models_of(run: StoredRun) -> str | dict[str, str] | None:

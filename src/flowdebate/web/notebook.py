@@ -120,10 +120,10 @@ def document_of_view(run: RunView) -> Document:
     """The document of a run, as far as it came; BadFile for one that is no pattern's, or has not started yet."""
     raw = run.raw_so_far
     output = run.output if isinstance(run, RunResult) else raw
-    found, where = result_of(raw, output), f"run {run.run_id}"
+    found, location = result_of(raw, output), f"run {run.run_id}"
     if not isinstance(found["raw"], dict):
-        raise BadFile(where, "has no document: it is not the run of a pattern, or has not started")
-    document = document_of(cast("dict[str, Any]", found["raw"]), where=where)
+        raise BadFile(location, "has no document: it is not the run of a pattern, or has not started")
+    document = document_of(cast("dict[str, Any]", found["raw"]), location=location)
     facts = {
         "status": run.status,
         "error": _error(run),

@@ -182,9 +182,9 @@ def _differences(shown: str, made: str) -> Iterator[str]:
     """What a reader would see, or else that the file differs where nobody looks."""
     for here, there in zip_longest(_pieces(shown), _pieces(made)):
         if here != there:
-            where = "" if here is None or not here.place else f" at {here.place}"
+            location = "" if here is None or not here.place else f" at {here.place}"
             one, other = excerpts("" if here is None else here.text, "" if there is None else there.text)
-            yield f"The page{where} shows {one}, its journal gives {other}."
+            yield f"The page{location} shows {one}, its journal gives {other}."
             return
     yield "The file is not the page that its journal gives, in what is not text."
 

@@ -20,7 +20,7 @@ from flowdebate.workers.deployment import Workers
 
 def load(spec: str) -> Workers:
     """The `Workers` that "MODULE:OBJECT" names; ConfigurationError if there is none."""
-    return load_object(spec, Workers, where="flowdebate.workers")
+    return load_object(spec, Workers, location="flowdebate.workers")
 
 
 async def _work(workers: Workers, patience: float, health: int | None) -> None:

@@ -71,7 +71,7 @@ class Workers:
     ) -> None:
         if not isinstance(url, str):
             raise ConfigurationError("Workers", "url", type(url), POSTGRES)
-        url = read_postgres_address(url, where="Workers")
+        url = read_postgres_address(url, location="Workers")
         if not patterns:
             raise ConfigurationError("Workers", "patterns", dict(patterns), "patterns by name, at least one")
         if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -300,11 +300,11 @@ class Workers:
             return
         raise ConfigurationError("Workers", "run_id", header.run_id, allowed, hint=hint)
 
-    def _pattern(self, where: str, name: str) -> Block[Any, Any]:
+    def _pattern(self, location: str, name: str) -> Block[Any, Any]:
         block = self.patterns.get(name)
         if block is None:
             raise ConfigurationError(
-                f"Workers.{where}()", "pattern", name, f"one of {', '.join(sorted(self.patterns))}"
+                f"Workers.{location}()", "pattern", name, f"one of {', '.join(sorted(self.patterns))}"
             )
         return block
 
@@ -316,13 +316,13 @@ class Workers:
     def _within(self, limits: Limits | None) -> Limits | None:
         return limits.within(self.limits) if limits is not None and self.limits is not None else limits or self.limits
 
-    def _bounded(self, where: str, limits: Limits | None) -> Limits | None:
+    def _bounded(self, location: str, limits: Limits | None) -> Limits | None:
         """The limits of a run; ConfigurationError for a cost of its own."""
         bounded = self._within(limits)
         most = None if self.limits is None else self.limits.cost
         if bounded is not None and bounded.cost != most:
             allowed = f"that of the workers ({most}): prices are not stored with a run"
-            raise ConfigurationError(f"Workers.{where}()", "limits.cost", bounded.cost, allowed)
+            raise ConfigurationError(f"Workers.{location}()", "limits.cost", bounded.cost, allowed)
         return bounded
 
     async def _find_same(self, header: RunHeader, *, seeded: bool) -> StoredRun:

@@ -201,8 +201,8 @@ class Worker:
                     return True
                 problem = f"needs {_SESSIONS} sessions, there are {sessions}"
             if problem != told:
-                where = self._address.name
-                _LOGGER.warning("worker %s waits for its database: %s (%s)", self.id, where, problem)
+                location = self._address.name
+                _LOGGER.warning("worker %s waits for its database: %s (%s)", self.id, location, problem)
             told = problem
             with suppress(TimeoutError):  # workers that start together do not look for sessions together
                 await asyncio.wait_for(stop.wait(), 1.0 + SystemRandom().random())

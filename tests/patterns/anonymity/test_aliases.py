@@ -230,7 +230,7 @@ def test_only_what_is_found_changes(said: tuple[Aliases, str]) -> None:
 @given(st.lists(st.text(anything, max_size=8), max_size=8), st.text(max_size=40), st.integers())
 def test_aliases_are_distinct_and_share_no_word_with_the_debate(names: list[str], question: str, seed: int) -> None:
     """No two have one alias, and none holds a word of a name, of the question or of a text that is there already."""
-    aliases = make_aliases(names, question=question, taken=["Speaker 47 said it."], random=Random(seed))
+    aliases = make_aliases(names, question=question, used=["Speaker 47 said it."], random=Random(seed))
     drawn = [aliases.of(name) for name in set(names)]
     assert len(set(drawn)) == len(drawn)
     words = {word for text in (*names, question, "Speaker 47") for word in blunt(text).split()}

@@ -246,13 +246,13 @@ class Case:
     named: str
     """The field that the message names."""
     allowed: str
-    where: str = "consensus 'plan'"
+    location: str = "consensus 'plan'"
 
 
-def built(id: str, named: str, allowed: str, where: str = "consensus 'plan'", **options: Any) -> Case:  # noqa: A002 - the name of the field
+def built(id: str, named: str, allowed: str, location: str = "consensus 'plan'", **options: Any) -> Case:  # noqa: A002 - the name of the field
     """The case of options that `consensus()` rejects."""
     agents = [{"name": name} for name in THREE]
-    return Case(id, lambda: consensus(**{"name": "plan", "agents": agents, **options}), named, allowed, where)
+    return Case(id, lambda: consensus(**{"name": "plan", "agents": agents, **options}), named, allowed, location)
 
 
 async def _slow(names: Any, number: int, random: Any) -> list[Any]:
@@ -378,10 +378,10 @@ def test_invalid_options_are_rejected(case: Case) -> None:
     with pytest.raises(ConfigurationError) as caught:
         case.make()
     error = caught.value
-    assert error.where == case.where
+    assert error.location == case.location
     assert error.field == case.named
     assert case.allowed in error.allowed
-    assert str(error).startswith(f"{case.where}: `{case.named}` must be ")
+    assert str(error).startswith(f"{case.location}: `{case.named}` must be ")
     assert isinstance(error, ValueError)
 
 

@@ -138,7 +138,7 @@ def test_curtailing_gives_the_same_verdict(count: int, planned: int, by: Decided
     sides, settled = SIDES[:count], 0
     for size in range(planned):
         for cast in product(KINDS[count], repeat=size):
-            if not is_settled(cast, left=planned - size, sides=sides, by=by):
+            if not is_settled(cast, remaining=planned - size, sides=sides, by=by):
                 continue
             settled += 1
             winner = decide(cast, sides=sides, by=by).winner
@@ -154,7 +154,7 @@ def test_what_is_not_settled_can_still_change(by: DecidedBy) -> None:
     sides, planned = SIDES[:2], 4
     for size in range(planned):
         for cast in product(KINDS[2], repeat=size):
-            if is_settled(cast, left=planned - size, sides=sides, by=by):
+            if is_settled(cast, remaining=planned - size, sides=sides, by=by):
                 continue
             winners = {
                 decide([*cast, *rest], sides=sides, by=by).winner for rest in product(KINDS[2], repeat=planned - size)
@@ -164,15 +164,15 @@ def test_what_is_not_settled_can_still_change(by: DecidedBy) -> None:
 
 def test_with_nothing_left_it_is_settled() -> None:
     """Also a tie; and where there is one side there is nothing to decide."""
-    assert is_settled([], left=0, sides=SIDES)
-    assert is_settled([], left=3, sides=["a"])
-    assert not is_settled([], left=1, sides=SIDES)
+    assert is_settled([], remaining=0, sides=SIDES)
+    assert is_settled([], remaining=3, sides=["a"])
+    assert not is_settled([], remaining=1, sides=SIDES)
 
 
 def test_a_ballot_that_cannot_be_used_settles_nothing() -> None:
     """It is one that is not left, and no more."""
     broken = JudgeBallot(order=list(SIDES), winner="a", problem="no JSON")
-    assert not is_settled([broken, broken], left=1, sides=SIDES, by="vote")
+    assert not is_settled([broken, broken], remaining=1, sides=SIDES, by="vote")
 
 
 @given(st.dictionaries(st.sampled_from(SIDES), st.integers(0, 3), min_size=1))
@@ -207,6 +207,6 @@ def test_no_sides_cannot_be_decided() -> None:
 def test_what_curtailing_saves_is_counted() -> None:
     """Three votes, of which two agree at once: one call is saved, and the verdict knows."""
     cast = [ballot(1, 0, 0), ballot(1, 0, 0)]
-    assert is_settled(cast, left=1, sides=SIDES, by="vote")
+    assert is_settled(cast, remaining=1, sides=SIDES, by="vote")
     judging = Judging(ballots=cast, planned=3, scores=decide(cast, sides=SIDES).scores)
     assert judging.saved == 1

@@ -116,7 +116,7 @@ def test_a_moderator_knows_the_debaters() -> None:
     other = create_moderator(name="rent", roster_names=["anna", "carl"], transcript=transcript)
     with pytest.raises(ConfigurationError) as caught:
         debate(name="rent", debaters=SIDES, moderator=other, transcript=transcript)
-    assert (caught.value.where, caught.value.field, caught.value.got) == (
+    assert (caught.value.location, caught.value.field, caught.value.got) == (
         "debate 'rent'",
         "moderator",
         ["anna", "carl"],

@@ -96,8 +96,8 @@ def test_no_random_is_always_the_same() -> None:
 @given(schedules)
 def test_a_schedule_is_read_from_its_name(schedule: Schedule) -> None:
     """`str()` writes what `as_schedule` reads; a schedule is itself."""
-    assert as_schedule(str(schedule), where="x") == schedule
-    assert as_schedule(schedule, where="x") is schedule
+    assert as_schedule(str(schedule), location="x") == schedule
+    assert as_schedule(schedule, location="x") is schedule
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_schedule_is_read_from_its_name(schedule: Schedule) -> None:
 def test_what_is_no_schedule_is_refused(value: Any) -> None:
     """Whatever it is."""
     with pytest.raises(ConfigurationError):
-        as_schedule(value, where="debate")
+        as_schedule(value, location="debate")
 
 
 @pytest.mark.parametrize(

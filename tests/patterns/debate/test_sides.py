@@ -240,7 +240,7 @@ def test_sides_are_a_valid_roster_that_differs(head: str, words: str, end: str) 
     sides = default_sides(f"{head} {words}{end}")
     if sides is None:
         return
-    assert len(check_roster(sides, where="test")) == 2
+    assert len(check_roster(sides, location="test")) == 2
     one, other = (side.stance for side in sides)
     assert as_seen(one) != as_seen(other)
     for stance in (one, other):
@@ -330,7 +330,7 @@ def test_names_that_a_model_invents_always_make_a_roster(names: list[str], data:
         data.draw(st.sampled_from([name, "Judge", "MODERATOR", "b", "same", "\x1b[2J", "a\nb: c"])) for name in names
     ]
     sides = propose(proposed(*(f"Position {index}" for index in range(len(names))), names=tuple(names)))
-    assert len(check_roster(sides, where="test")) == len(names)
+    assert len(check_roster(sides, location="test")) == len(names)
     for side in sides:
         assert re.fullmatch(r"[\w.+#&'-]+( [\w.+#&'-]+)*", side.name)
         assert len(side.name) <= 24

@@ -243,7 +243,7 @@ def test_no_text_passes_for_another_speaker_or_for_the_prompt(
 def test_a_transcript_only_grows(before: list[DeliberationEntry], after: list[DeliberationEntry]) -> None:
     """More entries add to the end, so that a server can reuse what it has read."""
     if before:
-        assert render_said([*before, *after], own="bull").startswith(render_said(before, own="bull"))
+        assert render_said([*before, *after], own_name="bull").startswith(render_said(before, own_name="bull"))
 
 
 def test_the_next_prompt_of_a_persona_begins_as_its_last_one_did() -> None:

@@ -236,7 +236,7 @@ def test_what_cannot_be_a_handoff_is_refused(options: dict[str, Any], field: str
     with pytest.raises(ConfigurationError) as caught:
         morals(**options)
     assert isinstance(caught.value, ValueError)
-    assert (caught.value.where, caught.value.field) == ("handoff 'morals'", field)
+    assert (caught.value.location, caught.value.field) == ("handoff 'morals'", field)
     assert allowed in str(caught.value)
 
 

@@ -347,12 +347,12 @@ def test_a_plan_file_of_the_change_has_no_say_in_its_gate(repository: Path) -> N
 
 def test_a_diff_may_be_a_source_of_every_pattern(repository: Path) -> None:
     """Each changed file under its name, what was left out with the reason; a string is never taken for a revision."""
-    sources = {each.name: each for each in check_sources(Diff("HEAD~1", folder=repository), where="here")}
+    sources = {each.name: each for each in check_sources(Diff("HEAD~1", folder=repository), location="here")}
     assert sources["app/store.py"].text.startswith("diff --git a/app/store.py b/app/store.py")
     assert sources[".env"].text == ""
     assert sources[".env"].left_out == "may hold secrets, and is never read"
     with pytest.raises(BadFile, match="No such file"):
-        check_sources(["git:HEAD~1"], where="here")
+        check_sources(["git:HEAD~1"], location="here")
     (repository / "git:main..HEAD").write_text("a file of the author's")
     names = {each.name for each in read_diff(Diff("HEAD", folder=repository))}
     assert names == {"git:main..HEAD"}

@@ -314,8 +314,8 @@ def campaign(
         name, number, failing = draw.choice([*PATTERNS, *OTHERS]), draw.randrange(3), draw.choice([0.0, 0.0, 0.1])
         failing *= name not in OTHERS
         report.runs += 1
-        where = store or str(folder / "runs.sqlite3")
-        job = Job(name, number, folder, where, f"it-{seed}-{report.runs}", failing)
+        location = store or str(folder / "runs.sqlite3")
+        job = Job(name, number, folder, location, f"it-{seed}-{report.runs}", failing)
         known = (name, number, failing)
         if name != "predicate" and known not in undisturbed:
             undisturbed[known] = _undisturbed(Job(name, number, folder, "memory:", "plain-run", failing))

@@ -80,7 +80,7 @@ def check_answer(schema: Mapping[str, Any], answer: object, *, block: str) -> ob
 def _create_validator(schema: str, block: str) -> Any:  # noqa: ANN401 - jsonschema's own
     from flowdebate.models.output import validator_of
 
-    return validator_of(json.loads(schema), where=block, field="schema of the answer")
+    return validator_of(json.loads(schema), location=block, field="schema of the answer")
 
 
 def _field_problems(error: Any, known: Mapping[str, Any]) -> list[tuple[str, str]]:  # noqa: ANN401 - jsonschema's own
@@ -248,7 +248,7 @@ def submit_answer_sync(
 
 
 def _store(choice: StoreChoice) -> Store:
-    opened = open_store(choice, where="submit_answer()")
+    opened = open_store(choice, location="submit_answer()")
     if opened is None:
         raise ConfigurationError("submit_answer()", "store", choice, "the store of the run")
     return opened

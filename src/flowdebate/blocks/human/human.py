@@ -73,7 +73,7 @@ class Human(Block[Any, Any]):
         """
         fitted = copy.copy(self)
         if self.output is None and schema is not None:
-            fitted.output = OutputSchema.of(schema, where=f"human {self.name!r}")
+            fitted.output = OutputSchema.of(schema, location=f"human {self.name!r}")
         fitted._who = self._who if who is None else who  # noqa: SLF001 - its own class
         fitted._sources = self._sources if sources is None else sources  # noqa: SLF001 - its own class
         return fitted
@@ -221,23 +221,23 @@ def human(
     >>> ann.run_sync("Should rents be capped?").output
     'Homes first.'
     """
-    where = f"human {name!r}"
+    location = f"human {name!r}"
     if ask is not None and not callable(ask):
-        raise ConfigurationError(where, "ask", ask, "a function of (request), or None")
+        raise ConfigurationError(location, "ask", ask, "a function of (request), or None")
     return Human(
         name,
-        prompt=_slot(prompt, where, "prompt"),
-        context=_slot(context, where, "context"),
-        output=None if output_schema is None else OutputSchema.of(output_schema, where=where),
+        prompt=_slot(prompt, location, "prompt"),
+        context=_slot(context, location, "context"),
+        output=None if output_schema is None else OutputSchema.of(output_schema, location=location),
         ask=ask,
     )
 
 
-def _slot(value: TextSlot | None, where: str, field: str) -> Invocation | None:
+def _slot(value: TextSlot | None, location: str, field: str) -> Invocation | None:
     if value is None:
         return None
     if callable(value):
-        return invocation(value, where=where, field=field)
+        return invocation(value, location=location, field=field)
     if not isinstance(value, str):
-        raise ConfigurationError(where, field, value, "text, a function of (input, ctx) that returns it, or None")
+        raise ConfigurationError(location, field, value, "text, a function of (input, ctx) that returns it, or None")
     return lambda *_: value

@@ -53,8 +53,8 @@ class Hidden(NamedTuple):
 class Aliases:
     """One alias for each name of a debate; made by `make_aliases`, and drawn when the first is needed."""
 
-    def __init__(self, known: Names, draw: Callable[[], Mapping[Meant, str]]) -> None:
-        self._known = known
+    def __init__(self, hidden_names: Names, draw: Callable[[], Mapping[Meant, str]]) -> None:
+        self._known = hidden_names
         self._draw = draw
         self.hide: Callable[[str], Hidden] = cache(self._hide)  # the aliases end with the debate
         """Replaces each name in a text by its alias; a text without names stays the same object.
@@ -84,15 +84,15 @@ class Aliases:
 
     def _hide(self, text: str) -> Hidden:
         leaks = self._find_leaks(text)
-        shown, again = text, leaks
+        hidden, again = text, leaks
         while again:  # a name may have hidden another one that overlapped it; each pass leaves fewer words of the text
             pieces, done = [], 0
             for leak in again:
-                pieces += [shown[done : leak.start], leak.alias]
+                pieces += [hidden[done : leak.start], leak.alias]
                 done = leak.end
-            shown = "".join(pieces) + shown[done:]
-            again = self._find_leaks(shown)
-        return Hidden(shown, leaks)
+            hidden = "".join(pieces) + hidden[done:]
+            again = self._find_leaks(hidden)
+        return Hidden(hidden, leaks)
 
     def _find_leaks(self, text: str) -> tuple[Leak, ...]:
         return tuple(
@@ -107,12 +107,12 @@ def make_aliases(
     models: Iterable[str] = (),
     question: str = "",
     stances: Iterable[str] = (),
-    taken: Iterable[str] = (),
+    used: Iterable[str] = (),
     random: Random,
 ) -> Aliases:
     """Aliases for `names` and `models`, in whatever order; they are drawn from `random` when the first is needed.
 
-    An alias shares no word with a name, a model, the question, a stance, or a text in `taken`. A name that occurs in
+    An alias shares no word with a name, a model, the question, a stance, or a text in `used`. A name that occurs in
     the question or in a stance is hidden only at a sign that it refers to a person.
 
     >>> from random import Random
@@ -121,9 +121,9 @@ def make_aliases(
     'As Speaker 93, I ask: would any skeptic?'
     """
     people, machines = tuple(sorted(set(names))), tuple(sorted(set(models)))
-    known, words = _compile(people, machines, question, tuple(stances))
-    avoid = words.union(*map(_words_of, taken))
-    return Aliases(known, lambda: _draw_aliases(people, machines, avoid, random))
+    pattern, words = _compile(people, machines, question, tuple(stances))
+    avoid = words.union(*map(_words_of, used))
+    return Aliases(pattern, lambda: _draw_aliases(people, machines, avoid, random))
 
 
 @lru_cache(maxsize=64)  # the same in all runs of a debate
@@ -159,8 +159,8 @@ def _draw_aliases(
     for words in (_NOUNS, _MODEL_NOUNS, _MAKER_NOUNS):
         noun = next((word for word in words if word.lower() not in avoid), None)
         while noun is None:
-            made = "".join(random.choice(letters) for letters in _LETTERS * 3)
-            noun = None if made in avoid else made.capitalize()
+            alias = "".join(random.choice(letters) for letters in _LETTERS * 3)
+            noun = None if alias in avoid else alias.capitalize()
         nouns.append(noun)
     speaker, model, maker = nouns
     drawn: dict[Meant, str] = {("name", name): f"{speaker} {numbers.pop()}" for name in people}
@@ -182,11 +182,11 @@ class Anonymity:
     def aliases(self, ctx: Context) -> Aliases:
         """The aliases of the run and the debate that `ctx` belongs to."""
         handle = ctx.scope.sequencer
-        known: dict[object, Aliases] = {} if handle is None else handle.derived
-        aliases = known.get(self)
+        aliases_by_key: dict[object, Aliases] = {} if handle is None else handle.derived
+        aliases = aliases_by_key.get(self)
         if aliases is None:
             key = f"{ctx.seed}:aliases:{'' if handle is None else handle.path}"
-            aliases = known[self] = make_aliases(
+            aliases = aliases_by_key[self] = make_aliases(
                 self.names,
                 models=self.models,
                 question=pattern_state(ctx).question if self.question is None else self.question,
@@ -203,12 +203,12 @@ class Anonymity:
         """
         hide = self.aliases(ctx).hide
 
-        def extend(shown: Sequence[Any], entries: Sequence[Any], count: int) -> Sequence[Any]:
+        def extend(views: Sequence[Any], entries: Sequence[Any], count: int) -> Sequence[Any]:
             further = [
                 entry if (text := hide(entry.text).text) is entry.text else entry.model_copy(update={"text": text})
                 for entry in entries[count:]
             ]
-            return [*shown, *further]
+            return [*views, *further]
 
         return derived(ctx, (self, "entries"), (), extend)
 
@@ -222,12 +222,12 @@ class Anonymity:
         return report if report.leaks else None
 
 
-def named_models(model: ModelChoice, roster: Iterable[Any], *others: object) -> tuple[str, ...]:
-    """The models that a pattern knows by name: its own, those of its `roster`, and `others`."""
-    given = model.values() if isinstance(model, Mapping) else (model,)
-    known = [*given, *(member.model for member in roster), *others]
-    named = [name for name in known if isinstance(name, str) and "/" in name and not name.startswith("intent/")]
-    return tuple(dict.fromkeys(named))
+def named_models(model: ModelChoice, roster: Iterable[Any], *more_models: object) -> tuple[str, ...]:
+    """The models that a pattern knows by name: its own, those of its `roster`, and `more_models`."""
+    values = model.values() if isinstance(model, Mapping) else (model,)
+    models = [*values, *(member.model for member in roster), *more_models]
+    model_names = [name for name in models if isinstance(name, str) and "/" in name and not name.startswith("intent/")]
+    return tuple(dict.fromkeys(model_names))
 
 
 _EXCERPT = 30
@@ -312,7 +312,7 @@ def leak_report(entries: Sequence[Entry], aliases: Aliases) -> LeakReport:
     for place, entry in enumerate(entries):
         for leak in aliases.hide(entry.text).leaks:
             first, last = max(0, leak.start - _EXCERPT), leak.end + _EXCERPT
-            shown = " ".join(entry.text[first:last].split())
+            excerpt = " ".join(entry.text[first:last].split())
             leaks.append(
                 LeakAt.model_construct(  # validation would take most of the time of an argument full of names
                     entry=place,
@@ -324,7 +324,7 @@ def leak_report(entries: Sequence[Entry], aliases: Aliases) -> LeakReport:
                     text=leak.text,
                     start=leak.start,
                     end=leak.end,
-                    excerpt=f"{'…' if first else ''}{shown}{'…' if last < len(entry.text) else ''}",
+                    excerpt=f"{'…' if first else ''}{excerpt}{'…' if last < len(entry.text) else ''}",
                 )
             )
     return LeakReport(entries=len(entries), leaks=leaks)

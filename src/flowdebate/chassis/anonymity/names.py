@@ -29,8 +29,8 @@ def family_of(model: str) -> str:
     ('openai', 'my-own:7b')
     """
     part = model.rsplit("/", 1)[-1]
-    known = family_among(part.lower())
-    return part if known is None else FAMILIES[known]
+    family = family_among(part.lower())
+    return part if family is None else FAMILIES[family]
 
 
 def kin_among(judges: Iterable[str], debaters: Iterable[str]) -> tuple[tuple[str, str], ...]:
@@ -143,16 +143,16 @@ def _write_pattern(name: str) -> str:
         end = rf"(?:\s?{re.escape(tail)})?{end}"  # a writer may leave the emoji out
     elif tail:
         end = re.escape(tail)  # C++ is not C
-    whole = _APART.join(re.sub(r"(?<=\w{3})s\Z", "'?s", piece) for piece in pieces) + end
+    pattern = _APART.join(re.sub(r"(?<=\w{3})s\Z", "'?s", piece) for piece in pieces) + end
     first = pieces[0][0]
     if _is_unspaced(first):
-        return whole
+        return pattern
     # The boundary is checked after the first character, so that a search can skip to that character.
     boundary = rf"(?<![^\W_]{first})"
     for letters, joined in _JOINED:
         if letters.match(pieces[0]):
             boundary = rf"(?:{boundary}|(?<=\b[{joined}]{first})|(?<=\b[{joined}]{{2}}{first}))"
-    return f"{first}{boundary}{whole[1:]}"
+    return f"{first}{boundary}{pattern[1:]}"
 
 
 def _spell_name(name: str, shared: frozenset[str]) -> Iterator[tuple[str, Level]]:
@@ -170,8 +170,8 @@ def _spell_name(name: str, shared: frozenset[str]) -> Iterator[tuple[str, Level]
         yield name, "sign" if plain else "any" if everywhere else "capital"
         return
     yield name, "any" if distinctive else "capital"
-    for word, shown in {words[0]: written[0], words[-1]: written[-1]}.items():
-        if shown[0].isupper() and len(word) >= _SHORTEST and word not in _TITLES | _AT_SIGNS | shared:
+    for word, spelling in {words[0]: written[0], words[-1]: written[-1]}.items():
+        if spelling[0].isupper() and len(word) >= _SHORTEST and word not in _TITLES | _AT_SIGNS | shared:
             yield word, "capital"
 
 
@@ -218,14 +218,14 @@ _ANY_ONE = re.compile(r"\b(?:an?|any|every|no|each|some|one)\s+\Z")
 _ARTICLE = re.compile(r"\bthe\s{1,3}\Z")
 
 
-def _is_name(level: Level, low: str, start: int, end: int, shown: str, after: str) -> bool:
-    """Whether `low[start:end]`, written as `shown` and followed by `after`, counts as a name."""
+def _is_name(level: Level, low: str, start: int, end: int, spelling: str, after: str) -> bool:
+    """Whether `low[start:end]`, written as `spelling` and followed by `after`, counts as a name."""
     if level == "any":
         return True
     before = low[max(0, start - _AROUND) : start]
     if before[-1:] == "@" or (_LABEL_BEFORE.search(before) and _LABEL_AFTER.match(low, end)):
         return True
-    capital = "_" in shown or not any(word[:1].islower() for word in re.split(r"[\s\-—*~`>|/:.]+", shown))
+    capital = "_" in spelling or not any(word[:1].islower() for word in re.split(r"[\s\-—*~`>|/:.]+", spelling))
     if _ANY_ONE.search(before) or (level == "sign" and not capital):
         return False
     if (
@@ -261,15 +261,15 @@ class Names:
         counted = Counter(word for name in names for word in set(plain_words(name)))
         shared = frozenset(word for word in counted if counted[word] > 1).union(*map(plain_words, topic))
         stated = {"".join(plain_words(stance)) for stance in stances}
-        known: dict[str, _Known] = {}
+        entries: dict[str, _Known] = {}
 
         def add(whose: Meant, spelling: str, level: Level) -> None:
             pattern = _write_pattern(spelling)
-            if pattern and pattern not in known and "".join(plain_words(whose[1])) not in stated:
+            if pattern and pattern not in entries and "".join(plain_words(whose[1])) not in stated:
                 if whose[0] == "name" and any(re.search(pattern, text) for text in topic):
                     level = "sign"
                 first: str = [*_PIECE.findall(fold(spelling)), fold(spelling)][0]
-                known[pattern] = _Known(whose, level, pattern, first.removesuffix("s"))  # it may be 's in a text
+                entries[pattern] = _Known(whose, level, pattern, first.removesuffix("s"))  # it may be 's in a text
 
         for name in names:
             for spelling, level in _spell_name(name, shared):
@@ -278,7 +278,7 @@ class Names:
         for model in () if is_about_models(topic) else models:
             for spelling, level in _spell_model(model):
                 add(("model", model), spelling, level)
-        self._known = sorted(known.values(), key=lambda one: len(one.pattern), reverse=True)
+        self._known = sorted(entries.values(), key=lambda one: len(one.pattern), reverse=True)
         self._pattern = re.compile("|".join(f"{one.pattern}()" for one in self._known)) if self._known else None
         self._needles = tuple({one.needle for one in self._known})
         self._families = {family_among(fold(model.rsplit("/", 1)[-1])): model for model in reversed(models)}
@@ -290,30 +290,32 @@ class Names:
         if not well_known and not any(map(low.__contains__, self._needles)):
             return []
         places = origins(text)
-        found: list[Found] = []
-        named = [*self._find_roster(text, low, places)]
+        matches: list[Found] = []
+        roster_matches = [*self._find_roster(text, low, places)]
         for span, kind, meant in find_own_names(low) if well_known else ():
             model = self._families.get(meant) if kind == "family" else None
-            named.append(Found(*span, "family", model or meant, (kind, "") if model is None else ("model", model)))
-        for one in sorted(named, key=lambda name: (name.start, -name.end)):
+            roster_matches.append(
+                Found(*span, "family", model or meant, (kind, "") if model is None else ("model", model))
+            )
+        for one in sorted(roster_matches, key=lambda name: (name.start, -name.end)):
             start, end = one.start, one.end
             if places is not None:
                 start, end = places[start], with_accents(text, places[end - 1] + 1)
-            if not found or start >= found[-1].end:
-                found.append(one._replace(start=start, end=end))
-        return found
+            if not matches or start >= matches[-1].end:
+                matches.append(one._replace(start=start, end=end))
+        return matches
 
     def _find_roster(self, text: str, low: str, places: list[int] | None) -> Iterator[Found]:
         match = self._pattern.search(low) if self._pattern else None
         while match and self._pattern:
-            known = self._known[(match.lastindex or 1) - 1]
+            entry = self._known[(match.lastindex or 1) - 1]
             start, end = match.span()
             first, last = (start, end) if places is None else (places[start], places[end - 1] + 1)
             goes_on = category(low[end]) in {"Mn", "Mc"} if end < len(low) else False  # a vowel sign: another word
-            named = not goes_on and _is_name(known.level, low, start, end, text[first:last], text[last : last + 2])
-            if named:
+            is_name = not goes_on and _is_name(entry.level, low, start, end, text[first:last], text[last : last + 2])
+            if is_name:
                 # an "@", or the article of a role, belongs to the name after it
-                article = _ARTICLE.search(low, max(0, start - _AROUND), start) if known.level == "capital" else None
+                article = _ARTICLE.search(low, max(0, start - _AROUND), start) if entry.level == "capital" else None
                 led = start - 1 if low[start - 1 : start] == "@" else start if article is None else article.start()
-                yield Found(led, end, "name" if known.whose[0] == "name" else "model", known.whose[1], known.whose)
-            match = self._pattern.search(low, end if named else start + 1)
+                yield Found(led, end, "name" if entry.whose[0] == "name" else "model", entry.whose[1], entry.whose)
+            match = self._pattern.search(low, end if is_name else start + 1)

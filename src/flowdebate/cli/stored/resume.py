@@ -165,10 +165,10 @@ def answer(
 
     if text is not None and data is not None:
         raise misuse("--json", data, "Give the answer as TEXT or as --json DATA, not both.")
-    with opened(store) as where:
-        stored = asyncio.run(find_run(where.store, run))
-        left = asyncio.run(_answer(where.store, stored, data if text is None else text, place))
-        short, option = short_id(stored.header.run_id), where.option
+    with opened(store) as opened_store:
+        stored = asyncio.run(find_run(opened_store.store, run))
+        left = asyncio.run(_answer(opened_store.store, stored, data if text is None else text, place))
+        short, option = short_id(stored.header.run_id), opened_store.option
     for request in left:  # resumed now, the run would only be suspended again
         tell(f"It still waits for {request.block}: flowdebate answer {short} --place '{request.place}'{option}")
     if left:
@@ -287,7 +287,7 @@ def fork(  # noqa: PLR0913 - the options of the command
             stored,
             known,
             changes=dict(map(_read_setting, setting or ())) | going_on(more_rounds, ask),
-            where="--set",
+            location="--set",
             trusted=trust_plan or _confirm(stored, known),
             ask=ask_here(),
         )

@@ -335,7 +335,7 @@ def sentence_of(error: Exception) -> str:  # noqa: PLR0911 - one case for each k
             return str(error).replace('on_uncertain="retry"', "--on-uncertain retry")
         case DeadLetter():
             return str(error).replace("retry_dead_letter=True", "--retry-dead-letter")
-        case ConfigurationError(where="serve()", field="port"):
+        case ConfigurationError(location="serve()", field="port"):
             return f"{error.hint}. Choose another --port; 0 takes a free one."
         case RunNotFound():
             return f"{error}. flowdebate runs lists the stored runs."

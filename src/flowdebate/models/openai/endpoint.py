@@ -165,13 +165,13 @@ def clean_key(key: str | None, source: str) -> str | None:
     return cleaned or None
 
 
-def check_address(where: str, name: str, address: object) -> None:
+def check_address(location: str, name: str, address: object) -> None:
     """Raise ConfigurationError unless `address` is one of an endpoint; the error shows no password and no query."""
     if not isinstance(address, str):
-        raise ConfigurationError(where, name, type(address), "an address as a str")
+        raise ConfigurationError(location, name, type(address), "an address as a str")
     if _parts(address) is None:
         hint = "In a user or password, / ? # @ are written as %2F %3F %23 %40"
-        raise ConfigurationError(where, name, address_of(address), ADDRESS, hint=hint if "@" in address else "")
+        raise ConfigurationError(location, name, address_of(address), ADDRESS, hint=hint if "@" in address else "")
 
 
 def _parts(address: str) -> SplitResult | None:
@@ -201,17 +201,17 @@ def address_of(address: str) -> str:
     return hide_credentials(address)  # what the parts of another address are, nobody knows
 
 
-def check_headers(where: str, headers: object) -> Headers:
+def check_headers(location: str, headers: object) -> Headers:
     """Return `headers` as pairs; ConfigurationError, which shows no value, unless they can be sent."""
     if headers is None:
         return ()
     if not isinstance(headers, Mapping):
-        raise ConfigurationError(where, "default_headers", type(headers), "a mapping of names to values")
+        raise ConfigurationError(location, "default_headers", type(headers), "a mapping of names to values")
     pairs: Iterable[tuple[object, object]] = headers.items()
     for name, value in pairs:
         if not (isinstance(name, str) and re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name)):
-            raise ConfigurationError(where, "default_headers", name, "a mapping of names of headers to values")
+            raise ConfigurationError(location, "default_headers", name, "a mapping of names of headers to values")
         if not (isinstance(value, str) and value.isascii() and value.isprintable()):
             allowed = "a str of printable ASCII characters"
-            raise ConfigurationError(where, f"default_headers[{name!r}]", type(value), allowed)
+            raise ConfigurationError(location, f"default_headers[{name!r}]", type(value), allowed)
     return tuple((str(name), str(value)) for name, value in pairs)

@@ -157,8 +157,8 @@ class OpenAIModel(PooledModel):
 
     def __repr__(self) -> str:
         given = self._address if self._client is not None else self._base_url
-        where = "" if given is None else f", base_url={address_of(given)!r}"
-        return f"OpenAIModel({self._name!r}{where})"
+        location = "" if given is None else f", base_url={address_of(given)!r}"
+        return f"OpenAIModel({self._name!r}{location})"
 
     async def _answer(self, request: ModelRequest) -> ModelResponse:
         endpoint = self._endpoint()

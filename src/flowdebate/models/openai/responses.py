@@ -107,9 +107,9 @@ def instruction(output: OutputSchema, mode: str) -> str:
         from instructor.processing import handle_response_model
     except ImportError:
         schema = json.dumps(drop_titles(output.json_schema), ensure_ascii=False)
-        where = " in a ```json block" if mode == "md_json" else ""
+        location = " in a ```json block" if mode == "md_json" else ""
         return (
-            f"Respond with a single JSON object{where} and nothing else. It must conform to this JSON Schema:\n\n"
+            f"Respond with a single JSON object{location} and nothing else. It must conform to this JSON Schema:\n\n"
             f"{schema}\n\nReturn the data that the schema describes, not the schema itself."
         )
     empty = [{"role": "user", "content": ""}]

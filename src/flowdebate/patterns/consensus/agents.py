@@ -85,21 +85,21 @@ def create_block(
     With `shuffle` it sees the proposals in a random order of its own, drawn from the run's seed.
     """
     intent = "intent/synthesize" if agent is None else "intent/chat"
-    prompt = RolePrompt(AGENTS, options, template=template, length=length, intent=intent, where=name)
+    prompt = RolePrompt(AGENTS, options, template=template, length=length, intent=intent, location=name)
     who = {} if agent is None else {"name": agent.name, "role": agent.role, "system_prompt": agent.system_prompt}
 
-    def system(asked: Question, ctx: Context) -> str:
+    def system(question: Question, ctx: Context) -> str:
         context = state_of(ctx, ConsensusState).context
-        return render_agent_system(task=asked.task, context=context, template=prompt.template(ctx), **who)
+        return render_agent_system(task=question.task, context=context, template=prompt.template(ctx), **who)
 
-    def turn(asked: Question, ctx: Context) -> str:
+    def turn(question: Question, ctx: Context) -> str:
         if shuffle and isinstance(
-            asked, ChoiceAsked
+            question, ChoiceAsked
         ):  # else a place that voters favour would favour the same author in every ballot
-            proposals = list(asked.proposals)
+            proposals = list(question.proposals)
             ctx.random.shuffle(proposals)
-            asked = replace(asked, proposals=proposals)
-        return render_turn(asked, length=prompt.length(ctx), template=prompt.template(ctx))
+            question = replace(question, proposals=proposals)
+        return render_turn(question, length=prompt.length(ctx), template=prompt.template(ctx))
 
     # the system message is the same in all calls of an agent, so that servers can reuse it
     return generator(
@@ -108,7 +108,7 @@ def create_block(
         user=turn,
         output_schema=output_schema,
         transform=transform,
-        **generator_options(options, intent, NOT_KEPT, where=name, prompt=prompt),
+        **generator_options(options, intent, NOT_KEPT, location=name, prompt=prompt),
     ).with_form(prompt.room)
 
 
@@ -164,12 +164,12 @@ def create_vote_form(choices: tuple[str, ...]) -> type[VoteAnswer]:
         # models add words and marks to a name: "the proposal of **Ann**"
         return find_name(choice, choices) or choice if isinstance(choice, str) else choice
 
-    known = Annotated[str, BeforeValidator(as_known), Field(json_schema_extra={"enum": list(choices)})]
+    choice_type = Annotated[str, BeforeValidator(as_known), Field(json_schema_extra={"enum": list(choices)})]
     return create_model(
         "VoteAnswer",
         __base__=VoteAnswer,
         reasoning=(str, Field(description="What speaks for the best proposals, weighed against each other")),
-        choice=(known, Field(description="The author of the best proposal")),
+        choice=(choice_type, Field(description="The author of the best proposal")),
         confidence=(Share, ...),
     )
 
@@ -205,11 +205,11 @@ class Phase(Generic[QuestionT, AnswerT]):
         """The questions of the phase, each to one agent."""
         raise NotImplementedError
 
-    def read(self, answer: object, block: str, asked: QuestionT, ctx: Context) -> AnswerT:
+    def read(self, answer: object, block: str, question: QuestionT, ctx: Context) -> AnswerT:
         """The checked answer; OutputError for one that cannot be used."""
         raise NotImplementedError
 
-    def record(self, answer: AnswerT, asked: QuestionT, ctx: Context) -> object:
+    def record(self, answer: AnswerT, question: QuestionT, ctx: Context) -> object:
         """Put the checked answer into the state, and emit it; what it returns is the output of the task."""
         raise NotImplementedError
 
@@ -225,7 +225,7 @@ class Phase(Generic[QuestionT, AnswerT]):
         facts = {"name": f"{name}-{self.verb}-{agent.name}", "agent": agent, **self.answer()}
         merged = merge_options(facts, options, {"model": stand_in})
         block = None if is_custom(agent.block) else agent.block
-        return make_default(block, AGENT.create, merged, where=loop.where, field=f"block of {agent.name!r}")
+        return make_default(block, AGENT.create, merged, location=loop.location, field=f"block of {agent.name!r}")
 
 
 class AgentCalls(Block[QuestionT, None]):
@@ -247,11 +247,11 @@ class AgentCalls(Block[QuestionT, None]):
         self._stand_ins = stand_ins
         self._own = {agent.name for agent in loop.roster if is_own(agent.block)}
 
-    async def act(self, asked: QuestionT, ctx: Context, /) -> None:
-        phase, agent, failures = self._phase, asked.agent, self._failures
+    async def act(self, question: QuestionT, ctx: Context, /) -> None:
+        phase, agent, failures = self._phase, question.agent, self._failures
         block, number = self._agents[agent], ctx.scope.handle.state.round
         speakers = [block, *([self._stand_ins[agent]] if self._stand_ins else [])]
-        target = asked.proposal.agent if isinstance(asked, CritiqueAsked) else None
+        target = question.proposal.agent if isinstance(question, CritiqueAsked) else None
 
         def lose(error: Exception, instead: Recovery) -> None:
             record_failure(
@@ -280,9 +280,9 @@ class AgentCalls(Block[QuestionT, None]):
         async def speak(speaker: Block[Any, Any], task: TurnTask) -> object:
             counts: bool | None = None  # a cancelled call, and an error of the application's, are neither
             try:
-                answer = await ask(speaker, asked, ctx, failures)
-                read = partial(phase.read, answer, speaker.name, asked, ctx)
-                answer = await accepted(read, ctx, returns=phase.returns, own=agent in self._own)
+                answer = await ask(speaker, question, ctx, failures)
+                read = partial(phase.read, answer, speaker.name, question, ctx)
+                answer = await accepted(read, ctx, returns=phase.returns, custom=agent in self._own)
                 counts = True
             except Exception as error:
                 counts = False if is_provider_failure(error) else None
@@ -292,7 +292,7 @@ class AgentCalls(Block[QuestionT, None]):
                 if speaker is block and step.ticket is not None:
                     _emit_change(breakers_of(ctx).of(agent).settle(step.ticket, succeeded=counts), agent, inside)
             task.heard()
-            output = phase.record(answer, asked, ctx)
+            output = phase.record(answer, question, ctx)
             task.complete(output)
             return output
 

@@ -46,16 +46,16 @@ async def gather_context(research: Invocation | None, loop: Loop[ConsensusOption
 
         async def read_past() -> list[PastDebate]:
             # an application's store may give more than it was asked for, and what nobody can use
-            found = await archive.past_debates.recent(task, limit=limit)
-            return [PastDebate.model_validate(item) for item in list(found)[:limit]]
+            debates = await archive.past_debates.recent(task, limit=limit)
+            return [PastDebate.model_validate(item) for item in list(debates)[:limit]]
 
         async def read_points() -> list[CritiquePattern]:
-            found = await archive.critique_patterns.successful(limit=limit)
-            return [CritiquePattern.model_validate(item) for item in list(found)[:limit]]
+            patterns = await archive.critique_patterns.successful(limit=limit)
+            return [CritiquePattern.model_validate(item) for item in list(patterns)[:limit]]
 
         past = await _fetch("history", _ask(archive, read_past, ctx, "history", list[PastDebate]), skipped) or past
-        asked = _ask(archive, read_points, ctx, "patterns", list[CritiquePattern])
-        points = await _fetch("patterns", asked, skipped) or points
+        pending_patterns = _ask(archive, read_points, ctx, "patterns", list[CritiquePattern])
+        points = await _fetch("patterns", pending_patterns, skipped) or points
     text = await _look_up(research, task, skipped, ctx)
     context = ConsensusContext(past_debates=past, critique_patterns=points, research=text, skipped=skipped)
     # weighed at the beginning: a fork that differs later still has the ratings of its parent, not of today
@@ -68,8 +68,8 @@ async def _look_up(research: Invocation | None, task: str, skipped: list[Skipped
         return None
 
     async def call() -> str:
-        found = await result_of(research(task, ctx))
-        return "" if found is None else clean_text(str(found)).strip()
+        material = await result_of(research(task, ctx))
+        return "" if material is None else clean_text(str(material)).strip()
 
     text: str | None = await _fetch("research", ctx.step(call, key="research", failures=True), skipped)
     if text is not None and len(text) > _LONGEST_RESEARCH:
@@ -82,15 +82,15 @@ async def _look_up(research: Invocation | None, task: str, skipped: list[Skipped
 async def _fetch(source: ContextSource, call: Awaitable[T], skipped: list[SkippedContext]) -> T | None:
     """What `call` gives; None, and an entry in `skipped`, if it fails or finds nothing."""
     try:
-        found = await call
+        result = await call
     except LimitReached:  # no failure of the source: nothing more may be asked
         raise
     except Exception as error:  # noqa: BLE001 - a store may raise anything
         skipped.append(SkippedContext(source=source, reason=one_line(error_text(error))))
         return None
-    if not found:
+    if not result:
         skipped.append(SkippedContext(source=source, reason="nothing was found"))
-    return found or None
+    return result or None
 
 
 async def _ask(
@@ -113,8 +113,8 @@ async def _ask(
             raise
 
     # a failure is a step as well: a resumed run is shown what it was shown, though the store may answer by now
-    found: T = await ctx.step(in_patience, key=key, returns=returns, failures=True)
-    return found
+    value: T = await ctx.step(in_patience, key=key, returns=returns, failures=True)
+    return value
 
 
 async def read_ratings(archive: Archive, names: Sequence[str], ctx: Context) -> dict[str, Rating]:
@@ -122,10 +122,10 @@ async def read_ratings(archive: Archive, names: Sequence[str], ctx: Context) -> 
 
     async def read() -> dict[str, Rating]:
         ratings = dict(await archive.ratings.of(names))
-        for name, made in (await archive.outcomes.of(names)).items():
+        for name, outcomes in (await archive.outcomes.of(names)).items():
             rating = ratings.get(name, Rating())
             if rating.calibration is None:  # a store of ratings that knows it is believed
-                ratings[name] = rating.model_copy(update={"calibration": calibration(made)})
+                ratings[name] = rating.model_copy(update={"calibration": calibration(outcomes)})
         return ratings
 
     return await _ask(archive, read, ctx, "ratings", dict[str, Rating])
@@ -136,26 +136,26 @@ async def _weigh_votes(loop: Loop[ConsensusOptions], ctx: Context) -> dict[str, 
     voting = loop.options.voting
     if voting.voting != "weighted":
         return None
-    own = dict(voting.weights or {})
-    archive, unknown = loop.options.archive, [name for name in loop.names if name not in own]
+    weights = dict(voting.weights or {})
+    archive, unknown = loop.options.archive, [name for name in loop.names if name not in weights]
     if archive is None or not unknown:
-        return own
+        return weights
     try:
         ratings = await read_ratings(archive, unknown, ctx)
         rated = {name: vote_weight(rating.elo, rating.calibration) for name, rating in ratings.items()}
     except Exception as error:  # noqa: BLE001 - a store may raise anything, and the votes are there
         ctx.scope.handle.state.problems.append(f"weights: {one_line(error_text(error))}; unrated votes weigh 1")
         ctx.run.degrade("degraded")
-        return own
-    return rated | own  # what the application says about weights holds
+        return weights
+    return rated | weights  # what the application says about weights holds
 
 
 async def give_feedback(loop: Loop[ConsensusOptions], output: ConsensusOutput, ctx: Context) -> Feedback:
     """Tell the archive of the debate; what goes wrong is in the result, and changes nothing else."""
     positions = [
-        Position(agent=each.agent, claim=output.task, answer=each.position, round=each.round)
-        for each in (*output.proposals, *(revised for one in output.rounds for revised in one.revisions))
-        if each.position is not None
+        Position(agent=proposal.agent, claim=output.task, answer=proposal.position, round=proposal.round)
+        for proposal in (*output.proposals, *(revised for one in output.rounds for revised in one.revisions))
+        if proposal.position is not None
     ]
     changed = flips(positions, similarity=loop.options.convergence.measure)
     archive = loop.options.archive
@@ -174,7 +174,7 @@ async def give_feedback(loop: Loop[ConsensusOptions], output: ConsensusOutput, c
         confidence=output.confidence,
         at=ctx.now(),
         dissent=[
-            each for each in output.ballots if output.winner not in (None, each.choice) and each.reasoning.strip()
+            vote for vote in output.ballots if output.winner not in (None, vote.choice) and vote.reasoning.strip()
         ],
     )
 
@@ -197,11 +197,11 @@ async def give_feedback(loop: Loop[ConsensusOptions], output: ConsensusOutput, c
         if output.winner is None:
             return False
         try:
-            known = await read_ratings(archive, loop.names, ctx)
+            ratings = await read_ratings(archive, loop.names, ctx)
         except Exception as error:  # noqa: BLE001 - as above
             problems.append(f"ratings: {one_line(error_text(error))}")
             return False
-        before.update((name, known.get(name, Rating()).elo) for name in loop.names)
+        before.update((name, ratings.get(name, Rating()).elo) for name in loop.names)
         changes.update(elo_changes(before, winner=output.winner, consensus=output.consensus_reached))
         return await write("ratings", lambda: archive.ratings.apply(debate, changes))
 
@@ -216,8 +216,8 @@ async def give_feedback(loop: Loop[ConsensusOptions], output: ConsensusOutput, c
     valid = [ballot for ballot in output.ballots if ballot.choice in state.proposals]
     if valid:  # an outcome says nothing about a choice that was no proposal
         writes.append(("votes", lambda: archive.outcomes.add(debate, valid)))
-    told: list[Callable[[], Awaitable[bool]]] = [rate, *(partial(write, what, call) for what, call in writes)]
-    rated, remembered, *_ = await in_order(told)
+    reports: list[Callable[[], Awaitable[bool]]] = [rate, *(partial(write, what, call) for what, call in writes)]
+    rated, remembered, *_ = await in_order(reports)
     return Feedback(
         debate=debate,
         ratings=before if rated else {},
@@ -232,17 +232,17 @@ async def give_feedback(loop: Loop[ConsensusOptions], output: ConsensusOutput, c
 
 def _find_patterns(output: ConsensusOutput) -> list[CritiquePattern]:
     """The points that critics made; one helped if its target then revised its proposal, and won with consensus."""
-    found: dict[tuple[str, str], Counter[str]] = {}
+    tallies: dict[tuple[str, str], Counter[str]] = {}
     for one in output.rounds:
         revised = {proposal.agent for proposal in one.revisions}
         for critique in one.critiques:
             helped = output.consensus_reached and critique.target == output.winner and critique.target in revised
             # by their places: nothing else says which suggestion answers which issue
             for issue, suggestion in zip_longest(critique.issues, critique.suggestions[: len(critique.issues)]):
-                found.setdefault((issue, suggestion or ""), Counter()).update(uses=1, successes=int(helped))
+                tallies.setdefault((issue, suggestion or ""), Counter()).update(uses=1, successes=int(helped))
     return [
         CritiquePattern(issue=issue, suggestion=suggestion, uses=counts["uses"], successes=counts["successes"])
-        for (issue, suggestion), counts in found.items()
+        for (issue, suggestion), counts in tallies.items()
     ]
 
 

@@ -149,7 +149,9 @@ class WireEvents:
         elif not isinstance(event, _TOLD) or (isinstance(event, RoleFailed) and event.phase is None):
             return  # a judge's failure has no phase, and no name in that pipeline
         # the innermost debate around it: an agent of a debate may be a debate
-        path = max((known for known in self._debates if f"{event.path}/".startswith(f"{known}/")), key=len)
+        path = max(
+            (debate_path for debate_path in self._debates if f"{event.path}/".startswith(f"{debate_path}/")), key=len
+        )
         started, numbers = self._debates[path]
         # not at `RoundStarted`: a pattern inside of the debate has rounds too
         if isinstance(event, StageEntered) and event.stage.stage is ConsensusStage.ROUND_N_CRITIQUE:

@@ -145,25 +145,25 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     >>> plan.name
     'plan'
     """
-    where = f"consensus {name!r}"
+    location = f"consensus {name!r}"
     if format is not None:
         from flowdebate.patterns.debate.formats import find_format, with_roles  # most have none
 
-        if (chosen := find_format(format, where=where, pattern="consensus")) is not None:
+        if (format_ := find_format(format, location=location, pattern="consensus")) is not None:
             model = with_first(model, listed_models(agents))
-            roster = check_roster(agents, where=where, kind=Persona, field="agents", least=1)
-            agents = with_roles(roster, chosen, where=where, field="agents")
-            instructions = instructions or chosen.instructions
+            roster = check_roster(agents, location=location, kind=Persona, field="agents", minimum=1)
+            agents = with_roles(roster, format_, location=location, field="agents")
+            instructions = instructions or format_.instructions
     loop = check_options(
         CONSENSUS,
         ConsensusOptions(
             name=name,
             roster=agents,
             max_rounds=max_rounds,
-            topology=as_topology(topology, where=where),
-            convergence=as_convergence(convergence, where=where),
+            topology=as_topology(topology, location=location),
+            convergence=as_convergence(convergence, location=location),
             confidence=confidence,
-            voting=as_voting(voting, where=where),
+            voting=as_voting(voting, location=location),
             budget=budget,
             timeout=timeout,
             breakers=breakers,
@@ -185,7 +185,7 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
             failures=failures,
         ),
     )
-    loop.options.check(loop.names, where=loop.where)
+    loop.options.check(loop.names, location=loop.location)
     return _assemble(loop)
 
 
@@ -199,15 +199,15 @@ def _assemble(loop: Loop[ConsensusOptions]) -> Sequencer[Any, ConsensusOutput]:
     if loop.has(TIE_BREAK):
         tie_judge = loop.guard(TIE_BREAK, loop.role(TIE_BREAK, choices=loop.names), heard=lambda _: True)
     research = options.research
-    look_up = None if research is None else invocation(research, where=loop.where, field="research")
+    look_up = None if research is None else invocation(research, location=loop.location, field="research")
 
     def step(word: str, act: Callable[[Loop[ConsensusOptions], Context], object]) -> Handler[Any, Any]:
         return handler(lambda _, ctx: act(loop, ctx), name=f"{name}-{word}")
 
     def go_to(*stages: ConsensusStage) -> Handler[Any, Any]:
         def enter_all(_: object, ctx: Context) -> None:
-            for each in stages:
-                enter(each, ctx)
+            for stage in stages:
+                enter(stage, ctx)
 
         return step(stages[-1].value.lower().replace("_", "-"), enter_all)
 
@@ -244,7 +244,7 @@ def _assemble(loop: Loop[ConsensusOptions]) -> Sequencer[Any, ConsensusOutput]:
             name=name,
             state=ConsensusState,  # of each run, as its lists grow in place
             owns=[create_task_collection(loop.collection_id, key=AUDIT), circuits],
-            accepts=input_validator(loop.where, ConsensusInput),
+            accepts=input_validator(loop.location, ConsensusInput),
             model=options.model,
             protected=True,  # blocks see the state, and add to it by answering alone
         )
@@ -266,13 +266,13 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
         self._phases = phases
 
     async def act(self, value: ConsensusInput, ctx: Context, /) -> ConsensusOutput:
-        began, loop, path = time.perf_counter(), self._loop, ctx.scope.handle.path
+        start_time, loop, path = time.perf_counter(), self._loop, ctx.scope.handle.path
         started = DebateStarted(task=value.task, agents=tuple(loop.names), max_rounds=loop.max_rounds, path=path)
         ctx.emit(started)
         error: str | None = None
         try:
             await self._run_phases(value, ctx)
-            return await self._finish(ctx, began)
+            return await self._finish(ctx, start_time)
         except BaseException as failure:  # whatever ends it, a cancellation too, readers are told of the end, once
             error = error_text(failure)
             raise
@@ -297,7 +297,7 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
                     end_early(ctx, "timeout", f"the debate may take {seconds:g} s")
                 ctx.run.degrade("limit")
 
-    async def _finish(self, ctx: Context, began: float) -> ConsensusOutput:
+    async def _finish(self, ctx: Context, start_time: float) -> ConsensusOutput:
         """Publish the output; a failure of the analytics or of the archive does not change the answer."""
         state: ConsensusState = ctx.scope.handle.state
         status: RunStatus = "degraded" if state.losses or state.problems else "complete"
@@ -307,7 +307,7 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
         if output.tally is not None:
             problems = list(state.problems)  # of ratings that could not be read
             try:
-                output = output.model_copy(update={"analytics": analyse(output, time.perf_counter() - began)})
+                output = output.model_copy(update={"analytics": analyse(output, time.perf_counter() - start_time)})
             except Exception as error:  # noqa: BLE001 - the answer is there already
                 problems.append(f"analytics: {one_line(error_text(error))}")
             try:

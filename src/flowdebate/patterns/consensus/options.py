@@ -63,10 +63,10 @@ class TopologyOptions:
     """Share of the other agents that criticise a proposal, for "sparse" and "random-graph"."""
 
     def __post_init__(self) -> None:
-        where = type(self).__name__
-        check_option(_Topology, "topology", self.topology, where=where, optional=False)
-        check_option(Text, "hub", self.hub, where=where)
-        check_option(Share, "sparsity", self.sparsity, where=where, optional=False)
+        location = type(self).__name__
+        check_option(_Topology, "topology", self.topology, location=location, optional=False)
+        check_option(Text, "hub", self.hub, location=location)
+        check_option(Share, "sparsity", self.sparsity, location=location, optional=False)
 
 
 @dataclass(frozen=True)
@@ -81,13 +81,13 @@ class ConvergenceOptions:
     """Measure of similarity; None for the best one installed."""
 
     def __post_init__(self) -> None:
-        where = type(self).__name__
-        check_option(Share, "convergence", self.convergence, where=where)
-        check_option(Share, "diverging", self.diverging, where=where)
-        check_option(_Similarity, "similarity", self.similarity, where=where)
+        location = type(self).__name__
+        check_option(Share, "convergence", self.convergence, location=location)
+        check_option(Share, "diverging", self.diverging, location=location)
+        check_option(_Similarity, "similarity", self.similarity, location=location)
         if self.convergence is not None and self.lower_bound > self.convergence:
             sentence = "{diverging} cannot be above {convergence}: proposals between them would be both"
-            raise ConflictingOptions(where, ("diverging", "convergence"), sentence)
+            raise ConflictingOptions(location, ("diverging", "convergence"), sentence)
 
     @property
     def lower_bound(self) -> float:
@@ -116,34 +116,34 @@ class VotingOptions:
     """Whether each voter sees the proposals in its own random order, drawn from the run's seed."""
 
     def __post_init__(self) -> None:
-        where = type(self).__name__
-        check_option(VotingRule, "voting", self.voting, where=where, optional=False)
-        check_option(Weights, "weights", self.weights, where=where)
-        check_option(Count, "min_votes", self.min_votes, where=where)
-        check_option(Flag, "shuffle", self.shuffle, where=where, optional=False)
+        location = type(self).__name__
+        check_option(VotingRule, "voting", self.voting, location=location, optional=False)
+        check_option(Weights, "weights", self.weights, location=location)
+        check_option(Count, "min_votes", self.min_votes, location=location)
+        check_option(Flag, "shuffle", self.shuffle, location=location, optional=False)
 
 
-def as_topology(value: Topology | TopologyFunction | TopologyOptions, *, where: str) -> TopologyOptions:
+def as_topology(value: Topology | TopologyFunction | TopologyOptions, *, location: str) -> TopologyOptions:
     """Read `consensus(topology=…)` as options."""
     if isinstance(value, TopologyOptions):
         return value
-    check_option(_Topology, "topology", value, where=where, optional=False)
+    check_option(_Topology, "topology", value, location=location, optional=False)
     return TopologyOptions(value)
 
 
-def as_convergence(value: float | ConvergenceOptions | None, *, where: str) -> ConvergenceOptions:
+def as_convergence(value: float | ConvergenceOptions | None, *, location: str) -> ConvergenceOptions:
     """Read `consensus(convergence=…)` as options."""
     if isinstance(value, ConvergenceOptions):
         return value
-    check_option(Share, "convergence", value, where=where)
+    check_option(Share, "convergence", value, location=location)
     return ConvergenceOptions(value)
 
 
-def as_voting(value: VotingRule | VotingOptions, *, where: str) -> VotingOptions:
+def as_voting(value: VotingRule | VotingOptions, *, location: str) -> VotingOptions:
     """Read `consensus(voting=…)` as options."""
     if isinstance(value, VotingOptions):
         return value
-    check_option(VotingRule, "voting", value, where=where, optional=False)
+    check_option(VotingRule, "voting", value, location=location, optional=False)
     return VotingOptions(value)
 
 
@@ -162,20 +162,20 @@ class ConsensusOptions(CommonOptions):
     history_limit: int
     research: Function | None
 
-    def check(self, names: Sequence[str], *, where: str) -> None:
+    def check(self, names: Sequence[str], *, location: str) -> None:
         """Raise ConfigurationError for invalid options of a debate between the agents `names`."""
         hub, weights = self.topology.hub, self.voting.weights
         if hub is not None and hub not in names:
-            raise ConfigurationError(where, "hub", hub, f"one of the agents {[*names]}")
+            raise ConfigurationError(location, "hub", hub, f"one of the agents {[*names]}")
         for agent, weight in (weights or {}).items():
             if agent not in names:
-                raise ConfigurationError(where, f"weights[{agent!r}]", weight, f"of one of the agents {[*names]}")
-        check_option(Share, "confidence", self.confidence, where=where)
-        check_option(Count, "budget", self.budget, where=where)
-        check_option(Seconds, "timeout", self.timeout, where=where)
-        check_option(_Breakers, "breakers", self.breakers, where=where)
-        check_option(_Archive, "archive", self.archive, where=where)
-        check_option(_CountOrZero, "history_limit", self.history_limit, where=where, optional=False)
+                raise ConfigurationError(location, f"weights[{agent!r}]", weight, f"of one of the agents {[*names]}")
+        check_option(Share, "confidence", self.confidence, location=location)
+        check_option(Count, "budget", self.budget, location=location)
+        check_option(Seconds, "timeout", self.timeout, location=location)
+        check_option(_Breakers, "breakers", self.breakers, location=location)
+        check_option(_Archive, "archive", self.archive, location=location)
+        check_option(_CountOrZero, "history_limit", self.history_limit, location=location, optional=False)
 
 
 CONSTRAINTS: Sequence[Constraint[ConsensusOptions]] = (

@@ -169,13 +169,13 @@ class ConsensusDocument(Document):
     def sections(self) -> Iterator[Section]:
         raw, places = self.raw, count()  # of `raw.entries`: proposals, then critiques and revisions of each round
         yield Heading(title="Proposals")
-        yield from (self._entry(each, next(places)) for each in raw.proposals)
+        yield from (self._entry(proposal, next(places)) for proposal in raw.proposals)
         yield from self._failed("proposal")
         for one in raw.rounds:
             yield round_heading(one.round, self.max_rounds)
-            yield from (critique_fact(each) for each, _ in zip(one.critiques, places, strict=False))
+            yield from (critique_fact(critique) for critique, _ in zip(one.critiques, places, strict=False))
             yield from self._failed("critique", one.round)
-            yield from (self._entry(each, next(places)) for each in one.revisions)
+            yield from (self._entry(revision, next(places)) for revision in one.revisions)
             yield from self._failed("revision", one.round)
             yield from map(poll_fact, one.poll)
             yield from self._failed("poll", one.round)
@@ -198,8 +198,10 @@ class ConsensusDocument(Document):
         lost = [f"{number} {what}" for number, what in failed if number]
         of = ", ".join([f"of {counted.eligible}", *lost])
         measured = [(one.round, one.convergence) for one in raw.rounds if one.convergence is not None]
-        similar = ", ".join(f"round {number}: {found.similarity:.2f} ({found.status})" for number, found in measured)
-        early, found = raw.early_end, raw.analytics
+        similar = ", ".join(
+            f"round {number}: {convergence.similarity:.2f} ({convergence.status})" for number, convergence in measured
+        )
+        early, analytics = raw.early_end, raw.analytics
         parts = [
             ("Outcome", f"{'consensus' if raw.consensus_reached else 'no consensus'}: {counted.reason}"),
             ("Votes", f"{votes or 'none'} ({of})"),
@@ -209,16 +211,17 @@ class ConsensusDocument(Document):
             ("Winner", raw.winner or "none"),
             ("Answer", raw.answer or ""),
         ]
-        if found is not None:
+        if analytics is not None:
             parts += [
-                ("Dissent", f"{each.agent} for {each.choice or 'nobody'}: {each.reasoning}") for each in found.dissent
+                ("Dissent", f"{ballot.agent} for {ballot.choice or 'nobody'}: {ballot.reasoning}")
+                for ballot in analytics.dissent
             ]
-            parts += [("Risk", each) for each in found.risk_areas]
-            parts += [("Insight", each) for each in found.insights]
-            relationships = filter(None, map(_relationship, found.relationships))
+            parts += [("Risk", area) for area in analytics.risk_areas]
+            parts += [("Insight", insight) for insight in analytics.insights]
+            relationships = filter(None, map(_relationship, analytics.relationships))
             parts += [("Between agents", text) for text in relationships][:_SHOWN]
         if raw.feedback is not None:
-            parts += [("Moment", each.text) for each in raw.feedback.moments][:_SHOWN]
+            parts += [("Moment", moment.text) for moment in raw.feedback.moments][:_SHOWN]
         facts = (
             Fact(label=label, text=text, tone="good" if label == "Winner" else "plain", short=label != "Answer")
             for label, text in parts
@@ -226,8 +229,8 @@ class ConsensusDocument(Document):
         )
         yield Card(title="Outcome", facts=tuple(facts), lead="Answer" if raw.answer else "Outcome", winner=raw.winner)
 
-    def _entry(self, said: Proposal, place: int) -> Entry:
-        return Entry(name=said.agent, about="", text=said.text, quotes=self.quoted(place))
+    def _entry(self, proposal: Proposal, place: int) -> Entry:
+        return Entry(name=proposal.agent, about="", text=proposal.text, quotes=self.quoted(place))
 
     def _failed(self, phase: str, number: int | None = None) -> Iterator[Fact]:
         """What failed in a phase, of one round or of all."""
@@ -296,14 +299,18 @@ def _failed(agent: str, phase: str, target: str | None, error: str, instead: str
     return Fact(label=f"{agent} {_LOST.get(instead, 'gave no')} {phase}{of}", text=error, tone="warning")
 
 
-def _relationship(found: Relationship) -> str:
+def _relationship(relationship: Relationship) -> str:
     """What one agent did to another; nothing where they only voted."""
-    done = [f"voted for {found.other}"] if found.endorsed else []
-    if found.critiques:
-        made = counted(found.critiques, "critique")
-        severity = "unknown" if found.severity is None else f"{found.severity:.1f}"  # an import may have none
-        done.insert(0, f"{made} of {found.other} (severity {severity}, revised after {found.revised})")
-    return f"{found.agent}: {', '.join(done)}" if done else ""
+    done = [f"voted for {relationship.other}"] if relationship.endorsed else []
+    if relationship.critiques:
+        critiques = counted(relationship.critiques, "critique")
+        severity = (
+            "unknown" if relationship.severity is None else f"{relationship.severity:.1f}"
+        )  # an import may have none
+        done.insert(
+            0, f"{critiques} of {relationship.other} (severity {severity}, revised after {relationship.revised})"
+        )
+    return f"{relationship.agent}: {', '.join(done)}" if done else ""
 
 
 class ConsensusPage(PatternPage):
@@ -316,14 +323,14 @@ class ConsensusPage(PatternPage):
     least = 1
     default_length = 3
 
-    def speakers(self, options: ConsensusPlanOptions, made: Models) -> tuple[Any, ...]:
+    def speakers(self, options: ConsensusPlanOptions, models: Models) -> tuple[Any, ...]:
         """The agents as the format has them: nobody knows the name of another in an anonymous one."""
-        chosen = format_of(options, "consensus")
-        if chosen is None:
-            return super().speakers(options, made)
-        known = chosen.members if chosen.members and not options.agents else super().speakers(options, made)
-        where, field = options.place("agents")
-        return with_roles(known, chosen, where=where, field=field)
+        format_ = format_of(options, "consensus")
+        if format_ is None:
+            return super().speakers(options, models)
+        members = format_.members if format_.members and not options.agents else super().speakers(options, models)
+        location, field = options.place("agents")
+        return with_roles(members, format_, location=location, field=field)
 
     example = "Name the product"
     sample: ClassVar[PlanValues] = {"task": "Choose a name for a small boat that carries mail between islands"}

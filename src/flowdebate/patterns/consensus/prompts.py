@@ -140,9 +140,9 @@ def render_agent_system(
 ) -> str:
     """The rules, the task and what is known, then who the agent is; without a name, that it is a judge."""
     parts = [filled(template.system, task=quoted(task))]
-    known = [] if context is None else list(_render_context(context))
-    if known:
-        parts.append(filled(template.context, context=listed(*known)))
+    context_lines = [] if context is None else list(_render_context(context))
+    if context_lines:
+        parts.append(filled(template.context, context=listed(*context_lines)))
     if name is None:
         parts.append(template.judge)
     else:

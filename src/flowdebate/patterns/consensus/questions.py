@@ -166,11 +166,11 @@ def _critiques_of(question: Question) -> Sequence[Critique]:
 
 
 def _render_proposals(proposals: Sequence[Proposal]) -> str:
-    shown = [
+    texts = [
         f"[{tag_name(proposal.agent)}] {quoted(proposal.text)}\n{render_flag(proposal.flag)}".removesuffix("\n")
         for proposal in proposals
     ]
-    return "\n".join(shown)
+    return "\n".join(texts)
 
 
 _HUMAN_TASKS = {

@@ -68,28 +68,28 @@ def _find_insights(output: ConsensusOutput) -> Iterator[str]:
 def relationships(output: ConsensusOutput) -> list[Relationship]:
     """The relationship of each agent to each other agent with which it had to do, in declared order."""
     valid = {proposal.agent for proposal in output.final_proposals}
-    chosen = {ballot.voter: ballot.choice for ballot in output.ballots if ballot.choice in valid}
-    made: dict[tuple[str, str], list[Critique]] = {}
+    choices = {ballot.voter: ballot.choice for ballot in output.ballots if ballot.choice in valid}
+    by_pair: dict[tuple[str, str], list[Critique]] = {}
     for critique in _critiques(output):
-        made.setdefault((critique.critic, critique.target), []).append(critique)
+        by_pair.setdefault((critique.critic, critique.target), []).append(critique)
     revised = {(one.round, revision.agent) for one in output.rounds for revision in one.revisions}
     # somebody whose proposal failed is known by its critiques or its vote
-    known = [proposal.agent for proposal in output.proposals] + [ballot.voter for ballot in output.ballots]
-    found = []
-    for agent, other in permutations(dict.fromkeys([*known, *(critic for critic, _ in made)]), 2):
-        critiques = made.get((agent, other), [])
+    names = [proposal.agent for proposal in output.proposals] + [ballot.voter for ballot in output.ballots]
+    relations = []
+    for agent, other in permutations(dict.fromkeys([*names, *(critic for critic, _ in by_pair)]), 2):
+        critiques = by_pair.get((agent, other), [])
         relationship = Relationship(
             agent=agent,
             other=other,
             critiques=len(critiques),
             severity=_mean([critique.severity for critique in critiques]) if critiques else None,
             revised=sum((critique.round, other) in revised for critique in critiques),
-            endorsed=chosen.get(agent) == other,
-            agreed=chosen[agent] == chosen[other] if agent in chosen and other in chosen else None,
+            endorsed=choices.get(agent) == other,
+            agreed=choices[agent] == choices[other] if agent in choices and other in choices else None,
         )
         if critiques or relationship.agreed is not None or relationship.endorsed:
-            found.append(relationship)
-    return found
+            relations.append(relationship)
+    return relations
 
 
 def moments(
@@ -99,7 +99,7 @@ def moments(
 
     `flips` are the agents' changes of mind, and `ratings` their ELO before the debate.
     """
-    found = [
+    all_moments = [
         Moment(
             kind="reversal",
             round=flip.after.round,
@@ -114,16 +114,16 @@ def moments(
         for critic, target in one.edges:
             if critic < target and {(critic, target), (target, critic)} <= severe:
                 text = f"{critic} and {target} criticised each other severely"
-                found.append(Moment(kind="clash", round=one.round, agents=[critic, target], text=text))
-    found += [*_find_turns(output), *_find_surprises(output, ratings or {})]
-    return sorted(found, key=lambda moment: len(output.rounds) + 1 if moment.round is None else moment.round)
+                all_moments.append(Moment(kind="clash", round=one.round, agents=[critic, target], text=text))
+    all_moments += [*_find_turns(output), *_find_surprises(output, ratings or {})]
+    return sorted(all_moments, key=lambda moment: len(output.rounds) + 1 if moment.round is None else moment.round)
 
 
 def _find_turns(output: ConsensusOutput) -> Iterator[Moment]:
     """The first deadlock, and the first convergence after a round without."""
     measured = [(one.round, one.convergence) for one in output.rounds if one.convergence is not None]
     names = [proposal.agent for proposal in output.final_proposals]
-    stuck = next((number for number, found in measured if found.status == "stagnant"), None)
+    stuck = next((number for number, convergence in measured if convergence.status == "stagnant"), None)
     if stuck is not None:
         text = "the agents repeated themselves, and did not agree"
         yield Moment(kind="deadlock", round=stuck, agents=names, text=text)
@@ -148,8 +148,8 @@ def _find_surprises(output: ConsensusOutput, ratings: Mapping[str, float]) -> It
     for item in output.rounds[0].critiques if output.rounds else ():
         first.setdefault(item.target, []).append(item.severity)
     means = {target: _mean(severities) for target, severities in first.items()}
-    others = [mean for target, mean in means.items() if target != winner]
-    if others and means.get(winner, 0.0) >= _SEVERE and means[winner] > max(others):
+    other_means = [mean for target, mean in means.items() if target != winner]
+    if other_means and means.get(winner, 0.0) >= _SEVERE and means[winner] > max(other_means):
         text = f"{winner} won with the proposal that was criticised most severely in round 1"
         yield Moment(kind="comeback", round=None, agents=[winner], text=text)
     best = max(ratings, key=lambda name: ratings[name], default=winner)

@@ -69,23 +69,23 @@ class Proposing(Phase[ProposalAsked, Proposal]):
         state: ConsensusState = ctx.scope.handle.state
         return [ProposalAsked(task=state.question, agent=name) for name in self.loop.names]
 
-    def read(self, answer: object, block: str, asked: ProposalAsked, ctx: Context) -> Proposal:
-        said = text_said(answer, asked.agent, ctx)
-        text, position = split_position(said)
+    def read(self, answer: object, block: str, request: ProposalAsked, ctx: Context) -> Proposal:
+        full_text = text_said(answer, request.agent, ctx)
+        text, position = split_position(full_text)
         if is_blank(text):
             raise OutputError(block, "a proposal", [("", "got blank text")])
         # its readers are told: half a proposal looks like a bad one
-        flag: Flag | None = "cut_off" if isinstance(said, CutOff) else None
-        return Proposal.model_construct(agent=asked.agent, text=str(text), round=0, position=position, flag=flag)
+        flag: Flag | None = "cut_off" if isinstance(full_text, CutOff) else None
+        return Proposal.model_construct(agent=request.agent, text=str(text), round=0, position=position, flag=flag)
 
-    def record(self, answer: Proposal, asked: ProposalAsked, ctx: Context) -> str:
+    def record(self, answer: Proposal, request: ProposalAsked, ctx: Context) -> str:
         state: ConsensusState = ctx.scope.handle.state
-        state.first[asked.agent] = state.proposals[asked.agent] = answer
+        state.first[request.agent] = state.proposals[request.agent] = answer
         if answer.flag is not None:
             error = OutputTruncated("the proposal was cut off before its end: give it more room (max_tokens)")
-            name, flag = asked.agent, answer.flag
+            name, flag = request.agent, answer.flag
             record_failure(error, ctx, block=ctx.block, role="debater", name=name, instead=flag, phase="proposal")
-        ctx.emit(AgentMessage(agent=asked.agent, phase="proposal", round=0, text=answer.text))
+        ctx.emit(AgentMessage(agent=request.agent, phase="proposal", round=0, text=answer.text))
         return answer.text
 
 
@@ -99,10 +99,10 @@ def split_position(text: str) -> tuple[str, str | None]:
     >>> split_position("Cap rents at 3%.\n\n**Position:** a cap of 3%")
     ('Cap rents at 3%.', 'a cap of 3%')
     """
-    said, _, last = text.rstrip().rpartition("\n")
-    found = _POSITION.fullmatch(last) if len(last) <= LONGEST_POSITION else None
-    position = "" if found is None else found[1].strip(" \t*_")
-    return (text, None) if is_blank(position) or is_blank(said) else (said.rstrip(), position)
+    body, _, last = text.rstrip().rpartition("\n")
+    match = _POSITION.fullmatch(last) if len(last) <= LONGEST_POSITION else None
+    position = "" if match is None else match[1].strip(" \t*_")
+    return (text, None) if is_blank(position) or is_blank(body) else (body.rstrip(), position)
 
 
 def check_proposals(loop: Loop[ConsensusOptions], ctx: Context) -> None:
@@ -140,10 +140,10 @@ async def open_round(loop: Loop[ConsensusOptions], ctx: Context) -> None:
         )
 
     # an application's function may choose otherwise when a resumed run asks it again
-    chosen = await (ctx.decide(choose, returns=list[Edge]) if callable(options.topology) else choose())
+    chosen_edges = await (ctx.decide(choose, returns=list[Edge]) if callable(options.topology) else choose())
     # validation would copy the lists, which grow as answers come
     opened = ConsensusRound.model_construct(
-        round=number, edges=chosen, critiques=[], revisions=[], enough=[], convergence=None
+        round=number, edges=chosen_edges, critiques=[], revisions=[], enough=[], convergence=None
     )
     state.rounds.append(opened)
     loop.open_round(ctx, number)
@@ -171,16 +171,16 @@ class Criticising(Phase[CritiqueAsked, Critique]):
             for critic, target in current_round(ctx).edges
         ]
 
-    def read(self, answer: object, block: str, asked: CritiqueAsked, ctx: Context) -> Critique:  # noqa: ARG002
-        said = as_model(answer, CriticAnswer, block=block)
+    def read(self, answer: object, block: str, request: CritiqueAsked, ctx: Context) -> Critique:  # noqa: ARG002
+        reply = as_model(answer, CriticAnswer, block=block)
         return Critique.model_construct(
-            critic=asked.agent,
-            target=asked.proposal.agent,
-            round=asked.round,
-            **freeze(clean_data({key: getattr(said, key) for key in CriticAnswer.model_fields})),
+            critic=request.agent,
+            target=request.proposal.agent,
+            round=request.round,
+            **freeze(clean_data({key: getattr(reply, key) for key in CriticAnswer.model_fields})),
         )
 
-    def record(self, answer: Critique, asked: CritiqueAsked, ctx: Context) -> Critique:  # noqa: ARG002
+    def record(self, answer: Critique, request: CritiqueAsked, ctx: Context) -> Critique:  # noqa: ARG002
         current_round(ctx).critiques.append(answer)
         ctx.emit(CritiqueMade(critique=answer))
         return answer
@@ -200,8 +200,10 @@ class Revising(Phase[RevisionAsked, tuple[Proposal, bool]]):
 
     def ask(self, _: object, ctx: Context) -> list[RevisionAsked]:
         state: ConsensusState = ctx.scope.handle.state
-        made = _sort_critiques(ctx)
-        about = {name: [item for item in made if item.target == name] for name in self.loop.names}
+        round_critiques = _sort_critiques(ctx)
+        critiques_by_target = {
+            name: [item for item in round_critiques if item.target == name] for name in self.loop.names
+        }
         return [
             RevisionAsked(
                 task=state.question,
@@ -210,25 +212,25 @@ class Revising(Phase[RevisionAsked, tuple[Proposal, bool]]):
                 critiques=freeze(critiques),
                 round=state.round,
             )
-            for name, critiques in about.items()
+            for name, critiques in critiques_by_target.items()
             if critiques
         ]
 
-    def read(self, answer: object, block: str, asked: RevisionAsked, ctx: Context) -> tuple[Proposal, bool]:  # noqa: ARG002
-        said = as_model({"proposal": answer} if isinstance(answer, str) else answer, RevisionAnswer, block=block)
-        if is_blank(said.proposal):
+    def read(self, answer: object, block: str, request: RevisionAsked, ctx: Context) -> tuple[Proposal, bool]:  # noqa: ARG002
+        reply = as_model({"proposal": answer} if isinstance(answer, str) else answer, RevisionAnswer, block=block)
+        if is_blank(reply.proposal):
             raise OutputError(block, "a revised proposal", [("proposal", "got blank text")])
-        words = clean_data({"text": said.proposal, "position": said.position.strip() or None})
-        return Proposal.model_construct(agent=asked.agent, round=asked.round, **words), said.enough
+        words = clean_data({"text": reply.proposal, "position": reply.position.strip() or None})
+        return Proposal.model_construct(agent=request.agent, round=request.round, **words), reply.enough
 
-    def record(self, answer: tuple[Proposal, bool], asked: RevisionAsked, ctx: Context) -> str:
+    def record(self, answer: tuple[Proposal, bool], request: RevisionAsked, ctx: Context) -> str:
         proposal, enough = answer
         latest = current_round(ctx)
         latest.revisions.append(proposal)
         if enough:
-            latest.enough.append(asked.agent)
-        ctx.scope.handle.state.proposals[asked.agent] = proposal
-        ctx.emit(AgentMessage(agent=asked.agent, phase="revision", round=asked.round, text=proposal.text))
+            latest.enough.append(request.agent)
+        ctx.scope.handle.state.proposals[request.agent] = proposal
+        ctx.emit(AgentMessage(agent=request.agent, phase="revision", round=request.round, text=proposal.text))
         return proposal.text
 
 
@@ -268,12 +270,12 @@ async def check_convergence(loop: Loop[ConsensusOptions], ctx: Context) -> None:
         return measure() if isinstance(similarity, Jaccard) else await asyncio.to_thread(measure)
 
     # a resumed run holds to what the application's measure has found; ours find the same again
-    own = not type(similarity).__module__.startswith("flowdebate.")
-    found = await ctx.decide(measured, returns=Convergence) if own else await measured()
-    state.rounds[-1] = latest.model_copy(update={"convergence": found})
+    is_custom = not type(similarity).__module__.startswith("flowdebate.")
+    measurement = await ctx.decide(measured, returns=Convergence) if is_custom else await measured()
+    state.rounds[-1] = latest.model_copy(update={"convergence": measurement})
     # the first reason counts: those that cost no call come before the judge and the poll
-    if found.status == "converged" and bounds.convergence is not None:
-        end_early(ctx, "convergence", f"similarity {found.similarity:.2f} ({found.backend})")
+    if measurement.status == "converged" and bounds.convergence is not None:
+        end_early(ctx, "convergence", f"similarity {measurement.similarity:.2f} ({measurement.backend})")
     elif len(latest.enough) * 2 > len(live):
         reason = f"{len(latest.enough)} of {len(live)} think that another round would change nothing"
         end_early(ctx, "agents", reason)
@@ -305,9 +307,9 @@ async def ask_conclusive_judge(judge: Block[Any, Any], loop: Loop[ConsensusOptio
         return
     plain = {"conclusive": answer} if isinstance(answer, bool) else answer
     read = partial(as_model, plain, JudgeAnswer, block=judge.name)
-    said = await accepted(read, ctx, returns=JudgeAnswer, own=is_own(loop.choice(JUDGE)))
-    if said.conclusive:
-        end_early(ctx, "judge", clean_text(said.reasoning))
+    reply = await accepted(read, ctx, returns=JudgeAnswer, custom=is_own(loop.choice(JUDGE)))
+    if reply.conclusive:
+        end_early(ctx, "judge", clean_text(reply.reasoning))
 
 
 def rounds_are_over(loop: Loop[ConsensusOptions], ctx: Context) -> bool:
@@ -371,19 +373,19 @@ class Voting(Phase[VoteAsked, Ballot]):
         proposals = freeze([state.proposals[name] for name in names if name in state.proposals])
         return [VoteAsked(task=state.question, agent=name, proposals=proposals) for name in names]
 
-    def read(self, answer: object, block: str, asked: VoteAsked, ctx: Context) -> Ballot:  # noqa: ARG002
+    def read(self, answer: object, block: str, request: VoteAsked, ctx: Context) -> Ballot:  # noqa: ARG002
         vote = as_model({"choice": answer} if isinstance(answer, str) else answer, VoteAnswer, block=block)
         words = clean_data({"reasoning": vote.reasoning, "choice": vote.choice})
-        match = find_name(words["choice"], [proposal.agent for proposal in asked.proposals])
+        match = find_name(words["choice"], [proposal.agent for proposal in request.proposals])
         return Ballot(
-            voter=asked.agent,
+            voter=request.agent,
             choice=words["choice"] if match is None else match,
             confidence=vote.confidence,
             reasoning=words["reasoning"],
         )
 
-    def record(self, answer: Ballot, asked: VoteAsked, ctx: Context) -> Ballot:
-        ctx.scope.handle.state.ballots[asked.agent] = answer
+    def record(self, answer: Ballot, request: VoteAsked, ctx: Context) -> Ballot:
+        ctx.scope.handle.state.ballots[request.agent] = answer
         ctx.emit(VoteCast(ballot=answer))
         return answer
 
@@ -396,7 +398,7 @@ class Polling(Voting):
     def ask(self, _: object, ctx: Context) -> list[VoteAsked]:
         return [] if rounds_are_over(self.loop, ctx) else self.ask_all(ctx)
 
-    def record(self, answer: Ballot, asked: VoteAsked, ctx: Context) -> Ballot:  # noqa: ARG002
+    def record(self, answer: Ballot, request: VoteAsked, ctx: Context) -> Ballot:  # noqa: ARG002
         latest = current_round(ctx)
         latest.poll.append(answer)
         ctx.emit(PollVoteCast(round=latest.round, ballot=answer))
@@ -456,9 +458,9 @@ def bound_strength(counted: Tally, *, heard: int) -> Strength:
     Agents who agree on the one proposal that was not lost had nothing else to choose: that is weak.
     """
     grades = get_args(Strength)
-    found = strength(counted.counts, eligible=counted.eligible)
-    most = strength({"heard": heard}, eligible=counted.eligible)
-    return max(found, min(most, "weak", key=grades.index), key=grades.index)
+    bound = strength(counted.counts, eligible=counted.eligible)
+    highest = strength({"heard": heard}, eligible=counted.eligible)
+    return max(bound, min(highest, "weak", key=grades.index), key=grades.index)
 
 
 def _count(
@@ -492,9 +494,9 @@ async def _break_tie(judge: Block[Any, Any], counted: Tally, loop: Loop[Consensu
     def read() -> str | None:
         return find_name(choice, counted.tied) if isinstance(choice, str) else None
 
-    chosen = await accepted(read, ctx, returns=str | None, own=is_own(loop.choice(TIE_BREAK)))
-    if chosen is None:
+    winner = await accepted(read, ctx, returns=str | None, custom=is_own(loop.choice(TIE_BREAK)))
+    if winner is None:
         problem = f"chose {shown(choice)}; tied: {', '.join(map(repr, counted.tied))}"
         name, error = judge.name, OutputError(judge.name, "one of the tied agents", [("", problem)])
         record_failure(error, ctx, block=name, role="judge", name=name, instead=TIE_BREAK.instead)
-    return chosen
+    return winner

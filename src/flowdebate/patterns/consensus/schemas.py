@@ -331,7 +331,9 @@ class ConsensusState(PatternState):
     @property
     def positions(self) -> dict[str, str]:
         """The positions that proposals state, by agent."""
-        return {agent: said for agent, each in self.proposals.items() if (said := each.position) is not None}
+        return {
+            agent: position for agent, proposal in self.proposals.items() if (position := proposal.position) is not None
+        }
 
 
 class ConsensusOutput(PatternOutput):
@@ -396,25 +398,25 @@ class ConsensusOutput(PatternOutput):
         """
         early = self.early_end
         if early is not None:
-            named = early.source == "predicate" and early.reason != "terminate_when"
-            return early.reason if named else early.source
+            has_reason = early.source == "predicate" and early.reason != "terminate_when"
+            return early.reason if has_reason else early.source
         # a debate that was cut short in its rounds had no reason to end them
         over = any(reached.stage is ConsensusStage.ROUNDS_COMPLETE for reached in self.stages)
         return "max_rounds" if over else None
 
     def answer_courses(self) -> list[tuple[dict[str, list[str | None]], str | None]]:
         """The positions of each agent, from its first proposal to its last, and that of the winner."""
-        voices = {each.agent: [each.position] for each in self.proposals}
-        for revised in (each for one in self.rounds for each in one.revisions):
+        voices = {proposal.agent: [proposal.position] for proposal in self.proposals}
+        for revised in (revision for one in self.rounds for revision in one.revisions):
             voices.setdefault(revised.agent, []).append(revised.position)
-        won = next((each.position for each in self.final_proposals if each.agent == self.winner), None)
+        won = next((proposal.position for proposal in self.final_proposals if proposal.agent == self.winner), None)
         return [(voices, won)]
 
     @property
     def entries(self) -> list[Entry]:
         """All proposals, critiques and revisions: those of a round in declared order."""
-        said = [Entry(round=0, speaker=proposal.agent, text=proposal.text) for proposal in self.proposals]
+        spoken = [Entry(round=0, speaker=proposal.agent, text=proposal.text) for proposal in self.proposals]
         for one in self.rounds:
-            said += [Entry(round=one.round, speaker=item.critic, text=item.text) for item in one.critiques]
-            said += [Entry(round=one.round, speaker=item.agent, text=item.text) for item in one.revisions]
-        return said
+            spoken += [Entry(round=one.round, speaker=item.critic, text=item.text) for item in one.critiques]
+            spoken += [Entry(round=one.round, speaker=item.agent, text=item.text) for item in one.revisions]
+        return spoken

@@ -71,8 +71,8 @@ def create_council_reviewer(
     """The block `{name}-reviewer-{agent_name}`: takes a `ReviewAsked`, ranks its answers by their `letters`."""
 
     def review(texts: CouncilMemberTemplate, value: ReviewAsked, _: Context) -> str:
-        shown = filled(texts.answers, question=quoted(value.question), answers=render_answers(value.answers))
-        return f"{shown}\n\n{texts.review}"
+        answers = filled(texts.answers, question=quoted(value.question), answers=render_answers(value.answers))
+        return f"{answers}\n\n{texts.review}"
 
     reviewer = deciding_block(
         f"{name}-reviewer-{agent_name}",

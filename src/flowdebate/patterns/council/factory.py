@@ -141,7 +141,7 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
     'ship'
     """
     if members is None:
-        members, model = MEMBERS, each_by_default(model, where=f"council {name!r}")
+        members, model = MEMBERS, each_by_default(model, location=f"council {name!r}")
     loop = check_options(
         COUNCIL,
         CommonOptions(
@@ -164,8 +164,8 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
             failures=failures,
         ),
     )
-    check_option(ReviewScope, "review", review, where=loop.where, optional=False)
-    check_option(Count, "max_concurrency", max_concurrency, where=loop.where)
+    check_option(ReviewScope, "review", review, location=loop.location, optional=False)
+    check_option(Count, "max_concurrency", max_concurrency, location=loop.location)
     hide: Hide = lambda text, _: text  # noqa: E731 - as `Anonymity.hide`
     if loop.prompts.hide_names is not False:
         models = named_models(loop.options.model, loop.roster, *loop.models.values())
@@ -217,8 +217,8 @@ def _review(loop: Loop[CommonOptions], member: Persona, hide: Hide) -> ReviewTur
     stand_in = loop.failures.stand_in  # of another model: it reviews in the member's name
     reviewers: list[MakeReviewer] = [partial(_reviewer, loop, member)]
     if own_options(member.block) is None:
-        own = loop.own_speaker(member).in_role("reviewer")  # the same block answers both kinds of input
-        reviewers = [lambda _: own]
+        reviewer = loop.own_speaker(member).in_role("reviewer")  # the same block answers both kinds of input
+        reviewers = [lambda _: reviewer]
     if stand_in is not None:
         reviewers.append(partial(_reviewer, loop, member, stand_in=stand_in))
     return ReviewTurn(
@@ -262,9 +262,11 @@ def _build_output(loop: Loop[CommonOptions], chair: str) -> Handler[Any, Council
                 answer, dissent = read.answer, read.dissent
             ctx.scope.handle.update(answer=answer, dissent=dissent)
         # not before the chair has answered: who reads the transcript sees whose answer is whose
-        said = loop.collect_spoken(ctx, round=1, make=lambda name, **said: CouncilEntry(agent_name=name, **said))
+        entries = loop.collect_spoken(
+            ctx, round=1, make=lambda name, **entries: CouncilEntry(agent_name=name, **entries)
+        )
         transcript = ctx.scope.handles["transcript"]
-        transcript.set(transcript.state.with_entry(*said))
+        transcript.set(transcript.state.with_entry(*entries))
         raw: Any = loop.make_output(ctx, status_of(ctx))
         published: CouncilOutput = publish(raw, ctx)
         return published
@@ -280,7 +282,7 @@ def raw_output(loop: Loop[CommonOptions], ctx: Context, status: RunStatus) -> Co
         opinions=loop.collect_spoken(
             ctx,
             round=1,
-            make=lambda name, **said: CouncilOpinion(agent_name=name, alias=state.aliases.get(name, ""), **said),
+            make=lambda name, **fields: CouncilOpinion(agent_name=name, alias=state.aliases.get(name, ""), **fields),
         ),
         reviews=[state.reviews[name] for name in loop.names if name in state.reviews],
         ranking=list(state.ranking),

@@ -89,12 +89,12 @@ class CouncilDocument(Document):
                 flag=opinion.flag,
                 quotes=self.quoted(index),
             )
-        yield from failures(each for each in raw.losses if each.role not in ("reviewer", "chair"))
+        yield from failures(loss for loss in raw.losses if loss.role not in ("reviewer", "chair"))
         if raw.reviews:
             yield Heading(title=_PHASES[2])
             for review in raw.reviews:
                 yield review_group(review)
-        yield from failures(each for each in raw.losses if each.role in ("reviewer", "chair"))
+        yield from failures(loss for loss in raw.losses if loss.role in ("reviewer", "chair"))
         yield from self.result()
 
     def result(self) -> Iterator[Section]:
@@ -105,24 +105,26 @@ class CouncilDocument(Document):
         for at in raw.ranking:
             text = f"mean rank {at.mean_rank:.2f} in {at.reviews} reviews, Borda {at.borda}"
             tied = ", tied" if at.tied else ""
-            own = "" if at.self_preference is None else f", prefers itself by {at.self_preference:+.2f} ranks"
-            facts.append(Fact(label=f"{at.rank}. {at.agent_name}", text=f"{text}{tied}{own}", tone="dim", short=True))
+            preference = "" if at.self_preference is None else f", prefers itself by {at.self_preference:+.2f} ranks"
+            facts.append(
+                Fact(label=f"{at.rank}. {at.agent_name}", text=f"{text}{tied}{preference}", tone="dim", short=True)
+            )
         if facts:
             agreed = raw.agreement
             text = "too few reviews to say how far they agree"
             if agreed is not None:
                 text = f"agreement W = {agreed.w:.2f} of {agreed.reviews} reviews"
-            asked = sum(bool(opinion.alias) for opinion in raw.opinions)
-            if len(raw.reviews) < asked:
-                lost = f"{asked - len(raw.reviews)} of {asked} reviews missing"
+            alias_count = sum(bool(opinion.alias) for opinion in raw.opinions)
+            if len(raw.reviews) < alias_count:
+                lost = f"{alias_count - len(raw.reviews)} of {alias_count} reviews missing"
                 text = f"{text}; {lost}, so not every answer was read in every place equally often"
             yield Group(label="Ranking", text=text, facts=tuple(facts))
         if self.output is not None:
             yield Output(value=self.output)
         elif raw.answer is not None:
             answer = Fact(label="Answer", text=str(raw.answer), tone="good")
-            left = () if raw.dissent is None else (Fact(label="Still disputed", text=raw.dissent),)
-            yield Card(title="Answer", facts=(answer, *left), lead="Answer")
+            dispute = () if raw.dissent is None else (Fact(label="Still disputed", text=raw.dissent),)
+            yield Card(title="Answer", facts=(answer, *dispute), lead="Answer")
 
 
 class CouncilLive(Together):

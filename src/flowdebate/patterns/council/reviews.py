@@ -109,13 +109,13 @@ class ReviewTurn(Block[Any, Any]):
         order = state.orders.get(name)
         if order is None:
             return None
-        asked = ReviewAsked(question=state.question, agent_name=name, answers=shown_answers(order, ctx, self._hide))
-        speakers = [make(tuple(shown for shown, _ in asked.answers)) for make in self._makers]
+        request = ReviewAsked(question=state.question, agent_name=name, answers=shown_answers(order, ctx, self._hide))
+        speakers = [make(tuple(label for label, _ in request.answers)) for make in self._makers]
 
         async def rank(block: Block[Any, Any], task: TurnTask) -> ReviewFinished:
-            answer = await ask(block, asked, ctx, self._failures)
+            answer = await ask(block, request, ctx, self._failures)
             task.heard()
-            review = read_review(answer, asked, order, block=block.name)
+            review = read_review(answer, request, order, block=block.name)
             ctx.scope.handle.update(reviews={**state_of(ctx, CouncilState).reviews, name: review})
             task.complete(review.model_dump(by_alias=True))
             return ReviewFinished(block=block.name, review=review)
@@ -144,12 +144,12 @@ class ReviewTurn(Block[Any, Any]):
         return Outline(text=self.name, kind="sequencer", children=(self._shown,))
 
 
-def read_review(answer: object, asked: ReviewAsked, order: Sequence[str], *, block: str) -> CouncilReview:
+def read_review(answer: object, request: ReviewAsked, order: Sequence[str], *, block: str) -> CouncilReview:
     """A reviewer's ranking with names for letters; OutputError that names the block for what is no ranking."""
-    ranking: Any = as_model(answer, asked.answer_schema(), block=block)
-    names = {shown: name for (shown, _), name in zip(asked.answers, order, strict=True)}
+    ranking: Any = as_model(answer, request.answer_schema(), block=block)
+    names = {label: name for (label, _), name in zip(request.answers, order, strict=True)}
     return CouncilReview(
-        agent_name=asked.agent_name,
+        agent_name=request.agent_name,
         order=list(order),
         ranking=[
             CouncilRanked(agent_name=names[item.answer], rank=rank, reason=clean_text(item.reason))
@@ -231,12 +231,12 @@ def _distinct_steps(count: int) -> list[int]:
     >>> _distinct_steps(6), _distinct_steps(7)
     ([1, 5, 2, 4, 3], [1, 6, 2, 3, 5, 4])
     """
-    left = list(range(1, count))
+    candidates = list(range(1, count))
     turn = 2 * ((count - 3) // 4) if count % 2 else None
     steps: list[int] = []
     low = True
     for place in range(count - 1):
-        steps.append(left.pop(0 if low else -1))
+        steps.append(candidates.pop(0 if low else -1))
         low = low == (place == turn)
     return steps
 
@@ -252,12 +252,16 @@ def rank_answers(reviews: Mapping[str, CouncilReview], names: Sequence[str]) -> 
         for ranked in review.ranking:
             ranks[ranked.agent_name][reviewer] = ranked.rank
             borda[ranked.agent_name] += len(review.ranking) - ranked.rank
-    means = {name: Fraction(sum(given.values()), len(given)) for name, given in ranks.items() if given}
+    means = {
+        name: Fraction(sum(member_ranks.values()), len(member_ranks))
+        for name, member_ranks in ranks.items()
+        if member_ranks
+    }
     order = sorted(means, key=lambda name: (means[name], names.index(name)))
-    found = []
+    standings = []
     for name in order:
-        own = ranks[name].get(name)
-        others = [rank for reviewer, rank in ranks[name].items() if reviewer != name]
+        own_rank = ranks[name].get(name)
+        other_ranks = [rank for reviewer, rank in ranks[name].items() if reviewer != name]
         rank = CouncilRank(
             agent_name=name,
             rank=1 + sum(mean < means[name] for mean in means.values()),
@@ -265,10 +269,12 @@ def rank_answers(reviews: Mapping[str, CouncilReview], names: Sequence[str]) -> 
             mean_rank=float(means[name]),
             borda=borda[name],
             reviews=len(ranks[name]),
-            self_preference=None if own is None or not others else float(Fraction(sum(others), len(others)) - own),
+            self_preference=None
+            if own_rank is None or not other_ranks
+            else float(Fraction(sum(other_ranks), len(other_ranks)) - own_rank),
         )
-        found.append(rank)
-    return found
+        standings.append(rank)
+    return standings
 
 
 def agreement(reviews: Mapping[str, CouncilReview]) -> CouncilAgreement | None:
@@ -285,8 +291,8 @@ def agreement(reviews: Mapping[str, CouncilReview]) -> CouncilAgreement | None:
     # in a balanced design the spread of full agreement is the same for any consensus; after a lost review it is not
     consensus = sorted(sums, key=lambda name: (sums[name], name))
     agreed = _centred_sums([sorted(ranking, key=consensus.index) for ranking in ranked])
-    spread, most = (sum(value * value for value in each.values()) for each in (sums, agreed))
-    return CouncilAgreement(w=min(1.0, spread / most), reviews=len(ranked))
+    spread, maximum = (sum(value * value for value in sums_by_answer.values()) for sums_by_answer in (sums, agreed))
+    return CouncilAgreement(w=min(1.0, spread / maximum), reviews=len(ranked))
 
 
 def _centred_sums(rankings: Sequence[Sequence[str]]) -> dict[str, int]:

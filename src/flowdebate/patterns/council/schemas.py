@@ -180,11 +180,11 @@ class CouncilOutput(PatternOutput):
     @property
     def entries(self) -> list[Entry]:
         """Opinions as round 1, reviews as round 2."""
-        said = [Entry(round=1, speaker=opinion.agent_name, text=opinion.text) for opinion in self.opinions]
+        opinions = [Entry(round=1, speaker=opinion.agent_name, text=opinion.text) for opinion in self.opinions]
         for review in self.reviews:
             lines = [f"{ranked.rank}. {ranked.agent_name}: {ranked.reason}" for ranked in review.ranking]
-            said.append(Entry(round=2, speaker=review.agent_name, text="\n".join(lines)))
-        return said
+            opinions.append(Entry(round=2, speaker=review.agent_name, text="\n".join(lines)))
+        return opinions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,9 +264,9 @@ def ranking_of(letters: tuple[str, ...]) -> type[WireModel]:
 
         @model_validator(mode="after")
         def _each_once(self) -> Ranking:
-            given = [item.answer for item in self.ranking]
-            if sorted(given) != sorted(letters):
-                message = f"ranking must name each of {', '.join(letters)} once, got {', '.join(given)}"
+            answers = [item.answer for item in self.ranking]
+            if sorted(answers) != sorted(letters):
+                message = f"ranking must name each of {', '.join(letters)} once, got {', '.join(answers)}"
                 raise ValueError(message)
             return self
 

@@ -32,16 +32,18 @@ NOBODY_MOVED = "The audience moved towards no side more than towards the others.
 _LONGEST = 500  # characters of a listener's description
 
 
-def check_audience(value: object, *, where: str) -> tuple[str, ...]:
+def check_audience(value: object, *, location: str) -> tuple[str, ...]:
     """The listeners; none for None. ConfigurationError for what describes nobody."""
     if value is None:
         return ()
-    given = tuple(value) if isinstance(value, (list, tuple)) else ()
-    told = all(isinstance(each, str) and not is_blank(each) and len(each) <= _LONGEST for each in given)
-    if not told or not 0 < len(given) <= MOST_LISTENERS:
+    listeners = tuple(value) if isinstance(value, (list, tuple)) else ()
+    is_valid = all(
+        isinstance(listener, str) and not is_blank(listener) and len(listener) <= _LONGEST for listener in listeners
+    )
+    if not is_valid or not 0 < len(listeners) <= MOST_LISTENERS:
         allowed = f"1 to {MOST_LISTENERS} listeners, each a text such as 'a nurse', or None"
-        raise ConfigurationError(where, "audience", value, allowed)
-    return given
+        raise ConfigurationError(location, "audience", value, allowed)
+    return listeners
 
 
 @lru_cache(maxsize=256)  # an application builds a pattern for each question, with the same sides
@@ -69,20 +71,20 @@ class Audience(Block[Any, Any]):
         self.sides: tuple[str, ...] = tuple(dict.fromkeys(debater.stance for debater in loop.roster))
         self._failures = loop.failures
         self._anonymity = loop.anonymity
-        named = f"{loop.name}-audience{'' if after else '-before'}"
+        block_name = f"{loop.name}-audience{'' if after else '-before'}"
         blocks = [
             generator(
-                name=f"{named}-{number + 1}",
+                name=f"{block_name}-{number + 1}",
                 prompt=self._system,
                 user=partial(self._task, number),
                 output_schema=vote_among(self.sides),
                 resources={"transcript": loop.transcript},
-                **generator_options(options, "intent/synthesize", SHOWN, where=named),
+                **generator_options(options, "intent/synthesize", SHOWN, location=block_name),
             ).in_role("judge")
             for number in range(len(listeners))
         ]
-        shared, hidden = merge_resources(f"audience {named!r}", blocks)
-        super().__init__(named, resources=shared, hidden=hidden)
+        shared, hidden = merge_resources(f"audience {block_name!r}", blocks)
+        super().__init__(block_name, resources=shared, hidden=hidden)
         self._blocks = blocks
 
     def _system(self, value: object, ctx: Context) -> str:
@@ -107,8 +109,8 @@ class Audience(Block[Any, Any]):
         votes = state_of(ctx, DebateState).audience
         before = votes[number].before if number < len(votes) else None
         voted = "" if before is None else f"\n\nBefore the debate, you voted for: {tag_text(before)}"
-        said = f"The debate:\n{render_entries(entries)}\n\n{who}{voted}"
-        return f"{said}\n\nThe debate is over. Which position do you hold now?"
+        task = f"The debate:\n{render_entries(entries)}\n\n{who}{voted}"
+        return f"{task}\n\nThe debate is over. Which position do you hold now?"
 
     async def act(self, value: object, ctx: Context, /) -> Any:  # noqa: ANN401 - what it is given, or the verdict
         cast = await in_order([partial(self._vote, block, value, ctx) for block in self._blocks], finish=True)
@@ -116,7 +118,7 @@ class Audience(Block[Any, Any]):
             votes = [AudienceVote(voter=who, before=vote) for who, vote in zip(self.listeners, cast, strict=True)]
             ctx.scope.handle.update(audience=votes)
             return value
-        before = [each.before for each in state_of(ctx, DebateState).audience] or [None] * len(cast)
+        before = [earlier_vote.before for earlier_vote in state_of(ctx, DebateState).audience] or [None] * len(cast)
         votes = [
             AudienceVote(voter=who, before=was, after=vote)
             for who, was, vote in zip(self.listeners, before, cast, strict=True)
@@ -148,20 +150,19 @@ def verdict_of(votes: Sequence[AudienceVote], sides: Sequence[str]) -> JudgedVer
     >>> found.winner, found.verdict
     ('coffee', 'The audience moved most towards: coffee (from 1 to 2 of 3 votes).')
     """
-    both = [each for each in votes if each.before is not None and each.after is not None]
-    was, now = (Counter(getattr(each, part) for each in both) for part in ("before", "after"))
+    complete_votes = [vote for vote in votes if vote.before is not None and vote.after is not None]
+    was, now = (Counter(getattr(vote, part) for vote in complete_votes) for part in ("before", "after"))
     gains = {side: now[side] - was[side] for side in sides}
-    most = max(gains.values(), default=0)
-    ahead = [side for side, gain in gains.items() if gain == most]
-    winner = ahead[0] if len(ahead) == 1 and most > 0 else None
-    moved = sum(each.before != each.after for each in both)
+    highest_gain = max(gains.values(), default=0)
+    ahead = [side for side, gain in gains.items() if gain == highest_gain]
+    winner = ahead[0] if len(ahead) == 1 and highest_gain > 0 else None
+    moved = sum(vote.before != vote.after for vote in complete_votes)
     counts = "; ".join(f"{side}: {was[side]} before, {now[side]} after" for side in sides)
     verdict = NOBODY_MOVED
     if winner is not None:
-        verdict = (
-            f"The audience moved most towards: {winner} (from {was[winner]} to {now[winner]} of {len(both)} votes)."
-        )
-    left_out = len(votes) - len(both)
+        moved_from = f"from {was[winner]} to {now[winner]} of {len(complete_votes)} votes"
+        verdict = f"The audience moved most towards: {winner} ({moved_from})."
+    left_out = len(votes) - len(complete_votes)
     missing = f" {left_out} did not vote twice, and do not count." if left_out else ""
-    reasoning = f"{moved} of {len(both)} listeners changed their vote. {counts}.{missing}"
+    reasoning = f"{moved} of {len(complete_votes)} listeners changed their vote. {counts}.{missing}"
     return JudgedVerdict(verdict=verdict, winner=winner, reasoning=reasoning)

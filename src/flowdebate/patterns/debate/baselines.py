@@ -49,25 +49,25 @@ class BaselineOptions:
     (refused without `prices` in the limits of the run) or "calls"."""
 
     def __post_init__(self) -> None:
-        where = type(self).__name__
-        check_option(Equal, "equal", self.equal, where=where)
-        read_baselines(self.names, where=where)
+        location = type(self).__name__
+        check_option(Equal, "equal", self.equal, location=location)
+        read_baselines(self.names, location=location)
 
     @property
     def has_budget(self) -> bool:
         """Whether one of the baselines may use as much as the debate did."""
-        return not BUDGETED.isdisjoint(read_baselines(self.names, where=type(self).__name__))
+        return not BUDGETED.isdisjoint(read_baselines(self.names, location=type(self).__name__))
 
 
 def as_baselines(
     value: bool | Sequence[BaselineName] | BaselineOptions,  # noqa: FBT001 - an option of that kind
     *,
-    where: str,
+    location: str,
 ) -> BaselineOptions | None:
     """Read `debate(baselines=…)` as options; None for no baselines."""
     if isinstance(value, BaselineOptions):
         return None if not value.names and value.equal is None else value  # `equal` alone is an error
-    return BaselineOptions(value) if read_baselines(value, where=where) else None
+    return BaselineOptions(value) if read_baselines(value, location=location) else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,8 +104,8 @@ def render_baseline_turn(*, question: str, draft: Draft | None = None, template:
     """The question, and the `draft` that is to be revised."""
     if draft is None:
         return filled(template.turn, question=quoted(question))
-    own = {"reasoning": quoted(draft.reasoning), "winner": tag_text(draft)}
-    return filled(template.revision, question=quoted(question), **own)
+    draft_fields = {"reasoning": quoted(draft.reasoning), "winner": tag_text(draft)}
+    return filled(template.revision, question=quoted(question), **draft_fields)
 
 
 class Draft(str):
@@ -116,9 +116,9 @@ class Draft(str):
     reasoning: str
 
     def __new__(cls, winner: str, reasoning: str) -> Self:
-        made = super().__new__(cls, winner)
-        made.reasoning = reasoning
-        return made
+        vote = super().__new__(cls, winner)
+        vote.reasoning = reasoning
+        return vote
 
 
 def direct_answer(
@@ -130,8 +130,8 @@ def direct_answer(
     `SchemaViolation`.
     """
 
-    def turn(asked: str | tuple[str, Draft]) -> str:
-        question, draft = (asked, None) if isinstance(asked, str) else asked
+    def turn(task: str | tuple[str, Draft]) -> str:
+        question, draft = (task, None) if isinstance(task, str) else task
         return render_baseline_turn(question=question, draft=draft, template=template)
 
     def winner(answer: Any, _: ModelResponse, __: Context) -> Draft:  # noqa: ANN401 - the model made below
@@ -161,19 +161,19 @@ def answer_among(positions: tuple[str, ...]) -> type[WireModel]:
 _WAVE = 8  # samples at once: more of them could overdraw the budget before any tells what it took
 
 
-def read_baselines(given: bool | Sequence[BaselineName], *, where: str) -> tuple[BaselineName, ...]:  # noqa: FBT001 - an option of that kind
+def read_baselines(value: bool | Sequence[BaselineName], *, location: str) -> tuple[BaselineName, ...]:  # noqa: FBT001 - an option of that kind
     """The baselines that `given` means, from the cheapest on; ConfigurationError for anything else.
 
-    >>> read_baselines(["drafts", "single"], where="debate 'rent'")
+    >>> read_baselines(["drafts", "single"], location="debate 'rent'")
     ('single', 'drafts')
     """
-    if isinstance(given, bool):
-        return BASELINES if given else ()
+    if isinstance(value, bool):
+        return BASELINES if value else ()
     names: tuple[BaselineName, ...] = get_args(BaselineName)
-    wrong = isinstance(given, str) or not isinstance(given, Sequence) or any(name not in names for name in given)
-    if wrong or len(set(given)) < len(given):
-        raise ConfigurationError(where, "baselines", given, f"True, False, or different ones of {list(names)}")
-    return tuple(name for name in names if name in given)
+    wrong = isinstance(value, str) or not isinstance(value, Sequence) or any(name not in names for name in value)
+    if wrong or len(set(value)) < len(value):
+        raise ConfigurationError(location, "baselines", value, f"True, False, or different ones of {list(names)}")
+    return tuple(name for name in names if name in value)
 
 
 def create_baselines(
@@ -212,18 +212,18 @@ def create_baselines(
     check_count(block_name, max_samples=max_samples)
     if equal not in get_args(Equal):
         raise ConfigurationError(block_name, "equal", equal, f"one of {list(get_args(Equal))}")
-    asked = read_baselines(baselines, where=block_name)
-    if equal != "tokens" and not BUDGETED.intersection(asked):
+    names = read_baselines(baselines, location=block_name)
+    if equal != "tokens" and not BUDGETED.intersection(names):
         raise ConfigurationError(block_name, "equal", equal, f"left out without {' or '.join(sorted(BUDGETED))}")
     return Baselines(
         block_name,
         positions=positions,
         models=tuple([None] * len(stances) if models is None else models),
-        asked=asked,
+        names=names,
         max_samples=max_samples,
         equal=equal,
         template=template,
-        options=generator_options(options, "intent/chat", Visibility(client=False, history=False), where=block_name),
+        options=generator_options(options, "intent/chat", Visibility(client=False, history=False), location=block_name),
     )
 
 
@@ -246,7 +246,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         *,
         positions: tuple[str, ...],
         models: tuple[Model | str | None, ...],
-        asked: tuple[BaselineName, ...],
+        names: tuple[BaselineName, ...],
         max_samples: int,
         equal: Equal,
         template: BaselineTemplate,
@@ -254,7 +254,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
     ) -> None:
         self._positions = positions
         self._models = models
-        self._asked = asked
+        self._asked = names
         self._max_samples = max_samples
         self._equal = equal
         self._template = template
@@ -273,8 +273,8 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         budget = await ctx.step(count, key="budget", returns=Usage)  # so that a resumed run asks for as many samples
         self.check_prices(ctx)
         question = question_of(value, ctx)
-        whole = self._amount(budget, ctx, debate)  # now, before baselines add to it
-        return await in_order([partial(self._answer, name, question, budget, whole, ctx) for name in self._asked])
+        total = self._amount(budget, ctx, debate)  # now, before baselines add to it
+        return await in_order([partial(self._answer, name, question, budget, total, ctx) for name in self._asked])
 
     def check_prices(self, ctx: Context) -> None:
         """ConfigurationError if the cost is to be equal, and nobody can know it: what has it no price, or the sides."""
@@ -282,21 +282,21 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         if self._equal == "cost" and (
             budget is None
             or budget.cost is None
-            or any(budget.price_of(ctx.model(each).name, Usage.none()) is None for each in self._models)
+            or any(budget.price_of(ctx.model(model).name, Usage.none()) is None for model in self._models)
         ):
             allowed, hint = "used with `prices` in the run's limits", "--price on the command line"
             raise ConfigurationError(self.name, "equal", "cost", allowed, hint=hint)
 
     async def _answer(
-        self, name: BaselineName, question: str, budget: Usage, whole: float | None, ctx: Context
+        self, name: BaselineName, question: str, budget: Usage, total: float | None, ctx: Context
     ) -> BaselineAnswer:
         """The answer of one baseline, with its usage."""
         money = ctx.run.budget
         place = f"{ctx.path}/{name}"
         if name == "self_consistency":
-            votes = await self._samples(question, budget.calls, whole, ctx, place)
+            votes = await self._samples(question, budget.calls, total, ctx, place)
         elif name == "revision":
-            votes = await self._revisions(question, budget.calls, whole, ctx, place)
+            votes = await self._revisions(question, budget.calls, total, ctx, place)
         else:
             models = range(len(self._models)) if name == "drafts" else (None,)
             votes = await self._votes(question, models, ctx, place)
@@ -318,11 +318,11 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
             problem=next((vote.problem for vote in votes if vote.problem is not None), None),
         )
 
-    async def _samples(self, question: str, calls: int, whole: float | None, ctx: Context, place: str) -> list[_Vote]:
-        """Answers of the default model, until the next one would take more than the `whole`; if unknown, `calls`."""
+    async def _samples(self, question: str, calls: int, total: float | None, ctx: Context, place: str) -> list[_Vote]:
+        """Answers of the default model, until the next one would take more than the `total`; if unknown, `calls`."""
         votes: list[_Vote] = []
         while room := min(
-            _room(whole, self._amount(_used(ctx, place), ctx, place), calls, len(votes)),
+            _room(total, self._amount(_used(ctx, place), ctx, place), calls, len(votes)),
             self._max_samples - len(votes),
             _WAVE,
         ):
@@ -332,20 +332,20 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
                 break  # who has answered nothing so often will not answer now
         return votes
 
-    async def _revisions(self, question: str, calls: int, whole: float | None, ctx: Context, place: str) -> list[_Vote]:
+    async def _revisions(self, question: str, calls: int, total: float | None, ctx: Context, place: str) -> list[_Vote]:
         """The last answers of the debaters' models, revised until one more revision of all would take too much."""
         votes: list[_Vote] = []
-        asked, number = range(len(self._models)), 0
+        model_numbers, number = range(len(self._models)), 0
         while number < self._max_samples and (
-            not votes or _room(whole, self._amount(_used(ctx, place), ctx, place), calls, number) >= len(asked)
+            not votes or _room(total, self._amount(_used(ctx, place), ctx, place), calls, number) >= len(model_numbers)
         ):
-            wave = await self._votes(question, asked, ctx, place, first=number + 1, drafts=votes)
+            wave = await self._votes(question, model_numbers, ctx, place, first=number + 1, drafts=votes)
             if votes and all(vote.problem is not None for vote in wave):
                 break  # as for samples
             # an answer that was lost leaves the edition before it
-            both = zip(votes or wave, wave, strict=True)
-            votes = [replace(new, winner=new.winner or old.winner) for old, new in both]
-            number += len(asked)
+            pairs = zip(votes or wave, wave, strict=True)
+            votes = [replace(new, winner=new.winner or old.winner) for old, new in pairs]
+            number += len(model_numbers)
         return votes
 
     def _amount(self, used: Usage, ctx: Context, place: str) -> float | None:
@@ -381,9 +381,9 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         """One answer, to the positions in an order of its own."""
         order = tuple(ctx.random.sample(self._positions, len(self._positions)))
         asking = self._asking(order, voter)
-        asked = question if draft is None or draft.winner is None else (question, draft.winner)
+        task = question if draft is None or draft.winner is None else (question, draft.winner)
         try:
-            winner = await in_time(asking(asked, ctx), ctx, block=self.name, timeout=None, losses=_goes_on)
+            winner = await in_time(asking(task, ctx), ctx, block=self.name, timeout=None, losses=_goes_on)
         except Exception as error:
             if not _goes_on(error):
                 raise
@@ -391,8 +391,8 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         return _Vote(winner)
 
     def _create_generator(self, order: tuple[str, ...], voter: int | None) -> Generator[Draft]:
-        own = None if voter is None else self._models[voter]
-        options = self._options if own is None else {**self._options, "model": own}
+        model = None if voter is None else self._models[voter]
+        options = self._options if model is None else {**self._options, "model": model}
         return direct_answer(self.name, order, self._template, options)
 
     def outline(self) -> Outline:
@@ -422,8 +422,8 @@ def _price(ctx: Context, place: str) -> float | None:
     """Cost of the calls below `place` so far; None without prices."""
     budget = ctx.run.budget
     costs = [] if budget is None else [budget.price_of(event.model, event.usage) for event in _calls(ctx, place)]
-    known = [cost for cost in costs if cost is not None]
-    return math.fsum(known) if known else None
+    priced = [cost for cost in costs if cost is not None]
+    return math.fsum(priced) if priced else None
 
 
 def _calls(ctx: Context, place: str) -> Iterator[ModelCalled]:
@@ -457,11 +457,11 @@ def with_baselines(
     >>> [(found.name, found.winner, found.calls) for found in result.raw.baselines]
     [('single', 'free rents', 1), ('drafts', 'free rents', 2), ('self_consistency', 'free rents', 3)]
     """
-    where = f"with_baselines({pattern.name!r})"
-    roster = check_roster(debaters, where=where, most=None)
-    compared = as_baselines(baselines, where=where)
+    location = f"with_baselines({pattern.name!r})"
+    roster = check_roster(debaters, location=location, maximum=None)
+    compared = as_baselines(baselines, location=location)
     if compared is None:
-        raise ConfigurationError(where, "baselines", baselines, "at least one baseline")
+        raise ConfigurationError(location, "baselines", baselines, "at least one baseline")
     model = options.pop("model", None)
     return add_baselines(pattern, roster, model=model, baselines=compared, max_samples=max_samples, options=options)
 
@@ -507,7 +507,7 @@ def add_baselines(
     def _check_prices(_: object, ctx: Context) -> None:
         compared.check_prices(ctx)  # before the debate is paid for
 
-    whole: Sequencer[Any, Any] = sequencer(name=pattern.name, model=model)
-    whole = whole.tap(_check_prices) if equal == "cost" else whole
+    pipeline: Sequencer[Any, Any] = sequencer(name=pattern.name, model=model)
+    pipeline = pipeline.tap(_check_prices) if equal == "cost" else pipeline
     comparing = sequencer(name=f"{pattern.name}-compare").map(_question).then(compared).map(_keep)
-    return whole.then(pattern).tap_if(has_verdict, comparing).map(_output)
+    return pipeline.then(pattern).tap_if(has_verdict, comparing).map(_output)

@@ -115,10 +115,10 @@ def benefit_item(
     )
 
 
-def _less(whole: _Amount | None, parts: Sequence[_Amount | None]) -> _Amount | None:
+def _less(total: _Amount | None, parts: Sequence[_Amount | None]) -> _Amount | None:
     """The whole without its parts; None where one of them is not known. Rounding leaves nothing below 0."""
-    known = [part for part in parts if part is not None]
-    return None if whole is None or len(known) < len(parts) else max(whole - sum(known), 0)
+    counted = [part for part in parts if part is not None]
+    return None if total is None or len(counted) < len(parts) else max(total - sum(counted), 0)
 
 
 def change_summary(item: BenefitItem) -> str:
@@ -129,17 +129,17 @@ def change_summary(item: BenefitItem) -> str:
     >>> change_summary(BenefitItem(debate=debate, baselines={"single": single}))
     "The debate changed the answer to 'free': one call says 'cap'. It took 5 calls and 940 tokens: 9.4 times one call."
     """
-    others = [(METHODS[name], answer) for name, answer in item.baselines.items()]
-    changed = [name for name, answer in others if answer.answer != item.debate.answer]
-    answers = "; ".join(f"{name} says {_answer(answer)}" for name, answer in others)
-    if not others:
+    alternatives = [(METHODS[name], answer) for name, answer in item.baselines.items()]
+    changed = [name for name, answer in alternatives if answer.answer != item.debate.answer]
+    answers = "; ".join(f"{name} says {_answer(answer)}" for name, answer in alternatives)
+    if not alternatives:
         sentence = (
             f"There is nothing to compare with: no baseline has an answer. The debate says {_answer(item.debate)}."
         )
     elif not changed:
-        sentence = f"The debate did not change the answer: {list_names([name for name, _ in others])} "
-        sentence += f"{'says' if len(others) == 1 else 'say'} {_answer(item.debate)} as well."
-    elif len(changed) == len(others):
+        sentence = f"The debate did not change the answer: {list_names([name for name, _ in alternatives])} "
+        sentence += f"{'says' if len(alternatives) == 1 else 'say'} {_answer(item.debate)} as well."
+    elif len(changed) == len(alternatives):
         sentence = f"The debate changed the answer to {_answer(item.debate)}: {answers}."
     else:
         sentence = f"The debate says {_answer(item.debate)}: {answers}."
@@ -161,5 +161,5 @@ def times(ratio: float) -> str:
 
 def list_names(names: Sequence[str]) -> str:
     """Join `names` with commas, and the last one with "and"."""
-    *others, last = names
-    return f"{', '.join(others)} and {last}" if others else last
+    *first_names, last = names
+    return f"{', '.join(first_names)} and {last}" if first_names else last

@@ -245,9 +245,9 @@ def render_debater_turn(
     """
     if transcript is None:
         transcript = render_entries(entries, labels=labels_of(identity.positions) if template.labelled else ())
-    about = _describe_turn(identity, round, template)
+    fields = _describe_turn(identity, round, template)
     if task is None:
-        task = _render_task(identity, entries, assignment, about, template)
+        task = _render_task(identity, entries, assignment, fields, template)
     context = [
         filled(template.transcript, transcript=transcript),
         filled(template.briefing, briefing=quoted(guidance.briefing)) if guidance.briefing else "",
@@ -255,7 +255,7 @@ def render_debater_turn(
         filled(template.reader, reader=quoted(guidance.reader)) if guidance.reader else "",
     ]
     closing = [
-        filled(template.turn, **about),
+        filled(template.turn, **fields),
         "" if identity.role is None else filled(template.role, role=quoted(identity.role)),
         "" if assignment is None else filled(template.phase, phase=quoted(assignment.phase)),
         task,
@@ -268,24 +268,24 @@ def _render_task(
     identity: DebaterIdentity,
     entries: Sequence[DebateContributionEntry],
     assignment: DebateTurn | None,
-    about: Mapping[str, object],
+    fields: Mapping[str, object],
     template: DebaterTemplate,
 ) -> str:
     """Write what to do in a turn: what its phase says, or what fits the arguments so far."""
     if assignment is not None and (assignment.to_stance is not None or assignment.aim is not None):
-        return _render_assignment(identity, assignment, about, template)
+        return _render_assignment(identity, assignment, fields, template)
     if not entries:
-        return filled(template.opening, **about)
+        return filled(template.opening, **fields)
     opposing = next((entry.text for entry in reversed(entries) if entry.stance != identity.stance), None)
     if opposing is None:
-        return filled(template.support, **about)
+        return filled(template.support, **fields)
     # quoting takes its time, and the default texts do not repeat an argument
     last = quoted(opposing) if "{last}" in template.rebuttal else ""
-    return filled(template.rebuttal, last=last, **about)
+    return filled(template.rebuttal, last=last, **fields)
 
 
 def _render_assignment(
-    identity: DebaterIdentity, assignment: DebateTurn, about: Mapping[str, object], template: DebaterTemplate
+    identity: DebaterIdentity, assignment: DebateTurn, fields: Mapping[str, object], template: DebaterTemplate
 ) -> str:
     """Write the task that a phase gives: the question or answer of a cross-examination, and the aim of the phase."""
     tasks: list[str] = []
@@ -293,9 +293,9 @@ def _render_assignment(
         labels = dict(labels_of(identity.positions)) if template.labelled else {}
         text = template.question if assignment.kind == "question" else template.answer
         put = quoted(assignment.put or "")
-        tasks.append(filled(text, to=tag_text(labels.get(other, other)), last=put, **about))
+        tasks.append(filled(text, to=tag_text(labels.get(other, other)), last=put, **fields))
     if assignment.aim is not None:
-        tasks.append(filled(template.aim, aim=quoted(assignment.aim), **about))
+        tasks.append(filled(template.aim, aim=quoted(assignment.aim), **fields))
     return "\n".join(tasks)
 
 
@@ -309,11 +309,11 @@ def _describe_side(identity: DebaterIdentity, *, labelled: bool) -> Mapping[str,
     """Return the fields that describe a debater's position and the others."""
     stance = identity.stance
     labels = dict(labels_of(identity.positions) if labelled else ())
-    others = [f"[{tag_text(other)}]" for other in dict.fromkeys(identity.positions) if other != stance]
+    other_sides = [f"[{tag_text(other)}]" for other in dict.fromkeys(identity.positions) if other != stance]
     return {
         "stance": tag_text(stance),
         "label": tag_text(labels.get(stance, stance)),
-        "others": ", ".join(others) or "whatever contradicts it",
+        "others": ", ".join(other_sides) or "whatever contradicts it",
         "max_rounds": identity.max_rounds,
     }
 
@@ -322,11 +322,13 @@ class PhasedWording(RolePrompt[DebaterTemplate]):
     """Template and length of a debater's prompts; the length is that of the phase, if it has one."""
 
     def __init__(
-        self, options: BlockOptions, *, template: DebaterTemplate | None, length: Length | None, where: str
+        self, options: BlockOptions, *, template: DebaterTemplate | None, length: Length | None, location: str
     ) -> None:
-        super().__init__(DEBATERS, options, template=template, length=length, where=where)
+        super().__init__(DEBATERS, options, template=template, length=length, location=location)
         self._of_length = lru_cache(maxsize=16)(
-            lambda phase_length: RolePrompt(DEBATERS, options, template=template, length=phase_length, where=where)
+            lambda phase_length: RolePrompt(
+                DEBATERS, options, template=template, length=phase_length, location=location
+            )
         )
 
     def wording(self, ctx: Context) -> Wording[DebaterTemplate]:
@@ -335,8 +337,8 @@ class PhasedWording(RolePrompt[DebaterTemplate]):
             phase = state_of(ctx, DebateState).phase
             if phase is not None and phase.turn_length is not None:
                 return self._of_length(phase.turn_length).wording(ctx)
-        known = ctx.scope.looked_up.get(self)  # asked for five times in each turn
-        return super().wording(ctx) if known is None else known
+        cached = ctx.scope.looked_up.get(self)  # asked for five times in each turn
+        return super().wording(ctx) if cached is None else cached
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -436,7 +438,7 @@ def create_debater(  # noqa: PLR0913 - what a debater may be told
     """
     block_name = f"{name}-debater-{agent_name}"
     prompt = DebaterPrompt(
-        wording=PhasedWording(options, template=template, length=length, where=block_name),
+        wording=PhasedWording(options, template=template, length=length, location=block_name),
         agent_name=agent_name,
         identity=DebaterIdentity(
             stance=stance,

@@ -63,8 +63,8 @@ class DebateDocument(RoundsDocument):
 
     def entries(self) -> Iterator[tuple[int, Entry]]:
         for entry in self.raw.transcript:
-            does, about = doing(entry.kind, entry.to), entry.stance
-            yield entry.round, Entry(name=entry.agent_name, about=about, text=entry.text, flag=entry.flag, does=does)
+            does, stance = doing(entry.kind, entry.to), entry.stance
+            yield entry.round, Entry(name=entry.agent_name, about=stance, text=entry.text, flag=entry.flag, does=does)
 
     def phase(self, number: int) -> str | None:
         return next((entry.phase for entry in self.raw.transcript if entry.round == number), None)
@@ -117,12 +117,12 @@ class DebateDocument(RoundsDocument):
             yield Fact(label="Log-odds", text=odds)
 
     def rounds(self) -> Iterable[int]:
-        said = {entry.round for entry in self.raw.transcript}
-        return sorted(said.union(decision.round for decision in self.raw.moderator_decisions))
+        spoken_rounds = {entry.round for entry in self.raw.transcript}
+        return sorted(spoken_rounds.union(decision.round for decision in self.raw.moderator_decisions))
 
     def opening(self, number: int) -> Iterator[Section]:
-        yield from (reader_asks(each.text) for each in self.raw.reader_questions if each.round == number)
-        yield from (decision_group(each) for each in self.raw.moderator_decisions if each.round == number)
+        yield from (reader_asks(question.text) for question in self.raw.reader_questions if question.round == number)
+        yield from (decision_group(decision) for decision in self.raw.moderator_decisions if decision.round == number)
 
     def result(self) -> Iterator[Section]:
         """Yield the missing speakers if there is no verdict; a live view shows them above the verdict."""
@@ -136,10 +136,10 @@ class DebateDocument(RoundsDocument):
             orders = (("In this order", self.raw.first_verdict), ("Reversed", reversed_verdict))
             parts = [(order, winner_of(verdict, self.speakers)) for order, verdict in orders if verdict is not None]
             called = {side.stance: side.name for side in self.speakers}
-            for each in self.raw.audience:
-                votes = dict.fromkeys((each.before, each.after))
-                shown = ("no vote" if stance is None else _called(stance, called) for stance in votes)
-                parts.append((each.voter[:1].upper() + each.voter[1:], " → ".join(shown)))
+            for vote in self.raw.audience:
+                votes = dict.fromkeys((vote.before, vote.after))
+                labels = ("no vote" if stance is None else _called(stance, called) for stance in votes)
+                parts.append((vote.voter[:1].upper() + vote.voter[1:], " → ".join(labels)))
             facts = (Fact(label=label, text=text, tone="dim", short=True) for label, text in parts)
             yield verdict_card(self.raw.verdict, self.speakers, *facts)
         if self.output is not None:
@@ -208,12 +208,12 @@ def rubric_of(judging: Judging, called: Mapping[str, str] | None = None) -> dict
     """
     scores: dict[str, dict[str, list[float]]] = {}
     for ballot in judging.ballots:
-        given = {} if ballot.criteria is None or ballot.problem is not None else ballot.criteria
+        criteria = {} if ballot.criteria is None or ballot.problem is not None else ballot.criteria
         for side in judging.scores:  # in one order, whatever that of a ballot
-            for name, score in given.get(side, {}).items():
+            for name, score in criteria.get(side, {}).items():
                 scores.setdefault(name, {}).setdefault(side, []).append(score)
     return {
-        name: ", ".join(f"{_called(side, called)} {fmean(found):.0f}" for side, found in by.items())
+        name: ", ".join(f"{_called(side, called)} {fmean(side_scores):.0f}" for side, side_scores in by.items())
         for name, by in scores.items()
     }
 
@@ -227,7 +227,7 @@ def log_odds_of(judging: Judging, called: Mapping[str, str] | None = None) -> st
     'a first: a +0.28, b -0.28 (the letters had 30% of the probability)'
     """
     panel = len({ballot.model for ballot in judging.ballots}) > 1
-    shown = []
+    bars = []
     for ballot in judging.ballots:
         if ballot.log_odds is not None:
             who = f"{ballot.model}, " if panel and ballot.model else ""
@@ -236,9 +236,9 @@ def log_odds_of(judging: Judging, called: Mapping[str, str] | None = None) -> st
             odds = ", ".join(f"{_called(side, called)} {round(value, 2) + 0.0:+.2f}" for side, value in values)
             low = ballot.mass is not None and ballot.mass < _LOW_MASS
             mass = f" (the letters had {ballot.mass:.0%} of the probability)" if low else ""
-            shown.append(f"{who}{_called(ballot.order[0], called)} first: {odds}{mass}")
-    more = [f"and {len(shown) - _MOST_BALLOTS} more"] * (len(shown) > _MOST_BALLOTS)
-    return "; ".join([*shown[:_MOST_BALLOTS], *more]) or None
+            bars.append(f"{who}{_called(ballot.order[0], called)} first: {odds}{mass}")
+    more = [f"and {len(bars) - _MOST_BALLOTS} more"] * (len(bars) > _MOST_BALLOTS)
+    return "; ".join([*bars[:_MOST_BALLOTS], *more]) or None
 
 
 _MOST_BALLOTS = 8
@@ -350,10 +350,10 @@ def notes_on(raw: DebateRawOutput, usage: Tokens | None) -> list[str]:
     """Remarks on hidden names and baselines, a line each."""
     notes = []
     if raw.leaks is not None:
-        named = ", ".join(dict.fromkeys(leak.meant for leak in raw.leaks.leaks))
-        notes.append(f"Names in arguments that were hidden from debaters and judge: {raw.leaks.count} ({named})")
+        names = ", ".join(dict.fromkeys(leak.meant for leak in raw.leaks.leaks))
+        notes.append(f"Names in arguments that were hidden from debaters and judge: {raw.leaks.count} ({names})")
     if raw.baselines is not None and raw.verdict is not None and usage is not None:
-        known = usage.prompt_tokens is not None and usage.completion_tokens is not None
-        tokens = (usage.prompt_tokens or 0) + (usage.completion_tokens or 0) if known else None
+        is_counted = usage.prompt_tokens is not None and usage.completion_tokens is not None
+        tokens = (usage.prompt_tokens or 0) + (usage.completion_tokens or 0) if is_counted else None
         notes.append(change_summary(benefit_item(raw, baselines=raw.baselines, calls=usage.calls, tokens=tokens)))
     return notes

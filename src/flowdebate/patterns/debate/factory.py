@@ -118,7 +118,7 @@ def assemble(loop: Loop[DebateOptions]) -> Sequencer[Any, Any]:
         # a person has one debate after the other
         people = any(mirror.outline().texts_of("human"))
         pipeline = pipeline.tap(mirror) if people else beside(pipeline, mirror, f"{loop.name}-increment-round")
-    build = _build_raw_output(loop, judge.name, stances, own=is_own(loop.choice(JUDGE)), on_flip=on_flip)
+    build = _build_raw_output(loop, judge.name, stances, custom=is_own(loop.choice(JUDGE)), on_flip=on_flip)
     return with_synthesizer(pipeline.then(loop.guard(JUDGE, judge)).then(build), loop, SYNTHESIZER)
 
 
@@ -133,7 +133,7 @@ def _open_round(loop: Loop[DebateOptions]) -> Block[Any, Any]:
         max_rounds=loop.max_rounds,
     )
     stash = stash_moderator_decision(
-        name=loop.name, moderator=moderator.name, roster_names=names, own=is_own(loop.choice(MODERATOR))
+        name=loop.name, moderator=moderator.name, roster_names=names, custom=is_own(loop.choice(MODERATOR))
     )
     is_default = isinstance(moderator, Moderator)
 
@@ -184,12 +184,12 @@ def _create_judge(loop: Loop[DebateOptions], stances: Sequence[str]) -> Block[An
 def _create_state(loop: Loop[DebateOptions]) -> DebateState:
     stances = {debater.name: debater.stance for debater in loop.roster}
     # of checked values: nothing has to be validated, by a schema as large as the output's
-    asked = () if loop.goes_on is None else loop.goes_on.asked
+    questions = () if loop.goes_on is None else loop.goes_on.asked
     return DebateState.model_construct(
         stances=stances,
         max_rounds=loop.max_rounds,
         phases=loop.options.phases,
-        reader_questions=[ReaderQuestion(round=number, text=text) for number, text in asked],
+        reader_questions=[ReaderQuestion(round=number, text=text) for number, text in questions],
     )
 
 
@@ -225,7 +225,7 @@ def raw_output(loop: Loop[DebateOptions], ctx: Context, status: RunStatus) -> De
 
 
 def _build_raw_output(
-    loop: Loop[DebateOptions], judge: str, stances: Sequence[str], *, own: bool, on_flip: OnFlip | None
+    loop: Loop[DebateOptions], judge: str, stances: Sequence[str], *, custom: bool, on_flip: OnFlip | None
 ) -> Handler[Any, DebateRawOutput]:
     """A block that takes the judge's verdict, or `MISSING`, and publishes the raw output.
 
@@ -239,21 +239,21 @@ def _build_raw_output(
         _record_unheard(loop.roster, ctx)
         if value is not MISSING:
             read = partial(as_model, value, DebateVerdict, block=judge)
-            verdict = await accepted(read, ctx, returns=DebateVerdict, own=own)
+            verdict = await accepted(read, ctx, returns=DebateVerdict, custom=custom)
             if not isinstance(value, JudgedVerdict):
                 verdict = _check_own_verdict(verdict, sides, ctx, block=judge)
             mirrored = state_of(ctx, DebateState).mirrored
-            found: DebateVerdict | None = verdict
+            decided: DebateVerdict | None = verdict
             if on_flip is not None:
                 ctx.scope.handle.update(first_verdict=verdict)
-                both = None
+                both_orders = None
                 if mirrored is not None:
-                    both = verdict_of_both(verdict, mirrored, ctx, sides=sides, on_flip=on_flip)
+                    both_orders = verdict_of_both(verdict, mirrored, ctx, sides=sides, on_flip=on_flip)
                 # a plain verdict: the subclass says only which block made it, and is not read back from a store
-                found = None if both is None else as_model(both, DebateVerdict, block=judge)
-            if found is not None:
-                ctx.scope.handle.update(verdict=found)
-                ctx.emit(VerdictReached(block=judge, verdict=found))
+                decided = None if both_orders is None else as_model(both_orders, DebateVerdict, block=judge)
+            if decided is not None:
+                ctx.scope.handle.update(verdict=decided)
+                ctx.emit(VerdictReached(block=judge, verdict=decided))
                 status = status_of(ctx)
                 if status == "complete" and mirrored is not None and mirrored.status != "complete":
                     status = "degraded"  # the mirror has gone on without something
@@ -469,22 +469,22 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     >>> rent.name
     'rent'
     """
-    where = f"debate {name!r}"
+    location = f"debate {name!r}"
     if format is not None:
         from .formats import find_format, with_roles  # most debates have none
 
-        if (chosen := find_format(format, where=where, pattern="debate")) is not None:
-            members = check_roster(debaters, where=where, kind=Debater, field="debaters", least=1)
-            debaters = with_roles(members, chosen, where=where, field="debaters")
-            phases = chosen.phases or None if phases is None else phases
-            audience = chosen.audience or None if audience is None else audience
-            instructions = chosen.instructions if instructions is None else instructions
-    check_option(Flag, "mirror", mirror, where=where, optional=False)
-    check_option(Flag, "anonymize_transcript", anonymize_transcript, where=where, optional=False)
-    check_option(Flag, "shuffle_for_judge", shuffle_for_judge, where=where, optional=False)
-    judging = as_judge_options(judge, where=where)
+        if (format_ := find_format(format, location=location, pattern="debate")) is not None:
+            members = check_roster(debaters, location=location, kind=Debater, field="debaters", minimum=1)
+            debaters = with_roles(members, format_, location=location, field="debaters")
+            phases = format_.phases or None if phases is None else phases
+            audience = format_.audience or None if audience is None else audience
+            instructions = format_.instructions if instructions is None else instructions
+    check_option(Flag, "mirror", mirror, location=location, optional=False)
+    check_option(Flag, "anonymize_transcript", anonymize_transcript, location=location, optional=False)
+    check_option(Flag, "shuffle_for_judge", shuffle_for_judge, location=location, optional=False)
+    judging = as_judge_options(judge, location=location)
     own_judge = None if isinstance(judge, (JudgeOptions, Schedule, str)) else judge
-    planned = check_phases(phases, where=where, members=len(debaters) if isinstance(debaters, Sized) else 0)
+    planned = check_phases(phases, location=location, members=len(debaters) if isinstance(debaters, Sized) else 0)
     loop = check_options(
         DEBATE,
         DebateOptions(
@@ -499,11 +499,11 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
             },
             judging=judging,
             phases=planned,
-            audience=check_audience(audience, where=where),
+            audience=check_audience(audience, location=location),
             mirror=mirror,
             anonymize_transcript=anonymize_transcript,
             shuffle_for_judge=shuffle_for_judge,
-            baselines=as_baselines(baselines, where=where),
+            baselines=as_baselines(baselines, location=location),
             turn_order=turn_order,
             terminate_when=terminate_when,
             transcript=transcript,
@@ -536,9 +536,9 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     pipeline = _assembled(loop)
     if judging is not None:
         judges = judging.panel or ([] if judging.model is None else [judging.model])
-        warn_of_kin(where, judges, roster, model=options.model)
+        warn_of_kin(location, judges, roster, model=options.model)
     if own_judge is None and not anonymize_transcript:
-        warn_of_named_judge(where, roster, model=options.model, judge=None if judging is None else judging.model)
+        warn_of_named_judge(location, roster, model=options.model, judge=None if judging is None else judging.model)
     if options.baselines is None:
         return pipeline
     return add_baselines(
@@ -552,11 +552,11 @@ def _hide_names(loop: Loop[DebateOptions], judge: BlockLike | None, judging: Jud
     is_read = hasattr(judge, "reading_blind") or any(own_options(block) is not None for block in readers)
     if loop.prompts.hide_names is False or not is_read:  # by somebody whom the debate shows its transcript
         return None
-    others = [debater.options.model for debater in loop.roster if debater.options is not None]
-    others += [] if judging is None else [judging.model, *judging.panel]
+    models = [debater.options.model for debater in loop.roster if debater.options is not None]
+    models += [] if judging is None else [judging.model, *judging.panel]
     return Anonymity(
         names=tuple(loop.names),
-        models=named_models(loop.options.model, loop.roster, *others),
+        models=named_models(loop.options.model, loop.roster, *models),
         stances=tuple(debater.stance for debater in loop.roster),
     )
 
@@ -569,18 +569,21 @@ def _assembled(loop: Loop[DebateOptions]) -> Sequencer[Any, Any]:
     return pipeline
 
 
-def warn_of_kin(where: str, judges: Sequence[Model | str], roster: Sequence[Debater], *, model: ModelChoice) -> None:
+def warn_of_kin(location: str, judges: Sequence[Model | str], roster: Sequence[Debater], *, model: ModelChoice) -> None:
     """Warn of judges that were chosen, and are of the family of a debater."""
     from flowdebate.chassis.anonymity.names import kin_among
 
     default = of_intent(model, "chat")
     argued = [debater.model or default for debater in roster if debater.block is None]
-    names = [[known if isinstance(known, str) else known.name for known in some if known] for some in (judges, argued)]
+    names = [
+        [member_model if isinstance(member_model, str) else member_model.name for member_model in some if member_model]
+        for some in (judges, argued)
+    ]
     kin = kin_among(*names)
     if kin:
-        told = ", ".join(f"{judge!r} judges, {debater!r} argues" for judge, debater in kin)
+        pairs = ", ".join(f"{judge!r} judges, {debater!r} argues" for judge, debater in kin)
         warnings.warn(
-            f"{where}: a judge is of the family of a debater ({told}): it may favour what reads like its own; choose "
+            f"{location}: a judge is of the family of a debater ({pairs}): it may favour its own style; choose "
             "judges of other families",
             FlowDebateWarning,
             stacklevel=4,
@@ -588,14 +591,14 @@ def warn_of_kin(where: str, judges: Sequence[Model | str], roster: Sequence[Deba
 
 
 def warn_of_named_judge(
-    where: str, roster: Sequence[Debater], *, model: ModelChoice, judge: Model | str | None
+    location: str, roster: Sequence[Debater], *, model: ModelChoice, judge: Model | str | None
 ) -> None:
     """Warn of a default judge that is shown names and shares a model with a debater."""
     default, judges = of_intent(model, "chat"), judge or of_intent(model, "synthesize")
-    same = [each.name for each in roster if each.block is None and (each.model or default) == judges]
+    same = [member.name for member in roster if member.block is None and (member.model or default) == judges]
     if same:
         warnings.warn(
-            f"{where}: anonymize_transcript=False while the default judge shares a model with "
+            f"{location}: anonymize_transcript=False while the default judge shares a model with "
             f"{', '.join(map(repr, same))}: a judge favours what it knows as its own; keep anonymize_transcript=True, "
             "or give the judge another model (judge=JudgeOptions(model=...))",
             FlowDebateWarning,

@@ -190,7 +190,8 @@ delphi: Format = Format(
 )
 
 FORMATS: dict[str, Format] = {
-    each.name: each for each in (oxford, lincoln_douglas, parliamentary, socratic, devils_advocate, premortem, delphi)
+    format_.name: format_
+    for format_ in (oxford, lincoln_douglas, parliamentary, socratic, devils_advocate, premortem, delphi)
 }
 """The formats by name."""
 
@@ -203,41 +204,44 @@ def add_format(format: Format) -> Format:  # noqa: A002 - what it is
     return format
 
 
-def find_format(value: object, *, where: str, pattern: str, field: str = "format") -> Format | None:
+def find_format(value: object, *, location: str, pattern: str, field: str = "format") -> Format | None:
     """Return the format of this name, or the format itself; None for None, ConfigurationError for anything else."""
     if value is None:
         return None
-    found = FORMATS.get(value.replace("-", "_")) if isinstance(value, str) else value
-    if not isinstance(found, Format) or found.pattern != pattern:
+    format_ = FORMATS.get(value.replace("-", "_")) if isinstance(value, str) else value
+    if not isinstance(format_, Format) or format_.pattern != pattern:
         raise ConfigurationError(
-            where, field, value, f"one of {', '.join(names_of(pattern))}, or a Format of {pattern}"
+            location, field, value, f"one of {', '.join(names_of(pattern))}, or a Format of {pattern}"
         )
-    return found
+    return format_
 
 
 def names_of(pattern: str) -> list[str]:
     """The names of the formats of a pattern."""
-    return [each.name for each in FORMATS.values() if each.pattern == pattern]
+    return [debate_format.name for debate_format in FORMATS.values() if debate_format.pattern == pattern]
 
 
 def purposes(pattern: str) -> str:
     """The formats of a pattern, a line each with what it is for."""
-    return "\n".join(f"{each.name}: {each.purpose}" for each in FORMATS.values() if each.pattern == pattern)
+    formats = (entry for entry in FORMATS.values() if entry.pattern == pattern)
+    return "\n".join(f"{entry.name}: {entry.purpose}" for entry in formats)
 
 
-def with_roles(members: Sequence[MemberT], chosen: Format, *, where: str, field: str) -> tuple[MemberT, ...]:
+def with_roles(members: Sequence[MemberT], format_: Format, *, location: str, field: str) -> tuple[MemberT, ...]:
     """Return `members` as the format has them; ConfigurationError for more or fewer than it takes."""
-    if chosen.sides is not None and len(members) != chosen.sides:
-        allowed = f"{chosen.sides} in the format {chosen.name}"
-        raise ConfigurationError(where, field, f"{len(members)} of them", allowed)
-    roles = [*chosen.roles, *[None] * len(members)]
-    made = [replace(each, role=each.role or role) for each, role in zip(members, roles, strict=False)]
-    if chosen.anonymous:
-        made = [replace(each, name=f"{chosen.anonymous} {number}") for number, each in enumerate(made, start=1)]
-    return tuple(made)
+    if format_.sides is not None and len(members) != format_.sides:
+        allowed = f"{format_.sides} in the format {format_.name}"
+        raise ConfigurationError(location, field, f"{len(members)} of them", allowed)
+    roles = [*format_.roles, *[None] * len(members)]
+    renamed = [replace(member, role=member.role or role) for member, role in zip(members, roles, strict=False)]
+    if format_.anonymous:
+        renamed = [
+            replace(member, name=f"{format_.anonymous} {number}") for number, member in enumerate(renamed, start=1)
+        ]
+    return tuple(renamed)
 
 
 def format_of(options: Any, pattern: str) -> Format | None:  # noqa: ANN401 - the options of a plan
     """The format that a plan names; ConfigurationError, at its place, for an unknown one."""
-    where, field = options.place("format")
-    return find_format(options.format, where=where, field=field, pattern=pattern)
+    location, field = options.place("format")
+    return find_format(options.format, location=location, field=field, pattern=pattern)

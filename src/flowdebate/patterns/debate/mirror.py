@@ -94,16 +94,16 @@ def verdict_of_both(
             # an only ballot has left its words to the verdict, which is now another one
             words = {} if ballot.verdict else {"verdict": verdict.verdict, "reasoning": verdict.reasoning}
             ballots.append(ballot.model_copy(update={"view": ballot.view + after, "spoken": order, **words}))
-    least = first.judging.min_log_odds
-    found = decide(ballots, sides=sides, by=first.judging.decided_by, min_log_odds=least)
-    flipped = found.flipped or first.winner != second.winner
-    both = first.judging.model_copy(
+    minimum = first.judging.min_log_odds
+    decision = decide(ballots, sides=sides, by=first.judging.decided_by, min_log_odds=minimum)
+    flipped = decision.flipped or first.winner != second.winner
+    both_orders = first.judging.model_copy(
         update={
             "ballots": ballots,
             "planned": first.judging.planned * 2,
-            "scores": found.scores,
+            "scores": decision.scores,
             "flipped": flipped,
             "on_flip": on_flip if flipped else None,
         }
     )
-    return conclude(both, found.winner, sides=sides, hint=HINT in first.reasoning)
+    return conclude(both_orders, decision.winner, sides=sides, hint=HINT in first.reasoning)

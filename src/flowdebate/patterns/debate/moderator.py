@@ -108,9 +108,10 @@ def render_moderator_system(
     template: ModeratorTemplate = MODERATOR,
 ) -> str:
     """The task, the question, and the debaters with their `stances`, by name: the same for all rounds."""
-    known = stances or {}
+    positions = stances or {}
     debaters = [
-        f"{tag_name(name)}, defending: {tag_text(known[name])}" if name in known else tag_name(name) for name in roster
+        f"{tag_name(name)}, defending: {tag_text(positions[name])}" if name in positions else tag_name(name)
+        for name in roster
     ]
     text = filled(template.system, question=quoted(question), roster=listed(*debaters))
     return f"{text}\n\n{template.research}" if has_tools else text
@@ -130,11 +131,14 @@ def render_moderator_turn(
 
     `transcript` is the text of `entries`, if it is known already.
     """
-    said = render_entries(entries, names=True) if transcript is None else transcript
-    parts = [filled(template.transcript, transcript=said)]
-    made = [_render_decision(each.round, each.reason, each.briefing, each.new_angle) for each in decisions]
-    if any(made):
-        parts.append(filled(template.decisions, decisions="\n".join(filter(None, made))))
+    text = render_entries(entries, names=True) if transcript is None else transcript
+    parts = [filled(template.transcript, transcript=text)]
+    decision_lines = [
+        _render_decision(decision.round, decision.reason, decision.briefing, decision.new_angle)
+        for decision in decisions
+    ]
+    if any(decision_lines):
+        parts.append(filled(template.decisions, decisions="\n".join(filter(None, decision_lines))))
     if phase is not None:
         parts.append(filled(template.phase, phase=quoted(phase)))
     rounds = "" if max_rounds is None else f" of at most {max_rounds}"
@@ -227,17 +231,17 @@ def create_moderator(
     prompt (None: that of the debate). In the concise profile, without tools and instructions, it decides nothing: all
     debaters speak in declared order, and its model writes one neutral question, the decision's `new_angle`.
     """
-    where = f"moderator {name!r}"
+    location = f"moderator {name!r}"
     roster = list(roster_names)
     if not roster or not all(isinstance(entry, str) and entry.strip() for entry in roster):
-        raise ConfigurationError(where, "roster_names", roster_names, "the names of the debaters")
+        raise ConfigurationError(location, "roster_names", roster_names, "the names of the debaters")
 
     block_name = f"{name}-moderator"
-    prompt = RolePrompt(MODERATORS, options, template=template, intent="intent/synthesize", where=block_name)
+    prompt = RolePrompt(MODERATORS, options, template=template, intent="intent/synthesize", location=block_name)
 
     def template_in(ctx: Context) -> ModeratorTemplate:
-        chosen = prompt.template(ctx)
-        return MODERATOR if chosen is CONCISE_MODERATOR and inner.tools else chosen
+        template = prompt.template(ctx)
+        return MODERATOR if template is CONCISE_MODERATOR and inner.tools else template
 
     def system(value: object, ctx: Context) -> str:
         return render_moderator_system(
@@ -267,7 +271,7 @@ def create_moderator(
         "prompt": system,
         "user": turn,
         "resources": {"transcript": transcript},
-        **generator_options(options, "intent/synthesize", SHOWN, where=block_name),
+        **generator_options(options, "intent/synthesize", SHOWN, location=block_name),
     }
 
     def form(value: object, ctx: Context) -> AnswerForm:
@@ -285,22 +289,22 @@ def create_moderator(
 
 def _complete_decision(answer: Any, response: ModelResponse, ctx: Context) -> DebateModeratorOutput:  # noqa: ANN401 - of `decision_among`
     """The decision that the model made, with the turns that it owes to sides that were not heard."""
-    said: dict[str, Any] = {key: getattr(answer, key) for key in _FIELDS}
-    decision = DebateModeratorOutput(**said)
+    fields: dict[str, Any] = {key: getattr(answer, key) for key in _FIELDS}
+    decision = DebateModeratorOutput(**fields)
     # without the field, it may have been recorded when there was no such rule, and the run has to go the same course
     if "other_request" in response.flags and "reason" not in answer.model_fields_set:
         return decision
     added = owed_a_turn(decision, stances=state_of(ctx, DebateState).stances, entries=entries_of(ctx))
-    said["next_speakers"] = [*decision.next_speakers, *added]
-    return CompletedDecision(**said, added=added) if added else decision
+    fields["next_speakers"] = [*decision.next_speakers, *added]
+    return CompletedDecision(**fields, added=added) if added else decision
 
 
 def _read_question(roster: Sequence[str], text: str, _: ModelResponse, __: Context) -> DebateModeratorOutput:
     """The decision of a moderator that only asks: all debaters speak; without a question mark it has asked nothing."""
     question, mark, _rest = " ".join(text.split()).partition("?")
-    asked = f"{question}{mark}"
+    question_text = f"{question}{mark}"
     return DebateModeratorOutput(
-        next_speakers=list(roster), new_angle=asked if mark and len(asked) <= _LONGEST else None
+        next_speakers=list(roster), new_angle=question_text if mark and len(question_text) <= _LONGEST else None
     )
 
 
@@ -317,22 +321,24 @@ def decide_declared_order(
 
 
 def stash_moderator_decision(
-    *, name: str, moderator: str, roster_names: Sequence[str], own: bool = False
+    *, name: str, moderator: str, roster_names: Sequence[str], custom: bool = False
 ) -> Handler[Any, DebateModeratorDecision]:
-    """A block that checks what `moderator` decided, and adds it to the debate's state with its round.
+    """Create a block that checks the moderator's decision and adds it to the debate's state with its round.
 
-    OutputError for what is no decision, RosterError for a speaker who is not in the debate. `own`: the moderator is the
+    OutputError for an invalid decision, RosterError for a speaker outside the debate. `custom`: the moderator is the
     application's, so that a resumed run holds to what it decided before.
     """
     roster = frozenset(roster_names)
-    most = _TURNS_EACH * len(roster)
+    maximum = _TURNS_EACH * len(roster)
 
     def read(value: object) -> DebateModeratorOutput:
         output = as_model(value, DebateModeratorOutput, block=moderator)
         added = value.added if isinstance(value, CompletedDecision) else []  # these come on top
-        named = len(output.next_speakers) - len(added)
-        if named > most:
-            problem = f"names {named:,} turns in one round, and may name {most} ({_TURNS_EACH} for each debater)"
+        named_count = len(output.next_speakers) - len(added)
+        if named_count > maximum:
+            problem = (
+                f"names {named_count:,} turns in one round, and may name {maximum} ({_TURNS_EACH} for each debater)"
+            )
             raise OutputError(moderator, "a DebateModeratorOutput", [("next_speakers", problem)])
         for speaker in output.next_speakers:
             if speaker not in roster:
@@ -341,13 +347,13 @@ def stash_moderator_decision(
 
     @handler(name=f"{name}-stash-moderator-decision")
     async def stash(value: object, ctx: Context) -> DebateModeratorDecision:
-        output = await accepted(partial(read, value), ctx, returns=DebateModeratorOutput, own=own)
+        output = await accepted(partial(read, value), ctx, returns=DebateModeratorOutput, custom=custom)
         state = state_of(ctx, DebateState)
-        said: dict[str, Any] = {key: getattr(output, key) for key in _FIELDS}
+        fields: dict[str, Any] = {key: getattr(output, key) for key in _FIELDS}
         if roster <= set(output.next_speakers):
-            said["reason"] = None  # nobody is left out, whatever a small model says
+            fields["reason"] = None  # nobody is left out, whatever a small model says
         added = value.added if isinstance(value, CompletedDecision) else []
-        decision = DebateModeratorDecision(round=max(state.round, 1), added=added, **said)
+        decision = DebateModeratorDecision(round=max(state.round, 1), added=added, **fields)
         ctx.scope.handle.update(moderator_decisions=extend_frozen(state.moderator_decisions, decision))
         ctx.emit(ModeratorDecided(block=moderator, decision=decision))
         return decision

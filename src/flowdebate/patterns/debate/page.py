@@ -72,17 +72,17 @@ _JUDGING = (
 
 
 def weights_of(
-    criteria: Sequence[str] | None, where: str = COMMAND, field: str = "--criterion"
+    criteria: Sequence[str] | None, location: str = COMMAND, field: str = "--criterion"
 ) -> dict[str, float] | None:
     """A rubric as `JudgeOptions` has it, from criteria as plans and the command line have them; None for none.
 
     >>> weights_of(["evidence=2", "clarity"])
     {'evidence': 2.0, 'clarity': 1.0}
     """
-    parts = [each.partition("=") for each in criteria or ()]
+    parts = [criterion.partition("=") for criterion in criteria or ()]
     weights = {name.strip(): float(weight or 1) for name, _, weight in parts}
     if len(weights) < len(parts):
-        raise ConfigurationError(where, field, list(criteria or ()), "different criteria")
+        raise ConfigurationError(location, field, list(criteria or ()), "different criteria")
     return weights or None
 
 
@@ -237,8 +237,8 @@ class DebateLive(OneByOne):
     def heading(self, event: RoundStarted) -> Iterator[Section]:
         yield from super().heading(event)
         more = None if self.plan is None else self.plan.options.goes_on
-        asked = None if more is None else more.asked
-        yield from (reader_asks(each.text) for each in asked or () if each.round == event.round)
+        questions = None if more is None else more.asked
+        yield from (reader_asks(question.text) for question in questions or () if question.round == event.round)
 
     def about_turn(self, turn: TurnStarted | TurnFinished) -> str:
         return doing(turn.phase, turn.target) or super().about_turn(turn)
@@ -286,17 +286,17 @@ class DebatePage(PatternPage):
         '<rect class="settles" x="62" y="20" width="16" height="16"/>'
     )
 
-    def speakers(self, options: DebatePlanOptions, made: Models) -> tuple[Any, ...]:
+    def speakers(self, options: DebatePlanOptions, models: Models) -> tuple[Any, ...]:
         """The sides; none where the question does not say what they are, and a model has to propose them."""
         from flowdebate.chassis.roster import Debater
 
         from .sides import default_sides
 
-        chosen = format_of(options, "debate")
+        format_ = format_of(options, "debate")
         if options.debaters:
-            return roster(options, made, kind=Debater, default=())
-        if chosen is not None and chosen.members:
-            return tuple(chosen.members)
+            return roster(options, models, kind=Debater, default=())
+        if format_ is not None and format_.members:
+            return tuple(format_.members)
         return tuple(default_sides(str(options.question)) or ())
 
     def length(self, options: PlanOptions) -> int:
@@ -308,7 +308,7 @@ class DebatePage(PatternPage):
         """Ask the judge in both orders if there are two sides, unless something else decides how it is asked."""
         by_letter = options.answer_form in LETTERS or options.decided_by == "log_odds"
         is_asked = not (by_letter or "judge" in (options.humans or ()) or audience_in(options))
-        two = len({each.stance for each in speakers}) == 2  # noqa: PLR2004 - sides
+        two = len({side.stance for side in speakers}) == 2  # noqa: PLR2004 - sides
         return {"schedule": "swap"} if options.schedule is None and is_asked and two else {}
 
     def fork_changes(self, run: StoredRun, options: PlanValues) -> PlanValues:
@@ -319,15 +319,19 @@ class DebatePage(PatternPage):
         return options
 
     def turns(self, plan: Plan) -> int:
-        each = ((phase, len(phase.speakers) or len(plan.speakers)) for phase in phases_in(plan.options))
-        turns = sum(phase.rounds * phase.turns * speakers for phase, speakers in each) or super().turns(plan)
+        speaker_counts = ((phase, len(phase.speakers) or len(plan.speakers)) for phase in phases_in(plan.options))
+        turns = sum(phase.rounds * phase.turns * speakers for phase, speakers in speaker_counts) or super().turns(plan)
         return turns + 2 * len(audience_in(plan.options))
 
     def speakers_in(self, subject: str) -> list[dict[str, str]] | None:
         from .sides import default_sides
 
-        found = default_sides(subject)
-        return None if found is None else [{"name": side.name, "stance": side.stance} for side in found]
+        default_positions = default_sides(subject)
+        return (
+            None
+            if default_positions is None
+            else [{"name": side.name, "stance": side.stance} for side in default_positions]
+        )
 
     def create_proposer(self, instructions: str | None = None) -> Block[Any, Sequence[Any]]:
         from .sides import create_side_proposer
@@ -343,11 +347,11 @@ class DebatePage(PatternPage):
         """The sides that the plan does not name: a resumed run has them without asking again."""
         if plan.options.debaters:
             return {}
-        return {"debaters": [{"name": each.name, "stance": each.stance} for each in plan.speakers]}
+        return {"debaters": [{"name": speaker.name, "stance": speaker.stance} for speaker in plan.speakers]}
 
     def fitting(self, options: PlanOptions, speakers: Sequence[Any]) -> tuple[Any, ...]:
-        chosen = find_format(getattr(options, "format", None), where="options", pattern="debate")
-        return tuple(speakers)[: None if chosen is None else chosen.sides]
+        format_ = find_format(getattr(options, "format", None), location="options", pattern="debate")
+        return tuple(speakers)[: None if format_ is None else format_.sides]
 
     def check(self, plan: Plan) -> None:
         options: DebatePlanOptions = plan.options
@@ -373,8 +377,8 @@ class DebatePage(PatternPage):
         humans = set(options.humans or ())
         pattern = debate(
             debaters=[
-                replace(each, block=_human(plan, f"debater-{each.name}")) if each.name in humans else each
-                for each in plan.speakers
+                replace(speaker, block=_human(plan, f"debater-{speaker.name}")) if speaker.name in humans else speaker
+                for speaker in plan.speakers
             ],
             max_rounds=self._rounds(plan),
             turn_order=options.turn_order or "declared",
@@ -408,12 +412,12 @@ class DebatePage(PatternPage):
         options: DebatePlanOptions = plan.options
         if all(getattr(options, name) is None for name in _JUDGING):
             return None
-        where, field = options.place("panel")
+        location, field = options.place("panel")
         on_flip: OnFlip = options.on_flip or "average"
         return JudgeOptions(
             answer_form=options.answer_form,
             schedule=options.schedule,
-            panel=[plan.made(spec, where, f"{field}[{index}]") for index, spec in enumerate(options.panel or ())],
+            panel=[plan.made(spec, location, f"{field}[{index}]") for index, spec in enumerate(options.panel or ())],
             decided_by=options.decided_by,
             min_log_odds=options.min_log_odds,
             quotes=options.quotes is not False,
@@ -446,17 +450,17 @@ def _human(plan: Plan, role: str) -> Human:
 
 def phases_in(options: Any) -> tuple[Phase, ...]:  # noqa: ANN401 - those of a debate
     """The phases of a plan: its own, or those of its format."""
-    chosen = format_of(options, "debate")
-    given = None if chosen is None else chosen.phases or None
+    format_ = format_of(options, "debate")
+    phase_list = None if format_ is None else format_.phases or None
     if options.phases is not None:
-        given = [each.model_dump(exclude_none=True) for each in options.phases]
-    return check_phases(given, where="options", members=MOST_MEMBERS)
+        phase_list = [phase.model_dump(exclude_none=True) for phase in options.phases]
+    return check_phases(phase_list, location="options", members=MOST_MEMBERS)
 
 
 def audience_in(options: DebatePlanOptions) -> Sequence[str]:
     """The listeners of a plan: its own, or those of its format."""
-    chosen = format_of(options, "debate")
-    return options.audience or (() if chosen is None else chosen.audience)
+    format_ = format_of(options, "debate")
+    return options.audience or (() if format_ is None else format_.audience)
 
 
 PAGE = DebatePage()

@@ -55,24 +55,24 @@ class Phase:
     """None for the debate's."""
 
     def __post_init__(self) -> None:
-        where = "Phase"
+        location = "Phase"
         if not isinstance(self.name, str) or re.match(PHASE_NAME, self.name) is None or "\n" in self.name:
-            raise ConfigurationError(where, "name", self.name, "1 to 60 letters, digits, spaces, hyphens")
-        where = f"Phase {self.name!r}"
-        check_count(where, most=1_000, rounds=self.rounds)
+            raise ConfigurationError(location, "name", self.name, "1 to 60 letters, digits, spaces, hyphens")
+        location = f"Phase {self.name!r}"
+        check_count(location, most=1_000, rounds=self.rounds)
         if self.asks not in (None, "pairs"):
-            raise ConfigurationError(where, "asks", self.asks, "'pairs' or None")
+            raise ConfigurationError(location, "asks", self.asks, "'pairs' or None")
         places = tuple(self.speakers) if isinstance(self.speakers, (list, tuple)) else None
-        if places is None or len(places) > _MOST or not all(type(each) is int and each > 0 for each in places):
+        if places is None or len(places) > _MOST or not all(type(place) is int and place > 0 for place in places):
             allowed = f"at most {_MOST} places on the roster, from 1"
-            raise ConfigurationError(where, "speakers", self.speakers, allowed)
+            raise ConfigurationError(location, "speakers", self.speakers, allowed)
         object.__setattr__(self, "speakers", places)
-        said = isinstance(self.aim, str) and self.aim.strip() and len(self.aim) <= _LONGEST
-        if self.aim is not None and not said:
-            raise ConfigurationError(where, "aim", self.aim, f"text of at most {_LONGEST:,} characters, not blank")
-        check_length(where, self.length)
+        is_aim = isinstance(self.aim, str) and self.aim.strip() and len(self.aim) <= _LONGEST
+        if self.aim is not None and not is_aim:
+            raise ConfigurationError(location, "aim", self.aim, f"text of at most {_LONGEST:,} characters, not blank")
+        check_length(location, self.length)
         if self.turn_order is not None:
-            check_option(TurnOrder, "turn_order", self.turn_order, where=where, optional=False)
+            check_option(TurnOrder, "turn_order", self.turn_order, location=location, optional=False)
 
     @property
     def turn_length(self) -> Length | None:
@@ -93,30 +93,30 @@ PhaseLike: TypeAlias = "Phase | str | Mapping[str, Any]"
 """A phase, its name, or a dict of its fields."""
 
 
-def check_phases(value: object, *, where: str, members: int) -> tuple[Phase, ...]:
+def check_phases(value: object, *, location: str, members: int) -> tuple[Phase, ...]:
     """The phases of a debate of so many `members`; none for None. ConfigurationError names the one that cannot be."""
     if value is None:
         return ()
     if isinstance(value, str) or not isinstance(value, Sequence) or not 0 < len(value) <= _MOST:
-        raise ConfigurationError(where, "phases", value, f"1 to {_MOST} phases, or None")
+        raise ConfigurationError(location, "phases", value, f"1 to {_MOST} phases, or None")
     names = {item.name for item in fields(Phase)}
     phases: list[Phase] = []
-    for index, given in enumerate(value):
+    for index, phase_value in enumerate(value):
         place = f"phases[{index}]"
-        if isinstance(given, Mapping) and "name" in given and names >= given.keys():
+        if isinstance(phase_value, Mapping) and "name" in phase_value and names >= phase_value.keys():
             try:
-                made = Phase(**given)
+                phase = Phase(**phase_value)
             except ConfigurationError as error:
-                raise ConfigurationError(where, f"{place}.{error.field}", error.got, error.allowed) from None
-        elif isinstance(given, (str, Phase)):
-            made = given if isinstance(given, Phase) else Phase(given)
+                raise ConfigurationError(location, f"{place}.{error.field}", error.got, error.allowed) from None
+        elif isinstance(phase_value, (str, Phase)):
+            phase = phase_value if isinstance(phase_value, Phase) else Phase(phase_value)
         else:
             allowed = f"a Phase, its name, or a dict of {', '.join(sorted(names))}"
-            raise ConfigurationError(where, place, given, allowed)
-        if any(each > members for each in made.speakers):
+            raise ConfigurationError(location, place, phase_value, allowed)
+        if any(speaker > members for speaker in phase.speakers):
             allowed = f"places on a roster of {members}, from 1"
-            raise ConfigurationError(where, f"{place}.speakers", list(made.speakers), allowed)
-        phases.append(made)
+            raise ConfigurationError(location, f"{place}.speakers", list(phase.speakers), allowed)
+        phases.append(phase)
     return tuple(phases)
 
 
@@ -152,15 +152,15 @@ class PhasedTurns(RoundOfTurns):
         number = state.round_of_phase
         pairs = [(name, whom_to_ask(name, state.stances, number)) for name in order]
         together: list[dict[str, str]] = []
-        for asker, asked in pairs:
-            wave = next((one for one in together if asker not in one and asked not in one.values()), None)
+        for asker, answerer in pairs:
+            wave = next((one for one in together if asker not in one and answerer not in one.values()), None)
             if wave is None or turn_order != "simultaneous":
                 together.append(wave := {})
-            wave[asker] = asked
+            wave[asker] = answerer
         planned: list[Wave] = []
         for wave in together:
-            planned.append({asker: ("question", asked) for asker, asked in wave.items()})
-            planned.append({asked: ("answer", asker) for asker, asked in wave.items()})
+            planned.append({asker: ("question", answerer) for asker, answerer in wave.items()})
+            planned.append({answerer: ("answer", asker) for asker, answerer in wave.items()})
         return turn_order, planned
 
     def open(self, wave: Wave, ctx: Context) -> None:
@@ -174,10 +174,10 @@ class PhasedTurns(RoundOfTurns):
             turn = DebateTurn(question=state.question, phase=phase.name, aim=phase.aim or AIMS.get(phase.name))
             if duty is not None:
                 kind, other = duty
-                about: dict[str, Any] = {"kind": kind, "to": other, "to_stance": state.stances[other]}
+                turn_fields: dict[str, Any] = {"kind": kind, "to": other, "to_stance": state.stances[other]}
                 put = None if kind == "question" else question_to(name, other, state.round, ctx)
                 if kind == "question" or put is not None:
-                    turn = turn.model_copy(update={**about, "put": put})
+                    turn = turn.model_copy(update={**turn_fields, "put": put})
             floor[name] = turn
         ctx.scope.handle.update(floor=floor)
 
@@ -195,9 +195,11 @@ def whom_to_ask(name: str, stances: Mapping[str, str], number: int) -> str:
     roster = list(stances)
     place = roster.index(name)
     after = [*roster[place + 1 :], *roster[:place]]
-    others = [each for each in after if stances[each] != stances[name]] or after
-    team = [each for each in roster if stances[each] == stances[name]]  # its members ask one each
-    return others[(team.index(name) + number - 1) % len(others)]
+    opponents = [name_after for name_after in after if stances[name_after] != stances[name]] or after
+    team = [
+        name_in_team for name_in_team in roster if stances[name_in_team] == stances[name]
+    ]  # its members ask one each
+    return opponents[(team.index(name) + number - 1) % len(opponents)]
 
 
 def question_to(name: str, asker: str, number: int, ctx: Context) -> str | None:

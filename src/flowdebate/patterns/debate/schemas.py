@@ -63,14 +63,14 @@ class BaselineAnswer(WireModel):
     @property
     def tokens(self) -> int | None:
         """Prompt and completion tokens; None where they are not known."""
-        known = self.prompt_tokens is not None and self.completion_tokens is not None
-        return (self.prompt_tokens or 0) + (self.completion_tokens or 0) if known else None
+        is_counted = self.prompt_tokens is not None and self.completion_tokens is not None
+        return (self.prompt_tokens or 0) + (self.completion_tokens or 0) if is_counted else None
 
     @property
     def leaders(self) -> list[str]:
         """The positions with the most votes: several in a tie, none without a vote."""
-        most = max(self.votes.values(), default=0)
-        return [position for position, votes in self.votes.items() if votes == most] if most else []
+        highest = max(self.votes.values(), default=0)
+        return [position for position, votes in self.votes.items() if votes == highest] if highest else []
 
 
 def _is_none(value: object) -> bool:
@@ -205,8 +205,8 @@ class DebateVerdict(WireModel):
         schema = handler.resolve_ref_schema(handler(core_schema))
         if handler.mode == "serialization":
             return schema
-        for ours in ("judging", "unknown_winner", "unknownWinner"):
-            schema["properties"].pop(ours, None)
+        for field_name in ("judging", "unknown_winner", "unknownWinner"):
+            schema["properties"].pop(field_name, None)
         return schema
 
 
@@ -264,8 +264,8 @@ class DebateState(PatternState):
         for phase in self.phases:
             last += phase.rounds
             if self.round <= last:
-                found: Phase = phase
-                return found if self.round else None
+                current: Phase = phase
+                return current if self.round else None
         return None
 
     @property
@@ -285,7 +285,7 @@ class DebateState(PatternState):
     @property
     def reader_question(self) -> str | None:
         """What a reader asks in the round in progress."""
-        return next((each.text for each in self.reader_questions if each.round == self.round), None)
+        return next((question.text for question in self.reader_questions if question.round == self.round), None)
 
     def turn_of(self, name: str) -> DebateTurn | None:
         return self.floor.get(name) if self.phases else None
@@ -366,15 +366,15 @@ class DebateRawOutput(PatternOutput):
     @property
     def cross_questions(self) -> list[CrossQuestion]:
         """The questions of all cross-examinations, each with its answer, in the order in which they were put."""
-        found: list[CrossQuestion] = []
+        questions: list[CrossQuestion] = []
         answers = [entry for entry in self.transcript if entry.kind == "answer"]
-        for asked in (entry for entry in self.transcript if entry.kind == "question"):
-            pair = (asked.round, asked.to, asked.agent_name)
-            reply = next((each for each in answers if (each.round, each.agent_name, each.to) == pair), None)
+        for question in (entry for entry in self.transcript if entry.kind == "question"):
+            pair = (question.round, question.to, question.agent_name)
+            reply = next((answer for answer in answers if (answer.round, answer.agent_name, answer.to) == pair), None)
             if reply is not None:
                 answers.remove(reply)
-            found.append(CrossQuestion(question=asked, answer=reply))
-        return found
+            questions.append(CrossQuestion(question=question, answer=reply))
+        return questions
 
     reader_questions: list[ReaderQuestion] = Field(default_factory=new_list, exclude_if=lambda asked: not asked)
     """The questions of readers with which it went on; none (and not written) in a debate that did not."""
@@ -386,8 +386,8 @@ class DebateRawOutput(PatternOutput):
         if self.verdict is None:
             return None
         winner = "nobody" if self.verdict.winner is None else tag_text(self.verdict.winner)
-        found = f"The verdict: {quoted(self.verdict.verdict)}\nWinner: {winner}"
-        return f"{found}\nReasoning: {quoted(self.verdict.reasoning)}\n\nMake the deliverable of it."
+        task = f"The verdict: {quoted(self.verdict.verdict)}\nWinner: {winner}"
+        return f"{task}\nReasoning: {quoted(self.verdict.reasoning)}\n\nMake the deliverable of it."
 
     def answer_courses(self) -> list[tuple[dict[str, list[str | None]], str | None]]:
         """The winners in the ballots of each judging model, in the order of their views, and that of the verdict."""
@@ -425,8 +425,8 @@ class DebateRawOutput(PatternOutput):
         """The name of the debater whose stance won, or "no winner"."""
         if self.verdict is None:
             return None
-        named = (entry.agent_name for entry in self.transcript if entry.stance == self.verdict.winner)
-        return next(named, self.verdict.winner or "no winner")
+        winners = (entry.agent_name for entry in self.transcript if entry.stance == self.verdict.winner)
+        return next(winners, self.verdict.winner or "no winner")
 
     @property
     def decision_line(self) -> str | None:

@@ -130,14 +130,14 @@ SIDE_PROPOSER = SideProposerTemplate()
 
 
 def _check_position(text: str) -> str:
-    said = _SENTENCE.split(" ".join(clean_text(text).split()))[0]  # small models explain themselves
-    if is_blank(said):
+    sentence = _SENTENCE.split(" ".join(clean_text(text).split()))[0]  # small models explain themselves
+    if is_blank(sentence):
         message = "must not be blank"
         raise ValueError(message)
-    if not said.isprintable():
+    if not sentence.isprintable():
         message = "must be plain text, without control characters"
         raise ValueError(message)
-    return said
+    return sentence
 
 
 class ProposedSide(BaseModel):
@@ -185,8 +185,8 @@ def create_side_proposer(
         debaters: list[Debater] = []
         for index, side in enumerate(proposed.sides):
             label = _cut_name(side.name)
-            taken = {"", *_TAKEN, *(fold(each.name) for each in debaters)}
-            debaters.append(Debater("ABCD"[index] if fold(label) in taken else label, side.position.rstrip(".")))
+            used_names = {"", *_TAKEN, *(fold(debater.name) for debater in debaters)}
+            debaters.append(Debater("ABCD"[index] if fold(label) in used_names else label, side.position.rstrip(".")))
         return debaters
 
     proposer: Generator[list[Debater]] = generator(
@@ -195,7 +195,7 @@ def create_side_proposer(
         user=turn,
         output_schema=ProposedSides,
         transform=make_debaters,
-        **generator_options(options, "intent/chat", NOT_KEPT, where=name),
+        **generator_options(options, "intent/chat", NOT_KEPT, location=name),
     )
     proposer.role = "proposer"
     return proposer

@@ -96,7 +96,7 @@ def support_small_model(
         model=options.get("model"),
         settings=options.get("settings"),
     )
-    material = make_material(options.get("sources"), where=block.name)
+    material = make_material(options.get("sources"), location=block.name)
     support = SmallModelSupport(block=block, prompt=prompt, sorter=sorter, material=material)
     supported = (
         block.with_user(support.render_turn, support.defer_turn).with_form(support.bounds).with_transform(support.cut)
@@ -119,13 +119,13 @@ class SmallModelSupport:
 
         `render_turn` looks it up, and leaves the answer where the methods that follow it in a turn read it.
         """
-        known = ctx.scope.looked_up.get(self)
-        if known is None:
+        needed = ctx.scope.looked_up.get(self)
+        if needed is None:
             texts = self.prompt.template(ctx)
             begins = texts.begins or texts.begins_reply or texts.begins_again or texts.begins_fact
-            known = bool(begins or texts.sorts or not self.prompt.may_quote(ctx))
-            ctx.scope.looked_up[self] = known
-        return bool(known)
+            needed = bool(begins or texts.sorts or not self.prompt.may_quote(ctx))
+            ctx.scope.looked_up[self] = needed
+        return bool(needed)
 
     async def render_turn(self, value: object, ctx: Context) -> str:
         """Write the message of a turn; the first one sorts the facts."""
@@ -224,11 +224,11 @@ class SmallModelSupport:
         if worst.excess <= 1:
             return None
         # without what it copied: a small model that reads it again goes on as it did
-        own = [
+        own_entries = [
             entry for entry, copy in copies.items() if entry.agent_name == self.prompt.agent_name and copy.excess <= 1
         ]
         earlier = tuple(entry.text for entry in entries)
-        return Objection("Copied", worst.told, self._render(ctx, own), copied=earlier, excess=worst.excess)
+        return Objection("Copied", worst.told, self._render(ctx, own_entries), copied=earlier, excess=worst.excess)
 
     async def _find_other_side(self, text: str, ctx: Context) -> Objection | None:
         """Find the other side on which `text` ends, in a debate with facts."""
@@ -393,7 +393,7 @@ class FactSorter:
         without facts.
         """
         stances, odds = self.stances, list[dict[str, float]]()
-        letters = letters_for(len(stances), where=self.name)
+        letters = letters_for(len(stances), location=self.name)
         for shift in range(len(stances)):
             order = dict(zip(letters, [*stances[shift:], *stances[:shift]], strict=True))
             logprobs = await self._choose(

@@ -74,10 +74,10 @@ def render_synthesizer_turn(raw: DebateRawOutput, *, template: SynthesizerTempla
     ]
     if framing:
         parts.append(filled(template.framing, framing=listed(*framing)))
-    found = raw.found
-    winner = "none (no single position won)" if found.winner is None else tag_text(found.winner)
+    outcome = raw.found
+    winner = "none (no single position won)" if outcome.winner is None else tag_text(outcome.winner)
     parts.append(
-        filled(template.verdict, reasoning=quoted(found.reasoning), winner=winner, verdict=quoted(found.verdict))
+        filled(template.verdict, reasoning=quoted(outcome.reasoning), winner=winner, verdict=quoted(outcome.verdict))
     )
     return "\n\n".join(parts)
 
@@ -97,7 +97,7 @@ def create_synthesizer(
     """
     block_name = f"{name}-synthesizer"
 
-    prompt = RolePrompt(SYNTHESIZERS, options, template=template, intent="intent/synthesize", where=block_name)
+    prompt = RolePrompt(SYNTHESIZERS, options, template=template, intent="intent/synthesize", location=block_name)
 
     def system(_: object, ctx: Context) -> str:
         return render_synthesizer_system(template=prompt.template(ctx))
@@ -111,5 +111,5 @@ def create_synthesizer(
         prompt=system,
         user=turn,
         output_schema=output_schema,
-        **generator_options(options, "intent/synthesize", SHOWN, where=block_name),
+        **generator_options(options, "intent/synthesize", SHOWN, location=block_name),
     )

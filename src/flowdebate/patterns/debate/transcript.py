@@ -78,8 +78,8 @@ def labels_of(stances: Iterable[str]) -> Labels:
     """
     sides = list(dict.fromkeys(stances))
     letters = [f"{ascii_uppercase[place % 26]}{place // 26 or ''}" for place in range(len(sides))]
-    taken = {side.strip().casefold() for side in sides}
-    return () if taken & {letter.casefold() for letter in letters} else tuple(zip(sides, letters, strict=True))
+    used_labels = {side.strip().casefold() for side in sides}
+    return () if used_labels & {letter.casefold() for letter in letters} else tuple(zip(sides, letters, strict=True))
 
 
 EMPTY = "(empty)"  # a transcript without entries
@@ -121,18 +121,18 @@ def render_entries(
 
 
 def render_transcript(
-    shown: Sequence[DebateContributionEntry],
+    entries: Sequence[DebateContributionEntry],
     ctx: Context,
     *,
     names: bool = False,
     anonymity: Anonymity | None = None,
     labels: Labels = (),
 ) -> str:
-    """`render_entries` of the transcript so far, each entry once a debate; `shown` is what `anonymity` shows of it."""
+    """Render the transcript so far, each entry once a debate, as `anonymity` shows it."""
 
     def extended(text: str, _: object, count: int) -> str:
-        last = shown[count - 1].round if count else None
-        further = "\n".join(_lines(shown[count:], last, names=names, labels=dict(labels)))
+        last = entries[count - 1].round if count else None
+        further = "\n".join(_lines(entries[count:], last, names=names, labels=dict(labels)))
         return f"{text}\n{further}" if text else further
 
     return derived(ctx, (render_transcript, names, anonymity, labels), "", extended) or EMPTY
@@ -196,19 +196,19 @@ def parse_entries(text: str, *, names: bool = False) -> list[DebateContributionE
 
 def _parse_entry(line: str, heading: int, phase: str | None, *, names: bool) -> DebateContributionEntry:
     tagged = re.fullmatch(r"(?s)\[([^\[\]]*)\] (.*)", line)
-    asked = re.fullmatch(r"(?s)(Question|Answer), \[([^\[\]]*)\] to \[([^\[\]]*)\]: (.*)", line)
-    if tagged is None and asked is None:
+    match = re.fullmatch(r"(?s)(Question|Answer), \[([^\[\]]*)\] to \[([^\[\]]*)\]: (.*)", line)
+    if tagged is None and match is None:
         raise ViewError(line, "a round's heading or a tagged argument")
-    tags = [tagged[1]] if tagged is not None else [asked[2], asked[3]] if asked is not None else []
-    said = [tag.partition(", ") if names else ("", ", ", tag) for tag in tags]
-    if not all(comma for _, comma, _ in said):
+    tags = [tagged[1]] if tagged is not None else [match[2], match[3]] if match is not None else []
+    tag_parts = [tag.partition(", ") if names else ("", ", ", tag) for tag in tags]
+    if not all(comma for _, comma, _ in tag_parts):
         raise ViewError(line, "a tag with a name and a stance")
-    name, _, stance = said[0]
+    name, _, stance = tag_parts[0]
     cross: dict[str, Any] = {} if phase is None else {"phase": phase}
-    if asked is not None:
-        other, _, to_stance = said[1]
-        cross |= {"kind": asked[1].lower(), "to": unescaped(other), "to_stance": unescaped(to_stance)}
-    line_text = tagged[2] if tagged is not None else asked[4] if asked is not None else ""
+    if match is not None:
+        other, _, to_stance = tag_parts[1]
+        cross |= {"kind": match[1].lower(), "to": unescaped(other), "to_stance": unescaped(to_stance)}
+    line_text = tagged[2] if tagged is not None else match[4] if match is not None else ""
     # model_construct: an entry may hold what pydantic's validation refuses, such as half a surrogate pair.
     return DebateContributionEntry.model_construct(
         round=heading,
@@ -271,21 +271,21 @@ def mark_quotes(text: str, quotes: Sequence[VerifiedQuote]) -> str:
     pieces, begin = [], 0
     for quote in sorted(_count(quotes), key=lambda one: one.end):
         if quote.status != "too_short":
-            found = f'verified in "{_inline(_place_of(quote))}"' if quote.status == "verified" else "not found"
-            pieces += [quoted(text[begin : quote.end]), f"⟦{found}⟧"]
+            mark = f'verified in "{_inline(_place_of(quote))}"' if quote.status == "verified" else "not found"
+            pieces += [quoted(text[begin : quote.end]), f"⟦{mark}⟧"]
             begin = quote.end
     return "".join([*pieces, quoted(text[begin:])])
 
 
 def _count(quotes: Iterable[VerifiedQuote]) -> list[VerifiedQuote]:
     """The quotes that count: those that are not inside a verified one."""
-    found: list[VerifiedQuote] = []
+    outermost: list[VerifiedQuote] = []
     until = 0
     for quote in sorted(quotes, key=lambda item: (item.start, -item.end)):
         if quote.end > until:
-            found.append(quote)
+            outermost.append(quote)
             until = quote.end if quote.status == "verified" else until
-    return found
+    return outermost
 
 
 def _place_of(quote: VerifiedQuote) -> str:
@@ -295,9 +295,9 @@ def _place_of(quote: VerifiedQuote) -> str:
 def _list(texts: Iterable[str]) -> str:
     """The first few of `texts` in quotation marks, and the number of the rest."""
     every = list(texts)
-    named = ", ".join(f'"{_inline(text)}"' for text in every[:_MOST_SHOWN])
+    quoted_texts = ", ".join(f'"{_inline(text)}"' for text in every[:_MOST_SHOWN])
     more = len(every) - _MOST_SHOWN
-    return f"{named} and {more} more" if more > 0 else named
+    return f"{quoted_texts} and {more} more" if more > 0 else quoted_texts
 
 
 def _inline(text: str) -> str:

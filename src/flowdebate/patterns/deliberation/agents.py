@@ -46,10 +46,10 @@ OWN = " (you)"
 """Stands behind the reader's own name in the transcript that it is shown."""
 
 
-def render_said(entries: Iterable[DeliberationEntry], *, own: str | None = None) -> str:
+def render_said(entries: Iterable[DeliberationEntry], *, own_name: str | None = None) -> str:
     """The transcript as text: `[name, role] …`, under a heading for each round; more entries only add to the end.
 
-    With `own`, the name of who reads it, what that one said is marked.
+    With `own_name`, the name of who reads it, what that one said is marked.
 
     >>> from flowdebate.patterns.deliberation.schemas import DeliberationEntry
     >>> print(render_said([DeliberationEntry(round=1, name="Bear", role="risk analyst", text="It can fail.")]))
@@ -58,7 +58,7 @@ def render_said(entries: Iterable[DeliberationEntry], *, own: str | None = None)
     """
 
     def line(entry: DeliberationEntry) -> str:
-        return f"[{speaker_tag(entry.name, entry.role, OWN if entry.name == own else '')}] {quoted(entry.text)}"
+        return f"[{speaker_tag(entry.name, entry.role, OWN if entry.name == own_name else '')}] {quoted(entry.text)}"
 
     return render_rounds(entries, line)
 
@@ -157,20 +157,22 @@ def render_persona_turn(
 
     The messages of two turns begin alike, up to the end of the shorter transcript.
     """
-    about = {**me.about, "round": round}
-    parts = [filled(template.transcript, transcript=render_said(entries, own=me.name))]
+    fields = {**me.about, "round": round}
+    parts = [filled(template.transcript, transcript=render_said(entries, own_name=me.name))]
     # a report that was lost, or says nothing, leaves the summary before it
-    told = [(number, report) for number, report in enumerate(reports, 1) if report and report.summary.strip()]
-    if told:
-        number, latest = told[-1]
+    numbered_reports = [
+        (number, report) for number, report in enumerate(reports, 1) if report and report.summary.strip()
+    ]
+    if numbered_reports:
+        number, latest = numbered_reports[-1]
         parts.append(filled(template.summary, round=number, summary=quoted(latest.summary)))
     # in the order in which they first spoke, which stays the same while the transcript grows
-    *others, last = [tag_name(other) for other in dict.fromkeys(e.name for e in entries) if other != me.name] or [""]
+    *names, last = [tag_name(other) for other in dict.fromkeys(e.name for e in entries) if other != me.name] or [""]
     if last:
-        task = filled(template.reply, others=f"{', '.join(others)} and {last}" if others else last, **about)
+        task = filled(template.reply, others=f"{', '.join(names)} and {last}" if names else last, **fields)
     else:
-        task = filled(template.alone if entries else template.opening, **about)
-    whose = f"{filled(template.turn, **about)} {me.remind(template.reminder, template.persona)}"
+        task = filled(template.alone if entries else template.opening, **fields)
+    whose = f"{filled(template.turn, **fields)} {me.remind(template.reminder, template.persona)}"
     return "\n\n".join([*parts, f"{whose}\n{task}"])
 
 
@@ -309,8 +311,8 @@ def render_moderator_turn(
     rounds = "" if max_rounds is None else f" of at most {max_rounds}"
     wishes = " ".join(f"{tag_name(name)} wants ..." for name in dict.fromkeys(entry.name for entry in entries))
     task = template.last if round == max_rounds else template.report  # after the last one nothing can settle it
-    said = filled(template.transcript, transcript=render_said(entries))
-    return f"{said}\n\n{filled(task, round=round, rounds=rounds, wishes=wishes)}"
+    text = filled(template.transcript, transcript=render_said(entries))
+    return f"{text}\n\n{filled(task, round=round, rounds=rounds, wishes=wishes)}"
 
 
 ReportForm: TypeAlias = Literal["structured", "text"]
@@ -335,7 +337,7 @@ def create_moderator(
     model is asked for the lines SUMMARY, STATUS and DECISION, which `parse_report` reads: for models without
     structured answers.
     """
-    check_option(ReportForm, "report", report, where=f"moderator {name!r}", optional=False)
+    check_option(ReportForm, "report", report, location=f"moderator {name!r}", optional=False)
     everyone = dict(participants)
 
     def system(texts: ModeratorTemplate, value: object, ctx: Context) -> str:
@@ -378,7 +380,7 @@ def _report_form() -> type[WireModel]:
     )
 
 
-def stash_report(name: str, moderator: str, *, own: bool) -> Handler[object, ModeratorReport | None]:
+def stash_report(name: str, moderator: str, *, custom: bool) -> Handler[object, ModeratorReport | None]:
     """A block that adds what `moderator` reported to the state; None for `MISSING`, which settles nothing.
 
     It takes the model, a dict in either key style, or text, which `parse_report` reads; OutputError for what does not
@@ -392,7 +394,7 @@ def stash_report(name: str, moderator: str, *, own: bool) -> Handler[object, Mod
                 return parse_report(clean_text(str(value)))
             return as_model(value, ModeratorReport, block=moderator)
 
-        report = None if value is MISSING else await accepted(read, ctx, returns=ModeratorReport, own=own)
+        report = None if value is MISSING else await accepted(read, ctx, returns=ModeratorReport, custom=custom)
         state = state_of(ctx, DeliberationState)
         # also None for a lost report: the place in the list is the round, by which prompts and pages find it
         ctx.scope.handle.update(reports=[*state.reports, report])

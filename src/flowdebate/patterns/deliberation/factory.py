@@ -109,7 +109,7 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
             failures=failures,
         ),
     )
-    check_option(ReportForm, "report", report, where=loop.where, optional=False)
+    check_option(ReportForm, "report", report, location=loop.location, optional=False)
     turns = {
         persona.name: loop.turn(
             persona,
@@ -136,7 +136,7 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
     close = (
         sequencer(name=f"{name}-close-round")
         .then(loop.guard(MODERATOR, closing))
-        .then(stash_report(name, closing.name, own=is_own(moderator)))
+        .then(stash_report(name, closing.name, custom=is_own(moderator)))
     )
     return loop.until_stopped(pipeline.tap(close), "settled (moderator)").then(build_output(loop))
 
@@ -145,7 +145,7 @@ def _in_progress(loop: Loop[CommonOptions], ctx: Context) -> list[DeliberationEn
     """The contributions to the round in progress."""
     number = state_of(ctx, DeliberationState).round
     return loop.collect_spoken(
-        ctx, round=number, make=lambda name, **said: DeliberationEntry(round=number, name=name, **said)
+        ctx, round=number, make=lambda name, **fields: DeliberationEntry(round=number, name=name, **fields)
     )
 
 

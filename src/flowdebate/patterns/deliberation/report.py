@@ -94,10 +94,10 @@ def parse_report(text: str) -> ModeratorReport:
         parts[part].append(body)
     if not (parts["summary"] or parts["status"] or parts["decision"]):
         return ModeratorReport(summary=text.strip(), status="CONTINUE")
-    told = list(filter(None, parts["status"]))
+    statuses = list(filter(None, parts["status"]))
     return ModeratorReport(
         summary="\n".join(filter(None, parts["summary"])) or "\n".join(parts[""]),
-        status="SETTLED" if told and all(map(_says_settled, told)) else "CONTINUE",
+        status="SETTLED" if statuses and all(map(_says_settled, statuses)) else "CONTINUE",
         decision=parts["decision"][-1] if parts["decision"] else None,
     )
 
@@ -155,8 +155,8 @@ def _body(lines: Sequence[str], marks: str) -> str:
     """
     first, *rest = lines
     inner = [first.strip(), *dedent("\n".join(rest)).split("\n")]
-    shown = [number for number, line in enumerate(inner) if line.strip() and not _RULE.fullmatch(line.strip())]
-    text = "\n".join(inner[shown[0] : shown[-1] + 1]).strip() if shown else ""
+    line_numbers = [number for number, line in enumerate(inner) if line.strip() and not _RULE.fullmatch(line.strip())]
+    text = "\n".join(inner[line_numbers[0] : line_numbers[-1] + 1]).strip() if line_numbers else ""
     if marks:
         text = text.replace(marks, "", 1).strip()
     for around in ("**", "__", "*", "_", "`"):
@@ -169,8 +169,8 @@ def _body(lines: Sequence[str], marks: str) -> str:
 def _says_settled(text: str) -> bool:
     """Whether the first line says that it is settled, without a doubt, and no other line that it goes on."""
     lines = [_WORD.findall(_NO_NEED.sub(" ", line.casefold())) for line in text.split("\n")]
-    first, *others = list(filter(None, lines)) or [[]]
-    if "settled" not in first or any(words[0] in {"continue", "not"} for words in others):
+    first, *rest = list(filter(None, lines)) or [[]]
+    if "settled" not in first or any(words[0] in {"continue", "not"} for words in rest):
         return False
     place = first.index("settled")
     behind = first[place + 1 :]

@@ -63,8 +63,8 @@ def render_deliberation(output: DeliberationOutput, *, title: str | None = None)
         for entry in output.history:
             if entry.round == number:
                 # a name is on a line that ends with a square bracket: it can have neither a line's end nor a bracket
-                shown = (" ".join(quoted(part or "").replace(BAR, " ").split()) for part in (entry.name, entry.role))
-                speaker = "  —  ".join(filter(None, shown)).replace("[", "(").replace("]", ")")
+                cells = (" ".join(quoted(part or "").replace(BAR, " ").split()) for part in (entry.name, entry.role))
+                speaker = "  —  ".join(filter(None, cells)).replace("[", "(").replace("]", ")")
                 lines += ["", f"{_INDENT}[{speaker}]", f"{_INDENT}{'.' * _DOTS}", "", *_text(entry.text)]
         if number <= len(output.reports):
             lines += ["", *_heading("MODERATOR SUMMARY", "="), ""]
@@ -90,10 +90,10 @@ def _heading(text: str, rule: str) -> list[str]:
 def _text(text: str, *, label: str = "", indent: str = _INDENT) -> Iterator[str]:
     """Somebody's text, behind `label`, wrapped: its own line breaks stay, several blank lines become one."""
     lines = [line.rstrip() for line in quoted(text.replace("\r\n", "\n")).replace(BAR, "\n").strip().split("\n")]
-    first, *others = [line for number, line in enumerate(lines) if line or not number or lines[number - 1]]
+    first, *rest = [line for number, line in enumerate(lines) if line or not number or lines[number - 1]]
     for number, line in enumerate(wrap(label + first, _ROOM)):
         yield (indent if label and not number else _indent(line, indent)) + line
-    for line in others:
+    for line in rest:
         yield from [_indent(part, indent) + part for part in wrap(line, _ROOM)] or [""]
 
 

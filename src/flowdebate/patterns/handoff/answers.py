@@ -57,18 +57,18 @@ class HandoffFields(BaseModel):
         return HandoffAnswer(response=response, next_agent_name=spell_name(self.next_agent_name))
 
 
-def handoff_form(transition: TransitionForm, others: Sequence[str], *, where: str) -> dict[str, Any]:
-    """The options of `generator` by which its model hands over to one of `others` in the form of `transition`."""
-    check_option(TransitionForm, "transition", transition, where=where, optional=False)
+def handoff_form(transition: TransitionForm, other_names: Sequence[str], *, location: str) -> dict[str, Any]:
+    """The options of `generator` by which its model hands over to one of `other_names` in the form of `transition`."""
+    check_option(TransitionForm, "transition", transition, location=location, optional=False)
     if transition == "text":
         return {}
     if transition == "tool":
-        return {"answer_tool": handoff_tool(others)}
-    return {"output_schema": handoff_model(tuple(others))}
+        return {"answer_tool": handoff_tool(other_names)}
+    return {"output_schema": handoff_model(tuple(other_names))}
 
 
-def handoff_spec(others: Sequence[str]) -> ToolSpec:
-    """Schema of the function `handoff`, by which a model hands over to one of `others`.
+def handoff_spec(other_names: Sequence[str]) -> ToolSpec:
+    """Schema of the function `handoff`, by which a model hands over to one of `other_names`.
 
     >>> handoff_spec(["Con", "Neutral"]).parameters["properties"]["next_agent_name"]["enum"]
     ['Con', 'Neutral']
@@ -82,23 +82,23 @@ def handoff_spec(others: Sequence[str]) -> ToolSpec:
             next_agent_name: Who speaks next.
         """
 
-    handoff.__annotations__["next_agent_name"] = one_of(others)
+    handoff.__annotations__["next_agent_name"] = one_of(other_names)
     return function_schema(handoff)
 
 
-def handoff_tool(others: Sequence[str]) -> Tool:
+def handoff_tool(other_names: Sequence[str]) -> Tool:
     """The function `handoff`, whose call is an answer; any JSON object will do as its arguments."""
 
     async def call(values: dict[str, Any], _: Context) -> HandoffAnswer:
         return HandoffFields(**values).answer()
 
-    return Tool(spec=handoff_spec(others), call=call, arguments=HandoffFields)
+    return Tool(spec=handoff_spec(other_names), call=call, arguments=HandoffFields)
 
 
 @lru_cache(maxsize=64)
-def handoff_model(others: tuple[str, ...]) -> type[HandoffFields]:
+def handoff_model(other_names: tuple[str, ...]) -> type[HandoffFields]:
     """The same as an output schema: it says what `handoff_spec` says, and takes any JSON object."""
-    parameters = handoff_spec(others).parameters
+    parameters = handoff_spec(other_names).parameters
 
     def as_told(schema: dict[str, Any]) -> None:
         title = schema["title"]  # servers without schemas, but with tools, get it under this name
@@ -144,8 +144,8 @@ def salvage_json(answer: str, names: Sequence[str]) -> HandoffAnswer:
     if not cut_short:  # what is broken within may be broken anywhere
         return HandoffAnswer(response="")
     # the name is not taken from what was cut off: it could be the beginning of another one
-    if (said := _part(answer, partial=True)) is not None:
-        return HandoffAnswer(response=clean_text(said))
+    if (text := _part(answer, partial=True)) is not None:
+        return HandoffAnswer(response=clean_text(text))
     part = trim_to_sentence(_part(answer, partial="trailing-strings") or "")
     return HandoffAnswer(response=clean_text(part), cut_off=True)
 
@@ -214,11 +214,11 @@ def read_said(value: object, agent_name: str, names: Sequence[str], ctx: Context
     A dict or an object with a `response` or a `text`, and maybe a `next_agent_name`, in either key style; else text, as
     `text_said` takes it. Text that comes without a name hands over as `read_transition` reads it.
     """
-    said = _held(value, _TEXTS)
-    text = text_said(said if isinstance(said, str) else value, agent_name, ctx)
-    named, cut_off = _held(value, _NAMES), isinstance(text, CutOff)
-    if named is not None:
-        return HandoffAnswer(response=str(text), next_agent_name=spell_name(named), cut_off=cut_off)
+    raw_text = _held(value, _TEXTS)
+    text = text_said(raw_text if isinstance(raw_text, str) else value, agent_name, ctx)
+    name, cut_off = _held(value, _NAMES), isinstance(text, CutOff)
+    if name is not None:
+        return HandoffAnswer(response=str(text), next_agent_name=spell_name(name), cut_off=cut_off)
     transition = read_transition(str(text), names)
     return HandoffAnswer(response=transition.text, next_agent_name=transition.name, cut_off=cut_off)
 
@@ -237,13 +237,13 @@ def check_decision(
     >>> check_decision(answer, agent_name="Pro", names=["Pro", "Con"]).problem
     "'Pro' handed over to itself"
     """
-    text, named = "" if is_blank(answer.response) else answer.response, answer.next_agent_name
-    name = None if named is None or is_blank(named) else name_among(named, names)
+    text, next_name = "" if is_blank(answer.response) else answer.response, answer.next_agent_name
+    name = None if next_name is None or is_blank(next_name) else name_among(next_name, names)
     problem: str | None = None  # a model that is asked once more is shown it
-    if named is None or is_blank(named):
+    if next_name is None or is_blank(next_name):
         problem = "nobody was named to speak next"
     elif name is None:
-        problem = f"{shown(named)} is nobody in this debate"
+        problem = f"{shown(next_name)} is nobody in this debate"
     elif name == agent_name:  # `names` has its own, so that this is told from a name that nobody has
         name, problem = None, f"{name!r} handed over to itself"
     if not text:
@@ -253,7 +253,7 @@ def check_decision(
         next_agent_name=name,
         chosen_by=None if name is None else chosen_by,
         problem=problem,
-        named=named,
+        named=next_name,
         cut_off=answer.cut_off,
         speaker=speaker,
     )
@@ -265,14 +265,14 @@ def _held(value: object, keys: Sequence[str]) -> object:
         return next((value[key] for key in keys if value.get(key) is not None), None)
     if isinstance(value, str):  # whatever a subclass of str has besides
         return None
-    return next((held for key in keys if (held := getattr(value, key, None)) is not None), None)
+    return next((field_value for key in keys if (field_value := getattr(value, key, None)) is not None), None)
 
 
-def spell_name(named: object) -> str | None:
+def spell_name(value: object) -> str | None:
     """A name as somebody wrote it; an enum's member by its value."""
-    if isinstance(named, Enum):
-        named = named.value
-    return clean_text(str(named)) if isinstance(named, str) else None if named is None else shown(named)
+    if isinstance(value, Enum):
+        value = value.value
+    return clean_text(str(value)) if isinstance(value, str) else None if value is None else shown(value)
 
 
 def handoff_schema(names: Sequence[str]) -> type[WireModel]:

@@ -221,17 +221,17 @@ def render_speaker_turn(
     `problem` is what was wrong with an answer that said nothing. The messages of two turns begin alike, up to the end
     of the shorter transcript.
     """
-    about = {**me.about, **_choices(me), "round": round}
+    fields = {**me.about, **_choices(me), "round": round}
     heard = any(entry.agent_name != me.name and entry.text for entry in entries)
     part = "reply" if heard else "opening"
     say = {"what": getattr(template, part), "reason": getattr(template, f"{part}_reason")}
     parts = [filled(template.transcript, transcript=render_turns(entries))]
     if problem is not None:
         parts.append(filled(template.silent, problem=quoted(problem)))
-    turn = f"{filled(template.turn, **about)} {me.remind(template.reminder, template.speaker)}"
+    turn = f"{filled(template.turn, **fields)} {me.remind(template.reminder, template.speaker)}"
     if not entries:
-        turn = f"{turn}\n{filled(template.nobody, **about)}"
-    return "\n\n".join([*parts, f"{turn}\n{filled(getattr(template, transition), **about, **say)}"])
+        turn = f"{turn}\n{filled(template.nobody, **fields)}"
+    return "\n\n".join([*parts, f"{turn}\n{filled(getattr(template, transition), **fields, **say)}"])
 
 
 def render_again(
@@ -253,9 +253,9 @@ def render_again(
 
 def _choices(me: Identity) -> dict[str, object]:
     """The names that a speaker can hand over to, as text, and the lines by which it would."""
-    others = [tag_name(other) for other in me.members if other != me.name]
-    lines = [f'"Transition to {other}"' for other in others]
-    return {"name": tag_name(me.name), "others": ", ".join(others), "choices": " or ".join(lines)}
+    other_names = [tag_name(other) for other in me.members if other != me.name]
+    lines = [f'"Transition to {other}"' for other in other_names]
+    return {"name": tag_name(me.name), "others": ", ".join(other_names), "choices": " or ".join(lines)}
 
 
 class Speaker(Block[Any, HandoffDecision]):
@@ -283,23 +283,23 @@ class Speaker(Block[Any, HandoffDecision]):
 
     async def act(self, value: object, ctx: Context, /) -> HandoffDecision:
         first = value if isinstance(value, HandoffDecision) else None
-        said = await self._ask(value, ctx, "speaker" if first is None else "retry")
+        decision = await self._ask(value, ctx, "speaker" if first is None else "retry")
         fresh = first is None or not first.text
         if first is not None:
-            words = said if fresh else first
+            words = decision if fresh else first
             # where the second answer names nobody either, the first choice stands, if there was one
-            chosen = first if said.next_agent_name is None else said
-            said = replace(
+            final = first if decision.next_agent_name is None else decision
+            decision = replace(
                 first,
                 text=words.text,
                 cut_off=words.cut_off,
-                next_agent_name=chosen.next_agent_name,
-                chosen_by=chosen.chosen_by,
-                named=chosen.named,
+                next_agent_name=final.next_agent_name,
+                chosen_by=final.chosen_by,
+                named=final.named,
             )
-        if self._history and fresh and said.text:
-            ctx.session.history.append({"role": "assistant", "name": self.name, "content": said.text})
-        return said
+        if self._history and fresh and decision.text:
+            ctx.session.history.append({"role": "assistant", "name": self.name, "content": decision.text})
+        return decision
 
     async def _ask(self, value: object, ctx: Context, by: ChosenBy) -> HandoffDecision:
         unread = ""
@@ -347,13 +347,13 @@ def create_speaker(  # noqa: PLR0913 - what a speaker is made of, each with its 
     answer with "Transition to NAME". Text that ran out of room is cut at its last full sentence.
     """
     block_name = f"{name}-debater-{agent_name}"
-    others = [other for other in speakers if other != agent_name]
-    if agent_name not in speakers or not others:
+    other_names = [other for other in speakers if other != agent_name]
+    if agent_name not in speakers or not other_names:
         raise ConfigurationError(f"speaker {block_name!r}", "speakers", list(speakers), "this one, and another")
     members, role = dict(speakers), speakers[agent_name]
     me = Identity(name=agent_name, role=role, members=members, max_rounds=max_turns, system_prompt=system_prompt)
-    names, form = tuple(members), handoff_form(transition, others, where=f"speaker {block_name!r}")
-    prompt = RolePrompt(SPEAKERS, options, template=template, length=length, where=f"speaker {block_name!r}")
+    names, form = tuple(members), handoff_form(transition, other_names, location=f"speaker {block_name!r}")
+    prompt = RolePrompt(SPEAKERS, options, template=template, length=length, location=f"speaker {block_name!r}")
 
     def system(value: object, ctx: Context) -> str:
         texts, proposition = prompt.template(ctx), question_of(value, ctx)
@@ -361,19 +361,19 @@ def create_speaker(  # noqa: PLR0913 - what a speaker is made of, each with its 
         return knowing.render_system(texts.system, texts.speaker, prompt.length(ctx), proposition=proposition)
 
     def turn(value: object, ctx: Context) -> str:
-        about: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "entries": recent_entries(ctx),
             "transition": transition,
             "template": prompt.template(ctx),
         }
         problem = value.problem if isinstance(value, HandoffDecision) else None
         if isinstance(value, HandoffDecision) and value.text:
-            return render_again(me, **about, problem=problem or "")
+            return render_again(me, **fields, problem=problem or "")
         return render_speaker_turn(
-            tell_proposition(me, question_of(value, ctx)), **about, round=round_of(ctx), problem=problem
+            tell_proposition(me, question_of(value, ctx)), **fields, round=round_of(ctx), problem=problem
         )
 
-    filled_in = generator_options(options, "intent/chat", NOT_KEPT, where=block_name, prompt=prompt)
+    filled_in = generator_options(options, "intent/chat", NOT_KEPT, location=block_name, prompt=prompt)
     # the history gets what was said in the end, from the Speaker, not the JSON or the marker of each answer
     visibility = filled_in["visibility"]
     filled_in["visibility"] = Visibility(client=visibility.client, history=False)
@@ -389,7 +389,7 @@ def create_speaker(  # noqa: PLR0913 - what a speaker is made of, each with its 
     instructions = options.get("instructions")
     words = OwnWords(
         name=agent_name,
-        others=dict.fromkeys(others),
+        others=dict.fromkeys(other_names),
         system_prompt="\n".join(text for text in (system_prompt, instructions) if isinstance(text, str)),
     )
     return Speaker(
@@ -471,11 +471,11 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
             failures=failures,
         ),
     )
-    check_option(TransitionForm, "transition", transition, where=loop.where, optional=False)
-    check_option(OnInvalid, "on_invalid", on_invalid, where=loop.where, optional=False)
+    check_option(TransitionForm, "transition", transition, location=loop.location, optional=False)
+    check_option(OnInvalid, "on_invalid", on_invalid, location=loop.location, optional=False)
     if loop.failures.round_timeout is not None:
         raise ConfigurationError(
-            loop.where, "round_timeout", loop.failures.round_timeout, "None: a handoff has no rounds"
+            loop.location, "round_timeout", loop.failures.round_timeout, "None: a handoff has no rounds"
         )
     return loop.until_stopped(loop.opening().tap(_turn_of_speaker(loop))).then(build_output(loop))
 
@@ -497,9 +497,9 @@ def _turn_of_speaker(loop: Loop[HandoffOptions]) -> Sequencer[Any, Any]:
     }
     floor = router(name=f"{loop.name}-floor", choose=lambda _, ctx: state_of(ctx, HandoffState).speaker, routes=turns)
     pipeline = sequencer(name=f"{loop.name}-take-turn").then(floor)
-    speakers = [each for turn in turns.values() for each in turn.speakers if isinstance(each, Speaker)]
+    speakers = [speaker for turn in turns.values() for speaker in turn.speakers if isinstance(speaker, Speaker)]
     if options.on_invalid == "retry" and speakers:
-        again = router(name=f"{loop.name}-ask-again", choose=lambda said: said.speaker, routes=speakers)
+        again = router(name=f"{loop.name}-ask-again", choose=lambda decision: decision.speaker, routes=speakers)
         pipeline = pipeline.then_if(needs_another_word, guarded(again, loop.failures, draw_instead))
     hand = hand_over(name=loop.name, names=names, on_invalid=options.on_invalid, transcript=loop.transcript)
     return pipeline.then(hand)
@@ -518,7 +518,7 @@ def _first_state(loop: Loop[HandoffOptions]) -> HandoffState:
     first, names = loop.options.first, loop.names
     plain = first.value if isinstance(first, Enum) else names[0] if first is None else first
     if not isinstance(plain, str) or plain not in names:
-        raise ConfigurationError(loop.where, "first", first, f"None, or one of {', '.join(map(repr, names))}")
+        raise ConfigurationError(loop.location, "first", first, f"None, or one of {', '.join(map(repr, names))}")
     return HandoffState(speaker=plain)
 
 

@@ -114,10 +114,10 @@ class HandoffDocument(Document):
         for number in range(1, self.raw.turns + 1):
             for index, entry in enumerate(self.raw.transcript):
                 if entry.round == number:
-                    about, quotes = _turn(number, self.max_turns), self.quoted(index)
-                    yield Entry(name=entry.agent_name, about=about, text=entry.text, flag=entry.flag, quotes=quotes)
+                    facts, quotes = _turn(number, self.max_turns), self.quoted(index)
+                    yield Entry(name=entry.agent_name, about=facts, text=entry.text, flag=entry.flag, quotes=quotes)
                     yield from next_speaker(entry)
-            yield from failures(each for each in self.raw.losses if each.round == number)
+            yield from failures(loss for loss in self.raw.losses if loss.round == number)
         yield from self.result()
 
     def result(self) -> Iterator[Section]:
@@ -128,13 +128,13 @@ class HandoffDocument(Document):
 def next_speaker(turn: HandoffEntry | HandoffMade) -> Iterator[Section]:
     """How the next speaker was chosen, and who that is; nothing where it was not decided."""
     problem = f"{turn.next_agent_name} ({turn.problem})"
-    chosen = {
+    choice = {
         "speaker": ("Hands over to", str(turn.next_agent_name)),
         "retry": ("Hands over, when asked again, to", problem),
         "random": ("The lot names", problem),
     }
     if turn.chosen_by is not None:
-        label, text = chosen[turn.chosen_by]
+        label, text = choice[turn.chosen_by]
         yield Fact(label=label, text=text, tone="dim", edge=True)
 
 

@@ -24,7 +24,7 @@ def record_said(
     names: Sequence[str],
     transcript: HandoffTranscript,
     collection_id: str,
-    own: bool = False,
+    custom: bool = False,
 ) -> Handler[Any, HandoffDecision]:
     """Create the block that adds a speaker's text to the transcript, before it is decided who is next."""
 
@@ -32,11 +32,11 @@ def record_said(
     async def record(value: object, ctx: Context) -> HandoffDecision:
         if not isinstance(value, HandoffDecision):
             read = partial(read_said, value, agent_name, names, ctx)
-            answer = await accepted(read, ctx, returns=HandoffAnswer, own=own)
+            answer = await accepted(read, ctx, returns=HandoffAnswer, custom=custom)
             value = check_decision(answer, agent_name=agent_name, names=names)
         entry = HandoffEntry(round=round_of(ctx), agent_name=agent_name, text=value.text, flag=value.flag)
-        held = ctx.scope.handles["transcript"]
-        held.set(held.state.with_entry(entry))
+        transcript_handle = ctx.scope.handles["transcript"]
+        transcript_handle.set(transcript_handle.state.with_entry(entry))
         complete_turn(agent_name, value.text, ctx)
         return value
 
@@ -63,37 +63,39 @@ def hand_over(
     @handler(name=f"{name}-hand-over", resources={"transcript": transcript})
     def decide(value: HandoffDecision | None, ctx: Context) -> None:
         speaker = state_of(ctx, HandoffState).speaker
-        others = [other for other in names if other != speaker]
-        said = HandoffDecision(text="", problem="the turn was lost") if value is None else value
+        other_names = [other for other in names if other != speaker]
+        decision = HandoffDecision(text="", problem="the turn was lost") if value is None else value
         if value is not None and on_invalid == "error":
-            _refuse_problem(value, others, ctx)
-        next_name, by = said.next_agent_name, said.chosen_by  # an application's decision may lack either
+            _refuse_problem(value, other_names, ctx)
+        next_name, by = decision.next_agent_name, decision.chosen_by  # an application's decision may lack either
         if next_name is None or by is None:
-            next_name, by = ctx.random.choice(others), "random"
+            next_name, by = ctx.random.choice(other_names), "random"
         if value is not None:
-            if said.flag is not None:
-                record_flag(said.flag, speaker, ctx)
-            if said.flag == "empty" and said.speaker is None:
+            if decision.flag is not None:
+                record_flag(decision.flag, speaker, ctx)
+            if decision.flag == "empty" and decision.speaker is None:
                 warn_of_nothing(speaker, ctx)
-            decided = {"next_agent_name": next_name, "chosen_by": by, "problem": said.problem}
-            held = ctx.scope.handles["transcript"]
-            *before, last = held.state.entries
-            last = last.model_copy(update={"text": said.text, "flag": said.flag, **decided})
-            held.set(held.state.with_entries([*before, last]))
+            decided = {"next_agent_name": next_name, "chosen_by": by, "problem": decision.problem}
+            transcript_handle = ctx.scope.handles["transcript"]
+            *before, last = transcript_handle.state.entries
+            last = last.model_copy(update={"text": decision.text, "flag": decision.flag, **decided})
+            transcript_handle.set(transcript_handle.state.with_entries([*before, last]))
         number = state_of(ctx, HandoffState).round
         ctx.scope.handle.update(speaker=next_name)
         ctx.emit(
-            HandoffMade(round=number, agent_name=speaker, next_agent_name=next_name, chosen_by=by, problem=said.problem)
+            HandoffMade(
+                round=number, agent_name=speaker, next_agent_name=next_name, chosen_by=by, problem=decision.problem
+            )
         )
 
     return decide
 
 
-def _refuse_problem(said: HandoffDecision, others: Sequence[str], ctx: Context) -> None:
+def _refuse_problem(decision: HandoffDecision, other_names: Sequence[str], ctx: Context) -> None:
     """Raise an error for an answer with a problem; it names the block that gave it."""
-    if said.problem is None:
+    if decision.problem is None:
         return
-    block = ctx.block if said.speaker is None else said.speaker.name
-    if said.next_agent_name is not None:
+    block = ctx.block if decision.speaker is None else decision.speaker.name
+    if decision.next_agent_name is not None:
         raise OutputError(block, "what is said, and who speaks next", [("response", NOTHING)])
-    raise RosterError(block, said.named or "", others, field="next_agent_name", problem=said.problem)
+    raise RosterError(block, decision.named or "", other_names, field="next_agent_name", problem=decision.problem)

@@ -115,12 +115,12 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
     'change'
     """
     excluded = [not_vendor] if isinstance(not_vendor, str) else list(not_vendor)
-    check_option(Vendors, "not_vendor", excluded, where=f"review {name!r}")
-    check_option(Count, "min_vendors", min_vendors, where=f"review {name!r}")
+    check_option(Vendors, "not_vendor", excluded, location=f"review {name!r}")
+    check_option(Count, "min_vendors", min_vendors, location=f"review {name!r}")
     for vendor in excluded:
-        check_vendor(vendor, where=f"review {name!r}", field="not_vendor")
+        check_vendor(vendor, location=f"review {name!r}", field="not_vendor")
     if reviewers is None:
-        reviewers, model = REVIEWERS, each_by_default(model, where=f"review {name!r}", without=excluded)
+        reviewers, model = REVIEWERS, each_by_default(model, location=f"review {name!r}", without=excluded)
     loop = check_options(
         REVIEW,
         ReviewOptions(
@@ -128,7 +128,7 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
             roster=reviewers,
             max_rounds=len(GOALS),
             gate=gate,
-            earlier=_check_earlier(earlier, where=f"review {name!r}"),
+            earlier=_check_earlier(earlier, location=f"review {name!r}"),
             roles={"merger": merger},
             visibilities={"reviewer": reviewer_visibility},
             transcript=transcript,
@@ -144,11 +144,11 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
             failures=failures,
         ),
     )
-    check_option(Count, "max_concurrency", max_concurrency, where=loop.where)
-    parse_gate(gate, where=loop.where, reviewers=len(loop.roster))
+    check_option(Count, "max_concurrency", max_concurrency, location=loop.location)
+    parse_gate(gate, location=loop.location, reviewers=len(loop.roster))
     if EARLIER in loop.names:
         raise ConfigurationError(
-            loop.where, "reviewers", EARLIER, "other names: this one is taken by an earlier review"
+            loop.location, "reviewers", EARLIER, "other names: this one is taken by an earlier review"
         )
     focused = _check_focus(focus, loop)
     if loop.material is not None:
@@ -165,18 +165,18 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
             pipeline = pipeline.tap(open_defence(loop))
         pipeline = pipeline.tap(sequencer(name=f"{name}-{phase}").parallel(turns, max_concurrency=max_concurrency))
         if phase == "find":
-            asked = loop.role(MERGER, answer=lambda: Comparison) if loop.has(MERGER) else None
-            merger = None if asked is None else loop.guard(MERGER, asked, heard=lambda _: True)
+            comparison = loop.role(MERGER, answer=lambda: Comparison) if loop.has(MERGER) else None
+            merger = None if comparison is None else loop.guard(MERGER, comparison, heard=lambda _: True)
             pipeline = pipeline.tap(Merging(merger, loop, hide))
     return pipeline.then(build_review(loop))
 
 
-def _check_earlier(earlier: object, *, where: str) -> Sequence[FindingDraft] | None:
+def _check_earlier(earlier: object, *, location: str) -> Sequence[FindingDraft] | None:
     if earlier is None:
         return None
     if not isinstance(earlier, (list, tuple)) or not all(isinstance(entry, FindingDraft) for entry in earlier):
         raise ConfigurationError(
-            where, "earlier", earlier, "a list of FindingDraft, as `unresolved` of a raw output is"
+            location, "earlier", earlier, "a list of FindingDraft, as `unresolved` of a raw output is"
         )
     return [*earlier]
 
@@ -185,31 +185,35 @@ def _check_focus(focus: object, loop: Loop[ReviewOptions]) -> Mapping[str, str]:
     by_name: Mapping[Any, Any] = focus if isinstance(focus, Mapping) else {} if focus is None else {DEFAULT: focus}
     for key, text in by_name.items():
         if key != DEFAULT and key not in loop.names:
-            raise ConfigurationError(loop.where, "focus", key, f"given for one of {', '.join([*loop.names, DEFAULT])}")
+            raise ConfigurationError(
+                loop.location, "focus", key, f"given for one of {', '.join([*loop.names, DEFAULT])}"
+            )
         if not isinstance(text, str) or is_blank(text):
-            raise ConfigurationError(loop.where, "focus", text, "text that is not blank, or a dict of such by reviewer")
+            raise ConfigurationError(
+                loop.location, "focus", text, "text that is not blank, or a dict of such by reviewer"
+            )
     return by_name
 
 
 def _voice(loop: Loop[ReviewOptions], member: Persona) -> Any:  # noqa: ANN401 - a model, as a role takes it
     """Return the model of a reviewer; None for a person or a custom block."""
-    own = own_options(member.block)
-    if own is None:
+    block_options = own_options(member.block)
+    if block_options is None:
         return None
-    return own.get("model", loop.options_of(loop.spec.speaker, member).get("model", "intent/chat"))
+    return block_options.get("model", loop.options_of(loop.spec.speaker, member).get("model", "intent/chat"))
 
 
 def _turn(loop: Loop[ReviewOptions], member: Persona, phase: str, hide: Hide, focus: Mapping[str, str]) -> ReviewerTurn:
     """The turn of a reviewer in one phase: its own block or the default one, then its stand-in's."""
     stand_in = loop.failures.stand_in
     options = loop.options_of(loop.spec.speaker, member)
-    own = own_options(member.block)
+    block_options = own_options(member.block)
     voice = _voice(loop, member)
-    about = {"role": member.role, "system_prompt": member.system_prompt}
+    fields = {"role": member.role, "system_prompt": member.system_prompt}
     if phase == "find":
-        about["focus"] = focus.get(member.name, focus.get(DEFAULT))
-        block, other = loop.speakers(member, answer=lambda: Findings, **about)
-        speakers = [[each.in_role("reviewer")] for each in (block, other) if each is not None]
+        fields["focus"] = focus.get(member.name, focus.get(DEFAULT))
+        block, other = loop.speakers(member, answer=lambda: Findings, **fields)
+        speakers = [[speaker.in_role("reviewer")] for speaker in (block, other) if speaker is not None]
     else:
         options.pop("length", None)  # of findings
         times = [False, True] if phase == "examine" else [False]
@@ -221,12 +225,14 @@ def _turn(loop: Loop[ReviewOptions], member: Persona, phase: str, hide: Hide, fo
                 create(
                     schema=answer_to(phase, turned=turned),
                     agent_name=member.name,
-                    **merge_options({"name": f"{loop.name}{suffix}", **about}, options, own, {"model": model}),
+                    **merge_options(
+                        {"name": f"{loop.name}{suffix}", **fields}, options, block_options, {"model": model}
+                    ),
                 )
                 for turned in times
             ]
 
-        if own is None:
+        if block_options is None:
             block = loop.own_speaker(member).in_role("reviewer")
             # a person does not change its mind with the order of two words
             speakers = [[block] * (1 if hasattr(member.block, "with_answer_schema") else len(times))]
@@ -234,7 +240,9 @@ def _turn(loop: Loop[ReviewOptions], member: Persona, phase: str, hide: Hide, fo
             speakers = [make(None)]
         speakers += [make(stand_in)] if stand_in is not None else []
     voices: list[object] = [voice, *([stand_in] if stand_in is not None else [])]
-    return ReviewerTurn(loop, phase, member.name, speakers=speakers, voices=voices, hide=hide, own=is_own(member.block))
+    return ReviewerTurn(
+        loop, phase, member.name, speakers=speakers, voices=voices, hide=hide, custom=is_own(member.block)
+    )
 
 
 def raw_output(loop: Loop[ReviewOptions], ctx: Context, status: RunStatus) -> ReviewRawOutput:
@@ -247,7 +255,7 @@ def raw_output(loop: Loop[ReviewOptions], ctx: Context, status: RunStatus) -> Re
         lost = sorted({loss.name for loss in state.losses if loss.instead == "skipped"})
         reasons = [("not heard", lost), ("not read", unread_files(coverage))]
         missing = "; ".join(f"{reason}: {', '.join(names)}" for reason, names in reasons if names) or None
-        rules = parse_gate(gate, where=loop.where, reviewers=len(loop.roster))
+        rules = parse_gate(gate, location=loop.location, reviewers=len(loop.roster))
         result = hold_gate(gate, rules, findings, voices=state.voices, missing=missing)
         if state.stop_reason is None:  # what nobody has examined yet is against no rule
             result = GateResult(rule=gate, holds=None, why="the run ended early")

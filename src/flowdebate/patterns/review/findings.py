@@ -287,13 +287,13 @@ def _key(raised: Raised) -> tuple[object, ...]:
     return grade, place.file or "", place.line or 0, raised.title, raised.claim, raised.agent_name
 
 
-def group(found: Iterable[Raised]) -> list[list[Raised]]:
+def group(reported: Iterable[Raised]) -> list[list[Raised]]:
     """The findings by place and title, in an order that depends on nothing but what they say; without empty ones."""
     groups: dict[object, list[Raised]] = defaultdict(list)
-    for raised in sorted((each for each in found if not each.is_empty), key=_key):
+    for raised in sorted((item for item in reported if not item.is_empty), key=_key):
         place = raised.place
-        where = (place.file, place.line) if place.line else (place.file, as_seen(place.quote or raised.claim))
-        groups[where, as_seen(raised.title)].append(raised)
+        position = (place.file, place.line) if place.line else (place.file, as_seen(place.quote or raised.claim))
+        groups[position, as_seen(raised.title)].append(raised)
     return list(groups.values())
 
 
@@ -546,10 +546,10 @@ GATE = (
 """What a gate may say."""
 
 
-def parse_gate(gate: object, *, where: str, reviewers: int) -> tuple[Rule, ...]:
+def parse_gate(gate: object, *, location: str, reviewers: int) -> tuple[Rule, ...]:
     """The rules of a gate, none for None; ConfigurationError for what is none, and for one that always holds.
 
-    >>> parse_gate("no confirmed major or worse", where="review 'x'", reviewers=2)
+    >>> parse_gate("no confirmed major or worse", location="review 'x'", reviewers=2)
     (Rule(most=0, states=('confirmed',), severities=('blocker', 'major')),)
     """
     if gate is None:
@@ -559,11 +559,11 @@ def parse_gate(gate: object, *, where: str, reviewers: int) -> tuple[Rule, ...]:
     for clause in re.split(r" and ", words, flags=re.IGNORECASE):
         match = _CLAUSE.fullmatch(clause)
         if match is None:
-            raise ConfigurationError(where, "gate", gate, GATE)
+            raise ConfigurationError(location, "gate", gate, GATE)
         what, state = match["what"].lower(), (match["state"] or "").lower()
         if state == "confirmed" and reviewers == 1:
             allowed = "without `confirmed`: one reviewer alone confirms nothing, so that this gate always holds"
-            raise ConfigurationError(where, "gate", gate, allowed)
+            raise ConfigurationError(location, "gate", gate, allowed)
         at = None if what == "finding" else SEVERITIES.index(what)
         grades = SEVERITIES if at is None else SEVERITIES[: at + 1] if match["worse"] else SEVERITIES[at : at + 1]
         states: tuple[Any, ...] = (state,) if state else ("confirmed", "disputed")

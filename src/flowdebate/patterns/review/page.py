@@ -300,10 +300,10 @@ class ReviewPage(PatternPage):
         return self.default_length  # the phases
 
     def check(self, plan: Plan) -> None:
-        names, options = [each.name for each in plan.speakers], plan.options
+        names, options = [member.name for member in plan.speakers], plan.options
         if unknown := sorted(set(options.humans or ()).difference(names)):
-            where, field = options.place("humans")
-            raise ConfigurationError(where, field, unknown, f"among {', '.join(names)}")
+            location, field = options.place("humans")
+            raise ConfigurationError(location, field, unknown, f"among {', '.join(names)}")
         super().check(plan)
 
     def check_models(self, plan: Plan) -> None:
@@ -316,7 +316,7 @@ class ReviewPage(PatternPage):
                     for speaker in (plan.speakers if options.not_vendor or options.min_vendors else ())
                     if speaker.name not in people
                 },
-                where=options.place("min_vendors" if options.not_vendor is None else "not_vendor")[0],
+                location=options.place("min_vendors" if options.not_vendor is None else "not_vendor")[0],
                 not_vendor=options.not_vendor or (),
                 min_vendors=options.min_vendors,
                 seats="reviewers",
@@ -325,16 +325,16 @@ class ReviewPage(PatternPage):
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
         options: ReviewPlanOptions = plan.options
 
-        def seated(each: Persona) -> Persona:
-            if each.name not in (options.humans or ()):
-                return each
+        def seated(persona: Persona) -> Persona:
+            if persona.name not in (options.humans or ()):
+                return persona
             from flowdebate.blocks.human.human import human
 
             ask = None if options.suspend else plan.ask
-            return replace(each, block=human(name=f"{plan.name}-reviewer-{each.name}", ask=ask))
+            return replace(persona, block=human(name=f"{plan.name}-reviewer-{persona.name}", ask=ask))
 
         return review(
-            reviewers=[seated(each) for each in plan.speakers],
+            reviewers=[seated(speaker) for speaker in plan.speakers],
             focus=options.focus,
             gate=options.gate,
             earlier=options.earlier,

@@ -98,12 +98,12 @@ REVIEWERS = Profiles(full=REVIEWER, concise=CONCISE_REVIEWER)
 
 def render_finding(finding: Finding, *, title: str = "", claim: str = "", refuted: Sequence[str] = ()) -> str:
     """A finding as text, under its id, without whose it is; `title` and `claim` have no names in them."""
-    place, known = finding.place, "" if finding.place.found is not False else " (not found in the material)"
-    about = f"[{finding.id}] Severity: {finding.severity}"
-    about += f"; place: {tag_text(place.text)}{known}" if place.text or known else ""
+    place, marker = finding.place, "" if finding.place.found is not False else " (not found in the material)"
+    heading = f"[{finding.id}] Severity: {finding.severity}"
+    heading += f"; place: {tag_text(place.text)}{marker}" if place.text or marker else ""
     lines = [title, claim, *([f"In question: {place.quote}"] if place.quote else [])]
     lines += [f"Refuted, because: {reason}" for reason in refuted]
-    return f"{about}\n  | {quoted(chr(10).join(lines))}"
+    return f"{heading}\n  | {quoted(chr(10).join(lines))}"
 
 
 @bindable("name", "agent_name", "transcript", pattern="Persona", role="debater", template=ReviewerTemplate)
@@ -123,12 +123,12 @@ def create_reviewer(
     del transcript  # of patterns whose speakers see it
 
     def find(texts: ReviewerTemplate, value: object, ctx: Context) -> str:
-        asked = filled(texts.find, question=quoted(question_of(value, ctx)), length=length_text(length or "short"))
-        return "\n\n".join([asked, *([filled(texts.focus, focus=quoted(focus))] if focus else [])])
+        task = filled(texts.find, question=quoted(question_of(value, ctx)), length=length_text(length or "short"))
+        return "\n\n".join([task, *([filled(texts.focus, focus=quoted(focus))] if focus else [])])
 
     block = f"{name}-reviewer-{agent_name}"
-    made = _reviewer(block, agent_name, role, system_prompt, find, Findings, template, options)
-    return made.with_synonyms(SEVERITY_WORDS)
+    reviewer = _reviewer(block, agent_name, role, system_prompt, find, Findings, template, options)
+    return reviewer.with_synonyms(SEVERITY_WORDS)
 
 
 def create_examiner(
@@ -144,9 +144,9 @@ def create_examiner(
     """The block `{name}-examiner-{agent_name}`: takes a `FindingsAsked` and returns what its `schema` says."""
 
     def examine(texts: ReviewerTemplate, value: FindingsAsked, _: Context) -> str:
-        shown = filled(texts.shown, question=quoted(value.question), findings=value.shown)
+        text = filled(texts.shown, question=quoted(value.question), findings=value.shown)
         turned = texts.examine_turned if value.turned else texts.examine
-        return f"{shown}\n\n{texts.defend if value.kind == 'defend' else turned}"
+        return f"{text}\n\n{texts.defend if value.kind == 'defend' else turned}"
 
     return _reviewer(
         f"{name}-examiner-{agent_name}", agent_name, role, system_prompt, examine, schema, template, options
@@ -167,7 +167,7 @@ def _reviewer(
         who = None if role is None else filled(texts.persona, speaker=speaker_tag(agent_name, role))
         return "\n\n".join(filter(None, [texts.system, who, system_prompt]))
 
-    made = deciding_block(
+    block_ = deciding_block(
         block,
         REVIEWERS,
         options,
@@ -178,8 +178,8 @@ def _reviewer(
         intent="intent/chat",
         visibility=NOT_KEPT,
     )
-    made.role = "reviewer"
-    return made
+    block_.role = "reviewer"
+    return block_
 
 
 @dataclass(frozen=True, kw_only=True)

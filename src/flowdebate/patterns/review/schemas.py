@@ -176,7 +176,7 @@ class Finding(WireModel):
     @property
     def raisers(self) -> list[str]:
         """The names of those who raised it."""
-        return list(dict.fromkeys(each.agent_name for each in self.raised))
+        return list(dict.fromkeys(raised.agent_name for raised in self.raised))
 
     @property
     def is_earlier(self) -> bool:
@@ -314,9 +314,9 @@ class ReviewRawOutput(PatternOutput):
             return None
         parts = []
         for state in STATES:
-            found = [each.severity for each in self.in_state(state)]
-            grades = ", ".join(f"{found.count(grade)} {grade}" for grade in SEVERITIES if grade in found)
-            parts += [f"{len(found)} {state} ({grades})"] if found else []
+            severities = [finding.severity for finding in self.in_state(state)]
+            grades = ", ".join(f"{severities.count(grade)} {grade}" for grade in SEVERITIES if grade in severities)
+            parts += [f"{len(severities)} {state} ({grades})"] if severities else []
         return ", ".join(parts) or "nothing found"
 
     @property
@@ -369,15 +369,17 @@ class ReviewRawOutput(PatternOutput):
     def answer_courses(self) -> list[tuple[dict[str, list[str | None]], str | None]]:
         """For each finding, who confirms or refutes it: who raised it, at first and after a defence, and the others."""
         words: dict[str, str] = {"confirmed": "confirm", "refuted": "refute"}
-        found: list[tuple[dict[str, list[str | None]], str | None]] = []
+        courses: list[tuple[dict[str, list[str | None]], str | None]] = []
         for finding in self.findings:
             voices: dict[str, list[str | None]] = {name: ["confirm"] for name in finding.raisers if name != EARLIER}
             for defence in finding.defences:
                 voices.setdefault(defence.agent_name, ["confirm"]).append("confirm" if defence.stands else "refute")
-            for each in finding.verdicts:
-                voices.setdefault(each.agent_name, []).append(None if each.verdict == "neither" else each.verdict)
-            found.append((voices, words.get(finding.state)))
-        return found
+            for verdict in finding.verdicts:
+                voices.setdefault(verdict.agent_name, []).append(
+                    None if verdict.verdict == "neither" else verdict.verdict
+                )
+            courses.append((voices, words.get(finding.state)))
+        return courses
 
     @property
     def decision_word(self) -> str | None:

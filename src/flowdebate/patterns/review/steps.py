@@ -71,14 +71,14 @@ class ReviewerTurn(Block[Any, None]):
         speakers: Sequence[Sequence[Block[Any, Any]]],
         voices: Sequence[object],
         hide: Hide,
-        own: bool,
+        custom: bool,
     ) -> None:
         """`speakers` are the reviewer's blocks and its stand-in's, one for each call; `voices` are their models."""
         acting = [block for blocks in speakers for block in dict.fromkeys(blocks)]
         shared, hidden = merge_resources(f"{phase} {agent_name!r}", acting, closed=acting)
         super().__init__(f"{loop.name}-{phase}-{agent_name}", resources=shared, hidden=hidden)
         self._loop, self._phase, self._agent_name = loop, phase, agent_name
-        self._speakers, self._voices, self._hide, self._own = speakers, voices, hide, own
+        self._speakers, self._voices, self._hide, self._own = speakers, voices, hide, custom
 
     async def act(self, _: object, ctx: Context, /) -> None:
         state, name, failures = state_of(ctx, ReviewState), self._agent_name, self._loop.failures
@@ -114,7 +114,7 @@ class ReviewerTurn(Block[Any, None]):
             groups = [answers[at : at + len(speakers)] for at in range(0, len(answers), len(speakers))]
             findings = [[finding for finding, _ in part] for part in by_part.values()]
             read = partial(self._read, groups, speakers, findings, sources)
-            entries = await accepted(read, ctx, returns=list[Raised | Verdict | Defence], own=self._own)
+            entries = await accepted(read, ctx, returns=list[Raised | Verdict | Defence], custom=self._own)
             task.complete([entry.model_dump(by_alias=True) for entry in entries])
             return self._record(entries, voice, block.name, read_lines(sources, parts), ctx)
 
@@ -395,7 +395,7 @@ def check_reviewers(
     @handler(name=f"{loop.name}-vendors")
     def check(_: object, ctx: Context) -> None:
         models = {name: ctx.model(voice).name for name, voice in voices.items()}
-        check_makers(models, where=loop.where, not_vendor=not_vendor, min_vendors=min_vendors, seats="reviewers")
+        check_makers(models, location=loop.location, not_vendor=not_vendor, min_vendors=min_vendors, seats="reviewers")
 
     return check
 
@@ -416,13 +416,13 @@ def open_defence(loop: Loop[ReviewOptions]) -> Handler[Any, None]:
 def findings_of(state: ReviewState) -> list[Finding]:
     """The findings as they stand now, decided by all that was said so far."""
 
-    def flat(said: Mapping[str, Sequence[Any]]) -> list[Any]:
-        return [each for given in said.values() for each in given]
+    def flat(lists: Mapping[str, Sequence[Any]]) -> list[Any]:
+        return [value for values in lists.values() for value in values]
 
-    found = state.findings
-    if found is None:  # the run ended before they were merged
-        found = join(group(flat(state.found)), [])
-    return decide(found, flat(state.verdicts), flat(state.defences), state.voices)
+    current = state.findings
+    if current is None:  # the run ended before they were merged
+        current = join(group(flat(state.found)), [])
+    return decide(current, flat(state.verdicts), flat(state.defences), state.voices)
 
 
 def build_review(loop: Loop[ReviewOptions]) -> Handler[Any, Any]:

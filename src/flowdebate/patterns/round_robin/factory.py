@@ -214,7 +214,7 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
             sequencer(name=f"{name}-audit-round")
             .tap(loop.end_of_turns())  # the referee's time is its own
             .then(loop.guard(REFEREE, auditor))
-            .then(stash_audit(name, auditor.name, loop.transcript, own=is_own(referee)))
+            .then(stash_audit(name, auditor.name, loop.transcript, custom=is_own(referee)))
         )
     return with_synthesizer(loop.until_stopped(pipeline).then(build_output(loop)), loop, SYNTHESIZER)
 

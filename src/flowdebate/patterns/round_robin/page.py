@@ -78,7 +78,7 @@ class RoundRobinDocument(RoundsDocument):
 
     @property
     def has_result(self) -> bool:
-        return self.status != "no_verdict" and all(each.instead != "no_output" for each in self.raw.losses)
+        return self.status != "no_verdict" and all(loss.instead != "no_output" for loss in self.raw.losses)
 
     def closing(self, number: int) -> Iterator[Section]:
         return (referee_group(audit) for audit in self.raw.audits if audit.round == number)

@@ -209,16 +209,16 @@ def render_debater_turn(
     """
     # {who} stands in sentences that begin "As ...": a name and a role together would not read well
     who = _with_article(tag_text(me.role)) if me.role and me.role.strip() else tag_name(me.name)
-    about: dict[str, object] = {**me.about, "who": who, "round": round}
-    last = [filled(template.turn, question=quoted(question), **about)]
+    fields: dict[str, object] = {**me.about, "who": who, "round": round}
+    last = [filled(template.turn, question=quoted(question), **fields)]
     latest = audits[-1].assessments if audits else ()
     if issues := next((issues_of(assessment) for assessment in latest if assessment.agent_name == me.name), ""):
         last.append(filled(template.issues, issues=issues))
     other = next((entry.agent_name for entry in reversed(entries) if entry.agent_name != me.name), None)
     if other is not None:
-        last.append(filled(template.reply, other=tag_name(other), **about))
+        last.append(filled(template.reply, other=tag_name(other), **fields))
     else:
-        last.append(filled(template.alone if entries else template.opening, **about))
+        last.append(filled(template.alone if entries else template.opening, **fields))
     transcript = filled(template.transcript, transcript=render_contributions(entries, audits))
     return "\n\n".join([transcript, "\n".join(last)])
 
@@ -314,12 +314,12 @@ SYNTHESIZERS = Profiles(full=SYNTHESIZER, concise=CONCISE_SYNTHESIZER)
 
 def render_synthesizer_turn(raw: RoundRobinOutput, *, template: RoundRobinSynthesizerTemplate = SYNTHESIZER) -> str:
     """The transcript, and the task."""
-    about = {"question": quoted(raw.question), "rounds": raw.rounds}
+    fields = {"question": quoted(raw.question), "rounds": raw.rounds}
     transcript = render_contributions(raw.transcript, raw.audits, scores=True)
-    parts = [filled(template.transcript, transcript=transcript, **about)]
+    parts = [filled(template.transcript, transcript=transcript, **fields)]
     if raw.audits:
         parts.append(template.referee)
-    return "\n\n".join([*parts, filled(template.task, **about)])
+    return "\n\n".join([*parts, filled(template.task, **fields)])
 
 
 @bindable("name", pattern="round_robin", role="synthesizer", template=RoundRobinSynthesizerTemplate)

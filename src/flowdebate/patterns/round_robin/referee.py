@@ -210,23 +210,23 @@ def audit_of(report: RefereeReport, *, round: int, spoke: Iterable[str]) -> Refe
     >>> audit_of(report, round=1, spoke=["Ada"]).dropped
     ['nobody']
     """
-    left = list(dict.fromkeys(spoke))
-    kept, dropped = [], []
+    speakers = list(dict.fromkeys(spoke))
+    kept_scores, dropped = [], []
     for assessment in report.assessments:
-        name = name_among(assessment.agent_name, left)
+        name = name_among(assessment.agent_name, speakers)
         if name is None:
             dropped.append(clean_text(assessment.agent_name))
         else:
-            left.remove(name)  # the first assessment of each counts
+            speakers.remove(name)  # the first assessment of each counts
             # a referee of the application's may write what no store takes, such as NUL
-            kept.append({**clean_data(assessment.model_dump()), "agent_name": name})
+            kept_scores.append({**clean_data(assessment.model_dump()), "agent_name": name})
     return RefereeAudit(
-        round=round, notes=clean_text(report.notes), assessments=kept, dropped=list(dict.fromkeys(dropped))
+        round=round, notes=clean_text(report.notes), assessments=kept_scores, dropped=list(dict.fromkeys(dropped))
     )
 
 
 def stash_audit(
-    name: str, referee: str, transcript: RoundRobinTranscript, *, own: bool
+    name: str, referee: str, transcript: RoundRobinTranscript, *, custom: bool
 ) -> Handler[object, RefereeAudit | None]:
     """A block that adds what `referee` reported to the state; None for `MISSING`.
 
@@ -238,7 +238,7 @@ def stash_audit(
         if value is MISSING:  # none rather than an empty one: prompts show what was found
             return None
         read = partial(as_model, value, RefereeReport, block=referee)
-        report = await accepted(read, ctx, returns=RefereeReport, own=own)
+        report = await accepted(read, ctx, returns=RefereeReport, custom=custom)
         state = state_of(ctx, RoundRobinState)
         spoke = [entry.agent_name for entry in entries_of(ctx) if entry.round == state.round]
         audit = audit_of(report, round=round_of(ctx), spoke=spoke)

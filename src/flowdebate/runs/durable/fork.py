@@ -61,16 +61,16 @@ class GoesOn:
             raise ConfigurationError("plan", "goes_on", stored, "how a fork goes on") from None
 
 
-def goes_on(stored: StoredRun, *, where: str, rounds: int = 1, ask: str | None = None) -> GoesOn:
+def goes_on(stored: StoredRun, *, location: str, rounds: int = 1, ask: str | None = None) -> GoesOn:
     """How a stored run goes on for `rounds` more; ConfigurationError for one that is not over, and has no rounds."""
-    check_count(where, most=MOST, rounds=rounds)
+    check_count(location, most=MOST, rounds=rounds)
     if ask is not None and (not isinstance(ask, str) or is_blank(ask) or len(ask) > LONGEST):
-        raise ConfigurationError(where, "ask", ask, ASKED)
+        raise ConfigurationError(location, "ask", ask, ASKED)
     raw = (stored.outcome or {}).get("raw")
     held: object = raw.get("rounds") if isinstance(raw, Mapping) else None
     if stored.status not in COMPLETE or type(held) is not int or held < 1:
         allowed = "a run with rounds that is over; resume one that is not"
-        raise ConfigurationError(where, "run_id", stored.header.run_id, allowed)
+        raise ConfigurationError(location, "run_id", stored.header.run_id, allowed)
     before = raw.get("readerQuestions", []) if isinstance(raw, Mapping) else []
     asked = [(int(each["round"]), str(each["text"])) for each in before]
     return GoesOn(held=held, rounds=rounds, asked=(*asked, *([] if ask is None else [(held + 1, ask)])))
@@ -80,18 +80,18 @@ def asked_to_go_on(stored: StoredRun, more: object) -> GoesOn:
     """How a stored run goes on as a front end asks for it: with "rounds", "ask" or both."""
     if not isinstance(more, Mapping) or not {"rounds", "ask"}.issuperset(more):
         raise ConfigurationError("options", "goes_on", more, 'a table of "rounds" (default 1), "ask" or both')
-    return goes_on(stored, where="goes_on", **{key: each for key, each in more.items() if each is not None})
+    return goes_on(stored, location="goes_on", **{key: each for key, each in more.items() if each is not None})
 
 
 async def read_goes_on(
-    where: str, run_id: str, *, rounds: int, ask: str | None, store: StoreChoice | StoreOptions
+    location: str, run_id: str, *, rounds: int, ask: str | None, store: StoreChoice | StoreOptions
 ) -> GoesOn:
     """How the run of that id goes on; ConfigurationError without the store of the run."""
     choice = store.store if isinstance(store, StoreOptions) else store
-    opened = open_store(choice, where=where)
+    opened = open_store(choice, location=location)
     if opened is None:
-        raise ConfigurationError(where, "store", store, "the store of the run")
-    return goes_on(await opened.run(run_id), where=where, rounds=rounds, ask=ask)
+        raise ConfigurationError(location, "store", store, "the store of the run")
+    return goes_on(await opened.run(run_id), location=location, rounds=rounds, ask=ask)
 
 
 T = TypeVar("T")
@@ -220,20 +220,22 @@ def fork_header(
     kept: str | None = None,
 ) -> RunHeader:
     """The header of a fork of `parent`; ConfigurationError for edits and places that do not fit it."""
-    where = f"{block}.fork()"
+    location = f"{block}.fork()"
     header = parent.header
     if header.block != block:
-        raise ConfigurationError(where, "run_id", header.run_id, f"a run of {block!r}: that is one of {header.block!r}")
+        raise ConfigurationError(
+            location, "run_id", header.run_id, f"a run of {block!r}: that is one of {header.block!r}"
+        )
     if fork_id is not None and (not isinstance(fork_id, str) or not fork_id.strip()):
-        raise ConfigurationError(where, "fork_id", fork_id, "a text that is not blank, or None")
+        raise ConfigurationError(location, "fork_id", fork_id, "a text that is not blank, or None")
     known = {row.key: row for row in rows if row.body is not None and row.kind in ("call", "human")}
     if at is not None and at not in known:
-        raise _unknown_place(where, "at", at, known)
+        raise _unknown_place(location, "at", at, known)
     if edits is not None and not isinstance(edits, Mapping):
-        raise ConfigurationError(where, "edits", edits, "a dict of places of the run to answers")
+        raise ConfigurationError(location, "edits", edits, "a dict of places of the run to answers")
     for place, edit in (edits or {}).items():
         if place not in known:
-            raise _unknown_place(where, "edits", place, known)
+            raise _unknown_place(location, "edits", place, known)
         edited_body(known[place], edit)
     first = min((known[place].seq or 0 for place in (*(edits or ()), *([at] if at else []))), default=None)
     before = [row.at or 0.0 for row in rows if row.body is not None and (first is None or (row.seq or 0) < first)]
@@ -304,6 +306,6 @@ def unfit(place: str, edit: object, why: str) -> ConfigurationError:
     return ConfigurationError("fork()", f"edits[{place!r}]", edit, f"an answer that the step takes ({why})")
 
 
-def _unknown_place(where: str, field: str, place: object, known: Mapping[str, StepRow]) -> ConfigurationError:
+def _unknown_place(location: str, field: str, place: object, known: Mapping[str, StepRow]) -> ConfigurationError:
     places = ", ".join(map(shown, list(known)[:_NAMED])) + (", …" if len(known) > _NAMED else "")
-    return ConfigurationError(where, field, place, f"the place of a recorded answer: {places or 'there is none'}")
+    return ConfigurationError(location, field, place, f"the place of a recorded answer: {places or 'there is none'}")

@@ -60,13 +60,13 @@ async def load_run(
     goes on to its end first, as if nothing had happened.
     Errors: RunNotFound, RunConflict, RunChanged, DeadLetter, ConfigurationError; the stored run is then unchanged.
     """
-    where = f"{block}.resume()"
+    location = f"{block}.resume()"
     model = choose_model(common.get("model"), common.get("override_model"))
-    opened = open_store(store, where=where)
+    opened = open_store(store, location=location)
     if opened is None:
-        raise ConfigurationError(where, "store", store, "the store of the run")
+        raise ConfigurationError(location, "store", store, "the store of the run")
     if on_uncertain not in ("retry", "raise"):
-        raise ConfigurationError(where, "on_uncertain", on_uncertain, "'retry' or 'raise'")
+        raise ConfigurationError(location, "on_uncertain", on_uncertain, "'retry' or 'raise'")
     stored = await opened.run(run_id)
     # Anybody may read a complete run at any time; one that still has an owner is refused by `take`.
     unanswered = asks_again and stored.status in COMPLETE and has_unanswered(await opened.steps(run_id))
@@ -97,7 +97,7 @@ async def load_run(
         journal.spent = spent if isinstance(spent, (int, float)) else 0.0
         run = _restore_run(
             journal,
-            where,
+            location,
             session=common.get("session"),
             model=model,
             limits=common.get("limits"),
@@ -127,12 +127,12 @@ async def load_fork(  # noqa: PLR0913 - the options of fork
     at: str | None = None,
 ) -> tuple[Run, Any]:
     """Create a fork of the stored run, which has not started; gives its input too. Errors: those of `prepare_fork`."""
-    where = f"{block.name}.fork()"
+    location = f"{block.name}.fork()"
     model = choose_model(model, override_model)
     stored = store if isinstance(store, StoreOptions) else StoreOptions(store=store)
-    opened = open_store(stored.store, where=where)
+    opened = open_store(stored.store, location=location)
     if opened is None:
-        raise ConfigurationError(where, "store", store, "the store of the run")
+        raise ConfigurationError(location, "store", store, "the store of the run")
     header = await prepare_fork(
         opened,
         run_id,
@@ -147,12 +147,12 @@ async def load_fork(  # noqa: PLR0913 - the options of fork
         plan=stored.plan,
     )
     journal = await journal_of(opened, header)
-    return _restore_run(journal, where, session=session, model=model, limits=limits, observe=observe), header.input
+    return _restore_run(journal, location, session=session, model=model, limits=limits, observe=observe), header.input
 
 
 def _restore_run(
     journal: Journal,
-    where: str,
+    location: str,
     *,
     session: SessionLike = None,
     model: ModelChoice = None,
@@ -163,7 +163,7 @@ def _restore_run(
     store, header = journal.store, journal.header
     return Run(
         run_id=header.run_id,
-        session=session_of(store, header, where) if session is None else as_session(session),
+        session=session_of(store, header, location) if session is None else as_session(session),
         seed=header.seed,
         models=models_of(store, header) if model is None else ModelResolver(model),
         limits=limits_of(store, header) if limits is None else limits,

@@ -317,7 +317,7 @@ async def ag_ui_run(
         chat = [(f"{each.description}:", each.value) for each in body.context or ()]
         chat += [(getattr(each, "name", None) or each.role, _text_of(each)) for each in body.messages]
         role = body.messages[-1].role if body.messages else None
-        given, question = read_chat(chat, role, info, where=_WHERE, options=props.options)
+        given, question = read_chat(chat, role, info, location=_WHERE, options=props.options)
         key = json.dumps([owner_of(request.scope), body.thread_id, body.run_id])
         run = await service.begin(
             pattern,

@@ -347,7 +347,7 @@ def read_chat(
     role: str | None,
     info: PatternInfo | None,
     *,
-    where: str,
+    location: str,
     options: Collection[str] = (),
 ) -> tuple[dict[str, Any], str]:
     """Options and question of a run on the last message of a chat, that of `role`, with the chat before it.
@@ -358,12 +358,14 @@ def read_chat(
     """
     question = chat[-1][1] if chat else ""
     if role != "user" or not question.strip():
-        raise ConfigurationError(where, "messages", role, "a chat whose last message is the user's question, in text")
+        raise ConfigurationError(
+            location, "messages", role, "a chat whose last message is the user's question, in text"
+        )
     context = chat_context(chat[:-1])
     whole = f"{question}\n\n{context}" if context else question
     if len(whole) > LONGEST_QUESTION:
         allowed = f"a question of at most {LONGEST_QUESTION:,} characters"
-        raise ConfigurationError(where, "messages", f"{len(whole):,} characters", allowed)
+        raise ConfigurationError(location, "messages", f"{len(whole):,} characters", allowed)
     if info is None or (page := info.load_page()).options.ROSTER in options:
         return {}, whole
     speakers = page.speakers_in(question)  # of the message alone; if it names none, a model reads the whole chat
@@ -400,7 +402,7 @@ class ChatModel:
     def input(self, request: ChatRequest) -> tuple[dict[str, Any], str]:
         """The options and the question of a run for this request; ConfigurationError for what the pattern cannot do."""
         chat = request.chat()
-        options, whole = read_chat(chat, chat[-1][0], self.info, where=WHERE)
+        options, whole = read_chat(chat, chat[-1][0], self.info, location=WHERE)
         if request.models is not None:
             if self.info is None:
                 raise ConfigurationError(WHERE, "models", request.models, f"left out: {self.pattern} has its own")

@@ -51,7 +51,7 @@ class Address:
 
     def __init__(self, url: str, *, schema: str, timeout: float, patience: float) -> None:
         self._driver = _driver()
-        url = read_postgres_address(url, where="PostgresStore")
+        url = read_postgres_address(url, location="PostgresStore")
         try:
             parts: dict[str, Any] = dict(self._driver.conninfo.conninfo_to_dict(url))
         except (self._driver.Error, UnicodeDecodeError):  # their texts may show the password

@@ -135,11 +135,11 @@ def build_query(**asked: Unpack[RunFilter]) -> tuple[bytes, dict[str, Any]]:
     if (before := asked.get("before")) is not None:
         given |= {"at": float(before[0]), "id": before[1]}
     values = {name: value for name, value in given.items() if value is not None}
-    where = " AND ".join(_CONDITIONS[name] for name in values if name in _CONDITIONS) or "true"
+    location = " AND ".join(_CONDITIONS[name] for name in values if name in _CONDITIONS) or "true"
     # In terms of the index that is read in order, so that nothing has to be sorted.
     created = "run_labels.created_at" if labels else "created_at"
-    where = where.replace("{created}", created)
-    statement = f"{source} WHERE {where} ORDER BY {created} DESC, run_id LIMIT %(limit)s"
+    location = location.replace("{created}", created)
+    statement = f"{source} WHERE {location} ORDER BY {created} DESC, run_id LIMIT %(limit)s"
     return statement.encode(), values | {"limit": asked.get("limit")}
 
 

@@ -136,9 +136,9 @@ def build_query(
         if not few and parts is None:
             given["label"] = json.dumps(dict([next(iter(labels.items()))]))
     values = {name: value for name, value in given.items() if value is not None}
-    where = " AND ".join(_CONDITIONS[name] for name in values if name in _CONDITIONS) or "true"
+    location = " AND ".join(_CONDITIONS[name] for name in values if name in _CONDITIONS) or "true"
     if not few and labels:
-        where = where.replace("status =", "+status =")  # the sign keeps the planner from that index
+        location = location.replace("status =", "+status =")  # the sign keeps the planner from that index
     if "text" in values:
         values["folded"] = values["text"].casefold()
     values["limit"] = -1 if limit is None else limit
@@ -151,8 +151,8 @@ def build_query(
     if "label" in values:  # CROSS: read in the order of the index of labels
         source = source.replace("FROM runs", "FROM run_labels CROSS JOIN runs USING (run_id)")
         created = "run_labels.created_at"
-    where = where.replace("{created}", created)
-    return f"{source} WHERE {where} ORDER BY {created} DESC, run_id LIMIT :limit", values
+    location = location.replace("{created}", created)
+    return f"{source} WHERE {location} ORDER BY {created} DESC, run_id LIMIT :limit", values
 
 
 def outcome_texts(outcome: Mapping[str, Any] | None) -> list[str | None]:

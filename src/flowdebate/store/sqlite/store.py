@@ -48,7 +48,7 @@ class SqliteStore(Store):
     """
 
     def __init__(self, path: str | Path, *, patience: float = 10.0) -> None:
-        check_path(str(path), where="SqliteStore", field="path")
+        check_path(str(path), location="SqliteStore", field="path")
         given = Path(path).expanduser()
         self._name = str(given)
         self._path = given.absolute()  # the working directory may change

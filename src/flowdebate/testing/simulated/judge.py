@@ -415,7 +415,7 @@ def orders_of(schedule: ScheduleLike, sides: int, *, random: Random | None = Non
     """
     import numpy as np
 
-    plan = schedule if isinstance(schedule, Schedule) else as_schedule(schedule, where="orders_of()")
+    plan = schedule if isinstance(schedule, Schedule) else as_schedule(schedule, location="orders_of()")
     views = plan.views([str(side) for side in range(sides)], random=random, shuffle=shuffle)
     return np.array([[int(side) for side in view.order] for view in views])
 

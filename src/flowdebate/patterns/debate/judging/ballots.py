@@ -221,13 +221,13 @@ def decide(
         if not used:
             return Decision({side: 1 / len(sides) for side in sides}, None, flipped=False)
         ahead = leads_of([(ballot.model, ballot.counted) for ballot in used], sides)
-        least = least_lead(used) if min_log_odds is None else min_log_odds
-        clear = [side for side in sides if all(ahead[side][other] >= least for other in sides if other != side)]
+        minimum = least_lead(used) if min_log_odds is None else min_log_odds
+        clear = [side for side in sides if all(ahead[side][other] >= minimum for other in sides if other != side)]
         scores = softmax({side: min(ahead[side].values()) for side in sides})
         return Decision(scores, _only(clear), _flipped(used, sides))
     totals = _totals(used, sides, by)
-    whole = sum(totals.values(), Fraction(0))
-    scores = {side: float(total / whole) if whole else 1 / len(sides) for side, total in totals.items()}
+    grand_total = sum(totals.values(), Fraction(0))
+    scores = {side: float(total / grand_total) if grand_total else 1 / len(sides) for side, total in totals.items()}
     return Decision(scores, _only(leaders(totals)), _flipped(used, sides))
 
 
@@ -251,23 +251,23 @@ def leads_of(
     """
     models = {model for model, _ in log_odds}
     means = [
-        {side: float(sum(Fraction(each[side]) for each in of) / len(of)) for side in sides}
-        for of in ([each for model, each in log_odds if model == one] for one in models)
+        {side: float(sum(Fraction(scores[side]) for scores in of) / len(of)) for side in sides}
+        for of in ([odd for model, odd in log_odds if model == one] for one in models)
     ]
     return {side: {other: median(mean[side] - mean[other] for mean in means) for other in sides} for side in sides}
 
 
-def is_settled(ballots: Sequence[JudgeBallot], *, left: int, sides: Sequence[str], by: DecidedBy = "mean") -> bool:
-    """Whether the winner is certain: no `left` further ballots could change it.
+def is_settled(ballots: Sequence[JudgeBallot], *, remaining: int, sides: Sequence[str], by: DecidedBy = "mean") -> bool:
+    """Whether the winner is certain: no `remaining` further ballots could change it.
 
     >>> yes = JudgeBallot(order=["yes", "no"], winner="yes")
-    >>> is_settled([yes, yes], left=1, sides=["yes", "no"], by="vote"), is_settled([yes], left=1, sides=["yes", "no"])
+    >>> is_settled([yes, yes], remaining=1, sides=["yes", "no"], by="vote"), is_settled([yes], left=1, sides=["yes", "no"])
     (True, False)
     """
-    if left <= 0 or by == "log_odds":  # which have no bound
-        return left <= 0
+    if remaining <= 0 or by == "log_odds":  # which have no bound
+        return remaining <= 0
     totals = _totals([ballot for ballot in ballots if ballot.problem is None], sides, by)
-    return len(sides) == 1 or margin(totals) > left
+    return len(sides) == 1 or margin(totals) > remaining
 
 
 def effective_n(n: int, correlation: float = PUBLISHED_CORRELATION) -> float:
@@ -313,10 +313,10 @@ def softmax(log_odds: Mapping[str, float]) -> dict[str, float]:
     >>> softmax({"yes": 0.0, "no": 0.0})
     {'yes': 0.5, 'no': 0.5}
     """
-    most = max(log_odds.values())
-    weights = {side: math.exp(value - most) for side, value in log_odds.items()}
-    whole = math.fsum(weights.values())
-    return {side: weight / whole for side, weight in weights.items()}
+    highest = max(log_odds.values())
+    weights = {side: math.exp(value - highest) for side, value in log_odds.items()}
+    weight_sum = math.fsum(weights.values())
+    return {side: weight / weight_sum for side, weight in weights.items()}
 
 
 def balanced(ballots: Sequence[JudgeBallot]) -> list[JudgeBallot]:

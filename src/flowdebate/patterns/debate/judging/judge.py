@@ -196,17 +196,19 @@ class Judge(Block[Any, JudgedVerdict]):
         show: Callable[[str], str] = quoted,
         options: BlockOptions | None = None,
     ) -> None:
-        where, block_name = f"judge {name!r}", f"{name}-judge"
+        location, block_name = f"judge {name!r}", f"{name}-judge"
         sides = tuple(dict.fromkeys(stances))
         if not sides:
-            raise ConfigurationError(where, "stances", stances, "at least one stance")
-        own: BlockOptions = {**(options or {}), **how.for_block()}
-        material = make_material(sources, where=where)
-        block_options = generator_options(own, "intent/synthesize", SHOWN, where=block_name)
+            raise ConfigurationError(location, "stances", stances, "at least one stance")
+        merged_options: BlockOptions = {**(options or {}), **how.for_block()}
+        material = make_material(sources, location=location)
+        block_options = generator_options(merged_options, "intent/synthesize", SHOWN, location=block_name)
         self._visibility: Visibility = block_options["visibility"]
         # a panel has no model of its own, and the run may have none
-        self._model: Model | str = block_options["model"] if own.get("model") or not how.panel else how.panel[0]
-        self._profile = own.get("profile")
+        self._model: Model | str = (
+            block_options["model"] if merged_options.get("model") or not how.panel else how.panel[0]
+        )
+        self._profile = merged_options.get("profile")
         self._setup = JurorSetup(
             name=block_name,
             sides=sides,
@@ -219,7 +221,7 @@ class Judge(Block[Any, JudgedVerdict]):
             options=block_options,
             show=show,
         )
-        self._labels = labels_for(sides, how.labels or how.crossed_labels, where=where)
+        self._labels = labels_for(sides, how.labels or how.crossed_labels, location=location)
         self._asking = self._ask(how)
         lettered = how.is_open and 1 < len(sides) <= MOST_LETTERS
         # asked of a model with a concise profile only: another one need not give log-probabilities
@@ -280,8 +282,8 @@ class Judge(Block[Any, JudgedVerdict]):
         models = how.panel or (None,)
         if form in LETTERS:
             reasons = form == "letter_after_reasons"
-            return Asking(how, [LetterJuror(setup, reasons=reasons, panel_model=each) for each in models])
-        return Asking(how, [Juror(setup, scored=form == "scores", panel_model=each) for each in models])
+            return Asking(how, [LetterJuror(setup, reasons=reasons, panel_model=model) for model in models])
+        return Asking(how, [Juror(setup, scored=form == "scores", panel_model=model) for model in models])
 
     def _render(
         self, question: str, view: JudgeView, places: Sequence[int], ctx: Context, *, number: int = 0
@@ -334,7 +336,9 @@ class Judge(Block[Any, JudgedVerdict]):
             labels=None if by_letter or crossed else self._labels,
         )
         if by_letter or crossed:
-            views = letter_views(views, self._labels or letters_for(len(self.sides), where=self.name), crossed=crossed)
+            views = letter_views(
+                views, self._labels or letters_for(len(self.sides), location=self.name), crossed=crossed
+            )
         entries = recent_entries(ctx)
         calls: list[Callable[[], Awaitable[BallotCall]]] = []
         for number, view in enumerate(views):
@@ -346,7 +350,10 @@ class Judge(Block[Any, JudgedVerdict]):
             return await self._usable(await in_order(calls, finish=True), ctx)
         cast = await in_order(calls[: len(calls) // 2 + 1], finish=True)  # the other calls could outvote any fewer
         while not is_settled(
-            [each.ballot for each in cast], left=len(calls) - len(cast), sides=self.sides, by=self.how.rule
+            [juror_ballot.ballot for juror_ballot in cast],
+            remaining=len(calls) - len(cast),
+            sides=self.sides,
+            by=self.how.rule,
         ):
             cast.append(await calls[len(cast)]())
         return await self._usable(cast, ctx)
@@ -391,20 +398,20 @@ class Judge(Block[Any, JudgedVerdict]):
         how, by_letter = asking.how, asking.how.form in LETTERS
         correlation = PUBLISHED_CORRELATION if self.how.correlation is None else self.how.correlation
         used = [ballot for ballot in ballots if ballot.problem is None]
-        least = least_lead(ballots) if how.min_log_odds is None else how.min_log_odds
-        found = decide(ballots, sides=self.sides, by=how.rule, min_log_odds=least)
+        minimum = least_lead(ballots) if how.min_log_odds is None else how.min_log_odds
+        decision = decide(ballots, sides=self.sides, by=how.rule, min_log_odds=minimum)
         judging = Judging(
             answer=how.form if by_letter else None,
             fallback=fallback,
             schedule=str(how.plan),
             decided_by=how.rule,
-            min_log_odds=least,
+            min_log_odds=minimum,
             criteria=None if how.criteria is None else dict(how.criteria),
             ballots=ballots,
             planned=asking.planned(len(self.sides)),
-            scores=found.scores,
-            flipped=found.flipped,
-            on_flip=self.how.on_flip if found.flipped else None,
+            scores=decision.scores,
+            flipped=decision.flipped,
+            on_flip=self.how.on_flip if decision.flipped else None,
             effective_n=effective_n(max(len({ballot.model for ballot in used}), 1), correlation),
         )
         if how.form == "letter" and how.quotes:
@@ -413,17 +420,17 @@ class Judge(Block[Any, JudgedVerdict]):
             answer = await self._person(FlippedBallots(subject=question, ballots=ballots), ctx.below(self._person))
             words = {"verdict": answer.verdict, "winner": answer.winner, "reasoning": answer.reasoning}
             return JudgedVerdict(**words, judging=judging)
-        return conclude(judging, found.winner, sides=self.sides, hint=self._is_concise(ctx))
+        return conclude(judging, decision.winner, sides=self.sides, hint=self._is_concise(ctx))
 
     async def _quotes(self, juror: Juror | LetterJuror, question: str, ctx: Context) -> list[JudgeQuote]:
         """The statement of each side that the model picks as its most concrete one."""
         assert isinstance(juror, LetterJuror)  # noqa: S101 - of a judge by letter
-        said, hide = recent_entries(ctx), None if self._anonymity is None else self._anonymity.aliases(ctx).hide
+        entries, hide = recent_entries(ctx), None if self._anonymity is None else self._anonymity.aliases(ctx).hide
         sources = () if self._material is None else self._material.of_run(ctx)
         calls: list[Callable[[], Awaitable[JudgeQuote | None]]] = []
         for side in self.sides:
-            if statements := statements_of(said, side, sources):
-                texts = [each.text if hide is None else hide(each.text).text for each in statements]
+            if statements := statements_of(entries, side, sources):
+                texts = [statement.text if hide is None else hide(statement.text).text for statement in statements]
                 inner = ctx.child(self.name, f"{ctx.path}/quote[{len(calls)}]")
                 calls.append(partial(self._quote, side, statements, partial(juror.pick, question, texts), inner))
         return [quote for quote in await in_order(calls, finish=True) if quote is not None]
@@ -439,9 +446,9 @@ class Judge(Block[Any, JudgedVerdict]):
         error = recorded_failure(ctx, block=self.name)
         try:
             if error is None:
-                chosen = statements[0] if len(statements) == 1 else statements[await pick(ctx)]
-                reply = reply_to(chosen, recent_entries(ctx), turn_order=self._turn_order)
-                return JudgeQuote(side=side, statement=chosen, reply=reply)
+                statement = statements[0] if len(statements) == 1 else statements[await pick(ctx)]
+                reply = reply_to(statement, recent_entries(ctx), turn_order=self._turn_order)
+                return JudgeQuote(side=side, statement=statement, reply=reply)
         except ModelError as failure:
             if not (isinstance(failure, BadAnswer) or is_provider_failure(failure)):
                 raise

@@ -122,8 +122,10 @@ def render_judge_office(*, view: JudgeView, template: JudgeTemplate = JUDGE, rea
     positions = map(tag_text, view.order)
     if view.labels is None:
         return filled(template.scored, positions=listed(*positions))
-    named = [f"{tag_text(view.named(side))}: {text}" for side, text in zip(view.order, positions, strict=True)]
-    return filled(template.reasons if reasons else template.labelled, positions=listed(*named))
+    positions_by_name = [
+        f"{tag_text(view.named(side))}: {text}" for side, text in zip(view.order, positions, strict=True)
+    ]
+    return filled(template.reasons if reasons else template.labelled, positions=listed(*positions_by_name))
 
 
 def render_judge_turn(
@@ -155,8 +157,8 @@ def verdict_among(stances: tuple[str, ...]) -> type[WireModel]:
 def scores_among(names: tuple[str, ...], criteria: tuple[str, ...] = ()) -> type[WireModel]:
     """The schema of a judge that scores each side, or each by all `criteria`; `names` are in the order of the view."""
 
-    def made(title: str, prefix: str, parts: tuple[str, ...], kind: object, about: str) -> type[WireModel]:
-        described = {f"{prefix}{at}": (kind, Field(alias=part, description=about)) for at, part in enumerate(parts)}
+    def made(title: str, prefix: str, parts: tuple[str, ...], kind: object, subject: str) -> type[WireModel]:
+        described = {f"{prefix}{at}": (kind, Field(alias=part, description=subject)) for at, part in enumerate(parts)}
         fields: dict[str, Any] = described
         return create_model(title, __base__=WireModel, **fields)
 
@@ -371,14 +373,14 @@ NO_LOGPROBS: Final = "the model gives no log-probabilities"
 _HIDDEN = Visibility(client=False, history=False)  # reasons and picks are part of a verdict, and nothing that was said
 
 
-def letters_for(count: int, *, where: str, field: str = "stances") -> tuple[str, ...]:
+def letters_for(count: int, *, location: str, field: str = "stances") -> tuple[str, ...]:
     """The first `count` letters; ConfigurationError for more than `MOST_LETTERS`.
 
-    >>> letters_for(3, where="judge")
+    >>> letters_for(3, location="judge")
     ('A', 'B', 'C')
     """
     if count > MOST_LETTERS:
-        raise ConfigurationError(where, field, count, f"at most {MOST_LETTERS} to choose from by letter")
+        raise ConfigurationError(location, field, count, f"at most {MOST_LETTERS} to choose from by letter")
     return tuple(string.ascii_uppercase[:count])
 
 
@@ -414,7 +416,7 @@ class LetterJuror:
 
     def __init__(self, setup: JurorSetup, *, reasons: bool, panel_model: Model | str | None = None) -> None:
         self._setup = setup.of_panel(panel_model)
-        self._letters = letters_for(len(setup.sides), where=f"judge {setup.name!r}")
+        self._letters = letters_for(len(setup.sides), location=f"judge {setup.name!r}")
         self._reasons = reasons
         self.voter: str | None = setup.voter(panel_model)
 
@@ -442,7 +444,7 @@ class LetterJuror:
     async def pick(self, question: str, texts: Sequence[str], ctx: Context) -> int:
         """The index of the one of `texts` that states the most concrete fact; the first without log-probabilities."""
         setup = self._setup
-        letters = letters_for(len(texts), where=setup.name, field="sentences")
+        letters = letters_for(len(texts), location=setup.name, field="sentences")
         sentences = "\n".join(f"{letter}: {setup.show(text)}" for letter, text in zip(letters, texts, strict=True))
 
         def likeliest(_: str, response: ModelResponse, __: Context) -> int:

@@ -103,14 +103,14 @@ class JudgeOptions:
 
     def __post_init__(self) -> None:
         check_profile(_WHERE, self.profile)
-        check_option(Flag, "crossed_labels", self.crossed_labels, where=_WHERE, optional=False)
+        check_option(Flag, "crossed_labels", self.crossed_labels, location=_WHERE, optional=False)
         for option, kind in (("answer_form", Answer), ("decided_by", DecidedBy), ("on_flip", OnFlip)):
-            given, allowed = getattr(self, option), get_args(kind)
-            valid = given in allowed or (given is None and option != "on_flip")
+            value, allowed = getattr(self, option), get_args(kind)
+            valid = value in allowed or (value is None and option != "on_flip")
             self._require(valid, option, f"one of {', '.join(map(repr, allowed))}")
         by_letter = self.form in LETTERS
         schedule = ("cyclic" if by_letter else "single") if self.schedule is None else self.schedule
-        object.__setattr__(self, "plan", as_schedule(schedule, where=_WHERE))
+        object.__setattr__(self, "plan", as_schedule(schedule, location=_WHERE))
         self._check_models()
         self._check_answer(by_letter=by_letter)
         if self.curtail and self.on_flip != "average":
@@ -120,8 +120,8 @@ class JudgeOptions:
         self._require(self.ask is None or person, "ask", "a function of (request) with on_flip='human', else None")
         if not isinstance(self.labels, bool):
             several = isinstance(self.labels, Sequence) and not isinstance(self.labels, str)
-            named = several and all(isinstance(label, str) and label.strip() for label in self.labels)
-            self._require(named, "labels", "True, False, or a label for each side")
+            is_named = several and all(isinstance(label, str) and label.strip() for label in self.labels)
+            self._require(is_named, "labels", "True, False, or a label for each side")
         number = isinstance(self.correlation, (int, float)) and not isinstance(self.correlation, bool)
         valid = self.correlation is None or (number and 0 <= self.correlation <= 1)
         self._require(valid, "correlation", "None or a number from 0 to 1")
@@ -129,8 +129,8 @@ class JudgeOptions:
     def _check_answer(self, *, by_letter: bool) -> None:
         self._require(by_letter or self.decided_by != "log_odds", "decided_by", "'mean' or 'vote' without letters")
         self._require(not (by_letter and self.curtail), "curtail", "False with letters: log-odds have no bound")
-        own = not isinstance(self.labels, (bool, str))
-        self._require(not (by_letter and own), "labels", "True or False with letters: they are the labels")
+        uses_letters = not isinstance(self.labels, (bool, str))
+        self._require(not (by_letter and uses_letters), "labels", "True or False with letters: they are the labels")
         self._require(
             not (self.answer_form == "letter" and self.tools), "tools", "none: a letter leaves no room for calls"
         )
@@ -144,9 +144,9 @@ class JudgeOptions:
         allowed = f"None, or 1 to {MOST_CRITERIA} names, each with a number > 0, <= {HEAVIEST:,}"
         self._require(weighed, "criteria", allowed)
         self._require(rubric is None or self.form == "scores", "criteria", "None unless the answers are scores")
-        least = self.min_log_odds
-        number = isinstance(least, (int, float)) and not isinstance(least, bool)
-        self._require(least is None or (number and 0 <= least < math.inf), "min_log_odds", "None or a number >= 0")
+        minimum = self.min_log_odds
+        number = isinstance(minimum, (int, float)) and not isinstance(minimum, bool)
+        self._require(minimum is None or (number and 0 <= minimum < math.inf), "min_log_odds", "None or a number >= 0")
         self._require(self.fit is None or isinstance(self.fit, LetterFit), "fit", "None or a LetterFit")
         self._require(isinstance(self.quotes, bool), "quotes", "True or False")
         models = (*self.panel, *(() if self.model is None else (self.model,))) if self.answer_form in LETTERS else ()
@@ -160,14 +160,14 @@ class JudgeOptions:
         several = isinstance(self.panel, Sequence) and not isinstance(self.panel, str)
         self._require(several, "panel", "a sequence of models")
         for model in self.panel:
-            check_model(model, where=_WHERE, field="panel")
-        check_model(self.model, where=_WHERE)
+            check_model(model, location=_WHERE, field="panel")
+        check_model(self.model, location=_WHERE)
         single = self.model is None or not self.panel
         self._require(single, "model", "None with a panel: each judge of a panel has its own")
         if self.quorum is not None:
             check_count(_WHERE, quorum=self.quorum)
-            most = max(len(self.panel), 1)
-            self._require(self.quorum <= most, "quorum", f"at most {most}, all models")
+            panel_size = max(len(self.panel), 1)
+            self._require(self.quorum <= panel_size, "quorum", f"at most {panel_size}, all models")
 
     def _require(self, valid: bool, option: str, allowed: str) -> None:  # noqa: FBT001 - what is required
         if not valid:
@@ -175,8 +175,8 @@ class JudgeOptions:
 
     def for_block(self) -> BlockOptions:
         """The block options that are not left to the debate."""
-        given: Any = {name: value for name in _BLOCK if (value := getattr(self, name)) is not None}
-        options: BlockOptions = given
+        values: Any = {name: value for name in _BLOCK if (value := getattr(self, name)) is not None}
+        options: BlockOptions = values
         return options
 
     @property
@@ -186,7 +186,7 @@ class JudgeOptions:
             return self.answer_form
         if self.decided_by == "log_odds":
             return "letter"
-        single = self.schedule is None or as_schedule(self.schedule, where=_WHERE).kind == "single"
+        single = self.schedule is None or as_schedule(self.schedule, location=_WHERE).kind == "single"
         only = single and not self.panel and not self.has_labels and self.criteria is None
         return "winner" if only else "scores"
 
@@ -203,35 +203,35 @@ class JudgeOptions:
     @property
     def is_open(self) -> bool:
         """Whether the profile of the model decides on the form of answers."""
-        given = (self.answer_form, self.decided_by, self.template, self.tools, self.criteria)
+        values = (self.answer_form, self.decided_by, self.template, self.tools, self.criteria)
         several = bool(self.panel) or self.has_labels or self.on_flip != "average" or self.curtail
         # letters show little but the slot in a single order; in several, they are what such a model judges best by
         ordered = self.schedule is None or self.plan.kind != "single"
-        return given == (None,) * len(given) and ordered and not several
+        return values == (None,) * len(values) and ordered and not several
 
 
-def as_judge_options(value: object, *, where: str) -> JudgeOptions | None:
+def as_judge_options(value: object, *, location: str) -> JudgeOptions | None:
     """Read `debate(judge=…)` as options: `JudgeOptions`, a schedule or its name; None for anything else."""
     if isinstance(value, JudgeOptions):
         return value
     if not isinstance(value, (str, Schedule)):
         return None
     allowed = f"None, JudgeOptions, a schedule ({NAMES}), a block, or a function of (input, ctx)"
-    return JudgeOptions(schedule=as_schedule(value, where=where, field="judge", allowed=allowed))
+    return JudgeOptions(schedule=as_schedule(value, location=location, field="judge", allowed=allowed))
 
 
-def labels_for(sides: Sequence[str], labels: bool | Sequence[str], *, where: str) -> tuple[str, ...] | None:  # noqa: FBT001 - an option of that kind
+def labels_for(sides: Sequence[str], labels: bool | Sequence[str], *, location: str) -> tuple[str, ...] | None:  # noqa: FBT001 - an option of that kind
     """Choose labels for `sides`; None for their own names. Ambiguous labels raise ConfigurationError."""
     if labels is False:
         return None
     drawn = labels is True
     names = tuple(string.ascii_uppercase) if drawn else tuple(labels)  # type: ignore[arg-type] # a sequence
     if len(names) < len(sides) or (not drawn and len(names) > len(sides)):
-        raise ConfigurationError(where, "labels", labels, f"a label for each of the {len(sides)} sides")
+        raise ConfigurationError(location, "labels", labels, f"a label for each of the {len(sides)} sides")
     names = names[: len(sides)]
     called = {side.strip().casefold() for side in sides}
     if len({name.casefold() for name in names}) < len(names) or any(
         name.strip().casefold() in called for name in names
     ):
-        raise ConfigurationError(where, "labels", list(names), f"different, and none of the stances {list(sides)}")
+        raise ConfigurationError(location, "labels", list(names), f"different, and none of the stances {list(sides)}")
     return names

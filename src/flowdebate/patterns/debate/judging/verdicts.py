@@ -86,8 +86,8 @@ def add_headline(verdict: str, winner: str | None, sides: Sequence[str]) -> str:
     >>> add_headline("The shop closes.", "The shop opens", ["The shop opens", "The shop closes"])
     'The judge sides with: The shop opens. In its own words: The shop closes.'
     """
-    others = [side for side in sides if side != winner]
-    if winner is None or _names(verdict, winner) or not any(_names(verdict, side) for side in others):
+    losers = [side for side in sides if side != winner]
+    if winner is None or _names(verdict, winner) or not any(_names(verdict, side) for side in losers):
         return verdict
     return f"The judge sides with: {_end(winner)} In its own words: {verdict}"
 
@@ -106,8 +106,8 @@ def letter_verdict(winner: str | None, sides: int, *, usable: bool) -> str:
 def letter_reasoning(judging: Judging, *, hint: bool) -> str:
     """What was said: the statement of each side that the judge picked, and what another side said afterwards."""
 
-    def tell(said: Statement) -> str:
-        return f"(turn {said.turn}): “{' '.join(said.text.split())}”"
+    def tell(statement: Statement) -> str:
+        return f"(turn {statement.turn}): “{' '.join(statement.text.split())}”"
 
     lines = [
         f"{quote.side} {tell(quote.statement)} "
@@ -119,7 +119,7 @@ def letter_reasoning(judging: Judging, *, hint: bool) -> str:
         models = len({ballot.model for ballot in judging.ballots})
         rule = f"median of {models} models" if models > 1 and judging.decided_by == "log_odds" else "mean"
         lines.append(f"The {rule} of {len(judging.ballots)} ballots by letter: {shares}.")
-    lead = [] if (told := tell_lead(judging)) is None else [told]
+    lead = [] if (lead_sentence := tell_lead(judging)) is None else [lead_sentence]
     return "\n\n".join([*lines, *lead, *([HINT] if hint else [])])
 
 
@@ -132,12 +132,12 @@ def tell_lead(judging: Judging) -> str | None:
     counted = leads_of([(ballot.model, ballot.counted) for ballot in used], sides)
     first, second = sorted(sides, key=lambda side: judging.scores[side], reverse=True)[:2]
     raw = leads_of([(ballot.model, ballot.log_odds or {}) for ballot in used], sides)[first][second]
-    lead, least = f"{counted[first][second]:.2f}", f"{judging.min_log_odds:.2f}"
-    if lead == least and counted[first][second] < judging.min_log_odds:
-        lead = f"less than {least}"  # rounded, it would be what a winner needs
+    lead, minimum = f"{counted[first][second]:.2f}", f"{judging.min_log_odds:.2f}"
+    if lead == minimum and counted[first][second] < judging.min_log_odds:
+        lead = f"less than {minimum}"  # rounded, it would be what a winner needs
     return (
         f"Ahead by {lead} log-odds ({raw + 0.0:+.2f} before the sides' lengths are discounted): "
-        f"{_end(first)} A winner needs {least}."
+        f"{_end(first)} A winner needs {minimum}."
     )
 
 
@@ -148,10 +148,10 @@ def render_ballots(ballots: Sequence[JudgeBallot]) -> str:
         if ballot.problem is not None:
             continue
         who = "" if ballot.model is None else f" of {tag_text(ballot.model)}"
-        found = "nobody" if ballot.winner is None else tag_text(ballot.winner)
+        winner = "nobody" if ballot.winner is None else tag_text(ballot.winner)
         shares = ", ".join(f"{tag_text(side)} {share:.2f}" for side, share in ballot.shares.items())
         first = tag_text(ballot.order[0]) if ballot.order else "nobody"
-        lines.append(f"Ballot {number}{who}, which was shown {first} first: {found} ({shares})")
+        lines.append(f"Ballot {number}{who}, which was shown {first} first: {winner} ({shares})")
         lines.append(f"  Reasons: {quoted(_tell_reasons(ballot))}")
     return "\n".join(lines)
 
@@ -177,8 +177,8 @@ def _end(side: str) -> str:
 
 def _names(text: str, side: str) -> bool:
     """Whether `text` names `side`, as whole words in any case."""
-    wanted = re.escape(" ".join(side.split()).rstrip(".!?…").casefold())
-    return re.search(rf"(?<!\w){wanted}(?!\w)", " ".join(text.split()).casefold()) is not None
+    label = re.escape(" ".join(side.split()).rstrip(".!?…").casefold())
+    return re.search(rf"(?<!\w){label}(?!\w)", " ".join(text.split()).casefold()) is not None
 
 
 # Statements to quote
@@ -196,16 +196,16 @@ def sentences_of(text: str) -> list[str]:
     >>> sentences_of("Dr. Lee counted 3.5 cases. Nobody replied!")
     ['Dr. Lee counted 3.5 cases.', 'Nobody replied!']
     """
-    found, start = [], 0
+    pieces, start = [], 0
     for end in re.finditer(_END, text):
         if re.search(_ABBREVIATED, text[start : end.end()].rstrip()) and "\n" not in end[0]:
             continue
-        found.append(text[start : end.end()].strip())
+        pieces.append(text[start : end.end()].strip())
         start = end.end()
     sentences = []
-    for sentence in filter(_WORD.search, [*found, text[start:].strip()]):
-        whole = sentence if len(sentence) <= _LONGEST else sentence[:_LONGEST].rsplit(None, 1)[0]
-        sentences.append(whole if _WORD.search(whole) else sentence[:_LONGEST])
+    for sentence in filter(_WORD.search, [*pieces, text[start:].strip()]):
+        sentence_text = sentence if len(sentence) <= _LONGEST else sentence[:_LONGEST].rsplit(None, 1)[0]
+        sentences.append(sentence_text if _WORD.search(sentence_text) else sentence[:_LONGEST])
     return sentences
 
 
@@ -224,11 +224,11 @@ def statements_of(
         for sentence in sentences_of(entry.text)
     ]
     proven = [
-        each
-        for each in every
+        item
+        for item in every
         if any(
-            quote.status == "verified" and quote.text in each.text
-            for quote in look_up(entries[each.entry].text, sources)
+            quote.status == "verified" and quote.text in item.text
+            for quote in look_up(entries[item.entry].text, sources)
         )
     ]
     long = [statement for statement in every if len(_WORD.findall(statement.text)) >= _FEWEST_WORDS]
@@ -247,7 +247,7 @@ def reply_to(
     def words_of(text: str) -> set[str]:
         return {word.casefold() for word in _WORD.findall(text)}
 
-    said, stated = words_of(statement.text), entries[statement.entry]
+    words, stated = words_of(statement.text), entries[statement.entry]
     later = [
         Statement(entry=index, text=sentence)
         for index, entry in enumerate(entries)
@@ -256,4 +256,4 @@ def reply_to(
         and (turn_order != "simultaneous" or entry.round > stated.round)
         for sentence in sentences_of(entry.text)
     ]
-    return max(later, key=lambda other: len(said & words_of(other.text)), default=None)
+    return max(later, key=lambda other: len(words & words_of(other.text)), default=None)

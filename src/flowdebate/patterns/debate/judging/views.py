@@ -136,10 +136,10 @@ def sampled(n: int) -> Schedule:
     return Schedule(kind="sampled", size=n)
 
 
-def as_schedule(value: object, *, where: str, field: str = "schedule", allowed: str = NAMES) -> Schedule:
+def as_schedule(value: object, *, location: str, field: str = "schedule", allowed: str = NAMES) -> Schedule:
     """Read `value`, a schedule or its name; ConfigurationError with the allowed names.
 
-    >>> as_schedule("sampled(5)", where="debate").size
+    >>> as_schedule("sampled(5)", location="debate").size
     5
     """
     if isinstance(value, Schedule):
@@ -149,7 +149,7 @@ def as_schedule(value: object, *, where: str, field: str = "schedule", allowed: 
             return sampled(int(drawn[1]))
         if value in get_args(ScheduleKind) and value != "sampled":
             return Schedule(kind=value)  # type: ignore[arg-type] # it is one of them
-    raise ConfigurationError(where, field, value, allowed)
+    raise ConfigurationError(location, field, value, allowed)
 
 
 def order_for_judge(
@@ -180,9 +180,9 @@ def _rounds_for_judge(
     rounds: dict[int, list[list[int]]] = {}
     open_questions: dict[tuple[int, str, str | None], list[int]] = {}
     for index, entry in enumerate(entries):
-        asked = open_questions.pop((entry.round, entry.to or "", entry.agent_name), None) if entry.kind else None
-        if entry.kind == "answer" and asked is not None:
-            asked.append(index)
+        question = open_questions.pop((entry.round, entry.to or "", entry.agent_name), None) if entry.kind else None
+        if entry.kind == "answer" and question is not None:
+            question.append(index)
             continue
         rounds.setdefault(entry.round, []).append(unit := [index])
         if entry.kind == "question":
@@ -298,20 +298,20 @@ class BlindReading:
     ) -> BlindReading:
         """One of the `blind_views` of a debate, in which `names` and `models` are replaced by aliases."""
         views = blind_views(raw)
-        shown = views[view % len(views)]
+        view_shown = views[view % len(views)]
         spoke = dict.fromkeys([*names, *(entry.agent_name for entry in raw.transcript)])
         aliases = make_aliases(
             spoke,
             models=[model for model in models if "/" in model],
             question=raw.question,
-            stances=shown.order,
+            stances=view_shown.order,
             random=Random(f"{raw.seed}:reader"),  # noqa: S311 - every reader reads the same
         )
-        later = [] if raw.mirrored is None else list(_rounds(raw.mirrored, shown, aliases, ", speakers reversed"))
+        later = [] if raw.mirrored is None else list(_rounds(raw.mirrored, view_shown, aliases, ", speakers reversed"))
         return cls(
             question=raw.question,
-            sides=tuple((shown.named(side), side) for side in shown.order),
-            rounds=(*_rounds(raw, shown, aliases, ""), *later),
+            sides=tuple((view_shown.named(side), side) for side in view_shown.order),
+            rounds=(*_rounds(raw, view_shown, aliases, ""), *later),
         )
 
 
@@ -327,8 +327,8 @@ def blind_views(raw: DebateRawOutput) -> tuple[JudgeView, ...]:
 
 
 def _rounds(raw: DebateRawOutput, view: JudgeView, aliases: Aliases, more: str) -> Iterator[BlindRound]:
-    known = [entry for entry in raw.transcript if entry.stance in view.order]
-    ordered = [known[index] for index in in_view(known, view)]
+    shown_entries = [entry for entry in raw.transcript if entry.stance in view.order]
+    ordered = [shown_entries[index] for index in in_view(shown_entries, view)]
     for number, entries in groupby(ordered, key=lambda entry: entry.round):
         turns = tuple(
             BlindTurn(label=view.named(entry.stance), text=aliases.hide(entry.text).text, flag=entry.flag)
