@@ -261,8 +261,10 @@ def is_settled(ballots: Sequence[JudgeBallot], *, remaining: int, sides: Sequenc
     """Whether the winner is certain: no `remaining` further ballots could change it.
 
     >>> yes = JudgeBallot(order=["yes", "no"], winner="yes")
-    >>> is_settled([yes, yes], remaining=1, sides=["yes", "no"], by="vote"), is_settled([yes], left=1, sides=["yes", "no"])
-    (True, False)
+    >>> is_settled([yes, yes], remaining=1, sides=["yes", "no"], by="vote")
+    True
+    >>> is_settled([yes], remaining=1, sides=["yes", "no"])
+    False
     """
     if remaining <= 0 or by == "log_odds":  # which have no bound
         return remaining <= 0
