@@ -146,10 +146,10 @@ study: $(VENV)/.facts ## continue each arm of the study for an hour and write ev
 	for arm in $(ARM); do nice $(BIN)/python -m evidence.study ask $$arm $(SLICE) || test $$? = 3 || exit; done
 	$(BIN)/python -m evidence.study page
 
-injection: $(VENV)/.run ## measure how often attacks win over the local judge, and write it into docs/security.md (an hour)
+injection: $(VENV)/.run ## measure how often attacks win over the local judge, and write it into evidence/records/injection.md (an hour)
 	@mkdir -p build
 	$(BIN)/python scripts/benchmarks/injection.py --out build/injection.jsonl
-	$(BIN)/python scripts/benchmarks/injection.py --out build/injection.jsonl --report docs/security.md
+	$(BIN)/python scripts/benchmarks/injection.py --out build/injection.jsonl --report evidence/records/injection.md
 
 adapter-table: .venv-newest/.made ## write the table of promises in docs/adapters.md from the tests
 	LITELLM_LOCAL_MODEL_COST_MAP=True .venv-newest/bin/python -m tests.adapters.table

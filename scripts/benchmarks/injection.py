@@ -4,7 +4,7 @@ Each debate is judged clean and attacked, with the attacker speaking first and s
 to `--out` as one line of JSON a call, and a call that stands there is not made again.
 
     python scripts/benchmarks/injection.py --out injection.jsonl --pairs 8
-    python scripts/benchmarks/injection.py --out injection.jsonl --report docs/security.md
+    python scripts/benchmarks/injection.py --out injection.jsonl --report evidence/records/injection.md
 """
 
 from __future__ import annotations
