@@ -29,12 +29,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """The browser, for all tests of a module: as long as it is there, no other event loop can run in this thread."""
+    """The browser, for all tests of a module: as long as it is there, no other event loop can run in this thread.
+
+    Names below `.test` are this machine, to which it is then no secure context, as it is under the name localhost.
+    """
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make test-web")
     program = find()
     if program is None:
         pytest.skip("Chromium is not installed: scripts/chromium install")
-    with playwright.sync_playwright() as driver, driver.chromium.launch(executable_path=program) as browser:
+    names = "--host-resolver-rules=MAP *.test 127.0.0.1"
+    with (
+        playwright.sync_playwright() as driver,
+        driver.chromium.launch(executable_path=program, args=[names]) as browser,
+    ):
         yield browser
 
 

@@ -74,13 +74,18 @@ class Talking:
         return ModelResponse(text="")
 
 
-def test_twelve_live_pages_of_one_browser_leave_room(visit: Callable[[str], Visit]) -> None:
-    """With twelve of four runs, the list opens, saving and stopping work, and each page has what is said."""
-    with staged(lambda: Service(store="memory:", model=Talking()), ping=0.2) as stage:
-        there, run_ids = visit(stage.url), [stage.begin(**SHORT) for _ in range(4)]
+@pytest.mark.parametrize("host", ["127.0.0.1", "debates.test"])
+def test_twelve_live_pages_of_one_browser_leave_room(visit: Callable[[str], Visit], host: str) -> None:
+    """With twelve of four runs, the list opens, saving and stopping work, and each page has what is said.
+
+    Also over plain HTTP by a name, where browsers have no Web Locks.
+    """
+    with staged(lambda: Service(store="memory:", model=Talking()), ping=0.2, allow_hosts=["debates.test"]) as stage:
+        there, run_ids = visit(stage.url.replace("127.0.0.1", host)), [stage.begin(**SHORT) for _ in range(4)]
         pages = [there.open(f"/runs/{run_id}") for run_id in run_ids * 3]
         for page in pages:
             page.locator("#speaking").get_by_text("All say this.").wait_for()
+        assert pages[0].evaluate("isSecureContext") is (host == "127.0.0.1")
         there.open("/").get_by_role("heading", name="Runs").first.wait_for()
         last = pages[-1]
         last.locator("#noted > summary").click()
@@ -88,8 +93,26 @@ def test_twelve_live_pages_of_one_browser_leave_room(visit: Callable[[str], Visi
         last.get_by_role("button", name="Save").click()
         last.get_by_text("Saved.").wait_for()
         last.get_by_role("button", name="Stop").click()
-        for page in (pages[3], pages[7], last):  # none has a stream of its own: they look again and again
+        for page in (pages[3], pages[7], last):  # some have no stream of their own: they look again and again
             page.get_by_role("button", name="Resume").wait_for()
+
+
+def test_a_page_that_is_loaded_again_follows_at_once(
+    stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]
+) -> None:
+    """It has left its connection to the next page, and is not one of those that take turns."""
+    run_id = stage.begin(**SHORT)
+    dictated.asked.acquire(timeout=10)
+    dictated.say("Before. ")
+    page = visit(stage.url).open(f"/runs/{run_id}")
+    for _ in range(5):
+        page.get_by_text("pro is speaking").wait_for()
+        page.reload()
+    wait_for_readers(page, stage, run_id, 1)
+    page.wait_for_timeout(500)
+    assert readers(stage, run_id) == 1
+    slots = page.evaluate("Object.keys(localStorage).filter(name => name.startsWith('flowdebate-stream'))")
+    assert slots == ["flowdebate-stream-0"]
 
 
 def test_a_hidden_page_holds_no_connection(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:

@@ -12,8 +12,12 @@ if TYPE_CHECKING:
 
 __all__ = ("Visit", "page_at_the_end")
 
-_EXPECTED = ("Failed to load resource: net::", "Failed to load resource: the server responded with a status of 4")
-"""What the console says about each connection that breaks, and about each request that is refused."""
+_EXPECTED = (
+    "Failed to load resource: net::",
+    "Failed to load resource: the server responded with a status of 4",
+    "The Cross-Origin-Opener-Policy header has been ignored",
+)
+"""What the console says about each connection that breaks, each request that is refused, and plain HTTP by a name."""
 _TELL_VIOLATIONS = """
 document.addEventListener("securitypolicyviolation", (event) => console.error(`CSP: ${event.violatedDirective}`));
 """

@@ -41,7 +41,16 @@ export async function follow(address, changed) {
 }
 
 /** Browsers open six connections to a server: this many are for pages that follow runs, and the rest for all else. */
-const STREAMS = 3;
+const SLOTS = ["flowdebate-stream-0", "flowdebate-stream-1", "flowdebate-stream-2"];
+const signature = String(Math.random());
+
+/** Whether this page has a slot, which it signs for five seconds. Web Locks would do, but not over plain HTTP. @param {string} slot */
+function sign(slot) {
+  const [holder, until] = (localStorage.getItem(slot) ?? "").split(" ");
+  if (holder !== signature && Number(until) > Date.now()) return false;
+  localStorage.setItem(slot, `${signature} ${Date.now() + 5000}`);
+  return true;
+}
 
 /**
  * Listen to the events of the run; why that has ended.
@@ -49,20 +58,21 @@ const STREAMS = 3;
  * @returns {Promise<"over" | "hidden" | "lost" | "turn">}
  */
 async function hear(address) {
-  if (!navigator.locks) return stream(address, false);
-  for (let number = 0; number < STREAMS; number++) {
-    const end = await navigator.locks.request(`flowdebate-stream-${number}`, { ifAvailable: true }, (lock) => lock && stream(address, false));
-    if (end) return end;
-  }
-  return stream(address, true);
+  const slot = SLOTS.find(sign);
+  if (!slot) return stream(address, null);
+  await seconds(0.1); // another page may have signed at the same moment: the last signature counts
+  if (!sign(slot)) return "turn";
+  const end = await stream(address, slot);
+  if (sign(slot)) localStorage.removeItem(slot);
+  return end;
 }
 
 /**
  * @param {string} address
- * @param {boolean} briefly Whether to leave once the page is what the run is: others take turns on these connections.
+ * @param {string | null} slot Without one, leave once the page is what the run is: others take turns on these connections.
  * @returns {Promise<"over" | "hidden" | "lost" | "turn">}
  */
-function stream(address, briefly) {
+function stream(address, slot) {
   return new Promise((done) => {
     const events = new EventSource(address);
     let heard = Date.now();
@@ -79,7 +89,7 @@ function stream(address, briefly) {
     const change = () => leave("lost"); // of the network, on which the old connection may be dead
     const watch = setInterval(() => {
       if (Date.now() - heard > silence) leave("lost");
-      else if (briefly && Date.now() - heard > 3000) leave("turn");
+      else if (slot ? !sign(slot) : Date.now() - heard > 3000) leave("turn");
     }, 1000);
     /** @param {string} kind @param {(event: any) => void} react */
     const on = (kind, react) =>
@@ -93,7 +103,7 @@ function stream(address, briefly) {
     });
     on("page", (news) => {
       keepAtEnd(() => showNews(news));
-      if (briefly) leave("turn");
+      if (!slot) leave("turn");
     });
     on("text", (event) => {
       const each = turns.find(({ turn }) => turn.path === event.path);
