@@ -108,8 +108,33 @@ def problems_of(error: ValidationError, *, got: bool = True) -> list[tuple[str, 
     for item in error.errors(include_url=False, include_context=False):
         path = ".".join(cut(str(part), _LONGEST_KEY) for part in item["loc"])  # a model can invent keys of any length
         problem = item["msg"].removeprefix("Value error, ")
-        found.append((path, f"{problem}, got {shown(item.get('input'))}" if got else problem))
+        found.append((path, f"{problem}, got {shown(item.get('input'))}" if got else in_plain_words(problem)))
     return found
+
+
+_PYDANTIC = (
+    (re.compile(r"^Field required$"), "is missing"),
+    (re.compile(r"^Extra inputs are not permitted$"), "is not a field of the answer"),
+    (re.compile(r"^Input should be a valid string$"), "should be a text"),
+    (re.compile(r"^Input should be a valid (list|tuple)$"), "should be a list"),
+    (re.compile(r"^Input should be a valid dictionary.*|^Input should be an object$"), "should be an object"),
+    (re.compile(r"^Input should be a valid boolean.*"), "should be true or false"),
+    (re.compile(r"^Input should be a valid number.*"), "should be a number"),
+    (re.compile(r"^Input should be a valid integer.*"), "should be a whole number"),
+    (re.compile(r"^Input should be "), "should be "),
+)
+
+
+def in_plain_words(problem: str) -> str:
+    """Say the problem with a field of an answer in the words of its readers, not in pydantic's.
+
+    >>> in_plain_words("Field required"), in_plain_words("Input should be 'cap' or 'free'")
+    ('is missing', "should be 'cap' or 'free'")
+    """
+    for pattern, words in _PYDANTIC:
+        if pattern.search(problem):
+            return pattern.sub(words, problem)
+    return problem
 
 
 _SHOWN = 500  # characters of a server's own text that an error shows

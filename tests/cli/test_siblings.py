@@ -49,7 +49,7 @@ def hold(on: Stage, verb: str, *more: str) -> Result:
 def lines(page: str) -> list[str]:
     """The lines of a page, whatever their order, without time and id: some speak at the same time."""
     return sorted(
-        filter(None, re.sub(r"Time: [\d.]+ s|Run: \w+|^Model: .*| · flowdebate show \w+", "", page).splitlines())
+        filter(None, re.sub(r"Time: .*? s|Run: \w+|^Model: .*| · flowdebate show \w+", "", page).splitlines())
     )
 
 

@@ -27,7 +27,7 @@ SAID = (("Homes ", "first."), ("Build ", "more."))
 
 def lines_of(page: str) -> list[str]:
     """The lines of a page, without its first ones and its times."""
-    page = re.sub(r"Time: [\d.]+ s| · flowdebate show \w+|^(Model|Run \w+): .*", "", page, flags=re.MULTILINE)
+    page = re.sub(r"Time: .*? s| · flowdebate show \w+|^(Model|Run \w+): .*", "", page, flags=re.MULTILINE)
     return [line for line in page.splitlines() if line.strip()]
 
 

@@ -51,7 +51,7 @@ def test_a_reference_is_a_link_on_a_page_and_titles_elsewhere(stage: Stage) -> N
     """The line on models of a run leads to the section that explains it."""
     run_id = stage.finished()
     page = stage.http.get(f"/runs/{run_id}").text
-    assert f'<a href="../help/{ONE_MODEL}">“One model everywhere”</a>' in page
+    assert f'<a href="/help/{ONE_MODEL}">“One model everywhere”</a>' in page
     report = stage.get(f"/runs/{run_id}/report.html").text
     assert "help/" not in report.partition("<main")[2]
     assert "“One model everywhere” on the page “Models” of the documentation" in report

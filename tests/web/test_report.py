@@ -429,7 +429,8 @@ async def test_hostile_text_is_text() -> None:
         parts = Parts(html)
         plain = plain or parts
         assert parts.found <= plain.found | {("h1", "class"), ("p", "class")} | SUBSET, said
-        assert [address[:29] for address in parts.addresses] == ["data:application/gzip;base64,"]
+        elsewhere = [address[:29] for address in parts.addresses if address not in ("#turn-1", "#turn-2")]
+        assert elsewhere == ["data:application/gzip;base64,"]
         assert (await verify_report(html)).outcome == "verified"
 
 

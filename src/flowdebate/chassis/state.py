@@ -12,7 +12,7 @@ from typing_extensions import TypeVar
 
 from flowdebate._text import cut, error_text, problems_of, shown
 from flowdebate._util.wire import BaseEvent, BlockEvent, FrozenList, WireModel, new_list, share_fields_set
-from flowdebate.errors import OutputError
+from flowdebate.errors import MalformedResponse, OutputError, SchemaViolation
 from flowdebate.store.base import RunStatus
 
 if TYPE_CHECKING:
@@ -393,6 +393,8 @@ class RoleFailed(BlockEvent):
 
 _LONGEST_REASON = 200
 """Maximum characters of an error in the line about missing speakers."""
+_UNREADABLE = (SchemaViolation.__name__, MalformedResponse.__name__)
+"""Errors about answers that came but could not be used."""
 
 
 def missing_line(failures: Iterable[ProviderFailure | RoleFailed]) -> str | None:
@@ -402,18 +404,33 @@ def missing_line(failures: Iterable[ProviderFailure | RoleFailed]) -> str | None
     >>> missing_line([lost, lost])
     'Incomplete: Cleo did not answer (ModelNotFound: no)'
     """
-    parts: dict[str, str] = {}
+    parts = [f"{what} ({why})" for what, why in missing_speakers(failures)]
+    return f"Incomplete: {'; '.join(parts)}" if parts else None
+
+
+def missing_speakers(failures: Iterable[ProviderFailure | RoleFailed]) -> list[tuple[str, str]]:
+    """Say for each missing speaker what happened, and why; failures that only flag contributions are left out.
+
+    >>> unread = ProviderFailure(
+    ...     round=1, role="judge", name="rent-judge", error="SchemaViolation: `winner` is missing", instead="no_verdict"
+    ... )
+    >>> missing_speakers([unread])
+    [("the judge's answer could not be read", 'SchemaViolation: `winner` is missing')]
+    """
+    parts: dict[str, tuple[str, str]] = {}
     for failure in failures:
         if failure.instead in FLAGS:
             continue
         who = f"the {failure.role}" if failure.name.endswith(f"-{failure.role}") else failure.name
         if failure.role == "judge" and who == failure.name:  # one of a panel, by its model
             who = f"judge {who}"
-        error = failure.message if isinstance(failure, RoleFailed) else failure.error
-        what = {"stand_in": "was replaced", "unheard": "was not heard", "not_counted": "named no side"}
-        why = cut(error, _LONGEST_REASON)
-        parts.setdefault(who, f"{who} {what.get(failure.instead, 'did not answer')} ({why})")
-    return f"Incomplete: {'; '.join(parts.values())}" if parts else None
+        kind, why = (
+            (failure.error, failure.message) if isinstance(failure, RoleFailed) else (failure.error_type, failure.error)
+        )
+        no_answer = "'s answer could not be read" if kind in _UNREADABLE else " did not answer"
+        what = {"stand_in": " was replaced", "unheard": " was not heard", "not_counted": " named no side"}
+        parts.setdefault(who, (f"{who}{what.get(failure.instead, no_answer)}", cut(why, _LONGEST_REASON)))
+    return list(parts.values())
 
 
 @dataclass(slots=True, kw_only=True)

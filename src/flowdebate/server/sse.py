@@ -106,20 +106,20 @@ class Readers:
         service: Service,
         run_id: str,
         *,
-        link: str = "",
+        root: str = "",
         public: bool = False,
         is_valid: Callable[[], Awaitable[bool]] | None = None,
     ) -> EventStream:
         """Return the response with the pieces of a run's page as it goes on, after all that there are by now.
 
         However many look at the page, the run is followed once, and once more for the readers of its `public` links:
-        these get neither its record nor what failed, and only as long as `is_valid`. `link` is the address of steps.
+        these get neither its record nor what failed, and only as long as `is_valid`. `root` is the path of all pages.
         """
         leave = self._count([run_id])
         pages = self._public_pages if public else self._pages
         following = pages.get(run_id)
         if following is None or following.is_over:
-            following = pages[run_id] = _Following(service, run_id, link=link, public=public)
+            following = pages[run_id] = _Following(service, run_id, root=root, public=public)
         return EventStream(self._page_chunks(following, pages, is_valid), ended=leave)
 
     async def _page_chunks(
@@ -264,13 +264,13 @@ class _PageReader:
 class _Following:
     """One run, followed for everybody who looks at its page: each piece, and each frame, is made once."""
 
-    def __init__(self, service: Service, run_id: str, *, link: str, public: bool) -> None:
+    def __init__(self, service: Service, run_id: str, *, root: str, public: bool) -> None:
         self.run_id = run_id
         self._public = public
         self.readers: set[_PageReader] = set()
         self.is_over = False
         self._service = service
-        self._link = link
+        self._root = root
         self._page: LivePage | None = None
         self._mark: str | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -328,7 +328,10 @@ class _Following:
             self.end()
 
     def _new_page(self, details: RunDetails) -> LivePage:
-        return LivePage(details.document, link=self._link, public=self._public)
+        if self._public:
+            return LivePage(details.document, public=True)
+        link = f"{self._root}/runs/{quote(self.run_id, safe='')}/travel"
+        return LivePage(details.document, link=link, manual=f"{self._root}/help/")
 
     def _take(self, update: Update, details: RunDetails) -> None:
         assert self._page is not None  # noqa: S101 - it is what is followed for

@@ -71,9 +71,7 @@ async def events(
     await stored_run(service, run_id)
     # one following serves all readers, whoever they are: that the run is this user's was checked above
     if page:
-        return front.readers.page(
-            front.service, run_id, link=f"{root_of(request)}/runs/{quote(run_id, safe='')}/travel"
-        )
+        return front.readers.page(front.service, run_id, root=root_of(request))
     return front.readers.stream(service, {run_id: last_event_id or after}, texts=texts)
 
 

@@ -21,7 +21,7 @@ from flowdebate.sources.source import omissions
 from flowdebate.ui.files import parse_json, problem_of, read_text
 from flowdebate.ui.sections import Entry, Fact, Quoted, Section, failures, incomplete_fact, round_heading
 from flowdebate.ui.steps import Fork
-from flowdebate.ui.text import as_json, cost_text, models_text
+from flowdebate.ui.text import as_json, cost_text, models_text, time_text
 
 if TYPE_CHECKING:
     from flowdebate.chassis.output import PatternOutput
@@ -222,7 +222,7 @@ class Document(InNotebooks, WireModel):
     @property
     def totals(self) -> list[str]:
         """Tokens, calls, duration and cost, in words, as far as they are known."""
-        seconds = [] if self.seconds is None else [f"Time: {self.seconds:.1f} s"]
+        seconds = [] if self.seconds is None else [f"Time: {time_text(self.seconds)}"]
         cost = [] if self.cost is None else [f"Cost: {cost_text(self.cost, self.prices, whole=True)}"]
         return [*([] if self.usage is None else self.usage.lines()), *seconds, *cost]
 
@@ -298,9 +298,9 @@ class Document(InNotebooks, WireModel):
 
     def mark(self, answer: object = None) -> Iterator[Section]:
         """Yield the line about missing participants, unless the `answer` below begins with it."""
-        line = self.raw.incomplete
-        if line is not None and not (isinstance(answer, str) and answer.startswith(line)):
-            yield incomplete_fact(line)
+        fact = incomplete_fact(self.raw.losses)
+        if fact is not None and not (isinstance(answer, str) and answer.startswith(f"{fact.label}: {fact.text}")):
+            yield fact
 
     def outcome(self) -> Iterator[Section]:
         """The end of the page after all contributions."""

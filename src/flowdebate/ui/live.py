@@ -15,7 +15,6 @@ from flowdebate.chassis.state import (
     RoundStarted,
     TurnFinished,
     TurnStarted,
-    missing_line,
 )
 from flowdebate.models.base import Usage
 from flowdebate.resources.tasks import TaskChanged
@@ -172,8 +171,8 @@ class Live:
             self._failed.append(event)
         for section in sections:
             if isinstance(section, (Card, Output, OutputHeading)):
-                if (line := missing_line(self._failed)) is not None:
-                    yield incomplete_fact(line)
+                if (fact := incomplete_fact(self._failed)) is not None:
+                    yield fact
                 self._failed = []
             yield section
 

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from flowdebate.chassis.state import missing_line, missing_speakers
+
 if TYPE_CHECKING:
-    from flowdebate.chassis.state import Flag, ProviderFailure, Recovery
+    from flowdebate.chassis.state import Flag, ProviderFailure, Recovery, RoleFailed
 
 
 Tone: TypeAlias = Literal["plain", "dim", "strong", "good", "warning"]
@@ -59,6 +61,8 @@ class Fact:
     """Whose colour the label has."""
     edge: bool = False
     """Whether it is at the left edge, as a statement of the page itself."""
+    summary: str | None = None
+    """Its text without details, for a page that folds these."""
     short: bool = False
     """Whether a narrow page may cut it; reports have it whole."""
     exact: bool = False
@@ -283,9 +287,15 @@ INCOMPLETE = "Incomplete"
 """Label of the line about missing participants."""
 
 
-def incomplete_fact(line: str) -> Fact:
-    """Line about missing participants, above a result."""
-    return Fact(label=INCOMPLETE, text=line.removeprefix(f"{INCOMPLETE}: "), tone="warning", edge=True)
+def incomplete_fact(failures: Iterable[ProviderFailure | RoleFailed]) -> Fact | None:
+    """Line about missing participants, above a result; None if nobody is missing."""
+    found = list(failures)
+    line = missing_line(found)
+    if line is None:
+        return None
+    summary = "; ".join(what for what, _ in missing_speakers(found))
+    text = line.removeprefix(f"{INCOMPLETE}: ")
+    return Fact(label=INCOMPLETE, text=text, summary=summary, tone="warning", edge=True)
 
 
 def failures(found: Iterable[ProviderFailure]) -> Iterator[Fact]:

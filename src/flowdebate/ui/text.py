@@ -55,6 +55,19 @@ def models_text(seats: Mapping[str, str]) -> str:
     return "Models: " + "; ".join(f"{model} ({', '.join(names)})" for model, names in who.items())
 
 
+def time_text(seconds: float) -> str:
+    """A duration in seconds.
+
+    >>> time_text(0.01), time_text(70.3)
+    ('under 0.1 s', '70.3 s')
+    """
+    return "under 0.1 s" if seconds < _NO_TENTH else f"{seconds:.1f} s"
+
+
+_NO_TENTH = 0.05
+"""Seconds under which a rounded duration would be none."""
+
+
 def cost_text(cost: float, prices: str | None, *, whole: bool = False) -> str:
     """A cost with its currency, if that is known; `whole` with the list of prices and its date, too.
 

@@ -130,20 +130,24 @@ def shares(values: Sequence[float]) -> list[tuple[float, float]]:
 def _error_words(name: str) -> str:
     """Turn the name of an error into words.
 
-    >>> _error_words("SchemaViolation")
-    'schema violation'
+    >>> _error_words("CircuitOpen"), _error_words("SchemaViolation")
+    ('circuit open', 'the answer could not be read')
     """
+    if name in ("SchemaViolation", "MalformedResponse"):
+        return "the answer could not be read"
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()
 
 
 def _failure(text: str) -> str:
-    """Say in a list why a run failed, without the error's class and the fields of a schema; its page has both.
+    """Say why a run failed, without the error's class and the fields of a schema, which its page folds.
 
-    >>> _failure("SchemaViolation: the answer does not fit its schema: `ranking.0` is required (block 'b', model 'm')")
-    'the answer does not fit its schema'
+    >>> _failure("SchemaViolation: the answer does not fit its schema: `ranking.0` is missing (block 'b', model 'm')")
+    "a model's answer could not be read"
     >>> _failure("StoreError: no space is left")
     'no space is left'
     """
+    if text.startswith("SchemaViolation: "):
+        return "a model's answer could not be read"
     words = re.sub(r"\A\w+: ", "", text)
     return re.split(r": (?=`)| \((?:block|model) '", words, maxsplit=1)[0]
 

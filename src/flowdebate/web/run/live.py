@@ -40,17 +40,19 @@ class LivePage:
     """The pieces of one run's page. Give it all events from the first one on.
 
     A piece is an element with an id. It goes into the element `at`, at its end, or takes the place of the one with its
-    id. `news` has those since the last time, as a message; `whole` has all of them, for whoever comes later.
+    id. `news` has those since the last time, as a message; `whole` has all of them, for whoever comes later. `link` is
+    the address of the run's steps, and `manual` that of the documentation's pages.
     A `public` page has what was said, without the record and without failures, whose words may have addresses of
     servers; its result comes with the finished page.
     """
 
-    def __init__(self, document: Document | None, *, link: str = "", public: bool = False) -> None:
+    def __init__(self, document: Document | None, *, link: str = "", manual: str = "", public: bool = False) -> None:
         live: type[Live] = Live if document is None else PATTERNS[document.pattern].load_page().live
         self._live = live(document=document)
         self._live.clock = time.time  # which browsers have as well
         self._names = {} if document is None else parties_of(document)
         self._link = link
+        self._manual = manual
         self._public = public
         self._pieces: dict[str, dict[str, str]] = {}
         self._new: dict[str, tuple[str, str, tuple[Any, ...]]] = {}
@@ -250,7 +252,7 @@ class LivePage:
                 self._put("drawing", "trace", "drawing", draw(tuple(self._calls)))
             self._put("steps-sum", "trace", "sum", self._sums)
             self._put("requests", "trace", "requests", self._sums)
-            self._put("models", "trace", "models", models_of(self._calls))
+            self._put("models", "trace", "models", models_of(self._calls), self._manual)
         if "tasks" in places:
             board = Board(number=len(self._tasks), completed=len(self._completed))
             self._put("done", "board", "done", board)
