@@ -1,7 +1,7 @@
 """A debate as at Oxford: one cross-examination, and the side that moved more of the audience wins.
 
 Then it goes on with a question of a reader, which pays only for what is new. `format="oxford"` is one of seven; see
-docs/formats.md.
+docs/debate.md.
 """
 
 from __future__ import annotations

@@ -62,9 +62,10 @@ def test_a_figure_is_that_of_its_page(claim: str) -> None:
 
 def test_the_faults_and_attacks_are_counted() -> None:
     """As many as the table of faults has rows, and as many attacks as the page finds."""
-    faults = (ROOT / "docs" / "resilience.md").read_text("utf-8").split("<!-- faults -->")[1]
+    faults = (ROOT / "evidence" / "records" / "faults.md").read_text("utf-8").split("<!-- faults -->")[1]
     rows = [line for line in faults.splitlines() if line.startswith("| ") and not line.startswith("| Fault |")]
     assert f"{len(rows)} faults of servers" in README
+    assert f"A table of {len(rows)} faults" in (ROOT / "docs" / "resilience.md").read_text("utf-8")
     security = (ROOT / "docs" / "security.md").read_text("utf-8")
     forged = re.findall(r"^# => ([a-z]+(?:-[a-z]+)+)$", security, re.MULTILINE)
     assert f"{len(forged)} attacks make one side's text pass" in README

@@ -1,4 +1,4 @@
-"""`python -m tests.faults.table` writes the table of faults into the page that promises it."""
+"""`python -m tests.faults.table` writes the table of faults into its record."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .rows import ROWS
 
 __all__ = ("PAGE", "table", "with_table")
 
-PAGE = Path(__file__).parents[2] / "docs" / "resilience.md"
+PAGE = Path(__file__).parents[2] / "evidence" / "records" / "faults.md"
 _BEGIN, _END = "<!-- faults -->", "<!-- /faults -->"
 
 

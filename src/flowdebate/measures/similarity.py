@@ -173,7 +173,7 @@ def _split_by_script(word: str) -> Iterator[str]:
         yield word[end:]
 
 
-# What a turn may share with an earlier one; docs/models.md has the debates of the local model on which it was tried.
+# How much a turn may share with an earlier one; evidence/records/local-model.md has the debates behind it.
 LONGEST_COPY = 12  # words in a row
 MOST_COPIED = 0.3  # of its word pairs
 
