@@ -149,6 +149,27 @@ _KEYS = (
 )
 
 
+def nearest(word: str, choices: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    """Return the choice that `word` is most like; None if it is like none of them.
+
+    >>> nearest("rounds", ["max_rounds", "model"])
+    'max_rounds'
+    """
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word, list(choices), n=1, cutoff=cutoff)), None)
+
+
+def did_you_mean(word: str, choices: Iterable[str], *, form: str = "{}", cutoff: float = 0.6) -> str:
+    """Return a question about the choice that `word` is most like; "" if it is like none of them.
+
+    >>> did_you_mean("debte", ["council", "debate"])
+    'Did you mean debate?'
+    """
+    meant = nearest(word, choices, cutoff=cutoff)
+    return "" if meant is None else f"Did you mean {form.format(meant)}?"
+
+
 def counted(number: int, one: str) -> str:
     """A number with its noun.
 

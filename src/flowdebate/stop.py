@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NoReturn, TypeAlias
 
-from flowdebate._text import add_note, is_blank, shown
-from flowdebate._util.validation import check_count, check_seconds, check_share, nearest
+from flowdebate._text import add_note, is_blank, nearest, shown
+from flowdebate._util.validation import check_count, check_seconds, check_share
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.functions import function_name, result_of, takes
 from flowdebate.errors import ConfigurationError, OutputError

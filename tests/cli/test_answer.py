@@ -1,4 +1,4 @@
-"""Humans on the command line: they type, or answer later with `flowdebate answer`."""
+"""Humans on the command line: they type, or answer later with `flowdebate runs answer`."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ def test_a_run_waits_for_its_humans_and_goes_on() -> None:
     """Without a terminal a debater and the judge answer later; each answer is taken once, and no call repeated."""
     with Stage() as on:
         parked = command(*on.options(*SIDES, "--human", "con", "--human", "judge"))
-        hint = re.search(r"flowdebate answer (\w{8})", parked.stderr)
+        hint = re.search(r"flowdebate runs answer (\w{8})", parked.stderr)
         assert hint is not None
         run = hint[1]
         listed = command("runs", "--status", "awaiting")
         shown = command("show", run)
         page = command("show", run, "--page")
-        answered = command("answer", run, typed="Build more.\n")
-        wrong = command("answer", run, "--json", '{"winner": "nobody"}')
-        later = command("answer", run, "--later", "--json", VERDICT)
+        answered = command("runs", "answer", run, typed="Build more.\n")
+        wrong = command("runs", "answer", run, "--json", '{"winner": "nobody"}')
+        later = command("runs", "answer", run, "--later", "--json", VERDICT)
         done = command("resume", run)
-        twice = command("answer", run, "--json", VERDICT)
+        twice = command("runs", "answer", run, "--json", VERDICT)
         assert len(on.bodies) == 1
     assert (parked.exit_code, listed.exit_code, shown.exit_code, page.exit_code) == (3, 0, 0, 0)
     assert run in listed.stdout
@@ -92,7 +92,7 @@ def test_typing_is_interrupted_and_resumed() -> None:
             assert terminal.end() == 130
         run = re.search(r"Run: (\w+)", terminal.screen)
         assert run is not None
-        with OnTerminal("answer", run[1]) as terminal:
+        with OnTerminal("runs", "answer", run[1]) as terminal:
             terminal.until("(end with an empty line)")
             terminal.write("Build more.\n\n")
             assert terminal.end() == 0

@@ -1,4 +1,4 @@
-"""`flowdebate archive`, and what the command's consensus debates remember."""
+"""`flowdebate runs archive`, and what the command's consensus debates remember."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def shown(on: Stage) -> str:
 
 def remembered() -> list[dict[str, Any]]:
     """The archive, as the command has it."""
-    found: list[dict[str, Any]] = json.loads(command("archive", "--json").stdout)
+    found: list[dict[str, Any]] = json.loads(command("runs", "archive", "--json").stdout)
     return found
 
 
@@ -67,7 +67,7 @@ def test_a_second_debate_is_shown_the_dissent_and_weighs_votes_by_what_turned_ou
         first = held(on)
         assert "earlier debate" not in shown(on)
         (kept,) = remembered()
-        recorded = command("archive", "outcome", kept["id"][:8], "--right", "Guardian")
+        recorded = command("runs", "archive", "outcome", kept["id"][:8], "--right", "Guardian")
         second = held(on)
         prompts = shown(on)
     assert first["tally"]["weights"] == {"Planner": 2.0, "Maker": 0.0, "Guardian": 1.0}
@@ -85,15 +85,15 @@ def test_it_is_listed_shown_corrected_and_deleted() -> None:
     """The list has the ids that the others take; a run outlives what is remembered of it."""
     with voters() as on:
         held(on)
-        listed = command("archive").stdout
+        listed = command("runs", "archive").stdout
         (run_id,) = re.findall(r"^([0-9a-f]{8}) +\d{4}-\d\d-\d\d .*Cap rents\?$", listed, re.MULTILINE)
-        assert "Dissent: Guardian: Guardian says so." in command("archive", "show", run_id).stdout
-        changed = command("archive", "correct", run_id, "--answer", "Cap them at 4%.")
+        assert "Dissent: Guardian: Guardian says so." in command("runs", "archive", "show", run_id).stdout
+        changed = command("runs", "archive", "correct", run_id, "--answer", "Cap them at 4%.")
         assert "Cap them at 4%." in changed.stdout
         shown(on)
         held(on)
         assert "agreement on Cap them at 4%." in shown(on)
-    assert "Deleted" in command("archive", "delete", run_id).stdout
+    assert "Deleted" in command("runs", "archive", "delete", run_id).stdout
     assert [each["id"].startswith(run_id) for each in remembered()] == [False]
     assert command("show", run_id).exit_code == 0
 
@@ -102,7 +102,7 @@ def test_a_deleted_run_is_remembered_no_longer(store: Path) -> None:
     """What was deleted is shown to nobody."""
     with voters() as on:
         held(on)
-        assert command("delete", newest(store).header.run_id, "--yes").exit_code == 0
+        assert command("runs", "delete", newest(store).header.run_id, "--yes").exit_code == 0
         shown(on)
         held(on)
         assert "earlier debate" not in shown(on)
@@ -149,9 +149,9 @@ def test_a_killed_run_is_resumed_with_what_it_was_shown(store: Path) -> None:
         process.kill()
         process.wait(PATIENCE)
     with voters() as on:
-        assert command("archive", "outcome", first, "--right", "Guardian").exit_code == 0
-        assert command("archive", "correct", first, "--answer", "Forget it.").exit_code == 0
-        assert command("delete", first, "--yes").exit_code == 0
+        assert command("runs", "archive", "outcome", first, "--right", "Guardian").exit_code == 0
+        assert command("runs", "archive", "correct", first, "--answer", "Forget it.").exit_code == 0
+        assert command("runs", "delete", first, "--yes").exit_code == 0
         result = command("resume", "--last", "--base-url", on.base_url, "--json")
         prompts = shown(on)
     assert result.exit_code == 0, result.stderr
@@ -175,5 +175,5 @@ def test_a_killed_run_is_resumed_with_what_it_was_shown(store: Path) -> None:
 )
 def test_what_does_not_fit_is_refused(given: tuple[str, ...], sentence: str) -> None:
     """Before anything is changed."""
-    result = command("archive", *given)
+    result = command("runs", "archive", *given)
     assert (result.exit_code, sentence in result.stderr) == (2, True), result.stderr

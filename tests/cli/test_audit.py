@@ -1,4 +1,4 @@
-"""`flowdebate audit`: audits, output and errors, and judging stored debates again."""
+"""`flowdebate eval audit`: audits, output and errors, and judging stored debates again."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def command(*arguments: str, stdin: str | None = None) -> Result:
 
 def audit(*arguments: str) -> dict[str, Any]:
     """What `audit --json` prints."""
-    result = command("audit", *arguments, "--json")
+    result = command("eval", "audit", *arguments, "--json")
     assert (result.exit_code, result.stderr) == (0, "")
     found: dict[str, Any] = json.loads(result.stdout)
     return found
@@ -66,7 +66,7 @@ def held(on: Stage, *more: str) -> str:
 
 def test_a_data_set_is_a_table_and_findings(data: Path) -> None:
     """Each figure with its interval and what it was counted over, then what it comes to in words."""
-    result = command("audit", "--data", str(data))
+    result = command("eval", "audit", "--data", str(data))
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.startswith("Audit of 120 ballots on 60 items\n\nJUDGE  FIGURE")
     rows = [row.split("  ") for row in result.stdout.splitlines()[3:9]]
@@ -88,7 +88,7 @@ def test_json_is_the_same_every_time(data: Path) -> None:
     assert found["audit"]["seed"] == 3
     assert found["audit"]["positionConsistency"]["n"] == 60
     assert found["findings"][-1] == LIMITS
-    again = command("audit", "--data", "-", "--seed", "3", "--json", stdin=data.read_text())
+    again = command("eval", "audit", "--data", "-", "--seed", "3", "--json", stdin=data.read_text())
     assert json.loads(again.stdout) == found
 
 
@@ -96,7 +96,7 @@ def test_names_of_models_are_printed_safely(tmp_path: Path) -> None:
     """Nothing in them acts on a terminal."""
     path = tmp_path / "two.jsonl"
     path.write_text(line(("ab", "a"), model="m") + line(("ba", None), model="\x1b[31mn", problem="no JSON"))
-    result = command("audit", "--data", str(path))
+    result = command("eval", "audit", "--data", str(path))
     assert (result.exit_code, "\x1b" in result.stdout) == (0, False)
 
 
@@ -116,7 +116,7 @@ def test_a_file_that_is_no_data_set_is_refused(tmp_path: Path, content: str, pro
     """With the line, and the field."""
     path = tmp_path / "bad.jsonl"
     path.write_text(content)
-    result = command("audit", "--data", str(path))
+    result = command("eval", "audit", "--data", str(path))
     assert (result.exit_code, result.stdout) == (2, "")
     assert f"{path}: {problem}" in result.stderr
 
@@ -148,7 +148,7 @@ def test_a_file_that_is_no_data_set_is_refused(tmp_path: Path, content: str, pro
 )
 def test_what_cannot_be_asked_is_refused(arguments: tuple[str, ...], problem: str) -> None:
     """Before anything is read or paid."""
-    result = command("audit", *arguments)
+    result = command("eval", "audit", *arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert problem in result.stderr
 
@@ -174,12 +174,12 @@ def test_runs_that_are_kept_are_audited(store: Path) -> None:
         "ballots that cannot be read": 1,
         "no verdict by a judge": 1,
     }
-    assert "Not counted: 1 run, not over yet\n" in command("audit").stdout
+    assert "Not counted: 1 run, not over yet\n" in command("eval", "audit").stdout
     assert audit(first, second[:8], first)["audit"]["items"] == 2
     assert audit("--limit", "5")["audit"]["items"] == 1
     assert audit("--text", "rents", "--pattern", "debate", "--status", "complete")["leftOut"].keys() != set()
-    assert command("audit", "--text", "nothing like it").exit_code == 3
-    assert command("audit", "nothing").exit_code == 2
+    assert command("eval", "audit", "--text", "nothing like it").exit_code == 3
+    assert command("eval", "audit", "nothing").exit_code == 2
 
 
 def test_readers_who_voted_are_compared_with_the_judge(store: Path) -> None:
@@ -201,7 +201,7 @@ def test_readers_who_voted_are_compared_with_the_judge(store: Path) -> None:
     found = audit()["readers"]
     assert (found["debates"], found["undecided"], found["votes"], found["same"]) == (2, 1, 4, 3)
     assert (found["agreement"]["value"], found["agreement"]["n"]) == (1.0, 1)
-    shown = command("audit").stdout
+    shown = command("eval", "audit").stdout
     assert "agreement with readers" in shown
     assert "too few to tell: in 1 of 1 debate most readers voted as the judge" in " ".join(shown.split())
 
@@ -235,7 +235,7 @@ def test_what_was_argued_is_judged_again_by_letter() -> None:
         again = (run_id, "--rejudge", "--base-url", on.base_url, "--model", "staged", "--answer-form", "letter")
         found = audit(*again)
         asked = len(on.bodies)
-        page = command("audit", *again).stdout
+        page = command("eval", "audit", *again).stdout
         assert len(on.bodies) == asked
         assert audit(*again[:-2])["audit"]["slotLogOdds"] is None
     assert found["audit"]["ballots"] == 2
@@ -267,7 +267,7 @@ def test_an_interrupted_audit_says_how_to_continue() -> None:
 
     with Stage(answers={"scores": interrupt}) as on:
         run_id = held(on)
-        result = command("audit", run_id, "--rejudge", "--base-url", on.base_url, "--model", "staged")
+        result = command("eval", "audit", run_id, "--rejudge", "--base-url", on.base_url, "--model", "staged")
         ended.set()
     signal.signal(signal.SIGINT, before)
     assert (result.exit_code, result.stdout) == (130, "")
@@ -281,12 +281,14 @@ def test_what_cannot_be_judged_again_is_told(store: Path) -> None:
         outcome = newest(store).outcome
         add_like(store, "other", outcome={**(outcome or {}), "raw": None})
         again = ("--rejudge", "--base-url", on.base_url, "--model", "staged", "--json")
-        left = json.loads(command("audit", *again).stdout)
+        left = json.loads(command("eval", "audit", *again).stdout)
     keyless = {"OPENAI_API_KEY": None, "OPENAI_BASE_URL": None}
-    failed = CliRunner().invoke(app, ["audit", run_id, "--rejudge", "--model", "openai/gpt-5-mini"], env=keyless)
+    failed = CliRunner().invoke(
+        app, ["eval", "audit", run_id, "--rejudge", "--model", "openai/gpt-5-mini"], env=keyless
+    )
     assert left["leftOut"] == {"has no transcript of a debate of two sides": 1}
     assert left["audit"]["ballots"] == 2
     assert failed.exit_code == 1
     assert f"Run {run_id} could not be judged again: AuthenticationFailed: " in failed.stderr
     assert failed.stdout == "Audit of 0 ballots on 0 items\n"
-    assert command("audit", "other", *again).exit_code == 3
+    assert command("eval", "audit", "other", *again).exit_code == 3

@@ -113,7 +113,7 @@ def test_lines_of_json_hold_the_whole_document(folder: Path) -> None:
     assert (first["row"], second["row"], second["question"]) == ({"tags": ["a"]}, {}, "Tea?")
     assert (first["runId"], first["status"], first["answer"]) == ("rents-0", "complete", "Both are right.")
     assert (first["decision"], first["error"]) == ("no winner", None)
-    shown = CliRunner().invoke(app, ["render", "-"], input=json.dumps(first["document"]))
+    shown = CliRunner().invoke(app, ["runs", "render", "-"], input=json.dumps(first["document"]))
     assert shown.stdout.startswith("Question: Cap rents?\n")
     kept = CliRunner().invoke(app, ["show", "rents-1", "--page", "--store", "runs.sqlite3"])
     assert kept.stdout.startswith("Question: Tea?\n")

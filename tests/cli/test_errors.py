@@ -41,33 +41,34 @@ MISUSE = {
     "resume --last --model local": "Another --model changes the run: add --allow-changes.",
     "resume abc": "There is no run 'abc'. Type at least 4 characters that its id begins with.",
     "resume abcd": "store STORE: there is no run 'abcd'. flowdebate runs lists the stored runs.",
-    "answer abcd yes --json 1": "Give the answer as TEXT or as --json DATA, not both.",
+    "runs answer abcd yes --json 1": "Give the answer as TEXT or as --json DATA, not both.",
     "show": "Say which run: flowdebate show RUN, or --last. flowdebate runs lists the stored runs.",
     "show --last": "There is no run in STORE.",
     "show abcd": "store STORE: there is no run 'abcd'. flowdebate runs lists the stored runs.",
     "runs --limit 0": "--limit must be an int >= 1, got 0",
-    "delete": "Say which runs to delete: their ids, or --older-than DAYS, --status STATUS or --label NAME=VALUE.",
-    "delete abcd --status failed": "Name the runs, or give --older-than, --status or --label, not both.",
+    "runs delete": "Say which runs to delete: their ids, or --older-than DAYS, --status STATUS or --label NAME=VALUE.",
+    "runs delete abcd --status failed": "Name the runs, or give --older-than, --status or --label, not both.",
     "export": "Say which runs to export: their ids, or --all.",
     "export abcd --all": "Name the runs, or give --all, not both.",
     "import none.jsonl": None,
-    "render none.json": "none.json: cannot be read: No such file or directory",
-    "audit --data x --pattern debate": "Leave --pattern out where --data is given",
+    "runs render none.json": "none.json: cannot be read: No such file or directory",
+    "eval audit --data x --pattern debate": "Leave --pattern out where --data is given",
     "serve --budget-cost 5": "--budget-cost needs the prices of models: add --price IN/OUT.",
     "serve --budget-calls 0": "--budget-calls must be an int >= 1, got 0",
     "mcp --app a:b --budget-tokens 9": "--budget-tokens and --app do not go together: the Service has its own.",
-    "queue a:b submit": "submit needs a QUESTION; it, --run-id and --priority are for submit alone.",
-    "queue a:b show Q": "submit needs a QUESTION; it, --run-id and --priority are for submit alone.",
-    "queue a:b resume --priority 3": "submit needs a QUESTION; it, --run-id and --priority are for submit alone.",
-    "queue a:b submit Q --priority 101": "--priority must be an int from 0 to 100, got 101",
-    "audit --schedule full": "Leave --schedule out without --rejudge",
+    "runs queue a:b submit": "submit needs a QUESTION; it, --run-id and --priority are for submit alone.",
+    "runs queue a:b show Q": "submit needs a QUESTION; it, --run-id and --priority are for submit alone.",
+    "runs queue a:b resume --priority 3": "submit needs a QUESTION; it, --run-id and --priority are for submit alone.",
+    "runs queue a:b submit Q --priority 101": "--priority must be an int from 0 to 100, got 101",
+    "eval audit --schedule full": "Leave --schedule out without --rejudge",
 }
 """What is said of a command line; None where only the form is looked at."""
 TYPER = {
-    "debat Q": ("No such command 'debat'", "Did you mean 'debate'"),
-    "debate Q --moderater": ("No such option: --moderater", "--moderator"),
-    "render": ("Missing argument 'FILE'",),
-    "debate Q --max-rounds x": ("Invalid value for '--max-rounds'",),
+    "debat Q": ("There is no command debat here. Did you mean debate?",),
+    "debate Q --moderater": ("unknown option --moderater. Did you mean --moderator?",),
+    "debate Q --xyzzy": ("unknown option --xyzzy.\n",),
+    "runs render": ("FILE is required.",),
+    "debate Q --max-rounds x": ("--max-rounds must be a whole number (got x).",),
 }
 """What the parser says, in parts."""
 
@@ -107,6 +108,6 @@ def test_a_model_s_mistyped_name_is_answered_with_the_right_one(option: str, mea
 def test_evaluate_says_how_to_install_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command, the library, and the extra."""
     monkeypatch.setattr("flowdebate.cli.evaluate.find_spec", lambda _: None)
-    result = CliRunner().invoke(app, ["evaluate", "x.csv"], catch_exceptions=False)
+    result = CliRunner().invoke(app, ["eval", "evaluate", "x.csv"], catch_exceptions=False)
     assert result.exit_code == 2
     assert result.stderr == 'Error: `evaluate` needs scipy: pip install "flowdebate[audit]"\n'

@@ -1,4 +1,4 @@
-"""`flowdebate evaluate`: debates over questions with known answers, compared with baselines."""
+"""`flowdebate eval evaluate`: debates over questions with known answers, compared with baselines."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def run(stage: Stage | None, *more: str) -> Result:
     url = "http://127.0.0.1:9/v1" if stage is None else stage.base_url
     options = ("--model", "staged", "--base-url", url, "--store", "runs.sqlite3", "--max-rounds", "1", "--seed", "1")
     once = () if "--schedule" in more else ("--schedule", "single")
-    return CliRunner().invoke(app, ["evaluate", *more, *options, *once], catch_exceptions=False)
+    return CliRunner().invoke(app, ["eval", "evaluate", *more, *options, *once], catch_exceptions=False)
 
 
 def test_a_data_set_is_evaluated_and_paid_once(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""`flowdebate fork`: a run with changes, in which only what they change is asked for."""
+"""`flowdebate runs fork`: a run with changes, in which only what they change is asked for."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def steps_of(path: Path, run_id: str) -> list[StepRow]:
 
 def forked(*arguments: str) -> dict[str, Any]:
     """The document of a fork."""
-    result = command("fork", *arguments, "--json")
+    result = command("runs", "fork", *arguments, "--json")
     assert result.exit_code == 0, result.stderr
     document: dict[str, Any] = json.loads(result.stdout)
     return document
@@ -46,7 +46,7 @@ def test_with_another_judge_only_the_judge_is_paid_for(store: Path, tmp_path: Pa
         command(*on.options(*SIDES, "--max-rounds", "1", "--seed", "7"))
         parent = newest(store)
         before = parent, steps_of(store, parent.header.run_id)
-        with OnTerminal("fork", "--last", "--model", "synthesize=other", "--markdown", str(report)) as terminal:
+        with OnTerminal("runs", "fork", "--last", "--model", "synthesize=other", "--markdown", str(report)) as terminal:
             assert terminal.end() == 0
         assert [body["model"] for body in on.bodies] == ["staged", "staged", "staged", "other"]
         fork = newest(store)
@@ -85,8 +85,10 @@ def test_an_answer_is_edited_by_its_place_or_its_ends(tmp_path: Path, store: Pat
             forked(parent, "--edit", "round[1]/con=No = never."),
             forked(parent, "--at", "round[1]/con", "--say", str(reply)),
         ]
-        piped = command("fork", parent, "--at", "con/debater-con", "--say", "-", "--json", stdin=b"No = never.\n")
-        several = command("fork", parent, "--at", "con", "--say", "-", stdin=b"No.")
+        piped = command(
+            "runs", "fork", parent, "--at", "con/debater-con", "--say", "-", "--json", stdin=b"No = never.\n"
+        )
+        several = command("runs", "fork", parent, "--at", "con", "--say", "-", stdin=b"No.")
         verdict = {"reasoning": "I decide.", "winner": "cap rents", "verdict": "Cap."}
         asked = len(on.bodies)
         judged = forked(parent, "--edit", f"judge={json.dumps(verdict)}", "--edit", f"{OF_ANN}=Homes first.")
@@ -107,8 +109,8 @@ def test_a_fork_has_the_id_that_it_is_given(store: Path) -> None:
         command(*on.options(*SIDES, "--max-rounds", "1"))
         document = forked("--last", "--model", "synthesize=other", "--fork-id", "rents-2")
         asked = len(on.bodies)
-        taken = command("fork", "rents-2", "--model", "synthesize=third", "--fork-id", "rents-2")
-        blank = command("fork", "rents-2", "--fork-id", " ")
+        taken = command("runs", "fork", "rents-2", "--model", "synthesize=third", "--fork-id", "rents-2")
+        blank = command("runs", "fork", "rents-2", "--fork-id", " ")
         assert len(on.bodies) == asked
     assert document["runId"] == newest(store).header.run_id == "rents-2"
     assert (taken.exit_code, blank.exit_code) == (2, 2)
@@ -121,7 +123,7 @@ def test_from_a_place_on_everything_is_asked_for_anew(store: Path) -> None:
     with Stage(turns=SAID) as on:
         command(*on.options(*SIDES, "--max-rounds", "2"))
         asked = len(on.bodies)
-        result = command("fork", "--last", "--at", "round[2]/pro", "--quiet")
+        result = command("runs", "fork", "--last", "--at", "round[2]/pro", "--quiet")
         assert len(on.bodies) == asked + 3
     assert result.exit_code == 0
     assert result.stdout.endswith(": 2 answers reused, 3 asked for\n")
@@ -153,7 +155,7 @@ def test_any_option_of_a_plan_can_be_changed() -> None:
         longer = forked("--last", "--set", "terminate_when=rounds(2)")
         assert len(on.bodies) == asked + 3
         brief = forked("--last", "--max-rounds", "2", "--set", "terminate_when=", "--set", 'instructions = "Be brief."')
-        limited = command("fork", "--last", "--max-rounds", "3", "--max-calls", "1")
+        limited = command("runs", "fork", "--last", "--max-rounds", "3", "--max-calls", "1")
         resumed = command("resume", "--last", "--max-calls", "99", "--json")
     assert longer["raw"]["rounds"] == brief["raw"]["rounds"] == 2
     assert (longer["fork"]["reused"], brief["fork"]["reused"]) == (2, 0)
@@ -185,7 +187,7 @@ def test_what_cannot_be_forked_is_one_message(store: Path) -> None:
         command(*on.options(*SIDES, "--max-rounds", "1"))
         run_id, count = newest(store).header.run_id, len(on.bodies)
         cases: dict[tuple[str, ...], str] = {
-            (): "Say which run: flowdebate fork RUN, or --last.",
+            (): "Say which run: flowdebate runs fork RUN, or --last.",
             (run_id, "--last"): "Name one run, or give --last, not both.",
             ("nobody",): "there is no run 'nobody'",
             ("my-run",): "await block.fork('my-run') in Python",
@@ -202,7 +204,7 @@ def test_what_cannot_be_forked_is_one_message(store: Path) -> None:
             (run_id, "--max-rounds", "0"): "--max-rounds must be an int >= 1, got 0",
         }
         for arguments, words in cases.items():
-            result = command("fork", *arguments)
+            result = command("runs", "fork", *arguments)
             assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1), arguments
             assert words in result.stderr, result.stderr
         assert len(on.bodies) == count
@@ -214,9 +216,9 @@ def test_a_fork_of_an_imported_run_reaches_nobody_unasked(tmp_path: Path, store:
     with Stage(turns=SAID) as theirs:
         run_id, file = forged(theirs, tmp_path, asked=True)
         command("import", str(file))
-        refused = command("fork", run_id)
+        refused = command("runs", "fork", run_id)
         assert (refused.exit_code, theirs.bodies) == (2, [])
-        assert f"flowdebate fork {run_id} --trust-plan" in refused.stderr
+        assert f"flowdebate runs fork {run_id} --trust-plan" in refused.stderr
         document = forked(run_id, "--trust-plan", "--max-calls", "9")
         assert len(theirs.bodies) == 2
     assert document["fork"] == {"parent": run_id, "reused": 1, "edited": [], "asked": 2}

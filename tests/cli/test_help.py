@@ -20,7 +20,7 @@ from flowdebate.patterns import PATTERNS
 from flowdebate.ui.options import option_of
 
 EXAMPLES = {**{info.verb: info.load_page().examples for info in PATTERNS.values()}, **OF_COMMANDS}
-COMMANDS = ["", *EXAMPLES]
+GROUPS = ("flowdebate", "runs", "eval")
 DOCS = Path(__file__).parents[2] / "docs"
 TITLES = {page.read_text("utf-8").partition("\n")[0].removeprefix("# ") for page in DOCS.glob("*.md")}
 """Of the pages of the documentation."""
@@ -28,13 +28,45 @@ LONGEST = 65
 """Characters of a first sentence that stand on one line of a terminal with 80 columns, beside the name."""
 
 
-def test_commands_are_listed_in_panels_with_whole_sentences() -> None:
-    """No sentence is cut off, and every pattern is in the panel of the patterns."""
-    listed = CliRunner().invoke(app, ["--help"]).stdout
-    patterns = listed[listed.index("Patterns:") : listed.index("Runs:")]
-    assert "..." not in listed[listed.index("Patterns:") :]
-    assert listed.index("Runs:") < listed.index("Batch and evaluation:")
-    assert all(f"\n  {info.verb} " in patterns for info in PATTERNS.values())
+def test_the_help_lists_at_most_twelve_commands_and_names_the_other_patterns() -> None:
+    """Each with one sentence on one line; every pattern is in the list or in the line below it."""
+    listed = CliRunner().invoke(app, ["--help"], terminal_width=80).stdout
+    commands = listed[listed.index("Commands:\n") + 10 : listed.index("\n\n", listed.index("Commands:"))].splitlines()
+    assert len(commands) <= 12
+    assert all(re.fullmatch(r"  [a-z]+ +[A-Z].*\.", line) for line in commands)
+    names = {line.split()[0] for line in commands}
+    others = set(re.search(r"^Other patterns: (.+)$", listed, re.MULTILINE)[1].split(", "))  # type: ignore[index]
+    assert {info.verb for info in PATTERNS.values()} <= names | others
+    assert not names & others
+    assert names | others | {"batch", "demo", "show", "export", "import"} == set(get_command(app).commands)  # type: ignore[attr-defined]  # a group
+
+
+@pytest.mark.parametrize("group", ["runs", "eval"])
+def test_the_help_of_a_group_lists_its_commands_with_a_sentence_for_each(group: str) -> None:
+    """Also if they are loaded later."""
+    listed = CliRunner().invoke(app, [group, "--help"], terminal_width=80).stdout
+    for name in get_command(app).commands[group].commands:  # type: ignore[attr-defined]  # a group
+        assert re.search(rf"^  {name} +[A-Z]", listed, re.MULTILINE)
+    assert "..." not in listed
+
+
+@pytest.mark.parametrize("command", ["show", "export", "import"])
+def test_three_commands_of_runs_also_work_without_their_group(command: str) -> None:
+    """They are the same command: its help has the same text."""
+    short, full = (CliRunner().invoke(app, [*words, command, "--help"]).stdout for words in ([], ["runs"]))
+    assert short == full
+
+
+def test_a_moved_or_misspelt_command_is_answered_with_the_right_one() -> None:
+    """Also inside of a group; the exit code is that of misuse."""
+    for typed, meant in {
+        "fork": "flowdebate runs fork",
+        "audit": "flowdebate eval audit",
+        "debte": "debate",
+        "runs shwo": "show",
+    }.items():
+        result = CliRunner().invoke(app, typed.split())
+        assert (result.exit_code, f"Did you mean {meant}?" in result.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("name", PATTERNS)
@@ -45,16 +77,25 @@ def test_the_help_of_a_pattern_begins_with_a_sentence_for_one_line(name: str) ->
     assert len(sentence) <= LONGEST
 
 
+def words_of(command: str) -> list[str]:
+    """What is typed for a command, after the name of the program."""
+    top: Any = get_command(app)
+    if command == "flowdebate":
+        return []
+    group = next((name for name in ("runs", "eval") if command in top.commands[name].commands), None)
+    return [command] if group is None else [group, command]
+
+
 def headings(page: str) -> list[str]:
     """The titles of a help page's panels."""
     return [line for line in page.splitlines() if line.endswith(":") and line[0] != " "]
 
 
 def test_options_are_listed_in_panels() -> None:
-    """By what they are for, those of the pattern before the shared ones, the plain ones last; then examples."""
+    """By what they are for, those of the pattern before the shared ones, the plain ones last; then more examples."""
     listed = CliRunner().invoke(app, ["debate", "--help"]).stdout
     panels = ["Sides:", "Rounds:", "Judge:", "Model:", "Prompts:", "Limits:", "Storage:", "Output:", "Options:"]
-    assert headings(listed) == ["Arguments:", *panels, "Examples:"]
+    assert headings(listed) == ["Usage:", "Arguments:", *panels, "More examples:"]
 
 
 @pytest.mark.parametrize("name", PATTERNS)
@@ -66,36 +107,62 @@ def test_every_option_of_a_pattern_has_a_panel(name: str) -> None:
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120])
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", list(EXAMPLES))
 def test_no_line_of_help_is_wider_than_the_terminal(command: str, columns: int) -> None:
     """Nothing is cut off either; descriptions are broken between words."""
-    arguments = [command, "--help"] if command else ["--help"]
+    arguments = [*words_of(command), "--help"]
     page = CliRunner().invoke(app, arguments, terminal_width=columns).stdout
     assert max(map(len, page.splitlines())) <= columns
-    assert "..." not in page.split("\n", 1)[1]
+    assert "..." not in page
+
+
+def forms_of(page: str, heading: str) -> list[list[str]]:
+    """The command lines below a heading, as the shell reads them."""
+    if f"{heading}:\n" not in page:
+        return []
+    start = page.index(f"{heading}:\n") + len(heading) + 2
+    return [shlex.split(line) for line in page[start : page.index("\n\n", start)].replace("\\\n", " ").splitlines()]
 
 
 @pytest.mark.parametrize("command", list(EXAMPLES))
-def test_every_help_page_ends_with_examples_exit_codes_and_a_pointer(command: str) -> None:
-    """The examples are commands that the parser accepts, in whatever width they are shown."""
+def test_every_help_page_begins_with_two_forms(command: str) -> None:
+    """Further examples stand at its end; all are shown whole, in whatever width."""
     for columns in (60, 100):
-        page = CliRunner().invoke(app, [command, "--help"], terminal_width=columns).stdout
-        about = page[page.index("Examples:\n") + 10 : page.index("\n\n", page.index("Examples:"))]
-        lines = [shlex.split(line) for line in about.replace("\\\n", " ").splitlines()]
-        assert lines == [shlex.split(each) for each in EXAMPLES[command]]
+        page = CliRunner().invoke(app, [*words_of(command), "--help"], terminal_width=columns).stdout
+        forms, more = forms_of(page, "Usage"), forms_of(page, "More examples")
+        assert page.startswith("Usage:\n")
+        assert len(forms) == 2
+        assert forms + more == [shlex.split(example) for example in EXAMPLES[command]]
+
+
+@pytest.mark.parametrize("command", [name for name in EXAMPLES if name not in GROUPS])
+def test_every_help_page_ends_with_exit_codes_and_a_pointer(command: str) -> None:
+    """The pointer is to a page of the documentation."""
+    page = CliRunner().invoke(app, [*words_of(command), "--help"]).stdout
     assert "Exit codes: 0 done" in page
     title = re.search(r"Documentation: .*?page “(.+?)” of the documentation\Z", " ".join(page.split()))
     assert title is not None
     assert title[1] in TITLES
 
 
-@pytest.mark.parametrize("example", [each for examples in EXAMPLES.values() for each in examples])
+def test_every_command_has_forms() -> None:
+    """None is listed without."""
+    top: Any = get_command(app)
+    names = {*top.commands, *(name for group in ("runs", "eval") for name in top.commands[group].commands)}
+    assert names | {"flowdebate"} == set(EXAMPLES)
+
+
+@pytest.mark.parametrize("example", [example for examples in EXAMPLES.values() for example in examples])
 def test_examples_are_accepted_by_the_parser(example: str) -> None:
     """No option of an example is unknown, and none lacks its value."""
     command: Any = get_command(app)
-    name, *arguments = shlex.split(example.partition(" > ")[0], comments=True)[1:]
-    parsed = command.commands[name].make_context(name, list(arguments), resilient_parsing=False)
-    assert parsed.args == []
+    arguments = shlex.split(example.partition(" > ")[0], comments=True)[1:]
+    while arguments and hasattr(command, "commands"):
+        name, *arguments = arguments if arguments[0] in command.commands else ["list", *arguments]
+        command = command.commands[name]
+    if hasattr(command, "commands"):
+        command = command.commands["list"]
+    assert command.make_context(command.name, list(arguments), resilient_parsing=False).args == []
 
 
 def test_width_and_colours_are_options_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +187,9 @@ def test_a_question_without_a_command_is_answered_with_the_command() -> None:
     assert 'flowdebate debate "…"' in result.stderr
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["runs", "--help"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["runs", "--help"], ["runs", "show", "--help"]], ids=" ".join
+)
 def test_help_and_version_load_no_pattern(arguments: list[str]) -> None:
     """Patterns are listed from the registry; their options, pages and plans are loaded where they are used."""
     code = (
@@ -139,5 +208,5 @@ def test_the_help_of_a_pattern_s_command_is_whole() -> None:
     """Its text, its argument and its own options, although they are loaded late."""
     shown = " ".join(CliRunner().invoke(app, ["consensus", "--help"]).stdout.split())
     assert PATTERNS["consensus"].help in shown
-    assert "Usage: flowdebate consensus [OPTIONS] [TASK]" in shown.replace("Usage: root", "Usage: flowdebate")
+    assert "Arguments: TASK" in shown
     assert "--[no-]tie-break" in shown

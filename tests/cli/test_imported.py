@@ -134,10 +134,11 @@ def test_an_imported_run_starts_no_program_unasked(
     monkeypatch.setenv("OPENCODE_API_KEY", "of-nobody")
     run_id, file = forged(theirs, tmp_path, base_url=None, model="cli/opencode")
     command("import", str(file))
-    refused = command(verb, run_id, "--max-calls", "9")
+    words = ["resume"] if verb == "resume" else ["runs", "fork"]
+    refused = command(*words, run_id, "--max-calls", "9")
     assert (refused.exit_code, (tmp_path / "started").exists()) == (2, False)
     assert "--model 'cli/opencode'" in refused.stderr
-    command(verb, run_id, "--max-calls", "9", "--trust-plan", *(["--allow-changes"] if verb == "resume" else []))
+    command(*words, run_id, "--max-calls", "9", "--trust-plan", *(["--allow-changes"] if verb == "resume" else []))
     assert (tmp_path / "started").exists()
 
 
@@ -164,7 +165,7 @@ def test_an_answer_to_an_imported_run_reaches_nobody_unasked(theirs: Stage, secr
     file.write_text(command("export", run_id, *store).stdout)
     theirs.bodies.clear()
     command("import", str(file))
-    refused = command("answer", run_id, "Homes first.")
+    refused = command("runs", "answer", run_id, "Homes first.")
     assert (refused.exit_code, theirs.bodies) == (2, [])
     assert f"flowdebate resume {run_id} --trust-plan" in refused.stderr
     assert command("resume", run_id, "--trust-plan").exit_code == 0
@@ -179,7 +180,7 @@ def test_showing_an_imported_run_reads_none_of_its_files(theirs: Stage, secret: 
     for arguments in (
         ("show", run_id),
         ("show", run_id, "--page"),
-        ("report", run_id, "--markdown", str(report), "--html", str(tmp_path / "report.html")),
+        ("runs", "report", run_id, "--markdown", str(report), "--html", str(tmp_path / "report.html")),
         ("show", run_id, "--json"),
     ):
         done = command(*arguments)
@@ -333,5 +334,5 @@ def _reaches(kind: Any, about: tuple[Any, ...]) -> Iterator[str]:
 
 def test_the_help_of_resume_and_answer_names_the_option() -> None:
     """`--trust-plan`, for scripts."""
-    for name in ("resume", "answer"):
-        assert "--trust-plan" in CliRunner().invoke(app, [name, "--help"]).stdout
+    for words in (["resume"], ["runs", "answer"]):
+        assert "--trust-plan" in CliRunner().invoke(app, [*words, "--help"]).stdout

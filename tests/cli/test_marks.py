@@ -31,7 +31,7 @@ def shown(saved: dict[str, Any], folder: Path) -> tuple[str, str]:
     """The page and the report of a document."""
     path, report = folder / "saved.json", folder / "report.md"
     path.write_text(json.dumps(saved))
-    result = command("render", str(path), "--markdown", str(report))
+    result = command("runs", "render", str(path), "--markdown", str(report))
     assert result.exit_code == 0, result.stderr
     return " ".join(result.stdout.split()), report.read_text()
 

@@ -279,4 +279,4 @@ def test_python_runs_the_package_as_the_command() -> None:
     """`python -m flowdebate`, under the name of the command."""
     arguments = [sys.executable, "-m", "flowdebate", "--help"]
     done = subprocess.run(arguments, env=environment(), capture_output=True, timeout=60, text=True, check=True)  # noqa: S603 - our own
-    assert done.stdout.startswith("Usage: flowdebate [OPTIONS] COMMAND")
+    assert done.stdout.startswith("Usage:\n  flowdebate debate ")

@@ -148,7 +148,7 @@ def test_a_bare_raw_output_is_shown_in_either_key_style(style: str, tmp_path: Pa
     document = DebateDocument.model_validate(DOCUMENT)
     path = tmp_path / "raw.json"
     path.write_text(json.dumps(RAW) if style == "camelCase" else document.raw.model_dump_json())
-    result = CliRunner().invoke(app, ["render", str(path)])
+    result = CliRunner().invoke(app, ["runs", "render", str(path)])
     assert result.exit_code == 0
     assert "anna (cap rents)" in result.stdout
     assert "Seed: 3" in result.stdout
@@ -157,7 +157,7 @@ def test_a_bare_raw_output_is_shown_in_either_key_style(style: str, tmp_path: Pa
 def test_standard_input_is_a_file_too(tmp_path: Path) -> None:
     """`-` is stdin; the report is written as for a run."""
     report = tmp_path / "report.md"
-    result = CliRunner().invoke(app, ["render", "-", "--markdown", str(report)], input=json.dumps(DOCUMENT))
+    result = CliRunner().invoke(app, ["runs", "render", "-", "--markdown", str(report)], input=json.dumps(DOCUMENT))
     assert result.exit_code == 0
     assert "Homes first." in result.stdout
     assert "# Debate" in report.read_text()
@@ -183,7 +183,7 @@ def test_no_nesting_is_a_traceback(depth: int, tmp_path: Path) -> None:
     """An output that is nested deeply is shown, or is an error."""
     path = tmp_path / "saved.json"
     path.write_text(json.dumps({**DOCUMENT, "output": "DEEP"}).replace('"DEEP"', "[" * depth + "]" * depth))
-    result = CliRunner().invoke(app, ["render", str(path), "--markdown", str(tmp_path / "report.md")])
+    result = CliRunner().invoke(app, ["runs", "render", str(path), "--markdown", str(tmp_path / "report.md")])
     assert result.exit_code == 0 or result.stderr == f"Error: {path}: is nested too deeply\n"
 
 
@@ -192,7 +192,7 @@ def test_a_bad_file_is_one_error_with_line_or_field(text: str, message: str, tmp
     """And exit code 2; nothing is on stdout."""
     path = tmp_path / "saved.json"
     path.write_text(text)
-    result = CliRunner().invoke(app, ["render", str(path)])
+    result = CliRunner().invoke(app, ["runs", "render", str(path)])
     assert (result.exit_code, result.stdout) == (2, "")
     assert f"{path}: " in result.stderr
     assert message in result.stderr

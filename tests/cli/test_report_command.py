@@ -1,4 +1,4 @@
-"""`flowdebate report` and `verify`: a run becomes a file, and the file says what its journal says."""
+"""`flowdebate runs report` and `verify`: a run becomes a file, and the file says what its journal says."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with Stage() as on:
         held = command(*on.options(*SIDES, "--max-rounds", "1", *store))
         assert held.exit_code == 0, held.output
-    written = command("report", "--last", "--html", str(folder / "r.html"), "--markdown", str(folder / "r.md"), *store)
+    written = command(
+        "runs", "report", "--last", "--html", str(folder / "r.html"), "--markdown", str(folder / "r.md"), *store
+    )
     told = f"Wrote {folder / 'r.html'}: open it in a browser.\nWrote {folder / 'r.md'}.\n"
     assert (written.exit_code, written.stdout, written.stderr) == (0, "", told)
     assert command("export", "--all", "-o", str(folder / "r.jsonl"), *store).exit_code == 0
@@ -42,11 +44,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_report_is_verified_without_a_store_or_a_model(folder: Path) -> None:
     """And so is an export; both also from stdin."""
     for name in ("r.html", "r.jsonl"):
-        done = command("verify", str(folder / name))
+        done = command("runs", "verify", str(folder / name))
         assert done.exit_code == 0, done.output
         assert "verified: what is shown follows from the journal" in done.output
         assert "Not checked: votes of readers, dates and durations" in done.output
-        [finding] = json.loads(command("verify", "-", "--json", text=(folder / name).read_text()).stdout)
+        [finding] = json.loads(command("runs", "verify", "-", "--json", text=(folder / name).read_text()).stdout)
         assert (finding["outcome"], finding["problems"], finding["answers"]) == ("verified", [], 4)
         assert "votes of readers" in finding["unchecked"]
     assert (folder / "r.md").read_text().startswith("# Debate")
@@ -56,23 +58,26 @@ def test_a_report_is_verified_without_a_store_or_a_model(folder: Path) -> None:
 def test_the_exit_code_says_what_was_found(folder: Path) -> None:
     """1 for what does not follow, 2 for what cannot be read, 3 for what cannot be checked here."""
     html = (folder / "r.html").read_text()
-    changed = command("verify", "-", text=html.replace("cap rents", "cut rents", 1))
+    changed = command("runs", "verify", "-", text=html.replace("cap rents", "cut rents", 1))
     assert changed.exit_code == 1
     assert "does not follow from its journal" in changed.output
-    unknown = command("verify", "-", text=html.replace('content="flowdebate ', 'content="flowdebate 0.0.1-'))
+    unknown = command("runs", "verify", "-", text=html.replace('content="flowdebate ', 'content="flowdebate 0.0.1-'))
     assert unknown.exit_code == 3
     assert "cannot be verified here" in unknown.output
     for text, problem in (("<p>", "is no report of flowdebate"), ("{}", "line 1: "), ("", "no run")):
-        bad = command("verify", "-", text=text)
+        bad = command("runs", "verify", "-", text=text)
         assert bad.exit_code == 2, bad.output
         assert problem in bad.output
-    assert command("verify", str(folder / "missing.html")).exit_code == 2
+    assert command("runs", "verify", str(folder / "missing.html")).exit_code == 2
 
 
 def test_a_report_needs_a_place_and_a_run(folder: Path) -> None:
     """Nothing is written where something is missing."""
     store = ("--store", str(folder / "runs.sqlite3"))
-    assert "--html FILE" in command("report", "--last", *store).output
-    assert "Say which run: flowdebate report RUN" in command("report", "--html", str(folder / "x.html"), *store).output
-    assert command("report", "nothing", "--html", str(folder / "x.html"), *store).exit_code == 2
+    assert "--html FILE" in command("runs", "report", "--last", *store).output
+    assert (
+        "Say which run: flowdebate runs report RUN"
+        in command("runs", "report", "--html", str(folder / "x.html"), *store).output
+    )
+    assert command("runs", "report", "nothing", "--html", str(folder / "x.html"), *store).exit_code == 2
     assert not (folder / "x.html").exists()

@@ -63,7 +63,7 @@ def test_a_debate_may_go_on_without_a_turn(tmp_path: Path) -> None:
     (loss,) = document["raw"]["losses"]
     assert (document["status"], loss["role"], loss["name"], loss["round"]) == ("degraded", "debater", "con", 2)
     assert len(texts(result)) == 5
-    again = CliRunner().invoke(app, ["render", "-"], input=result.stdout)
+    again = CliRunner().invoke(app, ["runs", "render", "-"], input=result.stdout)
     for page in (plain.stdout, again.stdout):
         assert "Debater con failed: " in page
         assert "the turn is left out" in page.replace("\n    ", " ")

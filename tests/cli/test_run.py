@@ -55,7 +55,7 @@ def test_json_is_one_document_and_nothing_else(tmp_path: Path) -> None:
     assert [entry.text for entry in raw.transcript] == ["Homes first.", "Build more."]
     assert (document["status"], document["seed"], document["output"]) == ("complete", 5, {"answer": 42})
     assert document["usage"] == {"calls": 5, "promptTokens": 50, "cachedTokens": 20, "completionTokens": 15}
-    again = CliRunner().invoke(app, ["render", "-"], input=result.stdout)
+    again = CliRunner().invoke(app, ["runs", "render", "-"], input=result.stdout)
     assert _timeless(again.stdout) == _timeless(plain.stdout)
     assert (plain.exit_code, plain.stderr) == (0, "")
     assert "\x1b" not in plain.stdout

@@ -121,11 +121,11 @@ def test_a_fork_is_gone_on_with_by_its_id() -> None:
     with Stage(turns=SAID) as on:
         command(*on.options(*SIDES, "--max-rounds", "1", "--run-id", "rents"))
         asked = len(on.bodies)
-        line = ("fork", "rents", "--at", "round[1]/pro", "--fork-id", "rents-2", "--resume", "--json")
+        line = ("runs", "fork", "rents", "--at", "round[1]/pro", "--fork-id", "rents-2", "--resume", "--json")
         early = command(*line, "--max-calls", "1")
         first, again = command(*line, "--max-calls", "99"), command(*line)
         assert len(on.bodies) - asked == 3
-        other = command(*line[:3], "round[1]/con", *line[4:])
+        other = command(*line[:4], "round[1]/con", *line[5:])
         assert len(on.bodies) - asked == 3
     assert [each.exit_code for each in (early, first, again, other)] == [3, 0, 0, 1]
     assert json.loads(first.stdout)["raw"] == json.loads(again.stdout)["raw"]

@@ -1,4 +1,4 @@
-"""`flowdebate share`: links that a server with the same token and store shows."""
+"""`flowdebate runs share`: links that a server with the same token and store shows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def share(folder: Path, *arguments: str) -> tuple[int | None, str]:
     """What the command said."""
-    command = (COMMAND, "share", "--store", "runs.sqlite3", *arguments)
+    command = (COMMAND, "runs", "share", "--store", "runs.sqlite3", *arguments)
     with Warm(*command, stdout=PIPE, stderr=PIPE, cwd=folder, env=environment(folder)) as process:
         assert process.stdout is not None
         assert process.stderr is not None

@@ -196,7 +196,7 @@ def test_a_deliberation_may_go_on_without_a_turn() -> None:
     with stage(broken={0}) as on:
         plain = hold(on, "deliberation", *three, "--attempts", "1", "--on-failure", "skip")
     assert (result.exit_code, plain.exit_code) == (0, 0)
-    again = CliRunner().invoke(app, ["render", "-"], input=result.stdout)
+    again = CliRunner().invoke(app, ["runs", "render", "-"], input=result.stdout)
     for page in (plain.stdout, again.stdout):
         assert re.search(r"Debater [abc] failed: ", page)
         assert "Ended with something missing, after 5 complete arguments." in page
@@ -297,7 +297,7 @@ def test_a_consensus_reads_well() -> None:
     with stage() as on:
         result = hold(on, "consensus", "--agent", "Planner=plans", "--agent", "Guardian", "--json")
     assert result.exit_code == 0
-    again = CliRunner().invoke(app, ["render", "-"], input=result.stdout)
+    again = CliRunner().invoke(app, ["runs", "render", "-"], input=result.stdout)
     assert shown(again.stdout) == snapshot("""\
 Task: Cap rents?
   Planner: plans
@@ -360,7 +360,7 @@ def test_agents_without_an_answer_are_told_and_the_others_go_on() -> None:
     document = json.loads(result.stdout)
     failure = document["raw"]["losses"][0]
     assert (document["status"], failure["phase"], len(document["raw"]["proposals"])) == ("degraded", "proposal", 2)
-    again = CliRunner().invoke(app, ["render", "-"], input=result.stdout)
+    again = CliRunner().invoke(app, ["runs", "render", "-"], input=result.stdout)
     for page in (plain.stdout, again.stdout):
         assert re.search(r"\n  \w+ gave no proposal: ", page)
         assert "Ended with something missing, after " in page
@@ -416,7 +416,7 @@ def test_the_options_of_a_consensus_reach_the_pattern(tmp_path: Path) -> None:
         polled = hold(on, "consensus", "--max-rounds", "2", "--convergence", "off", "--confidence", "0", "--json")
     assert json.loads(early.stdout)["raw"]["earlyEnd"]["source"] == "convergence"
     assert [len(one.get("poll", ())) for one in json.loads(polled.stdout)["raw"]["rounds"]] == [3]
-    again = CliRunner().invoke(app, ["render", "-"], input=polled.stdout)
+    again = CliRunner().invoke(app, ["runs", "render", "-"], input=polled.stdout)
     assert again.stdout.count(" would vote for: ") == 3
     assert len(json.loads(all_rounds.stdout)["raw"]["rounds"]) == 3
 
@@ -433,7 +433,7 @@ def test_a_speaker_who_is_asked_again_is_told_of() -> None:
         result = hold(on, "handoff", "--max-turns", "1", "--json")
     with Stage(answers=answers) as on:
         plain = hold(on, "handoff", "--max-turns", "1")
-    again = CliRunner().invoke(app, ["render", "-"], input=result.stdout)
+    again = CliRunner().invoke(app, ["runs", "render", "-"], input=result.stdout)
     for page in (plain.stdout, again.stdout):
         assert "\n  So I say.\nHands over, when asked again, to: Neutral (" in page
         assert "Well." not in page
@@ -447,7 +447,7 @@ def test_a_round_without_a_report_is_told() -> None:
     with stage(broken={2}) as on:
         plain = hold(on, "deliberation", *options)
     assert json.loads(result.stdout)["raw"]["reports"][0] is None
-    again = CliRunner().invoke(app, ["render", "-"], input=result.stdout)
+    again = CliRunner().invoke(app, ["runs", "render", "-"], input=result.stdout)
     for page in (plain.stdout, again.stdout):
         assert "Moderator deliberation-moderator failed: " in page
         assert "the round has no report" in page
@@ -478,6 +478,6 @@ def test_a_raw_output_alone_names_those_who_spoke(pattern: str, tmp_path: Path) 
     path.write_text(json.dumps(saved("Homes first.")[pattern]["raw"]))
     held = read_document(str(path))
     assert [speaker.name for speaker in held.speakers] == ["Homes first."]
-    result = CliRunner().invoke(app, ["render", str(path), "--markdown", str(made)])
+    result = CliRunner().invoke(app, ["runs", "render", str(path), "--markdown", str(made)])
     assert (result.exit_code, result.stderr) == (0, "")
     assert "- **Homes first.**" in made.read_text()

@@ -35,7 +35,15 @@ OWN_PAGES = {
 }
 """Commands whose options are in a section of the page about their task, as page#heading."""
 DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
-COMMANDS = get_command(app).commands  # type: ignore[attr-defined]  # a group
+_TOP: Any = get_command(app)
+GROUPS = ("runs", "eval")
+COMMANDS = {
+    **{name: command for name, command in _TOP.commands.items() if name not in GROUPS},
+    **{name: command for group in GROUPS for name, command in _TOP.commands[group].commands.items()},
+}
+SECTIONS = {name: f"runs {name}" for name in _TOP.commands["runs"].commands if name not in _TOP.commands}
+SECTIONS["list"] = "runs"
+"""The section on a command, where it is not headed by the command's name alone."""
 TURNS = {"handoff": ("--transition", "text")}
 """Options by which a verb's models answer in text, so that a stage can hold them."""
 
@@ -65,7 +73,7 @@ def test_json_is_one_document_that_render_shows_as_the_run_did(verb: str, tmp_pa
     document = json.loads(result.stdout)
     assert (document["pattern"], document["status"]) == (VERBS[verb][0], "complete")
     assert document["usage"]["calls"] == len(on.bodies)
-    shown = CliRunner().invoke(app, ["render", "-", "--markdown", str(again)], input=result.stdout)
+    shown = CliRunner().invoke(app, ["runs", "render", "-", "--markdown", str(again)], input=result.stdout)
     assert lines(shown.stdout) == lines(plain.stdout)
     assert "\x1b" not in plain.stdout
     assert again.read_text() == report.read_text()
@@ -80,7 +88,7 @@ def test_a_bare_raw_output_is_told_from_those_of_other_patterns(verb: str, tmp_p
     pages = []
     for keys in (value, _snake(value)):
         path.write_text(json.dumps(keys))
-        result = CliRunner().invoke(app, ["render", str(path)], catch_exceptions=False)
+        result = CliRunner().invoke(app, ["runs", "render", str(path)], catch_exceptions=False)
         assert (result.exit_code, result.stderr) == (0, "")
         pages.append(result.stdout)
     assert pages[0] == pages[1]
@@ -219,7 +227,7 @@ def test_a_terminated_run_leaves_its_document(verb: str) -> None:
     document = json.loads(stdout)
     assert (process.returncode, document["status"]) == (143, "interrupted")
     assert stderr.decode() == f"To resume: flowdebate resume {document['runId'][:8]}\n"
-    again = CliRunner().invoke(app, ["render", "-"], input=stdout)
+    again = CliRunner().invoke(app, ["runs", "render", "-"], input=stdout)
     assert (again.exit_code, again.stderr) == (0, "")
     assert "Interrupted after " in again.stdout
 
@@ -312,7 +320,7 @@ def test_a_document_of_an_unknown_pattern_is_one_error(pattern: object, tmp_path
     """Which says what there is."""
     path = tmp_path / "saved.json"
     path.write_text(json.dumps({"pattern": pattern, "raw": {}}))
-    result = CliRunner().invoke(app, ["render", str(path)])
+    result = CliRunner().invoke(app, ["runs", "render", str(path)])
     assert (result.exit_code, result.stdout) == (2, "")
     assert "`pattern`: must be one of debate, deliberation, handoff" in result.stderr
     assert "\x1b" not in result.stderr
@@ -340,7 +348,7 @@ def test_every_option_is_documented_with_its_verb(verb: str) -> None:
         section = (DOCS.parent / name).read_text("utf-8").split(f"# {heading}\n")[1]
         own = re.split(r"\n##+ ", section)[0]
     else:
-        own = page.split(f"\n## `flowdebate {verb}`")[1].split("\n## ")[0]
+        own = page.split(f"\n## `flowdebate {SECTIONS.get(verb, verb)}`")[1].split("\n## ")[0]
     for parameter in COMMANDS[verb].params:
         for option in parameter.opts if parameter.param_type_name == "option" else []:
             assert f"`{option}" in own + shared, option

@@ -149,7 +149,7 @@ def test_each_command_is_resumed_from_what_is_kept_of_it(verb: str, tmp_path: Pa
     assert first == second
     texts = [re.sub(r"- (Time|Run): .*\n", "", report.read_text()) for report in reports]
     assert texts[0] == texts[1]
-    shown = command("render", "-", stdin=result.stdout_bytes).stdout
+    shown = command("runs", "render", "-", stdin=result.stdout_bytes).stdout
     assert sorted(_lines(again.stdout)) == sorted(_lines(shown))
     page = command("show", hint[1], "--page")
     assert sorted(_lines(page.stdout)) == sorted(_lines(shown))
@@ -253,14 +253,26 @@ def test_a_store_that_cannot_be_used_costs_nothing(tmp_path: Path) -> None:
     "asked",
     [
         ("runs",),
-        ("leaderboard",),
-        ("audit",),
-        ("archive",),
+        (
+            "eval",
+            "leaderboard",
+        ),
+        (
+            "eval",
+            "audit",
+        ),
+        (
+            "runs",
+            "archive",
+        ),
         ("export", "--all"),
-        ("delete", "--status", "failed"),
-        *((verb, "--last") for verb in ("show", "watch", "resume", "fork", "share")),
-        ("report", "--last", "--html", "-"),
-        ("answer", "a1b2"),
+        ("runs", "delete", "--status", "failed"),
+        *(
+            (*words, "--last")
+            for words in (["show"], ["runs", "watch"], ["resume"], ["runs", "fork"], ["runs", "share"])
+        ),
+        ("runs", "report", "--last", "--html", "-"),
+        ("runs", "answer", "a1b2"),
     ],
     ids=lambda asked: asked[0],
 )
@@ -341,7 +353,11 @@ def test_what_somebody_carries_out_stays(store: Path) -> None:
         owner = SqliteStore(store)
         await owner.take(run_id)
         try:
-            tried = [("resume", run_id), ("delete", run_id, "--yes"), ("delete", "--older-than", "0", "--yes")]
+            tried = [
+                ("resume", run_id),
+                ("runs", "delete", run_id, "--yes"),
+                ("runs", "delete", "--older-than", "0", "--yes"),
+            ]
             results = [await asyncio.to_thread(command, *each) for each in tried]
             return results, await asyncio.to_thread(command, "runs", "--status", "running")
         finally:
@@ -487,16 +503,16 @@ def test_what_is_deleted_is_gone(store: Path) -> None:
         run_id = ended_early(on)
     add_like(store, "older", header={"created_at": 1e9}, updated_at=1e9)
     add_like(store, "whole", status="complete")
-    asking = command("delete", run_id)
+    asking = command("runs", "delete", run_id)
     assert (asking.exit_code, asking.stdout) == (2, "")
     assert "To delete 1 run, add --yes." in asking.stderr
     for arguments in ((), (run_id, "--status", "limit"), (run_id, "--older-than", "1"), ("--older-than", "-1")):
-        assert command("delete", "--yes", *arguments).exit_code == 2
-    assert command("delete", "--older-than", "30", "--yes").stdout == "Deleted 1 run.\n"
-    assert command("delete", "--status", "complete", "--yes").stdout == "Deleted 1 run.\n"
-    assert command("delete", run_id[:8], run_id, "-y").stdout == "Deleted 1 run.\n"
+        assert command("runs", "delete", "--yes", *arguments).exit_code == 2
+    assert command("runs", "delete", "--older-than", "30", "--yes").stdout == "Deleted 1 run.\n"
+    assert command("runs", "delete", "--status", "complete", "--yes").stdout == "Deleted 1 run.\n"
+    assert command("runs", "delete", run_id[:8], run_id, "-y").stdout == "Deleted 1 run.\n"
     assert command("runs").stdout == "No runs.\n"
-    assert command("delete", run_id, "-y").exit_code == 2
+    assert command("runs", "delete", run_id, "-y").exit_code == 2
 
 
 def test_runs_of_a_label_are_listed_and_deleted(store: Path) -> None:
@@ -505,12 +521,12 @@ def test_runs_of_a_label_are_listed_and_deleted(store: Path) -> None:
         like = newest_of(on, store)
     for number, owner in enumerate(("ann", "ann", "bob")):
         add_like(store, f"of-{owner}-{number}", like=like, header={"labels": {"owner": owner, "team": "a=b"}})
-    assert command("delete", "--label", "owner", "--yes").exit_code == 2
+    assert command("runs", "delete", "--label", "owner", "--yes").exit_code == 2
     listed = json.loads(command("runs", "--json", "--label", "owner=ann", "--label", "team=a=b").stdout)
     assert {each["runId"] for each in listed} == {"of-ann-0", "of-ann-1"}
     assert "--label owner=ann --limit 1" in command("runs", "--label", "owner=ann", "--limit", "1").stdout
-    assert command("delete", "--label", "owner=ann", "--older-than", "1", "--yes").stdout == "Deleted 0 runs.\n"
-    assert command("delete", "--label", "owner=ann", "--yes").stdout == "Deleted 2 runs.\n"
+    assert command("runs", "delete", "--label", "owner=ann", "--older-than", "1", "--yes").stdout == "Deleted 0 runs.\n"
+    assert command("runs", "delete", "--label", "owner=ann", "--yes").stdout == "Deleted 2 runs.\n"
     assert len(json.loads(command("runs", "--json").stdout)) == 2
 
 
@@ -519,7 +535,7 @@ def test_a_terminal_asks_before_it_deletes(store: Path) -> None:
     with Stage() as on:
         run_id = ended_early(on)
     for answer, code, left in (("n", 1, True), ("y", 0, False)):
-        with OnTerminal("delete", run_id) as terminal:
+        with OnTerminal("runs", "delete", run_id) as terminal:
             terminal.until("Delete 1 run? [y/N]:")
             terminal.write(f"{answer}\n")
             assert terminal.end() == code
@@ -538,7 +554,7 @@ def test_files_of_the_command_are_their_owner_s_alone(tmp_path: Path) -> None:
     try:
         with Stage() as on:
             run_id = ended_early(on, "--markdown", report, "--record", record)
-            command("report", run_id, "--markdown", old)
+            command("runs", "report", run_id, "--markdown", old)
             command("export", run_id, "-o", exported)
             for out in (lines, table):
                 shared = ("--model", "staged", "--base-url", on.base_url, "--max-rounds", "1")

@@ -1,4 +1,4 @@
-"""`flowdebate study`: one file, registered, asked, and compared."""
+"""`flowdebate eval study`: one file, registered, asked, and compared."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def run(stage: Stage | None, *words: str) -> Result:
     """A study in this process."""
     url = "http://127.0.0.1:9/v1" if stage is None else stage.base_url
     options = ("--model", "staged", "--base-url", url, "--store", "runs.sqlite3")
-    return CliRunner().invoke(app, ["study", *words, *options], catch_exceptions=False)
+    return CliRunner().invoke(app, ["eval", "study", *words, *options], catch_exceptions=False)
 
 
 def test_a_study_is_registered_asked_and_reported(folder: Path) -> None:

@@ -62,12 +62,12 @@ def test_no_colour_means_no_escape_codes(tmp_path: Path) -> None:
     """Under NO_COLOR the layout stays, and nothing else; without it there are colours."""
     path = tmp_path / "saved.json"
     path.write_text(json.dumps(DOCUMENT))
-    with OnTerminal("render", str(path), NO_COLOR="1") as plain:
+    with OnTerminal("runs", "render", str(path), NO_COLOR="1") as plain:
         assert plain.end() == 0
-    with OnTerminal("--no-color", "render", str(path)) as asked:
+    with OnTerminal("--no-color", "runs", "render", str(path)) as asked:
         assert asked.end() == 0
     assert asked.seen == plain.seen
-    with OnTerminal("render", str(path)) as coloured:
+    with OnTerminal("runs", "render", str(path)) as coloured:
         assert coloured.end() == 0
     assert "\x1b" not in plain.seen
     assert OWN_ESCAPES.sub("", coloured.seen) == plain.seen != coloured.seen
@@ -142,7 +142,7 @@ def test_output_that_cannot_be_written_is_one_message_or_none(tmp_path: Path) ->
 def rendered(path: Path, stdout: int) -> tuple[int, bytes]:
     """The exit code and the messages of a `render` to an open file."""
     ended = subprocess.run(  # noqa: S603 - our own command
-        command("render", str(path)),
+        command("runs", "render", str(path)),
         stdout=stdout,
         stderr=subprocess.PIPE,
         check=False,

@@ -1,4 +1,4 @@
-"""`flowdebate watch`: what another process executes, and what is over, as the run's own command shows it."""
+"""`flowdebate runs watch`: what another process executes, and what is over, as the run's own command shows it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_run_of_another_process_is_watched_to_its_end(store: Path) -> None:
     """With who is at work; then the page is the whole one, and the run does not know of it."""
     with Stage(turns=SAID, hold=(2, 1)) as on, on_pipes(*on.options(*SIDES)) as process:
         on.wait_for_turn(3)
-        with OnTerminal("watch", "--last") as terminal:
+        with OnTerminal("runs", "watch", "--last") as terminal:
             terminal.until("Round 2 of 2")
             terminal.until("pro is thinking")
             assert "Build more." in terminal.screen
@@ -45,7 +45,7 @@ def test_a_run_of_another_process_is_watched_to_its_end(store: Path) -> None:
         assert process.stdout is not None
         own = process.stdout.read().decode()
     assert re.match(r"Run \w{8}: running, started just now\nModel: staged at ", terminal.screen)
-    watched = command("watch", "--last")
+    watched = command("runs", "watch", "--last")
     assert lines_of(watched.stdout) == lines_of(own)
     assert (watched.exit_code, watched.stderr) == (0, "")
     for part in ("Homes first.", "Both are right.", newest(store).header.run_id):
@@ -62,8 +62,8 @@ def test_a_run_that_is_over_is_shown_from_its_beginning(verb: str, tmp_path: Pat
         with stage() as on:
             own = command(*on.options(*options, *limit, "--markdown", str(reports[0]), verb=verb))
             asked = len(on.bodies)
-            watched = command("watch", "--last", "--markdown", str(reports[1]))
-            quiet = command("watch", "--last", "--quiet")
+            watched = command("runs", "watch", "--last", "--markdown", str(reports[1]))
+            quiet = command("runs", "watch", "--last", "--quiet")
             assert len(on.bodies) == asked
         assert sorted(lines_of(watched.stdout)) == sorted(lines_of(own.stdout))
         assert watched.exit_code == quiet.exit_code == own.exit_code
@@ -77,7 +77,7 @@ def test_ctrl_c_ends_the_view_and_not_the_run(store: Path) -> None:
     """It says how to watch it again."""
     with Stage(turns=SAID, hold=(1, 0)) as on, on_pipes(*on.options(*SIDES)) as process:
         on.wait_for_turn(2)
-        with OnTerminal("watch", "--last") as terminal:
+        with OnTerminal("runs", "watch", "--last") as terminal:
             terminal.until("con is thinking")
             terminal.process.send_signal(2)
             assert terminal.end() == exit_code_of_signal(2)
@@ -85,7 +85,7 @@ def test_ctrl_c_ends_the_view_and_not_the_run(store: Path) -> None:
         assert (run.status, run.owned) == ("running", True)
         on.let_go()
         process.wait(PATIENCE)
-    assert f"The run goes on. To watch it again: flowdebate watch {run.header.run_id[:8]}" in terminal.screen
+    assert f"The run goes on. To watch it again: flowdebate runs watch {run.header.run_id[:8]}" in terminal.screen
     assert terminal.seen.rfind("\x1b[?25h") > terminal.seen.rfind("\x1b[?25l")
     assert newest(store).status == "complete"
 
@@ -97,7 +97,7 @@ def test_a_run_whose_process_is_gone_says_so(store: Path) -> None:
         process.kill()
         process.wait(PATIENCE)
         run = newest(store).header.run_id
-        result = command("watch", run)
+        result = command("runs", "watch", run)
     assert result.exit_code == 3
     assert "Homes first." in result.stdout
     assert "Interrupted after 1 complete argument." in result.stdout
@@ -108,19 +108,19 @@ def test_a_run_that_waits_for_a_human_ends_the_view() -> None:
     """The hint is the command that answers, with the store."""
     with Stage(turns=SAID) as on:
         own = command(*on.options(*SIDES, "--human", "con"))
-        watched = command("watch", "--last")
+        watched = command("runs", "watch", "--last")
     assert own.exit_code == watched.exit_code == 3
     assert watched.stderr == own.stderr
-    assert re.fullmatch(r"To resume: flowdebate answer \w{8}\n", watched.stderr)
+    assert re.fullmatch(r"To resume: flowdebate runs answer \w{8}\n", watched.stderr)
 
 
 def test_a_run_that_failed_fails_its_viewer() -> None:
     """With the error, also where it never began."""
     with Stage(verdict={"winner": 5}) as on:
         command(*on.options(*SIDES, "--max-rounds", "1", "--on-failure", "fail"))
-        failed = command("watch", "--last")
+        failed = command("runs", "watch", "--last")
     command("debate", "Should we cap rents?", "--model", "m", "--base-url", "http://127.0.0.1:9/v1")
-    unreached = command("watch", "--last")
+    unreached = command("runs", "watch", "--last")
     assert failed.exit_code == unreached.exit_code == 1
     assert "the answer does not fit its schema" in failed.stderr
     assert "Failed after 2 complete arguments." in failed.stdout
@@ -133,13 +133,13 @@ def test_as_json_each_event_is_a_line() -> None:
     with Stage(turns=(("Homes \x9b31m\u202e", "first."), ("Build ", "more.")), hold=(2, 0)) as on:
         with on_pipes(*on.options(*SIDES)) as process:
             on.wait_for_turn(3)
-            with on_pipes("watch", "--last", "--json") as watching:
+            with on_pipes("runs", "watch", "--last", "--json") as watching:
                 assert watching.stdout is not None
                 first = watching.stdout.readline()
                 on.let_go()
                 live = [json.loads(line) for line in (first, *watching.stdout)]
             process.wait(PATIENCE)
-        again = command("watch", "--last", "--json")
+        again = command("runs", "watch", "--last", "--json")
     events = [json.loads(line) for line in again.stdout.splitlines()]
     assert [events[0]["kind"], events[-1]["kind"]] == ["run_started", "run_finished"]
     assert events[-1]["status"] == "complete"
@@ -167,7 +167,11 @@ def test_runs_of_programs_are_shown_by_their_steps(store: Path) -> None:
     asyncio.run(block.run("Cap \x1b[2J rents?", store=store, run_id="my-run"))
     with pytest.raises(ValueError, match="fail"):
         asyncio.run(block.run("fail now", store=store, run_id="failing"))
-    shown, failing, quiet = command("watch", "my-run"), command("watch", "failing"), command("watch", "my-run", "-q")
+    shown, failing, quiet = (
+        command("runs", "watch", "my-run"),
+        command("runs", "watch", "failing"),
+        command("runs", "watch", "my-run", "-q"),
+    )
     assert (shown.exit_code, failing.exit_code, quiet.exit_code) == (0, 1, 0)
     reason = "Run my-run was started by a program, whose patterns this command does not know"
     assert shown.stderr == f"{reason}; watch shows its steps and its status\n"
@@ -175,11 +179,11 @@ def test_runs_of_programs_are_shown_by_their_steps(store: Path) -> None:
         assert part in shown.stdout, shown.stdout
     assert "mine#step" not in quiet.stdout
     assert "await block.resume('failing') in Python, where its block is built" in failing.stderr
-    lines = [json.loads(line) for line in command("watch", "my-run", "--json").stdout.splitlines()]
+    lines = [json.loads(line) for line in command("runs", "watch", "my-run", "--json").stdout.splitlines()]
     assert [line["kind"] for line in lines] == ["step", "status"]
     assert (lines[0]["step"]["text"], lines[1]["status"]) == ("\x1b[2Jmade ", "complete")
     assert "\x1b" not in shown.stdout + shown.stderr + failing.stdout + failing.stderr
-    assert command("watch", "my-run", "--markdown", str(store.parent / "x.md")).exit_code == 2
+    assert command("runs", "watch", "my-run", "--markdown", str(store.parent / "x.md")).exit_code == 2
 
 
 def test_misuse_is_one_message(store: Path) -> None:
@@ -187,12 +191,12 @@ def test_misuse_is_one_message(store: Path) -> None:
     with Stage() as on:
         run_id = ended_early(on)
     cases: dict[tuple[str, ...], str] = {
-        (): "Say which run: flowdebate watch RUN, or --last.",
+        (): "Say which run: flowdebate runs watch RUN, or --last.",
         (run_id, "--last"): "Name one run, or give --last, not both.",
         ("nobody",): "there is no run 'nobody'",
         (run_id, "--markdown", str(store.parent)): "is a folder",
     }
     for arguments, words in cases.items():
-        result: Any = command("watch", *arguments)
+        result: Any = command("runs", "watch", *arguments)
         assert (result.exit_code, result.stdout) == (2, "")
         assert words in result.stderr

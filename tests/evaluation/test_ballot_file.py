@@ -139,25 +139,25 @@ def test_a_row_that_is_no_ballot_is_named(tmp_path: Path, row: dict[str, Any], p
 def test_commands_read_the_same_files(tmp_path: Path) -> None:
     """The audit with the quality of judges and the content audit, and the ranking, of which a prior ranks all."""
     path = str(write(tmp_path / "ballots.csv", rows()))
-    shown = CliRunner().invoke(app, ["audit", "--data", path], catch_exceptions=False)
+    shown = CliRunner().invoke(app, ["eval", "audit", "--data", path], catch_exceptions=False)
     assert shown.exit_code == 0
     for words in ("slot 1 of 2", "right in 0.", "length: twice as long favours it", "2 models are worth"):
         assert words in shown.output
-    found = json.loads(CliRunner().invoke(app, ["audit", "--data", path, "--json"]).stdout)
+    found = json.loads(CliRunner().invoke(app, ["eval", "audit", "--data", path, "--json"]).stdout)
     assert found["quality"] == judge_quality(path).model_dump(mode="json", by_alias=True)
     one = judge_quality(read_ballots(path).of_judge("leo").judged)
     assert found["qualities"]["leo"] == one.model_dump(mode="json", by_alias=True)
     assert "leo against the truth" in shown.output
     assert found["content"] == content_audit(path).model_dump(mode="json", by_alias=True)
-    ranked = CliRunner().invoke(app, ["leaderboard", "--data", path, "--format", "json"])
+    ranked = CliRunner().invoke(app, ["eval", "leaderboard", "--data", path, "--format", "json"])
     assert [system["name"] for system in json.loads(ranked.stdout)["systems"]] == [
         system.name for system in rank_games(path).systems
     ]
     champion = {"item": "x", "order": ["top", "ann"], "choice": "top", "judge": "mia", "truth": "", "cluster": ""}
     more = write(tmp_path / "more.csv", [*rows(), champion | {"lengths": [1, 1], "note": ""}])
-    shown = CliRunner().invoke(app, ["leaderboard", "--data", str(more)])
+    shown = CliRunner().invoke(app, ["eval", "leaderboard", "--data", str(more)])
     assert "above all ranked systems: never lost to one: top" in shown.output
-    ranked = CliRunner().invoke(app, ["leaderboard", "--data", str(more), "--prior", "2", "--format", "json"])
+    ranked = CliRunner().invoke(app, ["eval", "leaderboard", "--data", str(more), "--prior", "2", "--format", "json"])
     assert "top" in [system["name"] for system in json.loads(ranked.stdout)["systems"]]
-    refused = CliRunner().invoke(app, ["leaderboard", "--data", path, "--limit", "3"])
+    refused = CliRunner().invoke(app, ["eval", "leaderboard", "--data", path, "--limit", "3"])
     assert refused.exit_code == 2

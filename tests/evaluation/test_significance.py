@@ -226,7 +226,7 @@ except ConfigurationError as error:
 from typer.testing import CliRunner
 from flowdebate.cli.app import app
 line = '{"ballots": [{"order": ["a", "b"], "winner": "a"}]}'
-told = CliRunner().invoke(app, ["audit", "--data", "-"], input=line)
+told = CliRunner().invoke(app, ["eval", "audit", "--data", "-"], input=line)
 print(told.exit_code, told.stderr, told.stdout)
 """
     command = [sys.executable, "-c", script]

@@ -34,7 +34,7 @@ async def text_of(client: Client, uri: str) -> str:
 
 
 async def test_a_run_is_a_report_a_transcript_and_a_document(here: Stage) -> None:
-    """As Markdown, as text, and as the JSON that `flowdebate render` reads."""
+    """As Markdown, as text, and as the JSON that `flowdebate runs render` reads."""
     async with here.connect() as client:
         templates = (await client.list_resource_templates()).resource_templates
         run = told(await client.call_tool("start_debate", {"question": "Should we build trams?", "wait": 30}))

@@ -227,8 +227,8 @@ def test_verify_and_show_say_what_is_wrong(tmp_path: Path, monkeypatch: pytest.M
     lines = asyncio.run(exported())
     lines[0] = json.dumps(changed(json.loads(lines[0]), ("run", "outcome", "usage", "calls"), None))
     (tmp_path / "broken.jsonl").write_text("\n".join(lines))
-    for command in ("verify", "import"):
-        done = CliRunner().invoke(app, [command, str(tmp_path / "broken.jsonl")], env={"FLOWDEBATE_STORE": "memory:"})
+    for command in (["runs", "verify"], ["import"]):
+        done = CliRunner().invoke(app, [*command, str(tmp_path / "broken.jsonl")], env={"FLOWDEBATE_STORE": "memory:"})
         assert done.exit_code == 2
         assert "`run.outcome.usage.calls` must be of type integer, got None" in done.stderr
 
@@ -236,6 +236,6 @@ def test_verify_and_show_say_what_is_wrong(tmp_path: Path, monkeypatch: pytest.M
         raise ZeroDivisionError("by nothing")
 
     monkeypatch.setattr("flowdebate.web.report.verify_file", fails)
-    done = CliRunner().invoke(app, ["verify", str(tmp_path / "broken.jsonl")])
+    done = CliRunner().invoke(app, ["runs", "verify", str(tmp_path / "broken.jsonl")])
     assert done.exit_code == 2
     assert "cannot be verified: ZeroDivisionError: by nothing" in done.stderr

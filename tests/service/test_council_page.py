@@ -60,7 +60,7 @@ def test_a_council_is_held_shown_saved_resumed_and_batched(tmp_path: Path) -> No
         assert part in live.stdout
         assert part in report.read_text()
         assert part in resumed.stdout
-        assert part in command("render", "-", text=saved.stdout).stdout
+        assert part in command("runs", "render", "-", text=saved.stdout).stdout
     assert json.loads(saved.stdout)["pattern"] == "council"
     assert "Complete: 1\n" in batch.stdout
 

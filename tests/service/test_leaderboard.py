@@ -79,11 +79,13 @@ def test_a_judge_that_goes_by_the_order_is_named(tmp_path: Path) -> None:
     # a sentence that begins with the name would change it where sentences begin with a capital
     assert board.findings[-1].startswith("the judge ")
     assert "picks what it reads first in" in board.findings[-1]
-    result = CliRunner().invoke(app, ["leaderboard", "--store", str(path), "--format", "json"], catch_exceptions=False)
+    result = CliRunner().invoke(
+        app, ["eval", "leaderboard", "--store", str(path), "--format", "json"], catch_exceptions=False
+    )
     assert (result.exit_code, json.loads(result.stdout)["judges"][0]["judge"]) == (0, judge.judge)
     for form in ("text", "markdown"):
         result = CliRunner().invoke(
-            app, ["leaderboard", "--store", str(path), "--format", form], catch_exceptions=False
+            app, ["eval", "leaderboard", "--store", str(path), "--format", form], catch_exceptions=False
         )
         assert result.exit_code == 0
         assert all(name in result.stdout for name in (*QUALITY, judge.judge))
@@ -103,7 +105,9 @@ def test_models_are_counted_whose_answers_are_repaired(tmp_path: Path) -> None:
     plain = FunctionModel(lambda request: clean if request.output else "Rum.", name="neat")
     asyncio.run(block.run("Which?", model=plain, store=store))
     asyncio.run(block.fork("first", at="drinks/drinks-judge", store=store, model=plain))
-    result = CliRunner().invoke(app, ["leaderboard", "--store", str(path), "--format", "json"], catch_exceptions=False)
+    result = CliRunner().invoke(
+        app, ["eval", "leaderboard", "--store", str(path), "--format", "json"], catch_exceptions=False
+    )
     assert json.loads(result.stdout)["answers"] == [
         {
             "model": "sloppy",
@@ -115,7 +119,7 @@ def test_models_are_counted_whose_answers_are_repaired(tmp_path: Path) -> None:
             "templateTokens": 1,
         }
     ]
-    shown = CliRunner().invoke(app, ["leaderboard", "--store", str(path)], catch_exceptions=False).stdout
+    shown = CliRunner().invoke(app, ["eval", "leaderboard", "--store", str(path)], catch_exceptions=False).stdout
     assert "1 (25%)" in shown
 
 
@@ -130,5 +134,5 @@ def test_an_empty_store_has_nothing_to_rank(tmp_path: Path) -> None:
     board = leaderboard_of(asyncio.run(store.runs()))
     assert (board.models, board.left_out) == ([], {"has no two sides of different models": 1})
     (empty := tmp_path / "none.db").touch()
-    result = CliRunner().invoke(app, ["leaderboard", "--store", str(empty)])
+    result = CliRunner().invoke(app, ["eval", "leaderboard", "--store", str(empty)])
     assert result.exit_code == 3

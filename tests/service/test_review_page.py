@@ -76,9 +76,9 @@ def test_a_review_is_shown_saved_resumed_forked_reported_and_batched(tmp_path: P
         saved = command("review", QUESTION, *location, *seats, "--json", "--gate", "no confirmed blocker")
         run_id, before = json.loads(saved.stdout)["runId"], len(on.bodies)
         resumed, shown = command("resume", run_id), command("show", run_id, "--page")
-        written = command("report", run_id, "--html", str(page))
+        written = command("runs", "report", run_id, "--html", str(page))
         assert len(on.bodies) == before
-        forked = command("fork", run_id, "--set", 'gate="no confirmed major"', "--json", *location[2:4])
+        forked = command("runs", "fork", run_id, "--set", 'gate="no confirmed major"', "--json", *location[2:4])
         assert len(on.bodies) == before  # a gate is a rule on data: nothing is asked again
         batch = command("batch", "-", "--pattern", "review", *location, *seats[4:], text="What is missing?\n")
     assert [each.exit_code for each in (live, saved, resumed, shown, written, batch)] == [0] * 6, batch.output
@@ -87,7 +87,7 @@ def test_a_review_is_shown_saved_resumed_forked_reported_and_batched(tmp_path: P
         assert part in live.stdout
         assert part in resumed.stdout
         assert part in shown.stdout
-        assert part in command("render", "-", text=saved.stdout).stdout
+        assert part in command("runs", "render", "-", text=saved.stdout).stdout
     assert "1 confirmed \\(1 major" not in report.read_text()
     assert "<b>asked</b>" not in page.read_text()
     assert "&lt;b&gt;asked" in page.read_text()
@@ -161,7 +161,7 @@ def test_code_in_a_finding_is_shown_as_it_was_written(tmp_path: Path) -> None:
         location = ("--model", "staged", "--base-url", on.base_url, "--reviewer", "Ada")
         given = ("review", QUESTION, *location, "--source", str(tmp_path / "pkg"))
         shown, comment = command(*given), command(*given, "--format", "markdown").stdout
-        command("report", "--last", "--html", str(page))
+        command("runs", "report", "--last", "--html", str(page))
     assert "F1, major: Guard Place: nowhere\n  Place: pkg/__init__.py:1-2\n" in shown.stdout
     assert "**Guard Place: nowhere**. One. Two.\n" in comment
     assert "  - Suggestion:\n\n    ````\n    ```\n    if x:\n        run()\n    ```\n    ````\n" in comment

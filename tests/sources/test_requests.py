@@ -195,7 +195,11 @@ def test_what_is_stored_is_a_text_and_is_never_read_as_a_file(
     path, store = tmp_path / "runs.jsonl", str(tmp_path / "runs.sqlite3")
     path.write_text("".join(f"{line.rstrip()}\n" for line in lines))
     began = time.monotonic()
-    for command in (("verify", str(path)), ("import", str(path), "--store", store), ("show", "r", "--store", store)):
+    for command in (
+        ("runs", "verify", str(path)),
+        ("import", str(path), "--store", store),
+        ("show", "r", "--store", store),
+    ):
         result = CliRunner().invoke(app, command)
         assert "Converted!" not in result.output
         assert result.exception is None or isinstance(result.exception, SystemExit)

@@ -59,7 +59,7 @@ def test_a_finished_run_is_resumed_without_a_call(pattern: str, store: Path) -> 
 
 def test_an_export_is_verified(store: Path) -> None:
     """Its outputs are what its journals give."""
-    assert command("verify", str(EXPORT), store=store).exit_code == 0
+    assert command("runs", "verify", str(EXPORT), store=store).exit_code == 0
 
 
 def test_a_stored_run_is_exported_as_it_was(store: Path) -> None:
@@ -77,5 +77,5 @@ def test_an_imported_run_is_exported_as_it_was_but_for_its_origin(imported: Path
 def test_the_report_of_a_stored_run_is_verified(pattern: str, store: Path) -> None:
     """A report contains the run's journal."""
     report = store.with_suffix(".html")
-    assert command("report", RUNS[pattern], "--html", str(report), store=store).exit_code == 0
-    assert command("verify", str(report), store=store).exit_code == 0
+    assert command("runs", "report", RUNS[pattern], "--html", str(report), store=store).exit_code == 0
+    assert command("runs", "verify", str(report), store=store).exit_code == 0

@@ -30,9 +30,9 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
 
 async def command(fleet: Fleet, *arguments: str) -> str:
-    """What `flowdebate queue` prints."""
+    """What `flowdebate runs queue` prints."""
     environment = os.environ | {"FLEET": json.dumps(fleet.given)}
-    asked = (COMMAND, "queue", "tests.workers.fleet:workers", *arguments)
+    asked = (COMMAND, "runs", "queue", "tests.workers.fleet:workers", *arguments)
     return (await asyncio.to_thread(warm.run, *asked, cwd=ROOT, env=environment)).stdout
 
 
@@ -82,7 +82,7 @@ def registered(workers: Any) -> Any:
 
 
 async def test_all_runs_that_match_are_resumed_on_the_command_line(fleet: Fleet) -> None:
-    """`cancel` and `resume` of `flowdebate queue`, which executes nothing itself."""
+    """`cancel` and `resume` of `flowdebate runs queue`, which executes nothing itself."""
     workers = fleet.workers()
     run_id = await workers.submit("city", f"{workers.name}?", labels={"team": workers.name})
     other = await workers.submit("city", f"{workers.name}!")

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from sys import float_info
 from typing import ParamSpec, TypeVar
 
+from flowdebate._text import nearest
 from flowdebate.errors import ConfigurationError
 
 P = ParamSpec("P")
@@ -45,17 +46,6 @@ _MEANT = {
     "turn_timeout": "failures=FailurePolicy(turn_timeout=…)",
     "round_timeout": "failures=FailurePolicy(round_timeout=…)",
 }
-
-
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The one of `known` that `word` is most like; None if it is like none.
-
-    >>> nearest("rounds", ["max_rounds", "model"])
-    'max_rounds'
-    """
-    from difflib import get_close_matches
-
-    return next(iter(get_close_matches(word, list(known), n=1, cutoff=0.6)), None)
 
 
 def unknown_option(location: str, option: str, known: Iterable[str]) -> TypeError:

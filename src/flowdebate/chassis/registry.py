@@ -34,6 +34,8 @@ class PatternInfo:
     """What it does, for lists and the help of its command; the first sentence fits on a line."""
     events: tuple[str, ...] = ()
     """Places of the classes of events that only this pattern emits; streams and pages pass them on as themselves."""
+    listed: bool = False
+    """Whether the help of the command line lists it by itself, and not only among the other patterns."""
 
     @property
     def verb(self) -> str:

@@ -1,28 +1,17 @@
-"""The commands of `flowdebate`, grouped as its help shows them."""
+"""The commands of `flowdebate`: those its help lists, and the groups `runs` and `eval`; each is loaded at first use."""
 
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from collections.abc import Callable
+from functools import partial
+from pkgutil import resolve_name
+from typing import Annotated, NamedTuple
 
 import typer
 
-from flowdebate.cli import options as opt
-from flowdebate.cli.ballots import audit, leaderboard
-from flowdebate.cli.batch import batch
-from flowdebate.cli.demo import demo
-from flowdebate.cli.evaluate import evaluate
-from flowdebate.cli.help import Command, Commands
-from flowdebate.cli.models import models
-from flowdebate.cli.patterns import add_pattern_commands
-from flowdebate.cli.serving import mcp, queue, serve
-from flowdebate.cli.stored.resume import answer, fork, resume
-from flowdebate.cli.stored.runs import archive, delete, export, import_, report, runs, share, show, verify
-from flowdebate.cli.stored.watch import watch
-from flowdebate.cli.study import compare, study
-from flowdebate.cli.terminal.process import check_target, log_to, open_page, report_problems, write_report
-from flowdebate.errors import BadFile
-from flowdebate.ui.options import Option
+from flowdebate.cli.help import Commands, Group, RunCommands, deferred
+from flowdebate.patterns import PATTERNS, PatternInfo
 
 _NARROWEST = 20
 """Columns of a page: with fewer, an indented word does not fit."""
@@ -30,21 +19,119 @@ _WIDEST = 100
 """Columns beyond which help is hard to read."""
 
 
+class _Entry(NamedTuple):
+    """A command, by the place of its function."""
+
+    place: str
+    line: str
+    """What the list of commands says about it."""
+    hidden: bool = False
+
+
+_RUNS = "flowdebate.cli.stored.runs"
+_SHOW = _Entry(f"{_RUNS}:show", "Show a run: its labels, its note, its steps and its result.")
+_EXPORT = _Entry(f"{_RUNS}:export", "Export runs to a file.")
+_IMPORT = _Entry(f"{_RUNS}:import_", "Import runs from a file that export wrote.")
+_COMMANDS = {
+    "compare": _Entry("flowdebate.cli.study:compare", "Compare texts that answer a question; judges read them blind."),
+    "run": _Entry("flowdebate.cli.patterns:run_plan", "Run a pattern from a plan file."),
+    "resume": _Entry(
+        "flowdebate.cli.stored.resume:resume", "Resume a run that was interrupted, failed or reached a limit."
+    ),
+    "serve": _Entry("flowdebate.cli.serving:serve", "Start the web app and the HTTP API."),
+    "mcp": _Entry("flowdebate.cli.serving:mcp", "Offer debates to an MCP host, such as an editor or a chat app."),
+    "models": _Entry("flowdebate.cli.models:models", "Show which models would be asked, and check what they can do."),
+    "batch": _Entry("flowdebate.cli.batch:batch", "Run a pattern on each question of a file.", hidden=True),
+    "demo": _Entry("flowdebate.cli.demo:demo", "Play a recorded debate, without a model or a key.", hidden=True),
+    "show": _SHOW._replace(hidden=True),
+    "export": _EXPORT._replace(hidden=True),
+    "import": _IMPORT._replace(hidden=True),
+}
+"""Commands that know no pattern."""
+_OF_RUNS = {
+    "list": _Entry(f"{_RUNS}:runs", "List the stored runs, the newest first (the default)."),
+    "show": _SHOW,
+    "watch": _Entry("flowdebate.cli.stored.watch:watch", "Watch a run that another process executes."),
+    "answer": _Entry("flowdebate.cli.stored.resume:answer", "Answer what a run asks a human, and resume it."),
+    "fork": _Entry(
+        "flowdebate.cli.stored.resume:fork", "Run a stored run again with changes; only what differs is paid for."
+    ),
+    "report": _Entry(f"{_RUNS}:report", "Write the report of a run to a file."),
+    "verify": _Entry(f"{_RUNS}:verify", "Check a report against the journal inside it."),
+    "render": _Entry(f"{_RUNS}:render", "Show a saved JSON document again."),
+    "share": _Entry(f"{_RUNS}:share", "Make a public, read-only link to a run, or revoke it."),
+    "export": _EXPORT,
+    "import": _IMPORT,
+    "delete": _Entry(f"{_RUNS}:delete", "Delete runs."),
+    "archive": _Entry(f"{_RUNS}:archive", "Show and correct what consensus debates remember."),
+    "queue": _Entry("flowdebate.cli.serving:queue", "Show the queue of your workers; submit, resume or cancel runs."),
+}
+_OF_EVAL = {
+    "evaluate": _Entry(
+        "flowdebate.cli.evaluate:evaluate", "Measure on questions with known answers whether debates help."
+    ),
+    "study": _Entry("flowdebate.cli.study:study", "Compare several designs of a debate with baselines."),
+    "audit": _Entry("flowdebate.cli.ballots:audit", "Audit judges for bias and consistency."),
+    "leaderboard": _Entry("flowdebate.cli.ballots:leaderboard", "Rank models and judges by stored debates."),
+}
+
+
 def build_app() -> typer.Typer:
     """The command, with one subcommand for each registered pattern."""
-    app = typer.Typer(
-        cls=Commands,
-        no_args_is_help=True,
+    app = _group(Commands)
+    app.callback()(flowdebate)
+    for info in PATTERNS.values():
+        line = info.help.partition(". ")[0].removesuffix(".")
+        app.command(info.verb, cls=deferred(info.verb, _of_pattern(info)), short_help=f"{line}.")(_unloaded)
+    _add(app, _COMMANDS)
+    for name, cls, entries, line in (
+        ("eval", Group, _OF_EVAL, "Measure debates, audit judges and rank models."),
+        ("runs", RunCommands, _OF_RUNS, "List, show, watch, fork, share, export or delete stored runs."),
+    ):
+        group = _group(cls)
+        _add(group, entries)
+        app.add_typer(group, name=name, help=_GROUP_HELP[name], short_help=line)
+    return app
+
+
+_GROUP_HELP = {
+    "eval": "Measure whether debates help, audit judges, and rank models.",
+    "runs": "List the stored runs, the newest first, or do something with them.",
+}
+
+
+def _group(cls: type[Group]) -> typer.Typer:
+    return typer.Typer(
+        cls=cls,
+        no_args_is_help=cls is not RunCommands,
         pretty_exceptions_enable=False,  # rich's tracebacks can show local variables, such as keys
         rich_markup_mode=None,  # plain help starts fast, and reads no markup in what the user typed
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": _WIDEST},
     )
-    app.callback()(flowdebate)
-    add_pattern_commands(app, panel="Patterns")
-    for panel, commands in _COMMANDS.items():
-        for name, command in commands.items():
-            app.command(name, cls=Command, rich_help_panel=panel)(command)
-    return app
+
+
+def _of_pattern(info: PatternInfo) -> Callable[[], Callable[..., object]]:
+    def load() -> Callable[..., object]:
+        from flowdebate.cli.patterns import pattern_command
+
+        return pattern_command(info)
+
+    return load
+
+
+def _add(group: typer.Typer, entries: dict[str, _Entry]) -> None:
+    for name, entry in entries.items():
+        cls = deferred(name, partial(_load, entry.place))
+        group.command(name, cls=cls, short_help=entry.line, hidden=entry.hidden)(_unloaded)
+
+
+def _load(place: str) -> Callable[..., object]:
+    function: Callable[..., object] = resolve_name(place)
+    return function
+
+
+def _unloaded() -> None:
+    """Placeholder for the function of a command that has not been loaded."""
 
 
 def _version(asked: bool) -> None:  # noqa: FBT001 - typer's callback
@@ -73,10 +160,7 @@ def flowdebate(
         ),
     ] = None,
 ) -> None:
-    """Hold debates between language models.
-
-    Start with: flowdebate debate "Should private cars be banned from city centres?"
-    """
+    """Hold debates between language models."""
     asked = {"NO_COLOR": "1" if no_color else None, "COLUMNS": None if width is None else str(width)}
     before = {name: os.environ.get(name) for name, value in asked.items() if value is not None}
     os.environ.update({name: value for name, value in asked.items() if value is not None})  # where pages look
@@ -90,42 +174,10 @@ def flowdebate(
 
     ctx.call_on_close(restore)
     if log_json is not None:
+        from flowdebate.cli.terminal.process import log_to, report_problems
+
         with report_problems():
             ctx.call_on_close(log_to(log_json))
 
-
-@opt.command()
-def render(
-    file: Annotated[str, Option(help='A document of --json, or a bare raw output; "-" is stdin.')],
-    *,
-    markdown: opt.Markdown = None,
-) -> None:
-    """Show a saved JSON document as its command showed it. No model is called."""
-    from flowdebate.cli.terminal.page import render as render_page
-    from flowdebate.ui.document import read_document
-
-    document = read_document(file)
-    check_target(markdown)
-    try:
-        render_page(document, open_page(document.speakers))
-        write_report(document, markdown)
-    except RecursionError:  # a file can be nested deeper than what prints it
-        raise BadFile(file, "is nested too deeply") from None
-
-
-_COMMANDS = {
-    "Runs": {
-        "resume": resume, "answer": answer, "fork": fork, "watch": watch, "runs": runs, "show": show,
-        "report": report, "verify": verify, "delete": delete, "export": export, "import": import_, "render": render,
-        "archive": archive, "share": share,
-    },
-    "Batch and evaluation": {
-        "batch": batch, "compare": compare, "evaluate": evaluate, "study": study, "audit": audit,
-        "leaderboard": leaderboard,
-    },
-    "Servers": {"serve": serve, "mcp": mcp, "queue": queue},
-    "Setup": {"models": models, "demo": demo},
-}  # fmt: skip
-"""Commands that know no pattern, by the panel of the help that lists them."""
 
 app: typer.Typer = build_app()

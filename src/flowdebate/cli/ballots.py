@@ -1,4 +1,4 @@
-"""`flowdebate audit` and `leaderboard`: stored ballots tested for bias, and models ranked by stored debates."""
+"""`flowdebate eval audit` and `leaderboard`: stored ballots tested for bias, and models ranked by stored debates."""
 
 from __future__ import annotations
 

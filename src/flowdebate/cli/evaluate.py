@@ -1,4 +1,4 @@
-"""`flowdebate evaluate`: debates over questions with known answers, compared with baselines."""
+"""`flowdebate eval evaluate`: debates over questions with known answers, compared with baselines."""
 
 from __future__ import annotations
 

@@ -351,7 +351,7 @@ def _advice(status: str, run_id: str | None, *, place: Place | None, limit: str 
     if run_id is None or place is None:
         return ""
     if status == "awaiting":
-        return f"To resume: flowdebate answer {short_id(run_id)}{place.option}"
+        return f"To resume: flowdebate runs answer {short_id(run_id)}{place.option}"
     if status not in (*RESUMABLE, "dead_letter"):
         return ""
     return f"To resume: flowdebate resume {short_id(run_id)}{_HIGHER_LIMIT.get(limit or '', '')}{place.option}"

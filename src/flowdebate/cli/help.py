@@ -1,26 +1,39 @@
-"""Help pages in plain text: panels of options, examples that can be pasted, and the exit codes."""
+"""Help pages in plain text: the most used forms, panels of options, more examples, and the exit codes."""
 
 from __future__ import annotations
 
 import re
 import textwrap
-from typing import TYPE_CHECKING, get_args
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, get_args
 
+import typer
 from typer.core import TyperCommand, TyperGroup
 
+from flowdebate._text import did_you_mean
 from flowdebate._util.documentation import cite
-from flowdebate.patterns import find_pattern
-from flowdebate.ui.options import Panel
+from flowdebate.patterns import PATTERNS, find_pattern
 
 if TYPE_CHECKING:  # typer's copy of click is private; type checkers need its names alone
     from typer._click import Command as ClickCommand
     from typer._click import Context, HelpFormatter
+    from typer._click import Parameter as ClickParameter
+
+    from flowdebate.ui.page import PatternPage
 
 _WHOLE = 200
 """Characters of a first sentence that the list of commands shows."""
 _TOKEN = re.compile(r"""(?:--?[\w-]+ (?!-))?(?:[^\s"']*"[^"]*"|[^\s"']*'[^']*'|\S+)""")
 """A word of a command line, behind its option; text in quotes is one."""
-_ORDER = ("Arguments", *get_args(Panel), "Options")
+PROGRAM = "flowdebate"
+GROUPS = ("runs", "eval")
+_LISTED = ("compare", "run", "resume", "serve", "mcp", "models", "eval", "runs")
+"""What `flowdebate --help` lists after the patterns: with them, at most twelve commands."""
+_DEFAULT_OF_RUNS = "list"
+_FORMS = 2
+"""Examples with which the help of a command begins."""
 
 _RUN_CODES = (
     "Ctrl-C ends the run; `flowdebate resume` continues it. Exit codes: 0 done, 1 failed, 2 misused, 3 no result "
@@ -42,7 +55,7 @@ EXIT_CODES = {
     "watch": "Exit codes: 0 done, 1 failed, 2 misused, 3 the run has no result, or waits for an answer, "
     "130 interrupted, 143 terminated.",
     **dict.fromkeys(
-        ("runs", "show", "share", "delete", "export", "import", "render", "archive", "queue"),
+        ("list", "show", "share", "delete", "export", "import", "render", "archive", "queue"),
         "Exit codes: 0 done, 1 failed, 2 misused.",
     ),
 }
@@ -59,33 +72,47 @@ EXAMPLES = {
     ),
     "resume": ("flowdebate resume --last", "flowdebate resume 3f2a91c0 --max-calls 40"),
     "answer": (
-        'flowdebate answer 3f2a91c0 "Rents rise because too little is built."',
-        'flowdebate answer 3f2a91c0 --json \'{"winner": "pro"}\' --later',
+        'flowdebate runs answer 3f2a91c0 "Rents rise because too little is built."',
+        'flowdebate runs answer 3f2a91c0 --json \'{"winner": "pro"}\' --later',
     ),
     "fork": (
-        "flowdebate fork 3f2a91c0 --model judge=openai/gpt-5",
-        "flowdebate fork 3f2a91c0 --at round[2]/con --say reply.txt",
-        "flowdebate fork --last --set schedule=swap",
+        "flowdebate runs fork 3f2a91c0 --model judge=openai/gpt-5",
+        "flowdebate runs fork 3f2a91c0 --at round[2]/con --say reply.txt",
+        "flowdebate runs fork --last --set schedule=swap",
     ),
-    "watch": ("flowdebate watch 3f2a91c0", "flowdebate watch --last --json"),
-    "runs": (
+    "watch": ("flowdebate runs watch 3f2a91c0", "flowdebate runs watch --last --json"),
+    "flowdebate": (
+        'flowdebate debate "Should private cars be banned from city centres?"',
+        "flowdebate review --diff main..HEAD",
+    ),
+    "runs": ("flowdebate runs", "flowdebate runs show 3f2a91c0"),
+    "eval": ("flowdebate eval evaluate quiz.csv --truth answer", "flowdebate eval leaderboard"),
+    "list": (
         "flowdebate runs",
         "flowdebate runs --status interrupted --text rents",
         "flowdebate runs --before 3f2a91c0",
     ),
     "show": ("flowdebate show 3f2a91c0 --page", "flowdebate show --last --json"),
-    "report": ("flowdebate report 3f2a91c0 --html report.html", "flowdebate report --last --markdown report.md"),
-    "verify": ("flowdebate verify report.html", "flowdebate verify runs.jsonl --json"),
-    "share": ("flowdebate share --last", "flowdebate share 3f2a91c0 --vote --url https://debates.example"),
-    "delete": ("flowdebate delete 3f2a91c0", "flowdebate delete --older-than 30 --status complete"),
-    "export": ("flowdebate export --all --out runs.jsonl", "flowdebate export 3f2a91c0 > run.jsonl"),
-    "import": ("flowdebate import runs.jsonl --store other.sqlite3",),
-    "render": ("flowdebate render debate.json", "flowdebate render debate.json --markdown report.md"),
-    "evaluate": (
-        "flowdebate evaluate quiz.csv --truth answer --choices a --choices b",
-        "flowdebate evaluate quiz.jsonl --limit 20 --out debates.jsonl --json",
+    "report": (
+        "flowdebate runs report 3f2a91c0 --html report.html",
+        "flowdebate runs report --last --markdown report.md",
     ),
-    "archive": ("flowdebate archive", "flowdebate archive outcome 3f2a91c0 --right Maker"),
+    "verify": ("flowdebate runs verify report.html", "flowdebate runs verify runs.jsonl --json"),
+    "share": ("flowdebate runs share --last", "flowdebate runs share 3f2a91c0 --vote --url https://debates.example"),
+    "delete": ("flowdebate runs delete 3f2a91c0", "flowdebate runs delete --older-than 30 --status complete"),
+    "export": ("flowdebate export --all --out runs.jsonl", "flowdebate export 3f2a91c0 > run.jsonl"),
+    "import": ("flowdebate import runs.jsonl", "flowdebate import runs.jsonl --store other.sqlite3"),
+    "compare": (
+        'flowdebate compare --question "Why is the sky blue?" one.txt two.txt',
+        "flowdebate compare answers.csv --truth better --format markdown",
+    ),
+    "study": ("flowdebate eval study study.toml", "flowdebate eval study register study.toml"),
+    "render": ("flowdebate runs render debate.json", "flowdebate runs render debate.json --markdown report.md"),
+    "evaluate": (
+        "flowdebate eval evaluate quiz.csv --truth answer --choices a --choices b",
+        "flowdebate eval evaluate quiz.jsonl --limit 20 --out debates.jsonl --json",
+    ),
+    "archive": ("flowdebate runs archive", "flowdebate runs archive outcome 3f2a91c0 --right Maker"),
     "serve": (
         "flowdebate serve --model openai/gpt-5-mini --max-calls 60 --open",
         "flowdebate serve --app my_debates:service --token-file token",
@@ -95,15 +122,15 @@ EXAMPLES = {
         "flowdebate mcp --app my_debates:service",
         "flowdebate mcp --http --port 8378",
     ),
-    "queue": ("flowdebate queue fleet:workers", "flowdebate queue fleet:workers resume --status failed"),
+    "queue": ("flowdebate runs queue fleet:workers", "flowdebate runs queue fleet:workers resume --status failed"),
     "models": (
         "flowdebate models",
         "flowdebate models check openai/gpt-5-mini --record check.jsonl",
         "flowdebate models check openai/gpt-5-mini local --quick",
     ),
     "demo": ("flowdebate demo", "flowdebate demo --speed 3", "flowdebate demo --page"),
-    "audit": ("flowdebate audit", "flowdebate audit --rejudge --schedule full --repeat 3"),
-    "leaderboard": ("flowdebate leaderboard", "flowdebate leaderboard --format markdown > leaderboard.md"),
+    "audit": ("flowdebate eval audit", "flowdebate eval audit --rejudge --schedule full --repeat 3"),
+    "leaderboard": ("flowdebate eval leaderboard", "flowdebate eval leaderboard --format markdown > leaderboard.md"),
 }
 """Examples by command; those of a pattern's command are on its page."""
 _DOCUMENTATION = {
@@ -115,29 +142,82 @@ _DOCUMENTATION = {
 }  # fmt: skip
 
 
-class Commands(TyperGroup):
-    """Group of commands, each listed in its panel with the first sentence of its help."""
+class Group(TyperGroup):
+    """Group of commands, listed with a sentence for each; the help begins with the two most used forms."""
+
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        with plain_words(ctx, args, self.get_params(ctx)):
+            return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, ClickCommand | None, list[str]]:
-        if args and " " in args[0].strip():  # no command has a space: it is a question
-            ctx.fail(f'No such command {args[0]!r}. To debate a question: flowdebate debate "…"')
+        if args and args[0] not in self.commands:
+            ctx.fail(self.unknown_command(args[0]))
         return super().resolve_command(ctx, args)
 
+    def unknown_command(self, name: str) -> str:
+        """The message about a command that the group does not have."""
+        return f"There is no command {name} here. {did_you_mean(name, self.commands)}".rstrip()
+
+    def format_help(self, ctx: Context, formatter: HelpFormatter) -> None:
+        _write_forms(EXAMPLES[self.name or PROGRAM], formatter)
+        self.format_help_text(ctx, formatter)
+        self.format_commands(ctx, formatter)
+        self.format_options(ctx, formatter)
+        self.format_epilog(ctx, formatter)
+
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
-        panels: dict[str, list[tuple[str, str]]] = {}
-        for name in self.list_commands(ctx):
-            command = self.get_command(ctx, name)
-            if command is not None:
-                panel = getattr(command, "rich_help_panel", None)
-                panels.setdefault(_title(panel, "Commands"), []).append((name, command.get_short_help_str(_WHOLE)))
-        longest = max(len(name) for rows in panels.values() for name, _ in rows)
-        _write(
-            {panel: [(name.ljust(longest), text) for name, text in rows] for panel, rows in panels.items()}, formatter
-        )
+        listed = {name: command for name in self.listed(ctx) if not (command := self.commands[name]).hidden}
+        longest = max(map(len, listed))
+        rows = [(name.ljust(longest), command.get_short_help_str(_WHOLE)) for name, command in listed.items()]
+        _write({"Commands": rows}, formatter)
+
+    def listed(self, ctx: Context) -> Iterable[str]:
+        """The names of the commands, in the order of the help."""
+        return self.list_commands(ctx)
+
+    def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
+        _write_options(self.get_params(ctx), ctx, formatter)
 
     def format_epilog(self, _: Context, formatter: HelpFormatter) -> None:
         formatter.write_paragraph()
-        formatter.write_text(f"The options of a command: flowdebate COMMAND --help. Documentation: {cite('cli')}")
+        group = f" {self.name}" if self.name in GROUPS else ""
+        formatter.write_text(f"Help for one command: flowdebate{group} COMMAND --help. Documentation: {cite('cli')}")
+
+
+class Commands(Group):
+    """The top level: it lists what most people need, and names the other patterns in one line."""
+
+    def unknown_command(self, name: str) -> str:
+        if " " in name.strip():  # no command has a space: it is a question
+            return f'There is no command "{name}". To debate a question: flowdebate debate "…"'
+        for group in GROUPS:
+            if name in getattr(self.commands[group], "commands", ()):
+                return f"There is no command {name} here. Did you mean flowdebate {group} {name}?"
+        return super().unknown_command(name)
+
+    def listed(self, _: Context) -> Iterable[str]:
+        return [*(info.verb for info in PATTERNS.values() if info.listed), *_LISTED]
+
+    def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
+        super().format_commands(ctx, formatter)
+        listed = {*self.listed(ctx)}
+        patterns = ", ".join(info.verb for info in PATTERNS.values() if info.verb not in listed)
+        formatter.write_paragraph()
+        formatter.write_text(f"Other patterns: {patterns}")
+        formatter.write_text("Also: batch (many questions from a file), demo (a recorded debate)")
+
+
+class RunCommands(Group):
+    """The group `runs`: without a command it lists the runs, and it takes the options of that list."""
+
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        asks_for_help = {*args[:1]} & {*ctx.help_option_names}
+        if not asks_for_help and (not args or args[0].startswith("-")):
+            args = [_DEFAULT_OF_RUNS, *args]
+        return super().parse_args(ctx, args)
+
+    def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
+        _write_options([*self.commands[_DEFAULT_OF_RUNS].params, *self.get_params(ctx)], ctx, formatter)
 
 
 BARE = {"--diff": "HEAD"}
@@ -154,40 +234,148 @@ class Command(TyperCommand):
             # no commit has a space in its name: that is a question
             if args[at] in known & BARE.keys() and not (behind and behind[0][:1] != "-" and " " not in behind[0]):
                 args.insert(at + 1, BARE[args[at]])
-        return super().parse_args(ctx, args)
+        with plain_words(ctx, args, self.get_params(ctx)):
+            return super().parse_args(ctx, args)
+
+    def format_help(self, ctx: Context, formatter: HelpFormatter) -> None:
+        _write_forms(self._examples()[:_FORMS], formatter)
+        self.format_help_text(ctx, formatter)
+        self.format_options(ctx, formatter)
+        self.format_epilog(ctx, formatter)
 
     def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
-        panels: dict[str, list[tuple[str, str]]] = {}
-        for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
-            if record is not None:
-                name, text = record
-                if not name.startswith("-"):
-                    name = name.partition(" <")[0]  # typer puts the type of an argument behind it
-                first, slash, second = name.partition(" / --no-")
-                if slash and first == f"--{second}":  # click writes a switch twice, which takes half of the width
-                    name = f"--[no-]{second}"
-                panel = getattr(parameter, "rich_help_panel", None)
-                default = "Arguments" if parameter.param_type_name == "argument" else "Options"
-                panels.setdefault(_title(panel, default), []).append((name, text))
-        _write(dict(sorted(panels.items(), key=lambda item: _ORDER.index(item[0]))), formatter)
+        _write_options(self.get_params(ctx), ctx, formatter)
 
     def format_epilog(self, _: Context, formatter: HelpFormatter) -> None:
         name = self.name or ""
-        examples, docs = EXAMPLES.get(name), _DOCUMENTATION.get(name, "cli")
-        note = ""
-        if (info := find_pattern(name)) is not None and name == info.verb:
-            page = info.load_page()
-            examples, docs, note = page.examples, page.docs, page.exit_note
-        if examples:
-            with formatter.section("Examples"):
-                for line in examples:
-                    formatter.write("".join(f"{each}\n" for each in _pasted(line, formatter)))
+        docs, note = _DOCUMENTATION.get(name, "cli"), ""
+        if (page := _page_of(name)) is not None:
+            docs, note = page.docs, page.exit_note
+        if more := self._examples()[_FORMS:]:
+            with formatter.section("More examples"):
+                for line in more:
+                    formatter.write("".join(f"{part}\n" for part in _pasted(line, formatter)))
         formatter.write_paragraph()
         codes = EXIT_CODES.get(name, _RUN_CODES)
         formatter.write_text(codes.replace("130 ", f"{note}, 130 ") if note else codes)
         formatter.write_paragraph()
         formatter.write_text(f"Documentation: {cite(docs)}")
+
+    def _examples(self) -> Sequence[str]:
+        name = self.name or ""
+        return EXAMPLES.get(name, ()) if (page := _page_of(name)) is None else page.examples
+
+
+def deferred(name: str, load: Callable[[], Callable[..., object]]) -> type[Command]:
+    """Return the class of a command whose function is loaded when it is run or its own help is shown."""
+
+    class Deferred(Command):
+        @cached_property
+        def loaded(self) -> ClickCommand:
+            alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+            alone.command(name)(load())
+            return typer.main.get_command(alone)
+
+        @property
+        def params(self) -> list[ClickParameter]:
+            return self.loaded.params
+
+        @params.setter
+        def params(self, _: object) -> None: ...  # those of the placeholder
+
+        def format_help_text(self, ctx: Context, formatter: HelpFormatter) -> None:
+            self.loaded.format_help_text(ctx, formatter)
+
+        def invoke(self, ctx: Context) -> object:
+            return self.loaded.invoke(ctx)
+
+    return Deferred
+
+
+_USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
+"""The error of a command line that cannot be parsed; typer exports only this child of it."""
+_KINDS = {"integer": "a whole number", "number": "a number", "float": "a number"}
+
+
+@contextmanager
+def plain_words(ctx: Context, args: Sequence[str], parameters: Sequence[ClickParameter]) -> Iterator[None]:
+    """Inside, an error of the parser says in plain words what is wrong, and what may be meant."""
+    typed = list(args)  # the parser takes them out
+    try:
+        yield
+    except _USAGE_ERROR as error:
+        message = _plain_message(error, typed, parameters)
+        if message is None:
+            raise
+        ctx.fail(message)
+
+
+def _plain_message(error: Any, args: Sequence[str], parameters: Sequence[ClickParameter]) -> str | None:  # noqa: ANN401 - one of a private module
+    """Return what an error of the parser says in plain words; None if it does already."""
+    flag, parameter = getattr(error, "option_name", None), getattr(error, "param", None)
+    if hasattr(error, "possibilities"):
+        flags = [name for known in parameters for name in (*known.opts, *known.secondary_opts) if name[:2] == "--"]
+        return f"unknown option {flag}. {did_you_mean(str(flag), flags)}".rstrip()
+    if flag is not None:
+        return f"{flag} needs a value." if "requires" in error.message else None
+    if parameter is None:
+        return None
+    is_option = parameter.param_type_name == "option"
+    name = next((flag for flag in parameter.opts if flag[:2] == "--"), "") if is_option else parameter.metavar
+    if "issing" in type(error).__name__:
+        return f"{name} is required."
+    bound = re.search(r"greater than or equal to (\d+)", error.message)
+    kind = next((words for word, words in _KINDS.items() if f"valid {word}" in error.message), None)
+    kind = kind if bound is None else f"at least {bound[1]}"
+    if kind is None:
+        return f"{name}: {error.message[:1].lower()}{error.message[1:]}"
+    value = next((_value_of(option, args) for option in parameter.opts if _value_of(option, args) is not None), None)
+    return f"{name} must be {kind}{'' if value is None else f' (got {value})'}."
+
+
+def _value_of(option: str, args: Sequence[str]) -> str | None:
+    """Return what was typed for an option; None if it was not typed."""
+    for index, word in enumerate(args):
+        if word == option:
+            return args[index + 1] if index + 1 < len(args) else None
+        if word.startswith(f"{option}="):
+            return word.partition("=")[2]
+    return None
+
+
+def _page_of(name: str) -> PatternPage | None:
+    """Return the page of the pattern whose command has this name; None for another command."""
+    info = find_pattern(name)
+    page: PatternPage | None = info.load_page() if info is not None and name == info.verb else None
+    return page
+
+
+def _write_forms(forms: Sequence[str], formatter: HelpFormatter) -> None:
+    """Write the usage as command lines that can be pasted."""
+    with formatter.section("Usage"):
+        for line in forms:
+            formatter.write("".join(f"{part}\n" for part in _pasted(line, formatter)))
+
+
+def _write_options(parameters: Iterable[ClickParameter], ctx: Context, formatter: HelpFormatter) -> None:
+    """Write parameters in their panels."""
+    from flowdebate.ui.options import Panel
+
+    panels: dict[str, list[tuple[str, str]]] = {}
+    for parameter in parameters:
+        record = parameter.get_help_record(ctx)
+        if record is not None:
+            name, text = record
+            if not name.startswith("-"):
+                name = name.partition(" <")[0]  # typer puts the type of an argument behind it
+            first, slash, second = name.partition(" / --no-")
+            if slash and first == f"--{second}":  # click writes a switch twice, which takes half of the width
+                name = f"--[no-]{second}"
+            panel = getattr(parameter, "rich_help_panel", None)
+            default = "Arguments" if parameter.param_type_name == "argument" else "Options"
+            panels.setdefault(_title(panel, default), []).append((name, text))
+    order = ("Arguments", *get_args(Panel), "Options")
+    _write(dict(sorted(panels.items(), key=lambda item: order.index(item[0]))), formatter)
 
 
 def _title(panel: object, default: str) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -15,19 +15,13 @@ import typer
 
 from flowdebate.cli import options as opt
 from flowdebate.cli.execute import Show, begin_named, execute
-from flowdebate.cli.help import Command
 from flowdebate.cli.terminal.process import check_target, report_problems, report_warnings, tell
 from flowdebate.errors import ConfigurationError, StoreError
-from flowdebate.patterns import PATTERNS
 from flowdebate.ui.files import MEGABYTES, read_text
 from flowdebate.ui.options import COMMAND, Option, OutputOptions, PlanOptions, misuse, option_of, parse_entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-
-    from typer._click import Command as ClickCommand
-    from typer._click import Context
-    from typer._click import Parameter as ClickParameter
 
     from flowdebate.blocks.human.human import Ask
     from flowdebate.chassis.roster import Debater
@@ -53,65 +47,34 @@ _HERE = {
 }
 """Options of this front end alone."""
 _BENCHMARK_FLAGS = {"form": "--format"}
-_RUN_HELP = (
-    "Run a pattern from a plan file. The file, TOML or JSON, has the options of the pattern's command and "
-    "pattern = NAME."
-)
 
 
-def add_pattern_commands(app: typer.Typer, *, panel: str) -> None:
-    """Add a command for each registered pattern, and `run` for plan files, under `panel` of the help."""
-    for info in PATTERNS.values():
-        app.command(info.verb, help=info.help, cls=_class_of(info), rich_help_panel=panel)(_nothing)
-    app.command("run", help=_RUN_HELP, cls=Command, rich_help_panel=panel)(_run_command())
+def pattern_command(info: PatternInfo) -> Callable[..., None]:
+    """Return the function behind the command of a pattern."""
 
+    def run(**given: Any) -> None:  # noqa: ANN401 - the options of the command
+        measured = {name: given.pop(name, False) for name in opt.MEASURED}
+        if any(measured.values()):
+            _measure(info, given, **measured)
+            return
+        here = {name: given.pop(name, False) for name in _HERE}
+        more = {name: given.pop(name) for name in ("form", *opt.PULL_REQUEST) if name in given}
+        _run(info, given, **more, **here)
 
-def _nothing() -> None:
-    """Stand-in for the function of a command that is not loaded."""
-
-
-def _class_of(info: PatternInfo) -> type[Command]:
-    """The class of a pattern's command, which loads the pattern when it is run or its own help is shown."""
-
-    class PatternCommand(Command):
-        @cached_property
-        def loaded(self) -> ClickCommand:
-            def run(**given: Any) -> None:  # noqa: ANN401 - the options of the command
-                measured = {name: given.pop(name, False) for name in opt.MEASURED}
-                if any(measured.values()):
-                    _measure(info, given, **measured)
-                    return
-                here = {name: given.pop(name, False) for name in _HERE}
-                more = {name: given.pop(name) for name in ("form", *opt.PULL_REQUEST) if name in given}
-                _run(info, given, **more, **here)
-
-            page = info.load_page()
-            here = [*_parameters_here(*(() if page.proposes else ("yes",)))]
-            alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-            if page.formats:
-                here = [*here, opt.parameter("form", Literal[tuple(page.formats)], opt.FORM)]
-            if page.measured:
-                here += [opt.parameter(name, bool, option, default=False) for name, option in opt.MEASURED.items()]
-            if page.reads_pull_requests:
-                here += [opt.parameter(name, *about) for name, about in opt.PULL_REQUEST.items()]
-            alone.command(info.verb)(opt.with_parameters(run, [*parameters_of(page.options), *here]))
-            return typer.main.get_command(alone)
-
-        @property
-        def params(self) -> list[ClickParameter]:
-            return self.loaded.params
-
-        @params.setter
-        def params(self, _: object) -> None: ...  # those of `_nothing`
-
-        def invoke(self, ctx: Context) -> object:
-            return self.loaded.invoke(ctx)
-
-    return PatternCommand
+    page = info.load_page()
+    here = [*_parameters_here(*(() if page.proposes else ("yes",)))]
+    if page.formats:
+        here = [*here, opt.parameter("form", Literal[tuple(page.formats)], opt.FORM)]
+    if page.measured:
+        here += [opt.parameter(name, bool, option, default=False) for name, option in opt.MEASURED.items()]
+    if page.reads_pull_requests:
+        here += [opt.parameter(name, *about) for name, about in opt.PULL_REQUEST.items()]
+    run.__doc__ = info.help
+    return opt.with_parameters(run, [*parameters_of(page.options), *here])
 
 
 def _run_command() -> Callable[..., None]:
-    """The function behind `run`, which takes the options that patterns share."""
+    """Return the function behind `run`, which takes the options that patterns share."""
 
     def run(**given: Any) -> None:  # noqa: ANN401 - the options of the command
         here = {name: given.pop(name) for name in _HERE if name != "file"}
@@ -127,6 +90,10 @@ def _run_command() -> Callable[..., None]:
             given = select_options(info, given)
         _run(info, given, file=path, **here)
 
+    run.__doc__ = (
+        "Run a pattern from a plan file. The file, TOML or JSON, has the options of the pattern's command and "
+        "pattern = NAME."
+    )
     plan = opt.parameter("plan", str, Option(help="The plan file."), Parameter.empty, argument=True)
     return opt.with_parameters(run, [plan, *parameters_of(PlanOptions), *_parameters_here("file")])
 
@@ -158,6 +125,10 @@ def parameters_of(options: type[PlanOptions]) -> Iterator[Parameter]:
         option, kind = option_of(options, name), options.model_fields[name].annotation
         if name == options.SUBJECT or option.flag != "":
             yield opt.parameter(name, kind, option, argument=name == options.SUBJECT)
+
+
+run_plan = _run_command()
+"""The function behind `flowdebate run`."""
 
 
 # Running a plan

@@ -1,4 +1,4 @@
-"""`flowdebate study` and `flowdebate compare`: which of several designs, systems or texts is better."""
+"""`flowdebate eval study` and `flowdebate compare`: which of several designs, systems or texts is better."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import typer
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from flowdebate._text import shown
+from flowdebate._text import nearest, shown
 from flowdebate._util.option_types import Count, Text
-from flowdebate._util.validation import nearest
 from flowdebate.cli import options as opt
 from flowdebate.cli.asking import Ending, ProgressLines, Totals, ask, store_for_asking
 from flowdebate.cli.batch_files import Row, read_rows
@@ -248,7 +247,7 @@ def study(  # noqa: PLR0913 - the options of the command
     doing = action if action in ("register", "report") else "ask"
     path = file if doing != "ask" else action
     if path is None or (doing == "ask" and file is not None):
-        raise misuse("STUDY", file, "Give one file: flowdebate study STUDY.toml, or register or report before it.")
+        raise misuse("STUDY", file, "Give one file: flowdebate eval study STUDY.toml, or register or report before it.")
     from flowdebate.evaluation import AnswersFile, ask_study, study_report
     from flowdebate.evaluation import frame as frame_of
     from flowdebate.evaluation.documents import lay_out_study

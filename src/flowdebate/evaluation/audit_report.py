@@ -281,7 +281,7 @@ class ReaderAgreement(InNotebooks, WireModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunAudit(InNotebooks):
-    """Judge audit of one run. One debate shows little; `flowdebate audit` covers many."""
+    """Judge audit of one run. One debate shows little; `flowdebate eval audit` covers many."""
 
     judge: JudgeAudit
     """The figures of its ballots; a custom judge leaves none."""

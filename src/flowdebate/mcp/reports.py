@@ -16,8 +16,7 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, Field, ValidationError
 
-from flowdebate._text import counted, problems_of
-from flowdebate._util.validation import nearest
+from flowdebate._text import counted, nearest, problems_of
 from flowdebate.chassis.roles import render_flag
 from flowdebate.errors import AuthenticationFailed, ConfigurationError, FlowDebateError, ModelUnavailable, StoreError
 from flowdebate.prompts import quoted, tag_name, tag_text

@@ -26,6 +26,7 @@ def _register_folder(
     subject: str,
     help: str,  # noqa: A002 - as in PatternInfo
     events: str,
+    listed: bool = False,
 ) -> None:
     """Register the pattern in the folder `name`; `output` and `events` are names of classes there."""
     folder = f"{__name__}.{name}"
@@ -37,6 +38,7 @@ def _register_folder(
         page=f"{folder}.page:PAGE",
         help=help,
         events=tuple(f"{folder}.events:{event}" for event in events.split()),
+        listed=listed,
     )
     register(info)
 
@@ -48,6 +50,7 @@ _register_folder(
     subject="question",
     help="Debate a question: sides argue, a judge decides. The arguments are shown as they are written. After "
     "the verdict a synthesizer writes the output.",
+    listed=True,
 )
 _register_folder(
     "deliberation",
@@ -87,6 +90,7 @@ _register_folder(
     subject="question",
     help="Ask several models; a chair answers from their reviews. Each member answers on its own and reviews "
     "the other answers without names; then the chair writes the answer.",
+    listed=True,
 )
 _register_folder(
     "review",
@@ -95,4 +99,5 @@ _register_folder(
     events="FindingsReported FindingsExamined FindingsDecided",
     help="Review a change or a text; several reviewers must agree. Each finds on its own, then confirms or "
     "refutes what the others found, without names; a rule decides.",
+    listed=True,
 )

@@ -170,7 +170,7 @@ def answer(
         left = asyncio.run(_answer(opened_store.store, stored, data if text is None else text, place))
         short, option = short_id(stored.header.run_id), opened_store.option
     for request in left:  # resumed now, the run would only be suspended again
-        tell(f"It still waits for {request.block}: flowdebate answer {short} --place '{request.place}'{option}")
+        tell(f"It still waits for {request.block}: flowdebate runs answer {short} --place '{request.place}'{option}")
     if left:
         return
     if stored.header.plan is None:
@@ -279,7 +279,7 @@ def fork(  # noqa: PLR0913 - the options of the command
     opt.check_named("--fork-id", fork_id, resume=resume)
     given |= {"model": model, "max_rounds": max_rounds}
     with opened(store) as place:
-        stored = asyncio.run(chosen_run(place.store, run, last=last, verb="fork"))
+        stored = asyncio.run(chosen_run(place.store, run, last=last, verb="runs fork"))
         steps = asyncio.run(place.store.steps(stored.header.run_id))
         info = pattern_of_run(stored)
         known = given if info is None else select_options(info, given)

@@ -249,7 +249,7 @@ def report(
     for path in (html, markdown):
         check_target(path)
     with opened(store) as place:
-        stored = asyncio.run(chosen_run(place.store, run, last=last, verb="report"))
+        stored = asyncio.run(chosen_run(place.store, run, last=last, verb="runs report"))
         lines, evidence = asyncio.run(evidence_in(place.store, stored.header.run_id))
     if html is not None:
         from flowdebate.web.report import report_html
@@ -349,6 +349,25 @@ def import_(
 
 
 @opt.command()
+def render(
+    file: Annotated[str, Option(help='A document of --json, or a bare raw output; "-" is stdin.')],
+    *,
+    markdown: opt.Markdown = None,
+) -> None:
+    """Show a saved JSON document as its command showed it. No model is called."""
+    from flowdebate.cli.terminal.page import render as render_page
+    from flowdebate.ui.document import read_document
+
+    document = read_document(file)
+    check_target(markdown)
+    try:
+        render_page(document, open_page(document.speakers))
+        write_report(document, markdown)
+    except RecursionError:  # a file can be nested deeper than what prints it
+        raise BadFile(file, "is nested too deeply") from None
+
+
+@opt.command()
 def archive(
     action: Annotated[
         Literal["list", "show", "outcome", "correct", "delete"],
@@ -378,7 +397,9 @@ def archive(
         if action != "list":
             found = [each for each in found if debate is not None and each.id.startswith(debate)]
             if len(found) != 1:
-                sentence = f"{len(found)} debates begin with {debate!r}. To list them: flowdebate archive{place.option}"
+                sentence = (
+                    f"{len(found)} debates begin with {debate!r}. To list them: flowdebate runs archive{place.option}"
+                )
                 raise misuse("DEBATE", debate, sentence)
         if action in ("outcome", "correct"):
             asyncio.run(kept.correct(found[0].id, right=right, wrong=wrong, answer=answer))
@@ -426,7 +447,7 @@ def share(  # noqa: PLR0913 - the options of the command
     store: opt.StoreName = None,
 ) -> None:
     """Make a public, read-only link of a stored run, which `flowdebate serve` shows to anybody who has it."""
-    check_library("flowdebate share", "fastapi", library="FastAPI", extra="server")
+    check_library("flowdebate runs share", "fastapi", library="FastAPI", extra="server")
     from flowdebate.evaluation.readers import end_shares, make_share, shares_of
     from flowdebate.server.guard import Link, Links
     from flowdebate.service.runs import chosen_run, opened
@@ -434,7 +455,7 @@ def share(  # noqa: PLR0913 - the options of the command
     opt.check(0 < days <= 365, "--days", days, "an int from 1 to 365")  # noqa: PLR2004 - a year
     links = Links(kept_token(needed=True) if token_file is None else read_token(token_file))
     with opened(store) as place:
-        chosen = asyncio.run(chosen_run(place.store, run, last=last, verb="share"))
+        chosen = asyncio.run(chosen_run(place.store, run, last=last, verb="runs share"))
         run_id = chosen.header.run_id
         if revoke is not None:
             if not asyncio.run(end_shares(place.store, run_id, revoke)):

@@ -1,4 +1,4 @@
-"""`flowdebate watch`: follow a run that another process executes, or show one that is over."""
+"""`flowdebate runs watch`: follow a run that another process executes, or show one that is over."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def watch(
 
     check_target(markdown)
     with opened(store) as place:
-        stored = asyncio.run(chosen_run(place.store, run, last=last, verb="watch"))
+        stored = asyncio.run(chosen_run(place.store, run, last=last, verb="runs watch"))
         code = _watch(stored, place, as_json=as_json, quiet=quiet, markdown=markdown)
     raise typer.Exit(code)
 
@@ -70,7 +70,7 @@ def _watch(stored: StoredRun, place: Place, *, as_json: bool, quiet: bool, markd
 
     seen = asyncio.run(follow())
     if seen.signal is not None:
-        tell(f"The run goes on. To watch it again: flowdebate watch {short_id(run_id)}{place.option}")
+        tell(f"The run goes on. To watch it again: flowdebate runs watch {short_id(run_id)}{place.option}")
         return exit_code_of_signal(seen.signal)
     if plan is not None:
         end = asyncio.run(end_of_stored(place, run_id))

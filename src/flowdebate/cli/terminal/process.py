@@ -34,9 +34,6 @@ from flowdebate.errors import (
     RunNotFound,
     RunUncertain,
 )
-from flowdebate.ui.files import reason_of
-from flowdebate.ui.options import COMMAND
-from flowdebate.ui.text import printable
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -103,6 +100,8 @@ def log_to(target: str) -> Callable[[], None]:
 
 def tell(message: str) -> None:
     """Write `message` to stderr: nothing in it acts on a terminal, and its further lines are indented."""
+    from flowdebate.ui.text import printable
+
     lines = printable(message).replace("\n", "\n  ")
     with suppress(OSError):  # where stderr is gone as well there is nobody to tell
         if sys.stderr.isatty():
@@ -142,6 +141,8 @@ def check_target(path: Path | None) -> None:
     """BadFile if there is a `path` that is not writable; checked before a model is called."""
     if path is None:
         return
+    from flowdebate.ui.files import reason_of
+
     try:
         folder = Path(os.path.realpath(path)).parent
         if path.is_dir():
@@ -161,6 +162,8 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
     Readers see what was there before, or all of it.
     """
+    from flowdebate.ui.files import reason_of
+
     data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     target = Path(os.path.realpath(path))  # a link stays a link
     part = target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}.part")
@@ -314,6 +317,8 @@ def exit_code_of(error: FlowDebateError) -> int:
 
 def sentence_of(error: Exception) -> str:  # noqa: PLR0911 - one case for each kind
     """`error` as one paragraph, in terms of options, with what to type."""
+    from flowdebate.ui.options import COMMAND
+
     match error:
         case ConflictingOptions():
             return str(error).removeprefix(f"{COMMAND}: ")

@@ -177,7 +177,7 @@ class DebatePlanOptions(OutputOptions):
         metavar="ROLE",
     )
     suspend: Flag | None = option(
-        "Let humans answer later, with flowdebate answer. Default without a terminal.", panel="Sides"
+        "Let humans answer later, with flowdebate runs answer. Default without a terminal.", panel="Sides"
     )
     baselines: _Baselines | None = option("Also ask without a debate: once, and by votes.", panel="Output")
     equal: Equal | None = option(

@@ -83,7 +83,7 @@ class ReviewPlanOptions(PlanOptions):
         "A reviewer whom a human plays; repeat for each.", panel="Sides", flag="--human", metavar="NAME"
     )
     suspend: Flag | None = option(
-        "Let humans answer later, with flowdebate answer. Default without a terminal.", panel="Sides"
+        "Let humans answer later, with flowdebate runs answer. Default without a terminal.", panel="Sides"
     )
 
 
@@ -280,12 +280,12 @@ class ReviewPage(PatternPage):
     example = QUESTION
     sample: ClassVar[PlanValues] = {"question": "What is wrong with a plan that moves all data in one night?"}
     examples: ClassVar[tuple[str, ...]] = (
-        "flowdebate review --demo",
         "flowdebate review --diff",
         'flowdebate review --diff main..HEAD --focus security --gate "no confirmed blocker" --format markdown',
         'flowdebate review --pr 7 --post --gate "no confirmed blocker"',
         'flowdebate review "What is wrong with this plan?" --source plan.md',
         'flowdebate review "What is missing?" --source spec.md --reviewer Ada=openai/gpt-5 --reviewer Me --human Me',
+        "flowdebate review --demo",
     )
     docs = "review"
     diagram = (

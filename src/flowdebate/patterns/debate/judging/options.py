@@ -80,7 +80,7 @@ class JudgeOptions:
     quorum: int | None = None
     """The number of models of a panel that must answer; None: two, or what the debate's `FailurePolicy` says."""
     correlation: float | None = None
-    """The correlation between the errors of a panel's models, from 0 to 1, for the effective n; `flowdebate audit`
+    """The correlation between the errors of a panel's models, from 0 to 1, for the effective n; `flowdebate eval audit`
     measures it. None: 0.4375, from a published panel of nine judges worth two."""
     ask: Ask | None = None
     """With on_flip="human": the function that asks a person, as in `human(ask=…)`; None suspends the run."""
