@@ -531,7 +531,9 @@ def plan_of_fork(
         if "model" in changes:
             changes["model"] = join_models(kept["model"], changes["model"])
     changes = {**kept, **changes}
-    return plan_of(run, given, changes=changes, location=location, trusted=trusted, ask=ask, verb="runs fork", allow=allow)
+    return plan_of(
+        run, given, changes=changes, location=location, trusted=trusted, ask=ask, verb="runs fork", allow=allow
+    )
 
 
 def _models_of(run: StoredRun) -> str | dict[str, str] | None:
