@@ -220,10 +220,9 @@ P-values are adjusted by Holm's method, but for the primary comparison. *Right t
 at first and not at last; no answer is not right. The *oracle gap* is what a perfect choice among all that was answered
 would add. Rows, prompts and models, by hash, are checked where the questions are, by `flowdebate eval study report`.
 Each answer is in the repository, without texts; `python evidence/derive.py` derives the first four tables of each arm
-from
-them, and what any lead would have decided, without this library. A judge of two sides to whom their places are nothing
-finds for the one that it read first half of the time. If it always does so, its ballots in both orders cancel out, and
-only by how much it leant each time can decide.
+from them, and what any lead would have decided, without this library. A judge of two sides to whom their places are
+nothing finds for the one that it read first half of the time. If it always does so, its ballots in both orders cancel
+out, and only by how much it leant each time can decide.
 """
 
 
