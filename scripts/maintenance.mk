@@ -43,7 +43,7 @@ test-notebook: $(VENV)/.dev ## test in a kernel, and in JupyterLab in Chromium
 	@touch $@
 
 test-adapters: .venv-newest/.made ## test the adapters with the newest versions of the other frameworks
-	LITELLM_LOCAL_MODEL_COST_MAP=True .venv-newest/bin/python -m pytest tests/adapters docs/adapters.md docs/recipes.md docs/coming-from.md
+	LITELLM_LOCAL_MODEL_COST_MAP=True .venv-newest/bin/python -m pytest tests/adapters docs/adapters.md docs/coming-from.md
 
 test-newest: $(VENV)/.dist ## run the tests with the newest version of everything, and check that it resolves for Python 3.11 to 3.15
 	rm -f .venv-newest/.made
