@@ -1,6 +1,6 @@
 """Planted bugs that checks must find, and correct patterns in which they must find nothing.
 
-`python -m tests.testing.planted` writes the table of docs/testing.md: how many examples it takes to find each bug.
+`python -m tests.testing.planted` writes its record: how many examples it takes to find each bug.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ SEEDS = range(10)
 EXAMPLES = 100
 CHEAP = {"a predicate that never fires": 1, "a condition that never holds": 1, "a side that is never called": 10}
 """Fewer examples for a bug that is found after all of them, however few: in each, a run without failures asks."""
-PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
+PAGE = Path(__file__).parents[2] / "evidence" / "records" / "planted-bugs.md"
 
 SIDES = (Debater("ann", "for"), Debater("bob", "against"))
 MEMBERS = (Persona("ann"), Persona("bob", "a landlord"), Persona("a, for] [b"))
@@ -641,7 +641,7 @@ _TABLE = re.compile(rf"^\| {HEADER[0]} \|.*?\n\n", re.MULTILINE | re.DOTALL)
 
 
 def main() -> None:
-    """Write the table into docs/testing.md; an error if a correct pattern fails."""
+    """Write the table of the record; an error if a correct pattern fails."""
     for name, make in correct_patterns().items():
         for seed in SEEDS:
             broken = find_broken_promise(make, seed=seed, max_examples=EXAMPLES).broken
