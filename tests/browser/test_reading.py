@@ -195,10 +195,18 @@ def test_a_turn_is_copied_as_it_was_written(long: tuple[Stage, str], visit: Call
     """As Markdown, whether a browser lets pages use its clipboard or not."""
     stage, run_id = long
     page = visit(stage.url).open(f"/runs/{run_id}")
-    page.evaluate("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
+    page.evaluate(
+        "navigator.clipboard.write = async ([item]) => {"
+        " window.copied = await (await item.getType('text/plain')).text(); }"
+    )
     page.locator("#turn-1 [data-copy]").click()
     page.locator("#turn-1").get_by_text("Copied").wait_for()
     assert page.evaluate("copied") == f"{PARAGRAPH}\n\n- point 0"
+    page.evaluate("navigator.clipboard.write = navigator.clipboard.writeText = () => Promise.reject()")
+    page.evaluate("document.execCommand = () => { window.copied = document.activeElement.value; return true; }")
+    page.locator("#turn-2 [data-copy]").click()
+    page.locator("#turn-2").get_by_text("Copied").wait_for()
+    assert page.evaluate("copied") == f"{PARAGRAPH}\n\n- point 1"
 
 
 def test_what_to_do_with_a_run_is_at_its_top(long: tuple[Stage, str], visit: Callable[[str], Visit]) -> None:

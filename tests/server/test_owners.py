@@ -250,6 +250,7 @@ def every_request(stage: Stage, run_id: str, debate: str) -> list[tuple[str, str
         "name": "style.css",
         "pattern": "debate",
         "link_id": "x",
+        "number": "1",
     }
     found = []
     for method, path in routes(stage.app):

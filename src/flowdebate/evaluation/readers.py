@@ -7,6 +7,7 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, ValidationError
@@ -194,6 +195,30 @@ async def end_shares(store: Store, run_id: str, share_id: str | None = None) -> 
     for key, body in found:
         await store.put(shares_in(run_id), key, GONE, expected=body)
     return bool(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReaders:
+    """Votes of a run's readers, the note on it, and its public links."""
+
+    votes: Mapping[str, Vote]
+    """By reader."""
+    counted: Votes
+    note: str
+    shares: Sequence[Share]
+    """Links that are good now, the oldest first."""
+
+
+async def readers_of(store: Store, run: StoredRun) -> RunReaders:
+    """Read everything that the readers of a run have left."""
+    documents = await store.documents(documents_of(run.header.run_id))
+    votes = votes_of(run, documents)
+    return RunReaders(
+        votes=votes,
+        counted=Votes.of(list(votes.values()), sides_of(run)),
+        note=_read_note(documents.get(_NOTE, GONE)),
+        shares=list((await shares_of(store, run)).values()),
+    )
 
 
 class Readership:

@@ -219,7 +219,7 @@ async def _execute(block: Runnable[T], value: object, run: Run) -> RunResult[T]:
             else:
                 run.end(run.outcome)
         finally:
-            if run.journal is not None and run.status != "running":
+            if run.journal is not None and run.status != "running" and not run.is_replay:
                 await run.journal.finish(run.status, outcome_of(run, output, error))
     # a pattern that was cut short has no output; its raw output says how far it got
     return RunResult(run, output)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import secrets
 import socket
 import sys
@@ -340,4 +341,7 @@ async def serve(
         if started is not None:
             name = f"[{host}]" if bound.family is socket.AF_INET6 else host
             started(f"http://{name}:{bound.getsockname()[1]}/", server)
+        # a full collection holds the loop up, and what is loaded by now is never garbage
+        gc.collect()
+        gc.freeze()
         await server.serve(sockets=[bound])

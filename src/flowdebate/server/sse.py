@@ -44,6 +44,8 @@ _CHECKED = 5.0
 """Seconds for which a public page goes on without a look whether its link is still good."""
 _PACE = 0.05
 """Seconds in which pieces of a page are gathered: what ends together is sent together."""
+_AT_ONCE = 16
+"""Pieces of a page that are made in one turn of the event loop: a run that is opened late has all of them at once."""
 _BEHIND = 32
 """Messages of a page that wait for a slow reader, who then gets the whole page in their place."""
 _GOES_ON = ("queued", "running", "left_behind")
@@ -317,6 +319,9 @@ class _Following:
                 async with aclosing(self._service.follow(self.run_id)) as updates:
                     async for update in updates:
                         self._take(update, details)
+                        if self._page.waiting >= _AT_ONCE:  # an event has many pieces; streams of others must go on
+                            self._flush()
+                            await asyncio.sleep(0)
                 self._flush()
             self._last = format_sse_event(data_str="{}", event="end")
         except FlowDebateError as error:

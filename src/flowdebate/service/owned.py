@@ -17,7 +17,7 @@ from flowdebate.runs.result import RunResult
 from flowdebate.service.channel import Update
 from flowdebate.service.runs import archive_of
 from flowdebate.service.service import Service
-from flowdebate.service.state import BudgetState, Changed, RunPage, RunState
+from flowdebate.service.state import BudgetState, Changed, RunPage, RunRecord, RunState
 from flowdebate.store.archive import StoredArchive
 from flowdebate.store.base import StoredRun
 from flowdebate.ui.plan import Plan
@@ -163,6 +163,10 @@ class OwnedService:
         """This user's vote; None before it."""
         await self.stored(run_id)
         return await self._service.vote_of(run_id, self.owner)
+
+    async def record(self, run_id: str) -> RunRecord:
+        """Read everything that a page shows of a run of this owner."""
+        return await self._service.record(run_id, stored=await self.stored(run_id))
 
     async def stored(self, run_id: str) -> StoredRun:
         """A run of this owner, as it is stored."""

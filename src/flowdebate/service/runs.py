@@ -63,11 +63,19 @@ async def document_of_run(run: StoredRun, steps: Sequence[StepRow], *, so_far: S
     A run of a plan is replayed if it has no outcome and `so_far` is not given. `steps` are not read otherwise, unless
     the run is a fork. BadFile if there is nothing to show.
     """
+    if not outcome_of(run) and so_far is None and pattern_of_run(run) is not None:
+        so_far = SoFar.of(await replayed(plan_of(run, {}, to_ask=False), run, steps))
+    return read_document(run, steps, so_far=so_far)
+
+
+def read_document(run: StoredRun, steps: Sequence[StepRow], *, so_far: SoFar | None) -> Document:
+    """Read the document of a stored run from its outcome, or from the run `so_far` where it has none.
+
+    Raise BadFile if there is nothing to show.
+    """
     outcome = outcome_of(run) or {}
     plan = None if pattern_of_run(run) is None else plan_of(run, {}, to_ask=False)
     raw = outcome.get("raw")
-    if not outcome and plan is not None and so_far is None:
-        so_far = SoFar.of(await replayed(plan, run, steps))
     facts = _facts(run, steps, so_far)
     if not outcome and so_far is not None:
         reached = so_far.view.raw_so_far

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
@@ -22,7 +23,7 @@ from flowdebate.errors import (
     StoreError,
     TooManyRuns,
 )
-from flowdebate.evaluation.readers import Readership
+from flowdebate.evaluation.readers import Readership, readers_of
 from flowdebate.evaluation.stored_audit import Items, audited_runs
 from flowdebate.models.base import Message, ModelRequest
 from flowdebate.models.resolve import ModelResolver
@@ -41,13 +42,22 @@ from flowdebate.service.runs import (
     SoFar,
     archive_of,
     delete_run,
-    document_of_run,
     each_run,
     list_runs,
     outcome_of,
+    read_document,
     state_of,
 )
-from flowdebate.service.state import BudgetState, Changed, RunDetails, RunPage, RunState, change_all, pending_in
+from flowdebate.service.state import (
+    BudgetState,
+    Changed,
+    RunDetails,
+    RunPage,
+    RunRecord,
+    RunState,
+    change_all,
+    pending_in,
+)
 from flowdebate.store.base import COMPLETE, GIVEN_UP, RunHeader, StepRow, Store, StoredRun, StoredStatus
 from flowdebate.store.draining import Draining
 from flowdebate.store.open import StoreChoice, close_store, default_store_path, open_store
@@ -422,16 +432,45 @@ class Service(Readership):
         handle = self._active.in_progress(run_id)
         # A run in progress here says itself how far it is: replaying its journal takes as long as the run itself did.
         steps = () if handle is not None and stored.header.parent is None else await self.store.steps(run_id)
+        return await self._details(stored, steps)
+
+    async def record(self, run_id: str, *, stored: StoredRun | None = None) -> RunRecord:
+        """Read everything that a page shows of a run: its steps once, and its row unless it was `stored` just now."""
+        stored = await self.store.run(run_id) if stored is None else stored
+        steps, events = await self.store.steps(run_id), self._active.events(run_id)
+        replayed: Replay | FlowDebateError | None = None
+        if events is None:
+            try:
+                replayed = await self._replayed(stored, steps)
+            except FlowDebateError as error:  # such as a pattern that is not known here
+                replayed = error
+        return RunRecord(
+            details=await self._details(stored, steps, replayed=replayed),
+            stored=stored,
+            steps=steps,
+            events=events or (replayed.events if isinstance(replayed, Replay) else ()),
+            people=self._people(stored, steps),
+            readers=await readers_of(self.store, stored),
+        )
+
+    async def _details(
+        self, stored: StoredRun, steps: Sequence[StepRow], *, replayed: Replay | FlowDebateError | None = None
+    ) -> RunDetails:
+        """Return the details of a run, which is `replayed` here unless the caller has done so."""
+        run_id = stored.header.run_id
+        handle = self._active.in_progress(run_id)
         document: Document | None = None
         problem: str | None = None
         try:
-            if outcome_of(stored) is not None:
-                so_far = None
-            elif handle is not None:
-                so_far = SoFar(handle)
+            if handle is not None and outcome_of(stored) is None:
+                document = read_document(stored, steps, so_far=SoFar(handle))  # which goes on in this loop
             else:
-                so_far = SoFar.of(await self._replayed(stored, steps))
-            document = await document_of_run(stored, steps, so_far=so_far)
+                so_far = None
+                if outcome_of(stored) is None:
+                    if isinstance(replayed, FlowDebateError):
+                        raise replayed
+                    so_far = SoFar.of(replayed or await self._replayed(stored, steps))
+                document = await asyncio.to_thread(read_document, stored, steps, so_far=so_far)
         except FlowDebateError as error:
             problem = error_text(error)
         if stored.status == "queued" and (workers := self._workers_of(stored)) is not None:
@@ -548,10 +587,13 @@ class Service(Readership):
 
     async def people(self, run_id: str) -> list[str]:
         """The names of the blocks that ask people in a run: those of its pattern, and those that have asked."""
-        stored, found = await self.store.run(run_id), list[str]()
+        return self._people(await self.store.run(run_id), await self.store.steps(run_id))
+
+    def _people(self, stored: StoredRun, steps: Sequence[StepRow]) -> list[str]:
+        found = list[str]()
         with suppress(ConfigurationError):  # a pattern that is not known here: those that have asked
             found += self._recipes.of_run(stored, to_ask=False).block.outline().texts_of("human")
-        found += [each.block for each, _ in asked_in(await self.store.steps(run_id), run_id, store=self.store.name)]
+        found += [each.block for each, _ in asked_in(steps, stored.header.run_id, store=self.store.name)]
         return list(dict.fromkeys(found))
 
     async def call(self, run_id: str, place: str) -> CallDetails | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 from pydantic import ValidationError, field_serializer
@@ -11,6 +12,7 @@ from flowdebate._text import error_text
 from flowdebate._util.validation import check_count
 from flowdebate._util.wire import WireModel
 from flowdebate.errors import BudgetReached, ConfigurationError, FlowDebateError, TooManyRuns
+from flowdebate.evaluation.readers import RunReaders
 from flowdebate.runs.header import read_question
 from flowdebate.runs.suspend import HumanRequest
 from flowdebate.service.runs import requests_in, state_of
@@ -196,6 +198,20 @@ class RunDetails(RunState):
     @field_serializer("document")
     def _document_data(self, document: Document | None) -> dict[str, Any] | None:
         return None if document is None else document.to_data()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """Everything that a page shows of a run, read at one moment."""
+
+    details: RunDetails
+    stored: StoredRun
+    steps: Sequence[StepRow]
+    events: Sequence[object]
+    """Recorded events so far; empty for a run of a pattern that is not known here."""
+    people: Sequence[str]
+    """Names of the blocks that ask people: those of the pattern, and those that have asked."""
+    readers: RunReaders
 
 
 class Changed(WireModel):

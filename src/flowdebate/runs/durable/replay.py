@@ -381,9 +381,6 @@ class _ReadOnlyJournal(Journal):
     async def fail(self, *_: object) -> None:
         """Record nothing."""
 
-    async def finish(self, *_: object) -> None:
-        """Record nothing."""
-
 
 class _NoModels(ModelResolver):
     """Stands in for the models of a run: with their names and profiles, which decide what comes next."""

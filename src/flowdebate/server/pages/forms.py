@@ -56,7 +56,7 @@ async def new(
         form = form_of(PATTERNS[chosen], question=question, example=example, may_be_given=front.may_be_given)
     models = await routes.models(front)
     names = [*models.allowed, *filter(None, [models.default])]
-    return page(
+    return await page(
         "new",
         request,
         front,
@@ -83,7 +83,7 @@ async def help_page(name: str, request: Request, front: FrontOf) -> Response:
     manual = await asyncio.to_thread(manual_page, name)
     if manual is None:
         raise HTTPException(404, "The documentation has no such page.")
-    return page("help", request, front, here="/help", manual=manual, is_index=name == INDEX)
+    return await page("help", request, front, here="/help", manual=manual, is_index=name == INDEX)
 
 
 def _asked(info: PatternInfo, front: Front) -> str | None:
@@ -109,7 +109,7 @@ async def answer(
     address = quote(run_id, safe="")
     shown = _shown(details, asked[0].block, asked[0])
     there = f"{root_of(request)}/runs/{address}"
-    return page("answer", request, front, **shown, to=f"/runs/{address}/answers", then=there, seen="", code="")
+    return await page("answer", request, front, **shown, to=f"/runs/{address}/answers", then=there, seen="", code="")
 
 
 @router.get("/answer/{code}")
@@ -122,7 +122,7 @@ async def answer_by_link(code: str, request: Request, front: FrontOf, seen: str 
     try:
         link, stored = await link_of(front, code)
     except HTTPException:
-        return page("no-link", request, front, status=404, menu=False)
+        return await page("no-link", request, front, status=404, menu=False)
     mark = f"{stored.steps}-{stored.status}-{stored.owned:d}"
     if seen == mark:
         return Response(status_code=204)
@@ -136,7 +136,7 @@ async def answer_by_link(code: str, request: Request, front: FrontOf, seen: str 
     elif pending is None and details.document is not None:
         answers = [said for each, said in asked if each.block == block]
         shown["since"] = said_since(details.document, answers[-1] if answers else None)
-    return page("answer", request, front, menu=False, **shown, to=f"/links/{code}", then="", seen=mark, code=code)
+    return await page("answer", request, front, menu=False, **shown, to=f"/links/{code}", then="", seen=mark, code=code)
 
 
 def _shown(details: RunDetails, block: str, pending: PendingInput | None) -> dict[str, Any]:

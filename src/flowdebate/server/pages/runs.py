@@ -7,6 +7,7 @@ import re
 import secrets
 from collections.abc import Iterable
 from http import HTTPStatus
+from itertools import islice
 from typing import Annotated, Any, Literal, get_args
 from urllib.parse import quote, urlencode
 
@@ -16,7 +17,7 @@ from starlette.requests import Request  # noqa: TC002 - FastAPI reads it
 from starlette.responses import HTMLResponse, RedirectResponse
 
 from flowdebate.chassis.state import missing_line
-from flowdebate.errors import ConfigurationError, FlowDebateError
+from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.readers import Share, sides_of
 from flowdebate.evaluation.stored_audit import audit_of, has_intervals, rows_of
 from flowdebate.patterns import PATTERNS
@@ -30,9 +31,9 @@ from flowdebate.server.requests import (
 )
 from flowdebate.service.owned import OwnedService
 from flowdebate.service.service import Service
-from flowdebate.service.state import RunDetails, RunState
+from flowdebate.service.state import RunDetails, RunRecord, RunState
 from flowdebate.ui.document import Document
-from flowdebate.ui.sections import Section
+from flowdebate.ui.sections import Entry, Section
 from flowdebate.ui.statuses import OVER, State
 from flowdebate.ui.steps import StepState
 from flowdebate.web.plots import plot_of
@@ -77,8 +78,8 @@ async def blind_page(
     code: str = "",
 ) -> Response:
     """The blind reading of a run for its `reader`; by a public link, it leads to no other page of the run."""
-    details = await service.run(run_id)
-    stored = await front.service.store.run(run_id)
+    record = await service.record(run_id)
+    details = record.details
     address = quote(run_id, safe="")
     shown: dict[str, Any] = {
         "run": details,
@@ -86,16 +87,16 @@ async def blind_page(
         "address": f"runs/{address}",
         "to": f"/links/{code}/votes" if share else f"/runs/{address}/votes",
     }
-    if not sides_of(stored) or details.document is None:
-        return page("blind", request, front, menu=share is None, **shown, reading=None)
-    sheet = await sheet_of(details, front, service)
+    if not sides_of(record.stored) or details.document is None:
+        return await page("blind", request, front, menu=share is None, **shown, reading=None)
+    sheet = await sheet_of(record)
     assert sheet is not None  # noqa: S101 - it has a document
     raw = sheet.document.raw
     if view is None:  # drawn once, and then in the address: a reload must not show the sides in another order
         query = urlencode({"view": secrets.randbelow(len(blind_views(raw))), **({"reader": reader} if reader else {})})
         return RedirectResponse(f"?{query}", HTTPStatus.SEE_OTHER)
     models = {call.model for call in sheet.trace.calls if call.model is not None}
-    return page(
+    return await page(
         "blind",
         request,
         front,
@@ -118,7 +119,7 @@ async def audit(
     audited = await asyncio.to_thread(audit_of, items)  # resampling keeps a core busy, and streams must go on
     rows = rows_of(audited, items.readers)
     every = [row for row in rows if row.judge == "all"]
-    return page(
+    return await page(
         "audit",
         request,
         front,
@@ -139,7 +140,8 @@ async def present(run_id: str, request: Request, front: FrontOf, service: Servic
     """A run turn by turn, in large type."""
     details = await service.run(run_id)
     back = f"{root_of(request)}/runs/{quote(run_id, safe='')}"
-    return page("present", request, front, menu=False, run=details, sheet=_sheet(details), back=back, public=False)
+    sheet = await asyncio.to_thread(_sheet, details)
+    return await page("present", request, front, menu=False, run=details, sheet=sheet, back=back, public=False)
 
 
 @router.get("/shared/{code}")
@@ -175,20 +177,20 @@ async def _public(
         share, stored = await share_of(front, code)
     except HTTPException as error:
         revoked = error.status_code == HTTPStatus.GONE
-        response = page("no-link", request, front, status=error.status_code, menu=False, revoked=revoked)
+        response = await page("no-link", request, front, status=error.status_code, menu=False, revoked=revoked)
     else:
         run_id, service = stored.header.run_id, front.service
         if share.shows == "vote" and presented:  # it would show who spoke, and who won
-            response = page("no-link", request, front, status=404, menu=False)
+            response = await page("no-link", request, front, status=404, menu=False)
         elif share.shows == "vote":
             response = await blind_page(
                 run_id, request, front, service, view=view, reader=reader, share=share, code=code
             )
         else:
             details = await service.run(run_id)
-            name, sheet = "present" if presented else "shared", _sheet(details, public=True)
+            name, sheet = "present" if presented else "shared", await asyncio.to_thread(_sheet, details, public=True)
             live = details.status in LIVE
-            response = page(
+            response = await page(
                 name, request, front, menu=False, run=details, sheet=sheet, back=back, public=True, live=live
             )
     response.headers["x-robots-tag"] = "noindex, nofollow"
@@ -266,7 +268,7 @@ async def runs(query: Annotated[RunsQuery, Query()], request: Request, front: Fr
     waiting = () if filtered or query.before else (await service.runs(status="awaiting", limit=_MOST_WAITING)).runs
     given = query.model_dump(exclude_defaults=True, exclude={"before"}, by_alias=True)
     samples = [(info.name, info.load_page().sample.get(info.subject)) for info in PATTERNS.values()]
-    return page(
+    return await page(
         "runs",
         request,
         front,
@@ -287,47 +289,60 @@ async def runs(query: Annotated[RunsQuery, Query()], request: Request, front: Fr
 async def archive(request: Request, front: FrontOf, service: ServiceOf) -> Response:
     """What later debates are shown, and what turned out since."""
     debates = (await service.archive().debates())[:_MOST_DEBATES]
-    return page("archive", request, front, here="/archive", debates=debates, most=_MOST_DEBATES)
+    return await page("archive", request, front, here="/archive", debates=debates, most=_MOST_DEBATES)
 
 
 @router.get("/runs/{run_id}")
 async def run(run_id: str, request: Request, front: FrontOf, service: ServiceOf) -> Response:
     """A run: what was said, what came out, and the record of it."""
-    details = await service.run(run_id)
-    sheet = await sheet_of(details, front, service)
+    record = await service.record(run_id)
+    details, sheet = record.details, await sheet_of(record)
     asked = {each.block for each in details.pending}
-    people = [] if front.read_only or details.status in OVER else await service.people(run_id)
+    people = [] if front.read_only or details.status in OVER else record.people
     address = quote(run_id, safe="")
-    return page(
+    return await page(
         "run",
         request,
         front,
         run=details,
         sheet=sheet,
         kicker=() if sheet is None else sheet.kicker,
-        note=await service.note(run_id),
+        note=record.readers.note,
         people=[each for each in people if each not in asked],
-        shares=[made_of(each, run_id, front, request) for each in await service.shares(run_id)],
+        shares=[made_of(each, run_id, front, request) for each in record.readers.shares],
         live=details.status in LIVE,
         api=f"{root_of(request)}{API}/runs/{address}",
         step_link=f"{root_of(request)}/runs/{address}/travel",
     )
 
 
-async def sheet_of(details: RunDetails, front: Front, service: Service | OwnedService) -> Sheet | None:
+@router.get("/runs/{run_id}/turns/{number}")
+async def turn(run_id: str, number: int, service: ServiceOf) -> Response:
+    """What was said in a turn, as its model wrote it, to be copied."""
+    document = (await service.run(run_id)).document
+    entries = () if document is None else (part for part in document.sections() if isinstance(part, Entry))
+    entry = next(islice(entries, number - 1, None), None) if number > 0 else None
+    if entry is None:
+        raise HTTPException(404, "The run has no such turn.")
+    return Response(entry.text.encode(errors="replace"), media_type="text/plain")
+
+
+async def sheet_of(record: RunRecord) -> Sheet | None:
     """The sheet of a run; None where it has no document."""
-    if details.document is None:
+    document = record.details.document
+    if document is None:
         return None
-    steps = [StepState.of(step) for step in await front.service.store.steps(details.run_id)]
-    try:
-        events = await service.events(details.run_id)
-    except FlowDebateError:  # a pattern that is not known here: the document is all that there is
-        events = ()
-    votes = await service.votes(details.run_id)
-    return Sheet.of(details.document, details=details, steps=steps, events=events, votes=votes)
+    events = [*record.events]  # a run in progress goes on meanwhile
+
+    def lay_out() -> Sheet:
+        steps = [StepState.of(step) for step in record.steps]
+        votes = record.readers.counted
+        return Sheet.of(document, details=record.details, steps=steps, events=events, votes=votes)
+
+    return await asyncio.to_thread(lay_out)  # hundreds of turns keep a core busy, and streams must go on
 
 
-def page(
+async def page(
     name: str,
     request: Request,
     front: Front,
@@ -343,8 +358,13 @@ def page(
     entries = [("Runs", "/"), *new, ("Archive", "/archive"), ("Audit", "/audit"), ("Help", "/help")] if menu else []
     root, signed_in = root_of(request), menu and root_of(request) != shared_root_of(request)
     card = request.url.replace(path=f"{root}/static/card.png", query="")
-    html = render(name, root=root, menu=entries, here=here, writable=writable, signed_in=signed_in, card=card, **data)
-    return HTMLResponse(html.encode(errors="replace"), status)  # half a surrogate pair of a model is no reason to fail
+    shared: dict[str, object] = {"root": root, "menu": entries, "here": here, "writable": writable, "card": card}
+
+    def write() -> bytes:
+        html = render(name, signed_in=signed_in, **shared, **data)
+        return html.encode(errors="replace")  # half a surrogate pair of a model is no reason to fail
+
+    return HTMLResponse(await asyncio.to_thread(write), status)
 
 
 _MOST_FORKS = 20
@@ -360,8 +380,8 @@ async def travel(
     run_id: str, request: Request, front: FrontOf, service: ServiceOf, step: Annotated[int, Query(ge=1)] = 1
 ) -> Response:
     """A run at one of its steps, from where it can be forked."""
-    details = await service.run(run_id)
-    sheet = await sheet_of(details, front, service)
+    record = await service.record(run_id)
+    details, sheet = record.details, await sheet_of(record)
     moment = None if sheet is None else moment_at(sheet, step)
     sent = None
     if moment is not None:
@@ -371,7 +391,7 @@ async def travel(
             sent = None
     steps = {} if sheet is None else {call.place: call for call in sheet.trace.calls}
     forks, more = await _forks_of(details, steps, service)
-    return page(
+    return await page(
         "travel",
         request,
         front,
@@ -399,10 +419,10 @@ async def compare(
     if len(chosen) != 2:  # noqa: PLR2004 - side by side
         raise HTTPException(422, f"Choose two runs to compare, not {len(chosen) or 'none'}.")
     a, b = reversed(chosen) if run else chosen  # the list has the older one below
-    runs = [await service.run(run_id) for run_id in (a, b)]
-    sheets = [await sheet_of(run, front, service) for run in runs]
+    records = [await service.record(run_id) for run_id in (a, b)]
+    runs, sheets = [record.details for record in records], [await sheet_of(record) for record in records]
     fork: Literal["one", "other"] | None = "other" if runs[1].parent == a else "one" if runs[0].parent == b else None
-    return page(
+    return await page(
         "compare",
         request,
         front,

@@ -100,6 +100,11 @@ class LivePage:
             self._show(section)
         return True
 
+    @property
+    def waiting(self) -> int:
+        """Number of pieces that the next news will have."""
+        return len(self._new)
+
     def news(self) -> str:
         """What is new since the last time, as a message in JSON; "" for nothing."""
         if not self._changed:

@@ -60,9 +60,9 @@ class Turn:
         return prose(self.entry.text, [each.span for each in self.citations])
 
     @property
-    def markdown(self) -> str:
-        """Its text, to be copied; "" where that is what the page shows."""
-        return self.entry.text if is_marked(self.entry.text) else ""
+    def is_marked(self) -> bool:
+        """Whether its text has Markdown, so that a copy of what the page shows would lack it."""
+        return is_marked(self.entry.text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,11 +36,21 @@ export async function seen() {
   while (document.hidden) await new Promise((done) => document.addEventListener("visibilitychange", done, { once: true }));
 }
 
-/** Put a text on the clipboard, which browsers let pages do by HTTPS, on this machine, or the old way. @param {string} text */
+/**
+ * Put a text on the clipboard, which browsers let pages do by HTTPS, on this machine, or the old way. A text that is still
+ * on its way is passed on as a promise: Safari forgets the click meanwhile.
+ * @param {string | Promise<string>} text
+ */
 export async function copy(text) {
-  if (await navigator.clipboard?.writeText(text).then(() => true, () => false)) return true;
+  if (typeof text !== "string" && navigator.clipboard?.write) {
+    const items = [new ClipboardItem({ "text/plain": text.then((now) => new Blob([now], { type: "text/plain" })) })];
+    if (await navigator.clipboard.write(items).then(() => true, () => false)) return true;
+  }
+  const now = await Promise.resolve(text).catch(() => null);
+  if (now === null) return false;
+  if (await navigator.clipboard?.writeText(now).then(() => true, () => false)) return true;
   const field = /** @type {HTMLTextAreaElement} */ (element("textarea", { class: "unseen" }));
-  field.value = text;
+  field.value = now;
   document.body.append(field);
   field.select();
   const copied = document.execCommand("copy");

@@ -31,11 +31,19 @@ run.addEventListener("click", (event) => {
   void (said !== undefined ? copyTurn(button) : shows ? publish(shows) : revoke ? unpublish(revoke) : share(button));
 });
 
-/** Copy what was said, as Markdown. @param {HTMLButtonElement} button */
+/** Copy what was said: as Markdown where its model wrote that. @param {HTMLButtonElement} button */
 async function copyTurn(button) {
-  const said = /** @type {HTMLElement | null} */ (button.closest(".turn")?.querySelector(".prose"));
-  button.textContent = (await copy(button.dataset.copy || said?.innerText || "")) ? "Copied" : "Not copied";
+  const said = /** @type {HTMLElement | null} */ (button.closest(".turn")?.querySelector(".prose"))?.innerText ?? "";
+  const number = button.dataset.copy;
+  button.textContent = (await copy(number ? written(number) : said)) ? "Copied" : "Not copied";
   setTimeout(() => (button.textContent = "Copy"), 2000);
+}
+
+/** What was said in a turn, as its model wrote it. @param {string} number */
+async function written(number) {
+  const answer = await fetch(`${root}/runs/${id}/turns/${number}`);
+  if (!answer.ok) throw new Refusal(`The server answered ${answer.status}.`, []);
+  return answer.text();
 }
 
 /** Make a public link of the run, and copy it. @param {string} shows */

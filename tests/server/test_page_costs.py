@@ -1,0 +1,131 @@
+"""What a page costs: the reads of the store that it takes, and the bytes that a browser gets."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import re
+import warnings
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate import Debater, FlowDebateWarning, debate
+from flowdebate.service.service import Service
+from flowdebate.store import MemoryStore
+from flowdebate.testing import FunctionModel
+from tests.server.stage import debater, staged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from flowdebate.models.base import ModelRequest
+    from flowdebate.store.base import StepRow, StoredRun
+    from tests.server.stage import Stage
+
+WORDS = re.findall(
+    r"\w+",
+    "rivers run at night as well and what they give can be stored without a battery so a dam answers whenever the wind "
+    "rests while roofs in the valley wait for noon and nobody has to burn anything to keep the lamps of a town lit",
+)
+
+
+class Reading(MemoryStore):
+    """A store that counts what is read from it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads = Counter[str]()
+
+    async def run(self, run_id: str) -> StoredRun:
+        self.reads["run"] += 1
+        return await super().run(run_id)
+
+    async def runs(self, **filters: Any) -> Sequence[StoredRun]:
+        self.reads["runs"] += 1
+        return await super().runs(**filters)
+
+    async def steps(self, run_id: str, *, after: int = 0) -> Sequence[StepRow]:
+        self.reads["steps"] += 1
+        return await super().steps(run_id, after=after)
+
+    async def documents(self, collection: str) -> Mapping[str, str]:
+        self.reads["documents"] += 1
+        return await super().documents(collection)
+
+    async def documents_at(self, collections: Sequence[str], key: str) -> Mapping[str, str]:
+        self.reads["documents_at"] += 1
+        return await super().documents_at(collections, key)
+
+
+@pytest.fixture
+def store() -> Reading:
+    """An empty store."""
+    return Reading()
+
+
+@pytest.fixture
+def counted(store: Reading) -> Iterator[Stage]:
+    """A server of `store`."""
+    with staged(lambda: Service(store=store, model=FunctionModel(debater))) as stage:
+        yield stage
+
+
+def test_a_list_reads_its_notes_in_one_query(counted: Stage, store: Reading) -> None:
+    """Twelve runs with notes take as many reads as none."""
+    for number in range(12):
+        run_id = counted.finished()
+        counted.http.put(f"/api/v1/runs/{run_id}/note", json={"note": f"the note of {number}."})
+    store.reads.clear()
+    html = counted.http.get(f"{counted.pages}/").text
+    assert store.reads == {"runs": 2, "documents_at": 1}  # what waits for a person is a list of its own
+    assert all(f"the note of {number}." in html for number in range(12))
+
+
+@pytest.mark.parametrize("service", ["the service that has executed it", "another service"])
+def test_the_page_of_a_run_reads_its_row_and_its_steps_once(service: str, counted: Stage, store: Reading) -> None:
+    """Events, people, votes, the note and public links follow from what is read once."""
+    with staged(lambda: Service(store=store, model=FunctionModel(debater))) as other:
+        run_id = (other if service == "another service" else counted).finished()
+        store.reads.clear()
+        assert "Wait a week." in counted.http.get(f"{counted.pages}/runs/{run_id}").text
+        assert store.reads == {"run": 1, "steps": 1, "documents": 2}  # votes with the note, and public links
+
+
+def markdown(turn: int) -> str:
+    """An argument of 4,000 characters, in which no two turns agree."""
+    draw = random.Random(turn)
+    return " ".join(f"**{word}**" if not at % 40 else word for at, word in enumerate(draw.choices(WORDS, k=745)))
+
+
+def long_debate(turns: int) -> MemoryStore:
+    """A store with the complete debate "long" of so many turns, each of 4,000 characters of Markdown."""
+
+    def answer(request: ModelRequest) -> str | dict[str, Any]:
+        return markdown(next(numbers)) if request.output is None else {"reasoning": "-", "winner": None, "verdict": "-"}
+
+    numbers, store = itertools.count(), MemoryStore()
+    sides = [Debater("tenant", "rents should be capped"), Debater("owner", "rents should be free")]
+    with warnings.catch_warnings(action="ignore", category=FlowDebateWarning):  # about the number of rounds
+        rent = debate(name="rent", debaters=sides, max_rounds=turns // 2, judge="single", synthesizer=False)
+    asyncio.run(rent.run("Cap rents?", model=FunctionModel(answer), store=store, run_id="long"))
+    return store
+
+
+def test_a_page_is_sent_compressed_with_each_text_once() -> None:
+    """200 turns are 800 kB of text; a page with them twice, as 1,000 turns had it, would not compress so far."""
+    store = long_debate(200)
+    with staged(lambda: Service(store=store, plans=False)) as stage:
+        address = f"{stage.pages}/runs/long"
+        with stage.http.stream("GET", address) as answer:
+            assert answer.headers["content-encoding"] == "gzip"
+            html = b"".join(answer.iter_bytes()).decode()
+            sent = answer.num_bytes_downloaded
+        text = sum(map(len, map(markdown, range(200))))
+        assert len(html) < 1.6 * text
+        assert sent < 0.45 * text  # gzip -5 of words in random order
+        assert html.count(markdown(7).split("**")[2][:60]) == 1
+        assert stage.http.get(f"{address}/turns/8").text == markdown(7)
+        assert [stage.http.get(f"{address}/turns/{number}").status_code for number in (0, 201)] == [404, 404]
