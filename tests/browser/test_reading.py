@@ -196,14 +196,14 @@ def test_a_turn_is_copied_as_it_was_written(long: tuple[Stage, str], visit: Call
     stage, run_id = long
     page = visit(stage.url).open(f"/runs/{run_id}")
     page.evaluate(
-        "navigator.clipboard.write = async ([item]) => {"
-        " window.copied = await (await item.getType('text/plain')).text(); }"
+        "() => { navigator.clipboard.write = async ([item]) => {"
+        " window.copied = await (await item.getType('text/plain')).text(); }; }"
     )
     page.locator("#turn-1 [data-copy]").click()
     page.locator("#turn-1").get_by_text("Copied").wait_for()
     assert page.evaluate("copied") == f"{PARAGRAPH}\n\n- point 0"
-    page.evaluate("navigator.clipboard.write = navigator.clipboard.writeText = () => Promise.reject()")
-    page.evaluate("document.execCommand = () => { window.copied = document.activeElement.value; return true; }")
+    page.evaluate("() => { navigator.clipboard.write = navigator.clipboard.writeText = () => Promise.reject(); }")
+    page.evaluate("() => { document.execCommand = () => { copied = document.activeElement.value; return true; }; }")
     page.locator("#turn-2 [data-copy]").click()
     page.locator("#turn-2").get_by_text("Copied").wait_for()
     assert page.evaluate("copied") == f"{PARAGRAPH}\n\n- point 1"

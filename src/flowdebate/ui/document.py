@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
@@ -283,10 +283,10 @@ class Document(InNotebooks, WireModel):
         reason = self.raw.stop_reason
         return None if reason is None else f"Rounds: {self.raw.rounds}, {self.reason_in_words(reason)}"
 
-    def about(self, name: str, given: str | None = None) -> str:
-        """The text beside a speaker's name: what is `given`, unless the head of the page has it already."""
+    def about(self) -> Callable[[str, str | None], str]:
+        """Return a function for the text beside a speaker's name: its argument, unless the page's head has that."""
         heads = {(each.name, text) for each in self.speakers for text in (each.about, getattr(each, "stance", None))}
-        return "" if (name, given) in heads else given or ""
+        return lambda name, text: "" if (name, text) in heads else text or ""
 
     @abstractmethod
     def sections(self) -> Iterator[Section]:
@@ -324,9 +324,9 @@ class RoundsDocument(Document):
     def entries(self) -> Iterator[tuple[int, Entry]]:
         """All contributions, each with its round."""
 
-    def phase(self, number: int) -> str | None:  # noqa: ARG002 - for the patterns
-        """The phase of a round, in a pattern that has phases."""
-        return None
+    def phases(self) -> Mapping[int, str | None]:
+        """The phases of rounds, in a pattern that has phases."""
+        return {}
 
     def opening(self, number: int) -> Iterator[Section]:  # noqa: ARG002 - for the patterns
         """The sections of a round before its contributions."""
@@ -344,16 +344,15 @@ class RoundsDocument(Document):
         return [Speaker(name=name, role=role or None) for name, role in spoke]
 
     def sections(self) -> Iterator[Section]:
-        failed = self.raw.losses
-        entries = [
-            (number, replace(entry, quotes=self.quoted(index))) for index, (number, entry) in enumerate(self.entries())
-        ]
+        failed, phases, about = self.raw.losses, self.phases(), self.about()
+        entries: dict[int, list[Entry]] = {}
+        for index, (number, entry) in enumerate(self.entries()):
+            beside = entry.does or about(entry.name, entry.about)
+            entries.setdefault(number, []).append(replace(entry, quotes=self.quoted(index), about=beside))
         for number in self.rounds():
-            yield round_heading(number, self.max_rounds, self.phase(number))
+            yield round_heading(number, self.max_rounds, phases.get(number))
             yield from self.opening(number)
-            for said, entry in entries:
-                if said == number:
-                    yield replace(entry, about=entry.does or self.about(entry.name, entry.about))
+            yield from entries.get(number, ())
             yield from failures(each for each in failed if each.round == number and each.role not in self.LATE)
             yield from self.closing(number)
         yield from failures(each for each in failed if each.role in self.LATE)

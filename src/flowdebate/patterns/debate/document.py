@@ -66,8 +66,8 @@ class DebateDocument(RoundsDocument):
             does, stance = doing(entry.kind, entry.to), entry.stance
             yield entry.round, Entry(name=entry.agent_name, about=stance, text=entry.text, flag=entry.flag, does=does)
 
-    def phase(self, number: int) -> str | None:
-        return next((entry.phase for entry in self.raw.transcript if entry.round == number), None)
+    def phases(self) -> Mapping[int, str | None]:
+        return {entry.round: entry.phase for entry in reversed(self.raw.transcript)}  # those of first entries
 
     @property
     def last_calls(self) -> int:
