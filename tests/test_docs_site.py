@@ -83,7 +83,7 @@ TYPED = {
     "csv": "batch",
     "api key": "models",
     "ollama": "models",
-    "stop early": "stopping",
+    "stop early": "cost",
 }
 """What users type into the search, and the page that they look for."""
 

@@ -118,12 +118,12 @@ def test_capitals_can_mislead(key: str, text: str, replaced: tuple[str, ...]) ->
 
 
 def test_the_figures_of_the_documentation_are_those_of_the_corpus() -> None:
-    """docs/anonymity.md publishes how many names are found, and how many turns are changed that name nobody."""
+    """docs/prompts.md publishes how many names are found, and how many turns are changed that name nobody."""
     named = sum(len(_MARK.findall(text)) for _, text in NAMING) + sum(len(names) for _, _, names in FURTHER)
     missed = sum(len(names) - len(caught) for _, _, names, caught in NOT_CAUGHT)
     caught = named + sum(len(caught) for *_, caught in NOT_CAUGHT)
     silent = len(SILENT) + sum(not names for _, _, names in FURTHER)
-    page = (Path(__file__).parents[3] / "docs" / "anonymity.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "prompts.md").read_text(encoding="utf-8")
     assert f"{caught} of {caught + missed} names" in page
     assert f"{len(FALSE_ALARMS)} of {silent + len(FALSE_ALARMS)} turns" in page
 

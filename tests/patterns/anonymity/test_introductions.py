@@ -196,5 +196,5 @@ def test_reviewers_of_a_council_read_no_introduction() -> None:
 
 def test_the_docs_list_the_languages() -> None:
     """For which introductions are hidden."""
-    page = (Path(__file__).parents[3] / "docs" / "anonymity.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "prompts.md").read_text()
     assert f"English, {', '.join(OTHERS)}" in " ".join(page.split())
