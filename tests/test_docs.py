@@ -254,7 +254,7 @@ def test_the_benchmarks_that_run_are_described() -> None:
     """Each module that `make bench` runs has its row."""
     text = (ROOT / "scripts" / "benchmarks" / "run.py").read_text("utf-8")
     modules = set(re.findall(r"^import (\w+)$", text, re.MULTILINE))
-    described = set(re.findall(r"^\| `(\w+)\.py` \|", TEXTS[ROOT / "docs" / "benchmarks.md"], re.MULTILINE))
+    described = set(re.findall(r"^\| `(\w+)\.py` \|", TEXTS[ROOT / "docs" / "evidence.md"], re.MULTILINE))
     assert described == modules
     assert all((ROOT / "scripts" / "benchmarks" / f"{name}.py").exists() for name in described)
 
