@@ -1,4 +1,4 @@
-"""Generates what is published about events: `src/flowdebate/events.schema.json` and the table in `docs/events.md`.
+"""Generates what is published about events: `src/flowdebate/events.schema.json` and the table in `docs/service.md`.
 
 make event-schema           (python scripts/event_schema.py) write both, after a change of the events
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMA = ROOT / "src" / "flowdebate" / "events.schema.json"
-PAGE = ROOT / "docs" / "events.md"
+PAGE = ROOT / "docs" / "service.md"
 MARKS = "<!-- table of events: make event-schema -->\n", "<!-- end of the table -->\n"
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"

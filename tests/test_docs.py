@@ -203,7 +203,7 @@ def test_every_verb_of_the_sequencer_is_in_its_table() -> None:
 def test_every_event_and_every_strategy_is_named() -> None:
     """Whoever follows a run knows what to expect; whoever tests finds what can be drawn."""
     told = [kind.__name__ for kind in get_args(flowdebate.Event)]
-    assert [name for name in told if f"`{name}`" not in TEXTS[ROOT / "docs" / "events.md"]] == []
+    assert [name for name in told if f"`{name}`" not in TEXTS[ROOT / "docs" / "service.md"]] == []
     drawn = first_cells("testing.md") | set(re.findall(r"`(\w+)\(", TEXTS[ROOT / "docs" / "testing.md"]))
     public = {
         name for name, value in vars(strategies).items() if getattr(value, "__module__", "") == strategies.__name__
