@@ -265,7 +265,7 @@ def test_a_request_is_read_back_in_its_parts(
         prompt=prompt,
         question=question,
         context=None,
-        said=None if said is None else render_said(entries),
+        transcript=None if said is None else render_said(entries),
         task="Choose.",
     )
     before = () if prompt is None else (Section(None, (prompt.replace(BAR, "\n"),)),)

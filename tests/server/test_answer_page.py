@@ -82,7 +82,7 @@ def test_there_is_a_page_only_while_the_run_waits(stage: Stage) -> None:
 def test_who_is_no_judge_reads_names() -> None:
     """A moderator has to name the next speaker; and stances that nobody can choose are shown as they are."""
     said = render_said([DebateContributionEntry(round=1, agent_name="Ann", stance="Ship", text="Yes.")])
-    shown = render_request(who=None, prompt=None, question="?", context=None, said=said, task=None)
+    shown = render_request(who=None, prompt=None, question="?", context=None, transcript=said, task=None)
     moderator = {"properties": {"nextSpeakers": {"type": "array", "items": {"enum": ["Ann"]}}}}
     for schema in (None, moderator, {"properties": {"winner": {"enum": ["Buy", "Sell"]}}}):
         assert not Asked.of(request(shown, schema)).blind
@@ -193,7 +193,7 @@ def test_a_judge_by_link_is_as_blind_as_a_model() -> None:
 def test_a_stance_with_a_comma_is_read_back() -> None:
     """It is the whole tag of an entry without a name."""
     said = "Round 1:\n[Ship, now] Yes.\n[Wait] No."
-    shown = render_request(who=None, prompt=None, question="?", context=None, said=said, task=None)
+    shown = render_request(who=None, prompt=None, question="?", context=None, transcript=said, task=None)
     asked = Asked.of(request(shown, {"properties": {"winner": {"enum": ["Ship, now", "Wait"]}}}))
     assert asked.parts.sections[0].parts == (Said("", "Ship, now", "Yes."), Said("", "Wait", "No."))
     assert asked.blind == {"Ship, now": "Side A", "Wait": "Side B"}

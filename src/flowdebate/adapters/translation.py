@@ -75,7 +75,7 @@ def _failure(error: Exception) -> ModelError:
         said = f"its __str__ raises {type(another).__name__}"
     status = getattr(error, "status_code", None)
     if isinstance(status, int) and _LOWEST_STATUS <= status <= _HIGHEST_STATUS:
-        return status_error(status, {"error": {"message": said}}, headers={}, said=f"{status} ({kind})")
+        return status_error(status, {"error": {"message": said}}, headers={}, explanation=f"{status} ({kind})")
     text = one_line(f"{kind}: {said}" if said else kind)
     return ModelError(text, transient=isinstance(error, _TRANSIENT) or isinstance(first, _TRANSIENT))
 

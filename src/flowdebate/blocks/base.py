@@ -201,15 +201,15 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
 
     def seats(self, around: tuple[ModelChoice, ...] = ()) -> list[Seat]:
         """All that ask models inside it, as far as it holds their blocks: whom a function asks is not known."""
-        found: list[Seat] = []
-        held: list[Any] = [*vars(self).values()]
-        for each in held:  # which grows
-            kind: type = type(each)
+        inner_seats: list[Seat] = []
+        values: list[Any] = [*vars(self).values()]
+        for log in values:  # which grows
+            kind: type = type(log)
             if _is_kind_of_block(kind):
-                found += each.seats(around)
-            elif isinstance(each, (list, tuple, dict)):
-                held += each.values() if isinstance(each, dict) else each
-        return found
+                inner_seats += log.seats(around)
+            elif isinstance(log, (list, tuple, dict)):
+                values += log.values() if isinstance(log, dict) else log
+        return inner_seats
 
     async def __call__(self, value: InT_contra, ctx: Context, /) -> OutT_co:
         """Act; an exception gets a note that names the block."""

@@ -65,15 +65,15 @@ class _SelfCancelled(BaseException):
 
 def _pick_exception(group_failure: BaseExceptionGroup, failures: dict[int, Exception]) -> BaseException:
     """The exception to raise when calls failed, or one has cancelled itself."""
-    others = group_failure.split(_SelfCancelled)[1]
-    if others is None:
+    other_failures = group_failure.split(_SelfCancelled)[1]
+    if other_failures is None:
         return asyncio.CancelledError()
     # a BaseException is never replaced by one of the failures
-    return _merge_failures(failures) if others.split(Exception)[1] is None else others
+    return _merge_failures(failures) if other_failures.split(Exception)[1] is None else other_failures
 
 
 def _merge_failures(failures: dict[int, Exception]) -> Exception:
-    (_, first), *others = sorted(failures.items())
-    for index, failure in others:
+    (_, first), *later = sorted(failures.items())
+    for index, failure in later:
         add_note(first, f"at the same time, call {index} failed: {error_text(failure)}")
     return first

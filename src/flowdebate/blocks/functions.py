@@ -62,15 +62,20 @@ def invocation(function: Function, *, location: str, field: str) -> Invocation:
 
 def _plain_arguments(function: Function) -> int | None:
     """How many arguments `function` takes, if it is one of Python's and takes them by position, without any option."""
-    own: object = function
+    callable_: object = function
     if not isinstance(function, FunctionType):
-        own = function.__func__ if isinstance(function, MethodType) else type(function).__call__
-    if not isinstance(own, FunctionType) or own.__dict__ or own.__defaults__ or own.__kwdefaults__:
+        callable_ = function.__func__ if isinstance(function, MethodType) else type(function).__call__
+    if (
+        not isinstance(callable_, FunctionType)
+        or callable_.__dict__
+        or callable_.__defaults__
+        or callable_.__kwdefaults__
+    ):
         return None
-    code = own.__code__
+    code = callable_.__code__
     if code.co_kwonlyargcount or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
         return None
-    return code.co_argcount - (own is not function)
+    return code.co_argcount - (callable_ is not function)
 
 
 def _of_value(function: Function) -> Invocation:
@@ -166,15 +171,15 @@ class Handler(Block[InT, OutT]):
         self._runs = runs
 
     async def act(self, value: InT, ctx: Context, /) -> OutT:
-        began = time.perf_counter()
+        started = time.perf_counter()
         outcome: Any = self._call(value, ctx)
-        held = time.perf_counter() - began
-        if held > _LONG:
+        duration = time.perf_counter() - started
+        if duration > _LONG:
             _LOGGER.warning(
                 "block %r held the event loop for %.1f s, in which nothing else could run: make its function async, or "
                 "run it in a thread (asyncio.to_thread)",
                 self.name,
-                held,
+                duration,
             )
         kind: type = type(outcome)
         result: OutT = await outcome if _awaits(kind) else outcome
@@ -368,10 +373,10 @@ def as_tools(values: Sequence[ToolLike], uses: Sequence[Capability], *, location
         raise ConfigurationError(location, "tools", values, "a list of functions or blocks")
     tools: dict[str, Tool] = {}
     for value in [*values, *(value for capability in uses for value in capability.tools)]:
-        made = tool(value, location=location)
-        if made.spec.name in tools:
-            raise ConfigurationError(location, "tools", made.spec.name, "tools with different names")
-        tools[made.spec.name] = made
+        converted = tool(value, location=location)
+        if converted.spec.name in tools:
+            raise ConfigurationError(location, "tools", converted.spec.name, "tools with different names")
+        tools[converted.spec.name] = converted
     return tools
 
 

@@ -199,8 +199,10 @@ class Generator(Block[Any, OutT]):
         system = [str(text) for slot in self._system if (text := await result_of(slot(value, ctx)))]
         messages: list[Message] = [{"role": "system", "content": "\n\n".join(system)}] if system else []
         for slot in self._before:
-            given = await result_of(slot(value, ctx))
-            items: Sequence[Any] = [given] if isinstance(given, (str, Mapping)) else given or ()  # one, or several
+            slot_messages = await result_of(slot(value, ctx))
+            items: Sequence[Any] = (
+                [slot_messages] if isinstance(slot_messages, (str, Mapping)) else slot_messages or ()
+            )  # one, or several
             messages += [{"role": "user", "content": item} if isinstance(item, str) else item for item in items]
         journal = ctx.run.journal
         if self._deferred and not self._revisers and journal is not None and journal.takes_any(ctx.path):
@@ -402,10 +404,10 @@ def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
     location = f"generator {name!r}"
     check_uses(uses, location=location)
     check_count(location, max_tool_rounds=max_tool_rounds)
-    given: object = settings
-    if given is not None and not isinstance(given, ModelSettings):
+    raw_settings: object = settings
+    if raw_settings is not None and not isinstance(raw_settings, ModelSettings):
         hint = "Write settings=ModelSettings(temperature=0)"
-        raise ConfigurationError(location, "settings", given, "a ModelSettings, or None", hint=hint)
+        raise ConfigurationError(location, "settings", raw_settings, "a ModelSettings, or None", hint=hint)
     if transform is not None and not callable(transform):
         raise ConfigurationError(location, "transform", transform, "a function of (output, response, ctx), or None")
     _check_choices(choices, location=location, alone=output_schema is None and not tools and answer_tool is None)
@@ -414,10 +416,10 @@ def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
             location, "answer_tool", answer_tool, "None with an output_schema: there is one answer"
         )
     offered = [*tools, answer_tool] if answer_tool is not None and isinstance(tools, (list, tuple)) else tools
-    made = as_tools(offered, uses, location=location)
+    tools_made = as_tools(offered, uses, location=location)
     shared, hidden = merge_resources(
         location,
-        [tool.block for tool in made.values() if tool.block is not None],
+        [tool.block for tool in tools_made.values() if tool.block is not None],
         declared=check_resources(resources, location=location),
     )
     texts = [
@@ -425,7 +427,7 @@ def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
         *((capability.instructions, "uses") for capability in uses),
         (instructions, "instructions"),
     ]
-    before: list[tuple[object, str]] = [(context, "context"), *[(each.context, "uses") for each in uses]]
+    before: list[tuple[object, str]] = [(context, "context"), *[(tool_use.context, "uses") for tool_use in uses]]
     past: object = (lambda _, ctx: list(ctx.session.history)) if history is True else history or ()
     before.append((past, "history"))
     return Generator(
@@ -434,11 +436,11 @@ def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
         system=[_slot(text, location, field) for text, field in texts if text],
         before=[_slot(messages, location, field) for messages, field in before if messages],
         user=_slot(_as_text if user is None else user, location, "user"),
-        revisers=[each.revise for each in uses if each.revise is not None],
-        checks=[each.check for each in uses if each.check is not None],
+        revisers=[tool_use.revise for tool_use in uses if tool_use.revise is not None],
+        checks=[tool_use.check for tool_use in uses if tool_use.check is not None],
         output=None if output_schema is None else OutputSchema.of(output_schema, location=location),
         choices=tuple(choices),
-        tools=made,
+        tools=tools_made,
         answer_tool=None if answer_tool is None else tool(answer_tool, location=location).spec.name,
         max_tool_rounds=max_tool_rounds,
         visibility=as_visibility(visibility, Visibility(), location=location, field="visibility"),
@@ -469,10 +471,10 @@ def as_visibility(
         return default
     if isinstance(value, Visibility):
         return value
-    known = {"client", "history"}
+    audiences = {"client", "history"}
     if (
         not hasattr(value, "items")
-        or not known.issuperset(value)
+        or not audiences.issuperset(value)
         or not all(v in (True, False) for v in value.values())
     ):
         raise ConfigurationError(location, field, value, "a Visibility, or a dict of client and history to bool")

@@ -32,18 +32,18 @@ class Router(Block[Any, Any]):
         assert block is not None  # noqa: S101 - see `_key`
         return await block(value, ctx.below(block))
 
-    def _key(self, chosen: object) -> str | None:
+    def _key(self, choice: object) -> str | None:
         """The key of the chosen route; None for `otherwise`."""
-        if isinstance(chosen, str) and chosen in self.routes:
-            return chosen
+        if isinstance(choice, str) and choice in self.routes:
+            return choice
         # by identity: a value of the application may claim to equal anything
-        keys = [key for key, route in self.routes.items() if route is chosen]
+        keys = [key for key, route in self.routes.items() if route is choice]
         if keys:
             return keys[0]
         if self.otherwise is not None:
             return None
-        known = ", ".join(map(repr, self.routes))
-        raise OutputError(self.name, "one of its routes", [("", f"chose {shown(chosen)}; available: {known}")])
+        route_names = ", ".join(map(repr, self.routes))
+        raise OutputError(self.name, "one of its routes", [("", f"chose {shown(choice)}; available: {route_names}")])
 
     def outline(self) -> Outline:
         children = [Outline(text=f"{key}:", children=(block.outline(),)) for key, block in self.routes.items()]
@@ -72,12 +72,12 @@ def router(
     if not isinstance(routes, Mapping):
         if not isinstance(routes, Sequence) or not all(isinstance(route, Block) for route in routes):
             raise ConfigurationError(location, "routes", routes, "a mapping of keys to blocks, or a sequence of blocks")
-        named = {route.name: route for route in routes}
-        if len(named) != len(routes):
+        routes_by_name = {route.name: route for route in routes}
+        if len(routes_by_name) != len(routes):
             raise ConfigurationError(
                 location, "routes", [route.name for route in routes], "blocks with different names"
             )
-        routes = named
+        routes = routes_by_name
     if not routes or not all(isinstance(key, str) for key in routes):
         raise ConfigurationError(location, "routes", routes, "at least one block, and strings as keys")
     return Router(

@@ -67,9 +67,9 @@ class Sequencer(Block[InT, OutT, RawT]):
                 self._loops[step.target : index] = [step] * (index - step.target)
         self._rescues = any(isinstance(step, Rescue) for step in steps)
         self._beside = next((index for index, step in enumerate(steps) if isinstance(step, Beside)), None)
-        own = {key: resource for key, resource in hidden.items() if resource in setup.owned}
-        self._reach: Mapping[str, Resource] = {**shared, **own}
-        self._anew = frozenset([*own.values(), *setup.isolated])
+        own_resources = {key: resource for key, resource in hidden.items() if resource in setup.owned}
+        self._reach: Mapping[str, Resource] = {**shared, **own_resources}
+        self._anew = frozenset([*own_resources.values(), *setup.isolated])
 
     def seats(self, around: tuple[ModelChoice, ...] = ()) -> list[Seat]:
         inside = (self._setup.model, *around)
@@ -337,10 +337,12 @@ class Sequencer(Block[InT, OutT, RawT]):
 
     def _free(self, wish: str) -> str:
         """`wish`, or `wish~2` and so on if it is the key of a step or the label of a loop: both are parts of paths."""
-        taken = {step.key for step in self.steps} | {step.label for step in self.steps if isinstance(step, LoopBack)}
+        used_keys = {step.key for step in self.steps} | {
+            step.label for step in self.steps if isinstance(step, LoopBack)
+        }
         number = 2
         key = wish
-        while key in taken:
+        while key in used_keys:
             key, number = f"{wish}~{number}", number + 1
         return key
 
@@ -422,8 +424,8 @@ def sequencer(
     if state is not None and not callable(state):
         raise ConfigurationError(f"sequencer {name!r}", "state", state, "a function that returns a new state, or None")
     declared = check_resources(resources, location=f"sequencer {name!r}")
-    for own in (*owns, *isolates):
-        check_resources({getattr(own, "key", ""): own}, location=f"sequencer {name!r}")
+    for resource in (*owns, *isolates):
+        check_resources({getattr(resource, "key", ""): resource}, location=f"sequencer {name!r}")
     check_model(model, location=f"sequencer {name!r}")
     setup = SequencerSetup(
         state=state,

@@ -160,14 +160,14 @@ class Branch(Step):
         return (*(block for _, block in self.cases), *rest)
 
     async def run(self, value: object, ctx: Context, path: str) -> object:
-        chosen = self.otherwise
+        branch = self.otherwise
         for number, (condition, block) in enumerate(self.cases):
             if await _holds(condition, value, ctx, f"{path}[{number}]"):
-                chosen = block
+                branch = block
                 break
-        if chosen is None:
+        if branch is None:
             return value
-        return await chosen(value, ctx.child(chosen.name, f"{path}/{chosen.place}"))
+        return await branch(value, ctx.child(branch.name, f"{path}/{branch.place}"))
 
     def outline(self) -> Outline:
         children = [_named("if", block) for _, block in self.cases]

@@ -144,7 +144,7 @@ async def run_batch(
         until=totals.reached,
         on_uncertain="retry",  # nobody is there who could decide it for one question of hundreds
         allow_changes=False,
-        each=plans.each,
+        plan_item=plans.each,
     )
 
     async def read(progress: ProgressLines) -> int:

@@ -116,7 +116,7 @@ async def evaluate(  # noqa: PLR0913 - the options of an evaluation
 
     # a block of a row's own has no stored plan
     first, each = (made, None) if isinstance(made, Block) else (made(rows[0]), lambda row: (made(row), None))
-    batch = Batch(first, [*rows] * repeats, question=asked, each=each, **options)
+    batch = Batch(first, [*rows] * repeats, question=asked, plan_item=each, **options)
     async with batch:
         pairs = [(item, _benefit_item(item, right(item.row), str(shared(item.row)))) async for item in batch]
     pairs.sort(key=lambda pair: pair[0].index)

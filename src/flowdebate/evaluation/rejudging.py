@@ -205,7 +205,7 @@ async def rejudge(  # noqa: PLR0913 - those of a batch
         limits=limits,
         batch_id=batch_id,
         progress=progress,
-        each=each,
+        plan_item=each,
     )
     return await batch.all()
 

@@ -110,7 +110,13 @@ async def tournament(  # noqa: PLR0913 - those of a batch
 
     first, _ = each(plays[0])
     batch = Batch(
-        first, plays, question=lambda match: asked(rows[match[0]]), each=each, seed=seed, batch_id=batch_id, **options
+        first,
+        plays,
+        question=lambda match: asked(rows[match[0]]),
+        plan_item=each,
+        seed=seed,
+        batch_id=batch_id,
+        **options,
     )
     games: list[Game] = []
     failed: dict[int, str] = {}

@@ -219,22 +219,26 @@ class MessagesClient:
             raise
         return _MessageStream(answered, self) if stream else self.completion(answered)
 
-    def _request(self, given: Json) -> Json:
-        extra = dict(given.get("extra_body", ()))
+    def _request(self, parameters: Json) -> Json:
+        extra = dict(parameters.get("extra_body", ()))
         tools = [
             {
                 "name": function["name"],
                 "description": function["description"],
                 "input_schema": {"type": "object", **function["parameters"]},
             }
-            for function in (each["function"] for each in given.get("tools", ()))
+            for function in (tool["function"] for tool in parameters.get("tools", ()))
         ]
-        system, messages = self._messages(given["messages"], rereads=given["marks"] == "transcript")
-        config, thinking = _thinking(given["model"], extra, given.get("max_tokens"), by_budget=given.get("by_budget"))
-        sent: Json = {"model": given["model"], "messages": messages, "extra_body": extra, **thinking}
-        if "temperature" in given:  # the SDK has no parameter for it any more; models that refuse it are asked without
-            extra["temperature"] = given["temperature"]
-        if (form := given.get("response_format", {})).get("type") == "json_schema":
+        system, messages = self._messages(parameters["messages"], rereads=parameters["marks"] == "transcript")
+        config, thinking = _thinking(
+            parameters["model"], extra, parameters.get("max_tokens"), by_budget=parameters.get("by_budget")
+        )
+        sent: Json = {"model": parameters["model"], "messages": messages, "extra_body": extra, **thinking}
+        if (
+            "temperature" in parameters
+        ):  # the SDK has no parameter for it any more; models that refuse it are asked without
+            extra["temperature"] = parameters["temperature"]
+        if (form := parameters.get("response_format", {})).get("type") == "json_schema":
             from anthropic import transform_schema
 
             schema = transform_schema(form["json_schema"]["schema"])
@@ -243,24 +247,24 @@ class MessagesClient:
             sent["output_config"] = config
         if tools:
             sent["tools"] = tools
-            choice = given.get("tool_choice", "auto")
-            named = choice["function"]["name"] if isinstance(choice, dict) else None
+            choice = parameters.get("tool_choice", "auto")
+            tool_name = choice["function"]["name"] if isinstance(choice, dict) else None
             sent["tool_choice"] = {"type": {"required": "any"}.get(str(choice), "auto")}
-            if named is not None:
-                sent["tool_choice"] = {"type": "tool", "name": named}
+            if tool_name is not None:
+                sent["tool_choice"] = {"type": "tool", "name": tool_name}
         if system:
             sent["system"] = system
-        if given["marks"] is not None:
+        if parameters["marks"] is not None:
             (system or tools or [{}])[-1].update(_MARK)
             if tools and sent["tool_choice"]["type"] != "tool":  # the next request repeats all of it, with a result
                 messages[-1]["content"][-1].update(_MARK)
         return sent
 
-    def _messages(self, given: Sequence[Message], *, rereads: bool) -> tuple[list[Json], list[Json]]:
+    def _messages(self, messages: Sequence[Message], *, rereads: bool) -> tuple[list[Json], list[Json]]:
         """The system message as blocks, and the turns; with `rereads` the transcript is marked for the cache."""
         system: list[Json] = []
         turns: list[Json] = []
-        for message in given:
+        for message in messages:
             role, content = message["role"], message.get("content")
             if role == "system":
                 system += _blocks(content)
@@ -299,7 +303,7 @@ class MessagesClient:
             for block in content
             if _kind(block) == "tool_use"
         ]
-        text: object = "".join(texts) if all(isinstance(each, str) for each in texts) else texts[0]
+        text: object = "".join(texts) if all(isinstance(piece, str) for piece in texts) else texts[0]
         answer = SimpleNamespace(content=text, tool_calls=calls, refusal=_refusal(message))
         setattr(answer, _THOUGHTS, [_as_json(block) for block in content if _kind(block) in _THINKING_BLOCKS])
         choice = SimpleNamespace(message=answer, finish_reason=getattr(message, "stop_reason", None))
@@ -400,22 +404,24 @@ def _kind(part: object) -> object:
 def _refusal(message: object) -> str | None:
     """Why a message was refused, where its vendor says so."""
     details = getattr(message, "stop_details", None)
-    said = getattr(details, "explanation", None) or getattr(details, "category", None)
-    return said if getattr(message, "stop_reason", None) == "refusal" and isinstance(said, str) else None
+    explanation = getattr(details, "explanation", None) or getattr(details, "category", None)
+    return explanation if getattr(message, "stop_reason", None) == "refusal" and isinstance(explanation, str) else None
 
 
 def _usage(*reported: object) -> object:
     """Counts as openai has them: cached tokens, read or written, are among those of the prompt."""
 
     def count(name: str) -> int | None:
-        known = [getattr(each, name, None) for each in reported]
-        return next((each for each in reversed(known) if isinstance(each, int) and not isinstance(each, bool)), None)
+        counts = [getattr(usage, name, None) for usage in reported]
+        return next(
+            (number for number in reversed(counts) if isinstance(number, int) and not isinstance(number, bool)), None
+        )
 
     fresh = count("input_tokens")
     read, written = count("cache_read_input_tokens"), count("cache_creation_input_tokens")
     thought = SimpleNamespace()
-    for each in reported:
-        thought = getattr(each, "output_tokens_details", None) or thought
+    for usage in reported:
+        thought = getattr(usage, "output_tokens_details", None) or thought
     return SimpleNamespace(
         prompt_tokens=None if fresh is None else fresh + (read or 0) + (written or 0),
         completion_tokens=count("output_tokens"),
@@ -462,8 +468,8 @@ def _blocks(content: object) -> list[Json]:
 
 def _tool_use(call: Mapping[str, Any]) -> Json:
     try:
-        given = json.loads(call["function"]["arguments"])
+        arguments = json.loads(call["function"]["arguments"])
     except ValueError:
-        given = {}
-    given = given if isinstance(given, dict) else {}  # the model's own mistake: the tool has said so
-    return {"type": "tool_use", "id": call["id"], "name": call["function"]["name"], "input": given}
+        arguments = {}
+    arguments = arguments if isinstance(arguments, dict) else {}  # the model's own mistake: the tool has said so
+    return {"type": "tool_use", "id": call["id"], "name": call["function"]["name"], "input": arguments}

@@ -63,9 +63,9 @@ class Usage:
     """Prompt tokens that the server wrote into its cache, where it asks money for that."""
 
     def __repr__(self) -> str:
-        counts = [(each.name, getattr(self, each.name)) for each in fields(self)]
-        shown = [f"{name}={count}" for place, (name, count) in enumerate(counts) if place < _ALWAYS or count]
-        return f"Usage({', '.join(shown)})"
+        counts = [(count_field.name, getattr(self, count_field.name)) for count_field in fields(self)]
+        fields_shown = [f"{name}={count}" for place, (name, count) in enumerate(counts) if place < _ALWAYS or count]
+        return f"Usage({', '.join(fields_shown)})"
 
     @classmethod
     def unknown(cls) -> Usage:
@@ -350,8 +350,8 @@ class ToolSpec:
         """
         from flowdebate.models.output import drop_titles
 
-        about = {"name": self.name, "description": self.description, "parameters": drop_titles(self.parameters)}
-        return {"type": "function", "function": about}
+        function = {"name": self.name, "description": self.description, "parameters": drop_titles(self.parameters)}
+        return {"type": "function", "function": function}
 
 
 def arguments_text(arguments: str) -> str:
@@ -529,8 +529,8 @@ def profile_of(model: Model) -> Profile:
 
 def context_of(model: Model) -> int | None:
     """The most tokens of a prompt and its answer: the attribute `context_tokens` of `model`; None where unknown."""
-    known = getattr(model, "context_tokens", None)
-    return known if isinstance(known, int) and known > 0 else None
+    tokens = getattr(model, "context_tokens", None)
+    return tokens if isinstance(tokens, int) and tokens > 0 else None
 
 
 def without_images(content: object) -> object:

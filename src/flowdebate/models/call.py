@@ -260,15 +260,15 @@ _deadlines: ContextVar[tuple[_Deadline, ...]] = ContextVar("flowdebate_deadlines
 @contextmanager
 def in_queue(request: ModelRequest) -> Iterator[None]:
     """Wait for a model that starts, or answers others first: no deadline but a round's and a run's goes on."""
-    held, time = _deadlines.get(), asyncio.get_running_loop().time
+    outer_deadline, time = _deadlines.get(), asyncio.get_running_loop().time
     since = time()
-    for deadline in held:
+    for deadline in outer_deadline:
         deadline.queue(+1)
     try:
         with request.attempts.waiting():
             yield
     finally:
-        for deadline in held:
+        for deadline in outer_deadline:
             deadline.queue(-1)
         if request.deadline is not None:
             request.deadline += time() - since
@@ -532,17 +532,17 @@ def _data_of(response: ModelResponse, text: str, request: ModelRequest, repairs:
     if response.data is None and not text.strip():
         raise EmptyResponse("the answer is empty")
     try:
-        given = text if response.data is None else clean_data(response.data)
+        data = text if response.data is None else clean_data(response.data)
     except RecursionError:
         raise MalformedResponse("the answer is nested too deeply") from None
     try:
-        return _read_strictly(given, request.output)
+        return _read_strictly(data, request.output)
     except SchemaViolation as violation:
         if response.finish == "length":
             raise OutputTruncated(
                 "the answer was cut off before its end: give it more room (max_tokens)"
             ) from violation
-        reading = repair_answer(given, request.output, violation)
+        reading = repair_answer(data, request.output, violation)
     # the mode "md_json" asks for a code block
     repairs.extend(repair for repair in reading.repairs if (repair, response.asked_as) != ("code fence", "md_json"))
     return reading.data
@@ -569,20 +569,20 @@ def _check_calls(calls: Sequence[ToolCall], max_chars: int) -> None:
                 raise ResponseTooLarge(max_chars, "characters")
 
 
-def _check_logprobs(given: object, choices: Sequence[str]) -> None:
-    known = given is None or (
-        isinstance(given, Mapping)
-        and set(given) == set(choices)
+def _check_logprobs(logprobs: object, choices: Sequence[str]) -> None:
+    is_valid = logprobs is None or (
+        isinstance(logprobs, Mapping)
+        and set(logprobs) == set(choices)
         and all(
             isinstance(value, (int, float))
             and not isinstance(value, bool)
             and math.isfinite(value)
             and value <= MOST_LOGPROB
-            for value in given.values()
+            for value in logprobs.values()
         )
     )
-    if not known:
-        raise _malformed("logprobs", given, f"the log-probability of each of {list(choices)}, or None")
+    if not is_valid:
+        raise _malformed("logprobs", logprobs, f"the log-probability of each of {list(choices)}, or None")
 
 
 def _malformed(what: str, got: object, allowed: str) -> MalformedResponse:

@@ -252,16 +252,16 @@ class Breakers:
     def of(self, name: str) -> Breaker:
         """Return the breaker of `name`, such as for `CircuitBreaker(model, breaker=…)`."""
         with self._lock:
-            found = self._known.get(name)
-            if found is None:
-                found = self._known[name] = self._make()
-            return found
+            breaker = self._known.get(name)
+            if breaker is None:
+                breaker = self._known[name] = self._make()
+            return breaker
 
     def available(self, names: Iterable[str]) -> list[str]:
         """Return those of `names` that may be called now, in order."""
         with self._lock:
-            known = {name: self._known.get(name) for name in names}
-        return [name for name, breaker in known.items() if breaker is None or breaker.available]
+            breakers = {name: self._known.get(name) for name in names}
+        return [name for name, breaker in breakers.items() if breaker is None or breaker.available]
 
     def record_success(self, name: str) -> None:
         """Count a successful call of `name`."""
@@ -274,5 +274,5 @@ class Breakers:
     def state(self, name: str) -> CircuitState:
         """Return the state that a call of `name` would find now."""
         with self._lock:
-            found = self._known.get(name)
-        return "closed" if found is None else found.state
+            breaker = self._known.get(name)
+        return "closed" if breaker is None else breaker.state

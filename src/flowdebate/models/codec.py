@@ -122,14 +122,14 @@ def digest_of(request: ModelRequest, texts: TextHasher | None = None) -> str:
     `texts` has hashed the earlier requests of the run.
     """
     settings, texts = request.settings, texts or TextHasher()
-    given: dict[str, Any] = {
+    fields_sent: dict[str, Any] = {
         "messages": [_with_hashes(message, texts) for message in request.messages],
         "output": None if request.output is None else request.output.digest,
         "tools": [[tool.name, tool.description, tool.parameters] for tool in request.tools],
         "settings": [settings.temperature, settings.max_tokens, settings.effort, settings.extra],
         "form": [request.begins, request.sentences, request.choices],
     }
-    return blake2b(json_text(given).encode(), digest_size=16).hexdigest()
+    return blake2b(json_text(fields_sent).encode(), digest_size=16).hexdigest()
 
 
 def _with_hashes(value: Any, texts: TextHasher) -> Any:  # noqa: ANN401 - JSON data
@@ -269,11 +269,11 @@ def call_row(
     *,
     seconds: float,
     output: OutputSchema | None,
-    asked: ModelRequest | None = None,
+    request: ModelRequest | None = None,
 ) -> dict[str, object]:
     """Format an answered call with all its attempts as JSON data: the record `Answer`.
 
-    Where the server has reported no tokens, the length of the request `asked` is part of it.
+    Where the server has reported no tokens, the length of the request `request` is part of it.
     """
     recorded: dict[str, object] = {
         "text": response.text,
@@ -297,8 +297,8 @@ def call_row(
             recorded["history"] = response.history
     elif output is not None:
         recorded["data"] = output.dump(response.data)
-    if asked is not None and any(attempt.usage.total_tokens is None for attempt in attempts):
-        recorded["prompt"] = asked.characters
+    if request is not None and any(attempt.usage.total_tokens is None for attempt in attempts):
+        recorded["prompt"] = request.characters
     return recorded
 
 
@@ -387,18 +387,18 @@ def failure_text(error: BaseException) -> str:
             facts[name] = plain
             if isinstance(value, tuple):
                 tuples.append(name)
-    ours = flowdebate.errors.__name__
-    kind = next((base.__name__ for base in type(error).__mro__ if base.__module__ == ours), "Exception")
-    name, said = type(error).__name__, error_text(error)  # an application's own __str__ may raise
-    said = "" if said == name else said.removeprefix(f"{name}: ")
-    return json_text({"kind": kind, "name": name, "said": said, "facts": facts, "tuples": tuples})
+    library_module = flowdebate.errors.__name__
+    kind = next((base.__name__ for base in type(error).__mro__ if base.__module__ == library_module), "Exception")
+    name, message = type(error).__name__, error_text(error)  # an application's own __str__ may raise
+    message = "" if message == name else message.removeprefix(f"{name}: ")
+    return json_text({"kind": kind, "name": name, "said": message, "facts": facts, "tuples": tuples})
 
 
 def failure_of(body: str) -> Exception:
     """Read an error of the same class name and message that `failure_text` serialized."""
     recorded = json.loads(body)
-    known = recorded["kind"] in flowdebate.errors.__all__
-    base: type[Exception] = getattr(flowdebate.errors, recorded["kind"]) if known else Exception
+    is_known = recorded["kind"] in flowdebate.errors.__all__
+    base: type[Exception] = getattr(flowdebate.errors, recorded["kind"]) if is_known else Exception
     name = recorded["name"]
     kind = base if base.__name__ == name else type(name, (base,), {"__module__": base.__module__})
     tuples = recorded["tuples"]

@@ -44,12 +44,16 @@ class PerLoop(Generic[T]):
     def here(self) -> T:
         """Return the running loop's object."""
         loop = asyncio.get_running_loop()
-        found = self._made.get(loop)
-        if found is None:
+        value = self._made.get(loop)
+        if value is None:
             with self._lock:
-                self._made = {known: made for known, made in self._made.items() if not known.is_closed()}
-                found = self._made[loop] = self._make()
-        return found
+                self._made = {
+                    open_loop: value_of_loop
+                    for open_loop, value_of_loop in self._made.items()
+                    if not open_loop.is_closed()
+                }
+                value = self._made[loop] = self._make()
+        return value
 
 
 class ConcurrencyLimit(PerRequestWrapper):
@@ -106,8 +110,8 @@ class _Metered(PerRequestWrapper):
         location = type(self).__name__
         if requests is None and tokens is None:
             raise ConfigurationError(location, "requests", None, "given, or tokens")
-        given = {"requests": requests, "tokens": tokens, "burst": burst}
-        check_count(location, **{name: value for name, value in given.items() if value is not None})
+        rates = {"requests": requests, "tokens": tokens, "burst": burst}
+        check_count(location, **{name: value for name, value in rates.items() if value is not None})
         check_seconds(location, per=per)
         self._tokens = tokens
 
@@ -212,8 +216,8 @@ class _Gate:
         """Return the seconds until the turn of a request with `ahead` others before it."""
         requests = 0.0 if self.requests is None else self.requests.seconds_until(1 + ahead)
         tokens = 0.0 if self.tokens is None else self.tokens.seconds_until(0)
-        found = max(requests, tokens)
-        return found if found > _NOTHING else 0.0
+        delay = max(requests, tokens)
+        return delay if delay > _NOTHING else 0.0
 
     def _take(self) -> None:
         if self.requests is not None:
@@ -278,16 +282,16 @@ class SharedRateLimit(_Metered):
     async def close(self) -> None:
         """Close the connection; the limit can be used again."""
         with self._opening:
-            known, self._known = self._known, None
-        if known is not None:
-            await asyncio.to_thread(known.close)
+            client, self._known = self._known, None
+        if client is not None:
+            await asyncio.to_thread(client.close)
 
     async def _enter(self, request: ModelRequest) -> None:
         with request.attempts.waiting():
             granted = False
             while not granted:
                 seconds, granted = await self._counter().take(
-                    self.key, each=self._each, burst=self._burst, brim=self._per, longest=_left(request)
+                    self.key, interval=self._each, burst=self._burst, brim=self._per, longest=_left(request)
                 )
                 if not granted:
                     _check_in_time(seconds, request)

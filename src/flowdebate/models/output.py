@@ -91,8 +91,8 @@ class OutputSchema:
 
     def dump(self, value: Any, *, fallback: Callable[[Any], Any] | None = None) -> Any:  # noqa: ANN401 - what `validate` gave
         """Convert a validated `value` to JSON data that `validate` reads back; `fallback` for what is no JSON data."""
-        whole = value if self._unwrap is None else self.model.model_construct(**{self._unwrap: value})
-        return whole.model_dump(mode="json", by_alias=True, exclude_unset=self._unwrap is None, fallback=fallback)
+        model_value = value if self._unwrap is None else self.model.model_construct(**{self._unwrap: value})
+        return model_value.model_dump(mode="json", by_alias=True, exclude_unset=self._unwrap is None, fallback=fallback)
 
     def validate(self, value: object) -> Any:  # noqa: ANN401 - the application's own type
         """Validate JSON text, plain data or an instance into the requested type; SchemaViolation if it does not fit."""
@@ -167,10 +167,10 @@ def _with_object_on_top(schema: dict[str, Any]) -> dict[str, Any]:
     return {**top, "$defs": definitions} if definitions else top
 
 
-def _model_of_json_schema(given: Mapping[str, Any], location: str, field: str) -> type[BaseModel]:
+def _model_of_json_schema(json_schema: Mapping[str, Any], location: str, field: str) -> type[BaseModel]:
     from pydantic import RootModel
 
-    validator = validator_of(given, location=location, field=field)
+    validator = validator_of(json_schema, location=location, field=field)
     schema = validator.schema
     if schema.get("type", "object") != "object":
         raise ConfigurationError(location, field, schema, "a JSON Schema whose top level has type 'object'")
@@ -212,8 +212,8 @@ def validator_of(schema: Mapping[str, Any], *, location: str, field: str) -> Any
     from referencing.jsonschema import DRAFT202012
 
     default = jsonschema.Draft202012Validator
-    named = isinstance(schema.get("$schema", ""), str)  # else it cannot be looked up
-    kind = jsonschema.validators.validator_for(schema, default=default) if named else default
+    has_dialect = isinstance(schema.get("$schema", ""), str)  # else it cannot be looked up
+    kind = jsonschema.validators.validator_for(schema, default=default) if has_dialect else default
     got: Mapping[str, Any] = schema
     ends = f"a JSON Schema of at most {_DEEPEST} levels that does not refer to itself without an end"
     root = dict(schema)
@@ -287,29 +287,31 @@ def _resolver_in(part: Mapping[str, Any], resolver: Resolver[Any]) -> Resolver[A
     """The resolver inside of a schema: references are relative to the nearest `$id` around them."""
     from referencing.jsonschema import DRAFT202012
 
-    named = isinstance(part.get("$id"), str)
-    return resolver.in_subresource(DRAFT202012.create_resource(part)) if named else resolver
+    has_id = isinstance(part.get("$id"), str)
+    return resolver.in_subresource(DRAFT202012.create_resource(part)) if has_id else resolver
 
 
-def _height(part: object, resolver: Resolver[Any], known: dict[int, int | None], level: int = 1) -> int:
+def _height(part: object, resolver: Resolver[Any], heights: dict[int, int | None], level: int = 1) -> int:
     """The number of schemas that `part` applies to one value, one inside of the other; RecursionError for no end.
 
-    `known` has the heights so far, by identity, and None for a schema in progress.
+    `heights` has the heights so far, by identity, and None for a schema in progress.
     """
     if not isinstance(part, dict):
         return 0
     if level > _DEEPEST:
         raise RecursionError
-    height = known.setdefault(id(part), 0)
+    height = heights.setdefault(id(part), 0)
     if height == 0:
-        known[id(part)], resolver = None, _resolver_in(part, resolver)
-        found = [resolver.lookup(part[word]) for word in ("$ref", "$dynamicRef") if isinstance(part.get(word), str)]
-        inner = [(each.contents, each.resolver) for each in found]
+        heights[id(part)], resolver = None, _resolver_in(part, resolver)
+        resolved = [resolver.lookup(part[word]) for word in ("$ref", "$dynamicRef") if isinstance(part.get(word), str)]
+        inner = [(reference.contents, reference.resolver) for reference in resolved]
         for word in _IN_PLACE & part.keys():
             value = part[word]
             several = value.values() if word == "dependentSchemas" else value if isinstance(value, list) else [value]
-            inner += [(each, resolver) for each in several]
-        height = known[id(part)] = 1 + max((_height(each, near, known, level + 1) for each, near in inner), default=0)
+            inner += [(subschema, resolver) for subschema in several]
+        height = heights[id(part)] = 1 + max(
+            (_height(subpart, near, heights, level + 1) for subpart, near in inner), default=0
+        )
     if height is None or height > _DEEPEST:
         raise RecursionError
     return height
@@ -361,10 +363,10 @@ def inline_definitions(schema: dict[str, Any]) -> dict[str, Any]:
         copy = _map_parts(part, inline)
         return {"enum" if key == "const" else key: [value] if key == "const" else value for key, value in copy.items()}
 
-    made: dict[str, Any] = inline({key: value for key, value in schema.items() if key != "$defs"})
+    inlined: dict[str, Any] = inline({key: value for key, value in schema.items() if key != "$defs"})
     if recursive:
-        made["$defs"] = {name: inline(definitions[name]) for name in definitions if name in recursive}
-    return made
+        inlined["$defs"] = {name: inline(definitions[name]) for name in definitions if name in recursive}
+    return inlined
 
 
 def drop_titles(schema: Any) -> Any:  # noqa: ANN401 - a schema may be a bool

@@ -32,12 +32,12 @@ def prices_source() -> str | None:
         return None
     from genai_prices.data_snapshot import get_snapshot
 
-    found, today = get_snapshot(), datetime.now(UTC).date()
+    snapshot, today = get_snapshot(), datetime.now(UTC).date()
     # a single price has always been in force; of those in a list some have dates
-    lists = (model.prices for source in found.providers for model in source.models if isinstance(model.prices, list))
-    dates = (getattr(each.constraint, "start_date", None) for prices in lists for each in prices)
+    lists = (model.prices for source in snapshot.providers for model in source.models if isinstance(model.prices, list))
+    dates = (getattr(price.constraint, "start_date", None) for prices in lists for price in prices)
     days = [day for day in dates if day is not None and day <= today]
-    day = found.timestamp.date() if found.from_auto_update else max(days, default=None)
+    day = snapshot.timestamp.date() if snapshot.from_auto_update else max(days, default=None)
     return f"USD by genai-prices {version('genai-prices')}" + ("" if day is None else f" of {day}")
 
 
@@ -48,10 +48,10 @@ def known_price(model: str, usage: Usage) -> float | None:
     the answer. Models of this machine are free. The first call imports the prices, which takes half a second.
     """
     provider, _, name = model.partition("/")
-    about = PROVIDERS.get(provider)
-    if model == "local" or (about is not None and name and about.key_env is None):
+    preset = PROVIDERS.get(provider)
+    if model == "local" or (preset is not None and name and preset.key_env is None):
         return 0.0
-    if about is None or not name or not prices_known():
+    if preset is None or not name or not prices_known():
         return None
     from genai_prices import Usage as Counts
     from genai_prices import calc_price

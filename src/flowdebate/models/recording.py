@@ -91,9 +91,9 @@ class Header(Recorded):
 
 
 CLASSES: dict[str, type[ModelError]] = {
-    name: found
-    for name, found in vars(errors).items()
-    if name in errors.__all__ and isinstance(found, type) and issubclass(found, ModelError)
+    name: error_class
+    for name, error_class in vars(errors).items()
+    if name in errors.__all__ and isinstance(error_class, type) and issubclass(error_class, ModelError)
 }
 """Classes that a recorded error may have: a file that somebody sent builds nothing else."""
 
@@ -244,8 +244,12 @@ def describe_request(request: ModelRequest) -> dict[str, JsonValue]:
     answer, listeners, and the descriptions of tools. A journal hashes more (`codec.digest_of`): a step is found by its
     place there, and its hash only says whether it has changed; here a request is found by its hash alone.
     """
-    chosen = request.settings
-    settings = {"temperature": chosen.temperature, "max_tokens": chosen.max_tokens, "extra": chosen.extra or None}
+    request_settings = request.settings
+    settings = {
+        "temperature": request_settings.temperature,
+        "max_tokens": request_settings.max_tokens,
+        "extra": request_settings.extra or None,
+    }
     parts: dict[str, Any] = {
         "messages": request.messages,
         "tools": [{"name": tool.name, "parameters": tool.parameters} for tool in request.tools] or None,
@@ -313,7 +317,7 @@ class RecordingModel(Wrapper):
             self._asked[sha256] += 1
             opening = {"block": block, "sha256": sha256, "occurrence": self._asked[sha256], "request": parts}
         before = len(request.attempts.made)
-        began = asyncio.get_running_loop().time()
+        started = asyncio.get_running_loop().time()
         with request.attempts.listening() as heard, record_exchanges() as exchanges:
 
             async def record(outcome: ModelResponse | ModelError) -> None:
@@ -338,7 +342,7 @@ class RecordingModel(Wrapper):
                 await record(error)
                 raise
             except asyncio.CancelledError:
-                if _is_out_of_time(request, began):
+                if _is_out_of_time(request, started):
                     await record(ModelTimeout(request.settings.timeout or 0, model=self.name, block=request.block))
                 raise
             await record(response)
@@ -363,12 +367,12 @@ class RecordingModel(Wrapper):
             raise _unwritable(self.path, error) from error
 
 
-def _is_out_of_time(request: ModelRequest, began: float) -> bool:
+def _is_out_of_time(request: ModelRequest, started: float) -> bool:
     """Return whether a call was cancelled at its own deadline, not at one that a policy has set around it."""
     deadline, timeout = request.deadline, request.settings.timeout
     if deadline is None or timeout is None or asyncio.get_running_loop().time() < deadline:
         return False
-    return deadline - began > 0.99 * timeout  # a policy's deadline is nearer than the whole timeout
+    return deadline - started > 0.99 * timeout  # a policy's deadline is nearer than the whole timeout
 
 
 def _new_call(
@@ -387,11 +391,11 @@ def _new_call(
     """
     line: dict[str, Any] = {**opening, "notices": []}
     # without times, so that a recording of the same answers is the same file
-    made = [replace(attempt, waited=0.0, seconds=0.0) for attempt in attempts]
+    new_attempts = [replace(attempt, waited=0.0, seconds=0.0) for attempt in attempts]
     if isinstance(outcome, ModelError):
-        line |= {"error": Failure.of(outcome).model_dump(), "attempts": attempts_row(made)}
+        line |= {"error": Failure.of(outcome).model_dump(), "attempts": attempts_row(new_attempts)}
     else:
-        answer = line["answer"] = call_row(outcome, made, seconds=0.0, output=None)
+        answer = line["answer"] = call_row(outcome, new_attempts, seconds=0.0, output=None)
         if output is not None and not outcome.tool_calls:
             answer["data"] = _data_of(outcome, output)
     for event in events:
@@ -455,8 +459,8 @@ def _data_of(response: ModelResponse, output: OutputSchema) -> JsonValue:
         data: JsonValue = clean_data(output.dump(response.data, fallback=str))
         output.validate(json_text(data))
         return data
-    found = find_object(response.text)
-    return None if found is None or found == response.text else json.loads(found)
+    json_object = find_object(response.text)
+    return None if json_object is None or json_object == response.text else json.loads(json_object)
 
 
 def _as_line(part: Header | Call) -> bytes:
@@ -508,12 +512,12 @@ class ReplayModel:
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
         """Return the recorded answer, or raise the recorded error."""
-        left = self._left.get(hash_request(clean_text(request.block), describe_request(request)))
-        if not left:
+        calls_left = self._left.get(hash_request(clean_text(request.block), describe_request(request)))
+        if not calls_left:
             # as if it were sent: a run that has reached its limit ends with LimitReached, as when it was recorded
             with request.attempts.sending(self.name, request):
                 raise self._mismatch(request)
-        index = left[0] if len(left) == 1 and not self._strict else left.popleft()
+        index = calls_left[0] if len(calls_left) == 1 and not self._strict else calls_left.popleft()
         self._given.add(index)
         call = self._calls[index]
         for sent in attempts_of(call.attempts if call.answer is None else call.answer.attempts):
@@ -531,11 +535,13 @@ class ReplayModel:
 
     def assert_complete(self) -> None:
         """Raise CassetteMismatch while recorded calls were not replayed."""
-        left = [index for index in range(len(self._calls)) if index not in self._given]
-        if left:
-            named = ", ".join(f"{self._calls[index].block!r} (line {index + 2})" for index in left[:_NAMED])
-            more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
-            message = f"{len(left)} of {len(self._calls)} calls of {self.path} were not asked for: {named}{more}"
+        unused = [index for index in range(len(self._calls)) if index not in self._given]
+        if unused:
+            description = ", ".join(f"{self._calls[index].block!r} (line {index + 2})" for index in unused[:_NAMED])
+            more = f" and {len(unused) - _NAMED} more" if len(unused) > _NAMED else ""
+            message = (
+                f"{len(unused)} of {len(self._calls)} calls of {self.path} were not asked for: {description}{more}"
+            )
             raise CassetteMismatch(message, model=self.name)
 
     def __repr__(self) -> str:
@@ -545,17 +551,19 @@ class ReplayModel:
         block = clean_text(request.block)
         unused = [call for index, call in enumerate(self._calls) if index not in self._given and call.block == block]
         if not unused:
-            said = f"{self.path} holds no other call of this block"
+            message = f"{self.path} holds no other call of this block"
         else:
-            mine = _as_lines(describe_request(request))
+            request_lines = _as_lines(describe_request(request))
             texts = [_as_lines(call.request) for call in unused[:_COMPARED]]
-            nearest = max(texts, key=lambda text: difflib.SequenceMatcher(None, text, mine).quick_ratio())
-            lines = difflib.unified_diff(nearest, mine, "recorded", "asked", n=1, lineterm="")
-            shown = [one_line(line) for line in islice(lines, _SHOWN + 1)]
-            shown = [*shown[:_SHOWN], "…"] if len(shown) > _SHOWN else shown
-            said = f"{self.path} does not hold this call; against the nearest one that it holds:"
-            said += "".join(f"\n{line}" for line in shown)
-        return CassetteMismatch(f"{said}\n(was it recorded with another seed?)", model=self.name, block=request.block)
+            nearest = max(texts, key=lambda text: difflib.SequenceMatcher(None, text, request_lines).quick_ratio())
+            lines = difflib.unified_diff(nearest, request_lines, "recorded", "asked", n=1, lineterm="")
+            diff_lines = [one_line(line) for line in islice(lines, _SHOWN + 1)]
+            diff_lines = [*diff_lines[:_SHOWN], "…"] if len(diff_lines) > _SHOWN else diff_lines
+            message = f"{self.path} does not hold this call; against the nearest one that it holds:"
+            message += "".join(f"\n{line}" for line in diff_lines)
+        return CassetteMismatch(
+            f"{message}\n(was it recorded with another seed?)", model=self.name, block=request.block
+        )
 
 
 # Calls that `assert_complete` names.
@@ -613,12 +621,12 @@ def read_exchanges(path: str | os.PathLike[str]) -> list[HttpExchange]:
 
 def _header(path: str, line: bytes) -> Header:
     try:
-        found = json.loads(line)
+        header = json.loads(line)
     except (ValueError, RecursionError):
         raise _bad_line(path, 1, "it is no JSON, so the file is no cassette") from None
-    if not isinstance(found, dict) or found.get("format") != "flowdebate.cassette":
+    if not isinstance(header, dict) or header.get("format") != "flowdebate.cassette":
         raise _bad_line(path, 1, "the file is no cassette (format 'flowdebate.cassette')")
-    version = found.get("version")
+    version = header.get("version")
     if isinstance(version, int) and version != (current := Header.model_fields["version"].default):
         raise _bad_line(path, 1, f"format {version} of cassettes cannot be read, only {current}: record it again")
     try:
@@ -644,8 +652,10 @@ class PlayedModel(ReplayModel):
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
         """Return the next answer of the block, word by word where somebody listens."""
-        left = (at for at, call in enumerate(self._calls) if at not in self._given and call.block == request.block)
-        index = next(left, None)
+        candidates = (
+            at for at, call in enumerate(self._calls) if at not in self._given and call.block == request.block
+        )
+        index = next(candidates, None)
         if index is None or (answer := self._calls[index].answer) is None:
             return await super().request(request)
         self._given.add(index)

@@ -114,20 +114,20 @@ class ModelResolver:
 
     def _spec_of_intent(self, name: str, defaults: Sequence[ModelChoice]) -> ModelSpec:
         intent = _check_intent(name, "model", "model")
-        chosen = of_intent(self._by_intent, intent)
-        if chosen is not None:
-            return chosen
+        spec = of_intent(self._by_intent, intent)
+        if spec is not None:
+            return spec
         for depth, choice in enumerate(defaults, start=1):
-            chosen = of_intent(choice, intent)
-            if isinstance(chosen, str) and chosen.startswith(_PREFIX):
-                return self._spec_of_intent(chosen, defaults[depth:])
-            if chosen is not None:
-                return chosen
+            spec = of_intent(choice, intent)
+            if isinstance(spec, str) and spec.startswith(_PREFIX):
+                return self._spec_of_intent(spec, defaults[depth:])
+            if spec is not None:
+                return spec
         if self._environment is None:
-            found = environment_choice()
-            if found is None:
+            environment_spec = environment_choice()
+            if environment_spec is None:
                 raise no_model()
-            self._environment = found[0]
+            self._environment = environment_spec[0]
         return self._environment
 
     def _real(self, spec: ModelSpec) -> Model:
@@ -191,15 +191,15 @@ def _found_models() -> Iterator[tuple[str, str]]:
     """Yield the models that are set up, the first choice first, with the reason; servers are asked at their turn."""
     from flowdebate.models.openai.endpoint import address_of
 
-    named = model_of_environment()
-    if named:
-        check_model(named, location="environment", field=_VARIABLE)
-        yield full_name(named, "environment", _VARIABLE), f"{_VARIABLE} names it"
+    configured = model_of_environment()
+    if configured:
+        check_model(configured, location="environment", field=_VARIABLE)
+        yield full_name(configured, "environment", _VARIABLE), f"{_VARIABLE} names it"
     for name, provider in PROVIDERS.items():
         variables = [provider.key_env, "OPENAI_BASE_URL"] if provider.base_url is None else [provider.key_env]
-        found = next((each for each in variables if each and os.environ.get(each)), None)
-        if found:
-            yield f"{name}/{provider.default}", f"{found} is set"
+        variable = next((variable for variable in variables if variable and os.environ.get(variable)), None)
+        if variable:
+            yield f"{name}/{provider.default}", f"{variable} is set"
     for name, model in running_servers().items():
         if model is not None:
             yield (
@@ -237,9 +237,9 @@ def maker_of(model: ModelSpec) -> str:
     ('gemini', 'local')
     """
     *path, last = with_maker(model if isinstance(model, str) else model.name).split("/")
-    known, slash, _ = with_maker(last).partition("/")
+    maker, slash, _ = with_maker(last).partition("/")
     word = re.split(r"[\W\d_]", last.lower())[0]
-    name = known if slash else _WORDS.get(word) or _ALIASES.get(last.lower()) or (path[-1] if path else last)
+    name = maker if slash else _WORDS.get(word) or _ALIASES.get(last.lower()) or (path[-1] if path else last)
     return _ALIASES.get(name.lower(), name.lower())
 
 
@@ -259,12 +259,12 @@ def found_models(*, without: Collection[str] = ()) -> list[str]:
 
     The local model only where there is no other. Models that vendors of `without` made are left out.
     """
-    found: dict[str, str] = {}
+    models: dict[str, str] = {}
     excluded = set(map(maker_of, without))
     for name, _ in _found_models():
         if maker_of(name) not in excluded:
-            found.setdefault(vendor_of(name), name)
-    return [name for vendor, name in found.items() if vendor != "local"] or [*found.values()]
+            models.setdefault(vendor_of(name), name)
+    return [name for vendor, name in models.items() if vendor != "local"] or [*models.values()]
 
 
 def nothing_found() -> str:
@@ -324,9 +324,9 @@ def _servers() -> Mapping[str, _Server]:
     """Ask the servers at the usual addresses of this machine for their models."""
     global _seen  # noqa: PLW0603 - what is there is there for the whole process
     servers = {name: provider.address(name) for name, provider in PROVIDERS.items() if _is_local(provider)}
-    since, found = _seen
+    since, server_models = _seen
     if time.monotonic() - since < _FRESH:
-        return found
+        return server_models
     listed: dict[str, _Server] = {}
 
     def look(name: str, base_url: str) -> None:
@@ -346,10 +346,10 @@ def _servers() -> Mapping[str, _Server]:
     ends = time.monotonic() + _PATIENCE
     for thread in looking:
         thread.join(max(0.0, ends - time.monotonic()))
-    found = {name: listed[name] for name in PROVIDERS if name in listed}
-    if any(server.models for server in found.values()):
-        _seen = time.monotonic(), found
-    return found
+    server_models = {name: listed[name] for name in PROVIDERS if name in listed}
+    if any(server.models for server in server_models.values()):
+        _seen = time.monotonic(), server_models
+    return server_models
 
 
 def _ask_server(name: str, base_url: str) -> _Server:
@@ -611,7 +611,9 @@ def _as_model(value: object, field: str, location: str = "model") -> Model:
 def _check_intent(name: str, location: str, field: str) -> str:
     intent = name.removeprefix(_PREFIX)
     if intent not in _INTENTS:
-        raise ConfigurationError(location, field, name, " or ".join(repr(_PREFIX + known) for known in _INTENTS))
+        raise ConfigurationError(
+            location, field, name, " or ".join(repr(_PREFIX + known_intent) for known_intent in _INTENTS)
+        )
     return intent
 
 

@@ -134,19 +134,19 @@ def separate_thinking(text: str) -> SeparatedText:
     while True:
         part = _separate(rest, ended=True)
         thought, unannounced = thought + part.thought, unannounced or part.unannounced
-        said = _without_tokens(part.text.rstrip() if part.thought else part.text)
-        tokens = tokens or len(said) < len(part.text.rstrip())
-        if said == rest:
+        spoken = _without_tokens(part.text.rstrip() if part.thought else part.text)
+        tokens = tokens or len(spoken) < len(part.text.rstrip())
+        if spoken == rest:
             return SeparatedText(rest, thought, unannounced, tokens)
-        rest = said  # what stood behind a thought may be another one
+        rest = spoken  # what stood behind a thought may be another one
 
 
 def separate_beginning(text: str) -> SeparatedText:
     """Separate the thinking from the beginning of an answer; what may turn out to be no speech is held back."""
     part = _separate(text, ended=False)
     end = _end_of_speech(part.text)
-    said = part.text[:end] if part.text[:end].strip() else ""  # white space at first may stand before a thought
-    return replace(part, text=said, open=part.thinks or part.open or end < len(part.text) or not said)
+    spoken = part.text[:end] if part.text[:end].strip() else ""  # white space at first may stand before a thought
+    return replace(part, text=spoken, open=part.thinks or part.open or end < len(part.text) or not spoken)
 
 
 def _separate(text: str, *, ended: bool) -> SeparatedText:
@@ -163,15 +163,15 @@ def _separate_channels(text: str, channels: list[re.Match[str]]) -> SeparatedTex
         return SeparatedText("", 1, thinks=True)
     before = text[: channels[0].start()]
     ends = [*(channel.start() for channel in channels[1:]), len(text)]
-    said, thought = "", len(before.strip())
+    spoken, thought = "", len(before.strip())
     for channel, end in zip(channels, ends, strict=True):
         message = _END_OF_MESSAGE.split(text[channel.end() : end], maxsplit=1)[0]
         if channel[1] == "final":
-            said = f"{said}\n\n{message.strip()}" if said else message.lstrip()
+            spoken = f"{spoken}\n\n{message.strip()}" if spoken else message.lstrip()
         else:
             thought += len(message)
     unannounced = bool(before.strip())
-    return SeparatedText(said, max(thought, 1), unannounced, thinks=channels[-1][1] != "final")
+    return SeparatedText(spoken, max(thought, 1), unannounced, thinks=channels[-1][1] != "final")
 
 
 def _separate_blocks(text: str, *, ended: bool) -> SeparatedText:
@@ -368,16 +368,16 @@ _THINKERS = re.compile(r"deepseek-?r1|r1-distill|qwq|thinking|reasoner|magistral
 
 def remember_thinking(server: str | None, model: str, *, unannounced: bool) -> None:
     """Remember whether a model at an address has thought without an opening tag; once it has, it may do so again."""
-    known = _unannounced.get((server, model), False)
-    _unannounced[server, model] = known or unannounced
+    announced = _unannounced.get((server, model), False)
+    _unannounced[server, model] = announced or unannounced
     while len(_unannounced) > _REMEMBERED:
         _unannounced.popitem(last=False)
 
 
 def may_think_unannounced(server: str | None, model: str) -> bool:
     """Tell whether a model at an address has thought without an opening tag, or is known to think."""
-    known = _unannounced.get((server, model))
-    return _is_thinker(model) if known is None else known
+    recorded = _unannounced.get((server, model))
+    return _is_thinker(model) if recorded is None else recorded
 
 
 @lru_cache(maxsize=1_000)
@@ -421,10 +421,10 @@ class AnswerStream:
                 self._say(piece)
                 return
             if not self._heard and not self._holds_all and not self._thinks and piece.strip():
-                whole = "".join(pieces)
-                if not may_have_tags(whole):  # nearly always: the first word
+                text = "".join(pieces)
+                if not may_have_tags(text):  # nearly always: the first word
                     self._flows = True
-                    self._say(whole)
+                    self._say(text)
                     return
         self._tagged = True
         if (self._thinks or self._holds_all) and not any(sign in last for last in pieces[-2:] for sign in ">]\u25b7"):

@@ -248,10 +248,10 @@ class Timeout(PerRequestWrapper):
     ) -> None:
         super().__init__(inner)
         options = {"seconds": seconds, "first_text": first_text, "between": between}
-        given = {name: value for name, value in options.items() if value is not None}
-        if not given:
+        overrides = {name: value for name, value in options.items() if value is not None}
+        if not overrides:
             raise ConfigurationError("Timeout", "seconds", None, "given, or first_text or between")
-        check_seconds("Timeout", **given)
+        check_seconds("Timeout", **overrides)
         self._seconds = seconds
         self._first_text = first_text
         self._between = between

@@ -106,7 +106,7 @@ class BatchItem(Generic[OutT, RawT]):
         Tokens and seconds are None where they are not known. A column of the row's own keeps its value.
         """
         usage = Usage.unknown() if self.run is None else self.run.usage
-        found: dict[str, Any] = {
+        row_values: dict[str, Any] = {
             "index": self.index,
             "question": self.question,
             "run_id": self.run_id,
@@ -121,7 +121,7 @@ class BatchItem(Generic[OutT, RawT]):
             "seconds": None if self.run is None else self.run.seconds,
             "replayed": self.replayed,
         }
-        return {**found, **self.row} if isinstance(self.row, Mapping) else found
+        return {**row_values, **self.row} if isinstance(self.row, Mapping) else row_values
 
     def unwrap(self) -> RunResult[OutT, RawT]:
         """Return the result, or raise the error."""
@@ -332,7 +332,7 @@ class Batch(Generic[OutT, RawT]):
         on_uncertain: OnUncertain = "retry",
         allow_changes: bool = False,
         observe: Observer | None = None,
-        each: Callable[[Any], tuple[Runnable[OutT], Mapping[str, Any] | None]] | None = None,
+        plan_item: Callable[[Any], tuple[Runnable[OutT], Mapping[str, Any] | None]] | None = None,
     ) -> None:
         _check(f"{block.name}.batch()", questions, max_concurrency, batch_id, on_error, on_uncertain)
         self.batch_id: str = os.urandom(8).hex() if batch_id is None else batch_id
@@ -342,7 +342,7 @@ class Batch(Generic[OutT, RawT]):
         self._block = block
         self._questions = questions
         self._question = question
-        self._each = each
+        self._each = plan_item
         self._max_concurrency = max_concurrency
         model = choose_model(model, override_model)
         self._common: CommonOptions = {"model": model, "limits": limits, "observe": observe}

@@ -63,11 +63,13 @@ class SequencerHandle:
             self.state = {**state, **changes}
             return
         is_model = isinstance(state, BaseModel)
-        known = list(type(state).__pydantic_fields__ if is_model else (each.name for each in fields(state)))
+        field_names = list(
+            type(state).__pydantic_fields__ if is_model else (state_field.name for state_field in fields(state))
+        )
         for name in changes:  # `model_copy` would take any name
-            if name not in known:
+            if name not in field_names:
                 location = f"state of sequencer {self.name!r}"
-                raise ConfigurationError(location, "update()", name, f"one of its fields: {', '.join(known)}")
+                raise ConfigurationError(location, "update()", name, f"one of its fields: {', '.join(field_names)}")
         self.state = state.model_copy(update=changes) if is_model else replace(state, **changes)
 
 

@@ -160,7 +160,7 @@ def make_run(  # noqa: PLR0913 - the options of run
     )
     if store is not False and (store is not None or STORE_VARIABLE in os.environ):
         attach_journal(run, block.name, block.outline(), value, model=model, limits=limits, store=store)
-    if run.journal is None and any(getattr(each, "needs_store", False) for each in block.resources.values()):
+    if run.journal is None and any(getattr(resource, "needs_store", False) for resource in block.resources.values()):
         hint = "A human answers later: run(…, store=…), or human(…, ask=…)"  # said now, before anything is paid
         raise ConfigurationError(f"{block.name}.run()", "store", None, "a store", hint=hint)
     return run
@@ -208,9 +208,9 @@ async def _execute(block: Runnable[T], value: object, run: Run) -> RunResult[T]:
             except LimitReached as reached:
                 # Any of several concurrent calls may have reached it. An error of another run, inside a model, is none.
                 raised = () if run.budget is None else run.budget.raised
-                own = isinstance(reached, BudgetReached) or any(reached is one for one in raised)
-                partial = own and run.has_partial_output
-                error = _end(run, "limit" if own else "failed", reached)
+                is_own_failure = isinstance(reached, BudgetReached) or any(reached is one for one in raised)
+                partial = is_own_failure and run.has_partial_output
+                error = _end(run, "limit" if is_own_failure else "failed", reached)
                 if not partial:
                     raise
             except BaseException as failure:
@@ -358,13 +358,13 @@ def run_sync(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Return the result of the coroutine that `make` returns, for scripts and notebooks (with a running loop)."""
     if _loop_is_running():
         return _run_in_thread(make)
-    found: list[T] = []
+    results: list[T] = []
 
     async def main() -> None:
-        found.append(await make())
+        results.append(await make())
 
     asyncio.run(main())  # removing its signal handler shows the task with its result: a whole output takes a while
-    return found[0]
+    return results[0]
 
 
 def _loop_is_running() -> bool:

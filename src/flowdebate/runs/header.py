@@ -58,7 +58,7 @@ def attach_journal(
     if opened is None:
         return
     try:
-        given = plain(value)
+        plan = plain(value)
     except (ValueError, TypeError, RecursionError):
         allowed = "JSON data, or values that pydantic turns into JSON data, for a run with a store"
         raise ConfigurationError(f"{block}.run()", "value", value, allowed) from None
@@ -67,8 +67,8 @@ def attach_journal(
         block=block,
         seed=run.seed,
         created_at=run.now(),
-        question=_summarise_question(given),
-        input=given,
+        question=_summarise_question(plan),
+        input=plan,
         fingerprint=fingerprint_of(block, outline, model_of_environment() if model is None else model),
         model=model_of_environment() if model is None else name_models(model),
         limits=limit_numbers(limits),
@@ -121,8 +121,8 @@ def outcome_of(run: Run, output: object, error: str | None) -> dict[str, Any]:
 
 def result_of(raw: object, output: object) -> dict[str, Any]:
     """Return the raw output and the output of a run as an outcome has them."""
-    told = _json_or_text(raw)
-    return {"output": told if output is raw else _json_or_text(output), "raw": told}
+    result = _json_or_text(raw)
+    return {"output": result if output is raw else _json_or_text(output), "raw": result}
 
 
 def check_unchanged(store: Store, run_id: str, pairs: Mapping[str, tuple[str, str]]) -> None:
@@ -144,17 +144,17 @@ def _json_or_text(value: object) -> object:
         return shown(value)
 
 
-def read_question(given: object) -> str:
+def read_question(value: object) -> str:
     """Return the question in a run's input, whole and without anything that looks like a key."""
-    if isinstance(given, dict):
-        texts = [text for text in given.values() if isinstance(text, str)]
-        given = texts[0] if texts else json.dumps(given)
-    return without_keys(clean_text(given if isinstance(given, str) else json.dumps(given)))
+    if isinstance(value, dict):
+        texts = [text for text in value.values() if isinstance(text, str)]
+        value = texts[0] if texts else json.dumps(value)
+    return without_keys(clean_text(value if isinstance(value, str) else json.dumps(value)))
 
 
-def _summarise_question(given: object) -> str:
+def _summarise_question(value: object) -> str:
     """Return the question as a line for lists and searches."""
-    return cut(" ".join(read_question(given).split()), _LONGEST_LINE)
+    return cut(" ".join(read_question(value).split()), _LONGEST_LINE)
 
 
 def list_model_names(model: ModelChoice) -> str:
@@ -164,7 +164,7 @@ def list_model_names(model: ModelChoice) -> str:
     if isinstance(model, str):
         return model
     if isinstance(model, Mapping):
-        return "\n".join(f"{intent}: {list_model_names(chosen)}" for intent, chosen in sorted(model.items()))
+        return "\n".join(f"{intent}: {list_model_names(spec)}" for intent, spec in sorted(model.items()))
     name = str(getattr(model, "name", type(model).__name__))
     return f"{_OVERRIDE}: {name}" if isinstance(model, Override) else name
 
@@ -172,8 +172,8 @@ def list_model_names(model: ModelChoice) -> str:
 def name_models(model: ModelChoice) -> dict[str, str] | None:
     """Return the names of the run's models for its header; None if one is an object."""
     if isinstance(model, Mapping):
-        named = {intent: chosen for intent, chosen in model.items() if isinstance(chosen, str)}
-        return named if len(named) == len(model) else None
+        names = {intent: spec for intent, spec in model.items() if isinstance(spec, str)}
+        return names if len(names) == len(model) else None
     if isinstance(model, Override):
         return {_OVERRIDE: model.spec} if isinstance(model.spec, str) else None
     return {_ALL: model} if isinstance(model, str) else None
@@ -181,15 +181,15 @@ def name_models(model: ModelChoice) -> dict[str, str] | None:
 
 def models_of(store: Store, header: RunHeader) -> ModelResolver:
     """Return the models a run was started with; a lone name is the environment's."""
-    named = header.model
-    if isinstance(named, str):
-        return ModelResolver(environment=named)
-    is_names = isinstance(named, Mapping) and all(isinstance(name, str) for name in named.values())
-    if named is not None and not is_names:
-        raise _unusable(store, header, "model", named, "names of models, by intent")
-    if isinstance(named, Mapping) and _OVERRIDE in named:
-        return ModelResolver(Override(named[_OVERRIDE]))
-    return ModelResolver(named[_ALL] if isinstance(named, Mapping) and _ALL in named else named)
+    names = header.model
+    if isinstance(names, str):
+        return ModelResolver(environment=names)
+    is_names = isinstance(names, Mapping) and all(isinstance(name, str) for name in names.values())
+    if names is not None and not is_names:
+        raise _unusable(store, header, "model", names, "names of models, by intent")
+    if isinstance(names, Mapping) and _OVERRIDE in names:
+        return ModelResolver(Override(names[_OVERRIDE]))
+    return ModelResolver(names[_ALL] if isinstance(names, Mapping) and _ALL in names else names)
 
 
 def limit_numbers(limits: Limits | None) -> dict[str, float] | None:

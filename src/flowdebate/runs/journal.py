@@ -170,26 +170,30 @@ class Journal:
         self._taking.result()
 
     async def _take(self) -> None:
-        taken = await self.store.take(self.run_id)
-        if taken.steps != len(self._done):  # others read and extend the same complete run: its rows here are old
-            await self.store.finish(self.run_id, taken.status, taken.outcome)
+        taken_run = await self.store.take(self.run_id)
+        if taken_run.steps != len(self._done):  # others read and extend the same complete run: its rows here are old
+            await self.store.finish(self.run_id, taken_run.status, taken_run.outcome)
             raise RunConflict(self.store.name, self.run_id, "was resumed by another process in the meantime")
         self.owned = True
 
     async def intend(self, key: str, kind: StepKind, request: str | None) -> None:
         """Record that the step `key` is about to start; RunUncertain if it must not start a second time."""
-        left = self._open.get(key)
+        open_attempt = self._open.get(key)
         # An attempt with a recorded failure is known not to have been answered; any other may have been paid.
-        if left is not None and self._on_uncertain == "raise" and left.attempts > len(left.failures):
-            raise RunUncertain(self.store.name, self.run_id, key, left.attempts)
+        if (
+            open_attempt is not None
+            and self._on_uncertain == "raise"
+            and open_attempt.attempts > len(open_attempt.failures)
+        ):
+            raise RunUncertain(self.store.name, self.run_id, key, open_attempt.attempts)
         if not self.owned:
             await self._own()
         await self.store.intend(self.run_id, key, kind, request)
 
     async def ask(self, key: str, request: str) -> None:
         """Record the request to a human at `key`: once, however often the run reaches it."""
-        left = self._open.get(key)
-        if left is None or left.request != request:
+        open_attempt = self._open.get(key)
+        if open_attempt is None or open_attempt.request != request:
             if not self.owned:
                 await self._own()
             await self.store.intend(self.run_id, key, "human", request)

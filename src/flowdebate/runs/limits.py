@@ -104,12 +104,16 @@ class Limits:
         >>> Limits(calls=40).within(Limits(calls=10, seconds=60)) == Limits(calls=10, seconds=60)
         True
         """
-        least = {
-            name: min((each for each in (getattr(self, name), getattr(bounds, name)) if each is not None), default=None)
+        bounds_by_name = {
+            name: min(
+                (bound for bound in (getattr(self, name), getattr(bounds, name)) if bound is not None), default=None
+            )
             for name in ("calls", "tokens", "cost", "seconds", "working_seconds")
         }
         # A limit of the cost means something only by the prices that it was chosen for.
-        return Limits(**least, prices=bounds.prices if self.prices is None or bounds.cost is not None else self.prices)
+        return Limits(
+            **bounds_by_name, prices=bounds.prices if self.prices is None or bounds.cost is not None else self.prices
+        )
 
 
 def _check(name: str, value: object, kind: type | tuple[type, ...], allowed: str) -> None:
@@ -192,13 +196,13 @@ class Budget:
             return prices(model, usage)
         if prices is not None and (price := prices.get(model)) is not None:
             return price.of(usage)
-        known = known_price(model, usage) if prices_known() else None
-        if known is None and (prices is not None or self._limits.cost is not None):
+        listed_price = known_price(model, usage) if prices_known() else None
+        if listed_price is None and (prices is not None or self._limits.cost is not None):
             names = ", ".join(map(repr, prices or ())) or "none"
             allowed = f"a table with every model of the run (it has {names})"
             hint = "Its price is not known either" if prices_known() else ""
             raise ConfigurationError("Limits", "prices", model, allowed, hint=hint)
-        return known
+        return listed_price
 
     def reserve(self, model: str, request: ModelRequest) -> Reserved:
         """Reserve the usage of a request that is about to be sent; LimitReached if it exceeds a limit."""
@@ -261,7 +265,7 @@ class Budget:
         """What a request is expected to use."""
         if not self._counts_tokens:
             return Reserved(request, 0, 0.0)
-        known = Usage(
+        known_usage = Usage(
             calls=1,
             prompt_tokens=estimate_tokens(request.characters),
             cached_tokens=0,
@@ -269,7 +273,9 @@ class Budget:
         )
         # a model without a price is refused before it is asked
         priced = self._limits.prices is not None or self._limits.cost is not None
-        return Reserved(request, known.total_tokens or 0, (self.price_of(model, known) or 0.0) if priced else 0.0)
+        return Reserved(
+            request, known_usage.total_tokens or 0, (self.price_of(model, known_usage) or 0.0) if priced else 0.0
+        )
 
 
 OWNER = "owner"
@@ -305,10 +311,10 @@ class Account:
 
     def __init__(self, store: Store, limits: Limits, *, owner: str | None = None) -> None:
         for field in ("seconds", "working_seconds"):
-            if (given := getattr(limits, field)) is not None:
+            if (bound := getattr(limits, field)) is not None:
                 allowed = "left out: a budget is one of calls, tokens and cost"
                 location = "budget" if owner is None else "owner_budget"
-                raise ConfigurationError("Service", f"{location}.{field}", given, allowed)
+                raise ConfigurationError("Service", f"{location}.{field}", bound, allowed)
         self.name: str = "all runs" if owner is None else repr(owner)
         self.limits = limits
         self._pricing = Budget(replace(limits, tokens=limits.tokens or maxsize))  # else it would count no tokens
@@ -336,8 +342,8 @@ class Account:
         expected = self._pricing.estimate(model, request)
         if usage is None:
             return Used(1, expected.tokens, expected.cost)
-        known = usage if usage.total_tokens is not None else expected.unknown
-        return Used(1, known.total_tokens or 0, self._pricing.price_of(model, known) or 0.0)
+        usage_known = usage if usage.total_tokens is not None else expected.unknown
+        return Used(1, usage_known.total_tokens or 0, self._pricing.price_of(model, usage_known) or 0.0)
 
     async def used(self) -> Used:
         """What is used by now, by all processes."""
@@ -357,8 +363,8 @@ class Account:
         """Write what is owed, and `more` for a request that is about to be sent; BudgetReached if that does not fit."""
         async with self._lock:
             while more is not None or self._owed != Used():
-                (known, body), owed = await self._read(), self._owed
-                used = known.plus(owed)
+                (stored_counts, body), owed = await self._read(), self._owed
+                used = stored_counts.plus(owed)
                 if more is not None:
                     self._check(used, more)
                     used = used.plus(more)
@@ -378,11 +384,11 @@ class Account:
 
     async def _read(self) -> tuple[Used, str | None]:
         body = (await self._store.documents(self._collection)).get(self._key)
-        found = {} if body is None else json.loads(body)
-        day = found.pop("day", 0)
+        counts = {} if body is None else json.loads(body)
+        day = counts.pop("day", 0)
         if self._daily:  # by the latest clock of all processes: one that is behind begins no day anew
             self._day = max(day, int(time.time() // _DAY))
-        self._known = Used(**found) if day == self._day or not self._daily else Used()
+        self._known = Used(**counts) if day == self._day or not self._daily else Used()
         return self._known, body
 
     def _check(self, used: Used, more: Used) -> None:
@@ -408,8 +414,8 @@ class Accounts:
         owner = (labels or {}).get(OWNER)
         if owner is None or self._each is None:
             return self._all
-        found = self._owners.get(owner) or Account(self._store, self._each, owner=owner)
-        return (*self._all, self._owners.setdefault(owner, found))
+        account = self._owners.get(owner) or Account(self._store, self._each, owner=owner)
+        return (*self._all, self._owners.setdefault(owner, account))
 
 
 @dataclass(slots=True)
@@ -432,11 +438,11 @@ class Charge:
     async def begin(self, model: str, request: ModelRequest) -> None:
         """Hold what the first request of the call may use; BudgetReached. `end` has to follow in any case."""
         for meter in self._meters:
-            held = Used(1)
+            reserved = Used(1)
             with suppress(ConfigurationError):  # a wrapper has no price, and the model inside of it is not known yet
-                held = meter.account.expect(model, request)
-            await meter.account.count(held)
-            meter.held = held
+                reserved = meter.account.expect(model, request)
+            await meter.account.count(reserved)
+            meter.held = reserved
 
     async def end(self) -> None:
         """Count what the call has used in place of what was held."""

@@ -94,5 +94,5 @@ def is_new(events: Sequence[object], place: str = "") -> bool:
 def log_failure(run: Run, path: str, **fields: object) -> None:
     """Log a failure at `path` that `run` goes on without, unless it is replayed; `fields` have no content."""
     if RUN_LOGGER.isEnabledFor(logging.WARNING) and not run.is_replay and is_new(run.records.events, path):
-        about = ", ".join(f"{name} {value}" for name, value in fields.items())
-        RUN_LOGGER.warning("run %s goes on: %s", run.run_id, about, extra={"run_id": run.run_id, **fields})
+        field_text = ", ".join(f"{name} {value}" for name, value in fields.items())
+        RUN_LOGGER.warning("run %s goes on: %s", run.run_id, field_text, extra={"run_id": run.run_id, **fields})

@@ -16,8 +16,8 @@ LOWEST = 100
 
 def priority_of(header: RunHeader) -> int:
     """The priority with which a run was submitted; 0 for an import that says anything else."""
-    given = (header.plan or {}).get("priority")
-    return given if isinstance(given, int) and 0 <= given <= LOWEST else 0
+    priority = (header.plan or {}).get("priority")
+    return priority if isinstance(priority, int) and 0 <= priority <= LOWEST else 0
 
 
 class WorkerState(WireModel):

@@ -50,7 +50,7 @@ class Records:
 
     def unsubscribe(self, listener: Callable[[object], None]) -> None:
         # A new list, here and there: a listener may leave, or bring another, while `emit` goes through the old one.
-        self.listeners = [each for each in self.listeners if each != listener]
+        self.listeners = [subscriber for subscriber in self.listeners if subscriber != listener]
 
     def emit(self, event: object, /, path: str = "", role: str | None = None) -> None:
         """Record `event`, which happened at `path` to a block in `role`, and pass it to the listeners.
@@ -103,7 +103,7 @@ class Records:
     def _is_held(self, event: object, path: str, *, recorded: bool) -> bool:
         path = getattr(event, "path", path) or path
         # the innermost: a debater may be a mirrored debate itself
-        around = max((each for each in self.held if is_within(path, each)), key=len, default=None)
+        around = max((holder for holder in self.held if is_within(path, holder)), key=len, default=None)
         if around is not None:
             self.held[around].append((recorded, event, path))
         return around is not None

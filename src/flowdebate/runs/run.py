@@ -354,7 +354,7 @@ class Run:
                     answered(response)
             if journal is not None:
                 seconds = time.perf_counter() - started
-                recorded = call_row(response, attempts.made, seconds=seconds, output=request.output, asked=request)
+                recorded = call_row(response, attempts.made, seconds=seconds, output=request.output, request=request)
                 await journal.commit(path, "call", json_text(recorded))
         except BaseException as failure:
             error = error_text(failure)
@@ -418,10 +418,12 @@ class Run:
     ) -> ModelResponse:
         """Return the answer recorded in `row`, counted and emitted as when it was made."""
         assert self.journal is not None  # noqa: S101 - it has given the row
-        answer, made = self.journal.read(row, read_call)
+        answer, attempts = self.journal.read(row, read_call)
         response = self.journal.read(row, lambda _: answer.response(request.output))
         response.flags = (*response.flags, *odd)
-        paid = made if answer.origin == "asked" else ()  # the run that this one was forked from has paid for all others
+        paid = (
+            attempts if answer.origin == "asked" else ()
+        )  # the run that this one was forked from has paid for all others
         if isinstance(request.messages, UnwrittenMessages):
             request.messages.recorded_characters = answer.prompt
         if self.budget is not None:
@@ -441,7 +443,7 @@ class Run:
                 replayed=True,
                 origin=answer.origin,
             ),
-            made,
+            attempts,
             request,
             response,
         )
@@ -450,16 +452,16 @@ class Run:
     def _count(
         self,
         called: ModelCalled,
-        made: Sequence[Attempt],
+        attempts: Sequence[Attempt],
         request: ModelRequest | None = None,
         response: ModelResponse | None = None,
     ) -> None:
         """Emit a call, and count its usage and tokens; where no server reports them, those of its texts."""
-        for attempt in made:
+        for attempt in attempts:
             tokens = attempt.usage.total_tokens
             if tokens is None:
                 characters = 0 if request is None else request.characters
-                if response is not None and attempt is made[-1]:  # what earlier attempts were answered is not known
+                if response is not None and attempt is attempts[-1]:  # what earlier attempts were answered is not known
                     data_only = not response.text and response.data is not None
                     answer = to_json(response.data, serialize_unknown=True) if data_only else response.text
                     characters += len(answer)
@@ -490,19 +492,19 @@ def _read_failure(path: str, text: str) -> tuple[ModelCalled, list[Attempt]] | N
     if "attempts" not in json.loads(text):
         return None
     failed = read_record(FailedCall, text)
-    made = attempts_of(failed.attempts)
+    attempts = attempts_of(failed.attempts)
     called = ModelCalled(
         block=failed.block,
         role=failed.role,
         path=path,
         model=failed.model,
-        usage=total_usage(made),
+        usage=total_usage(attempts),
         seconds=failed.seconds,
         error=failed.error,
-        attempts=tuple(made),
+        attempts=tuple(attempts),
         replayed=True,
     )
-    return called, made
+    return called, attempts
 
 
 _LOGGER = logging.getLogger("flowdebate")

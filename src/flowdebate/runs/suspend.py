@@ -79,8 +79,8 @@ def role_in_name(block: str, path: str) -> str | None:
     ('debater', None)
     """
     for pattern in path.split("/"):
-        before, found, name = block.partition(f"{unquote(pattern)}-")
-        if found and not before:
+        before, separator, name = block.partition(f"{unquote(pattern)}-")
+        if separator and not before:
             return _ROLES_IN_NAMES.get(name.removeprefix("stand-in-").partition("-")[0])
     return None
 
@@ -105,8 +105,8 @@ class Suspended(BaseException):
 
     def __init__(self, requests: Sequence[HumanRequest]) -> None:
         self.requests: tuple[HumanRequest, ...] = tuple(requests)
-        asked = ", ".join(f"{request.block!r} (at {request.place})" for request in self.requests)
-        super().__init__(f"waits for an answer of {asked}")
+        blocks_waiting = ", ".join(f"{request.block!r} (at {request.place})" for request in self.requests)
+        super().__init__(f"waits for an answer of {blocks_waiting}")
 
 
 def merge_suspensions(branches: Mapping[int, Suspended]) -> Suspended:

@@ -57,14 +57,15 @@ class StoredArchive(Archive):
 
     async def debates(self) -> list[ArchivedDebate]:
         """All debates, the newest first."""
-        found = await LoggedDebates(self.logs["debates"], self.logs["outcomes"]).all()
+        logged = await LoggedDebates(self.logs["debates"], self.logs["outcomes"]).all()
         votes, outcomes = await self.logs["votes"].read(), await self.logs["outcomes"].read()
         agents = {
-            debate: {name for each in made for name in (each.voter, each.choice)} for debate, made in votes.items()
+            debate: {name for ballot in ballots for name in (ballot.voter, ballot.choice)}
+            for debate, ballots in votes.items()
         }
         return [
             ArchivedDebate(**dict(past), agents=sorted(agents.get(past.id, ())), recorded=outcomes.get(past.id))
-            for past in found
+            for past in logged
         ]
 
     async def correct(
@@ -152,11 +153,11 @@ class _StoredLog(Log[Any]):
 
     async def read(self) -> Mapping[str, Any]:
         """The values by debate, in the order of the documents; a document that has not changed is parsed once."""
-        documents, known = await self._store.documents(self._collection), self._parsed
-        left = {key: body for key, body in documents.items() if body != GONE}
+        documents, parsed = await self._store.documents(self._collection), self._parsed
+        present = {key: body for key, body in documents.items() if body != GONE}
         self._parsed = {
-            key: known[key] if key in known and known[key][0] == body else (body, self._parse(key, body))
-            for key, body in left.items()
+            key: parsed[key] if key in parsed and parsed[key][0] == body else (body, self._parse(key, body))
+            for key, body in present.items()
         }
         return {key: value for key, (_, value) in self._parsed.items()}
 

@@ -361,7 +361,7 @@ def encode_text(text: str) -> str:
             pass
         else:
             return text
-    return _UNFIT.sub(lambda found: f"{_MARK}{ord(found[0]):04x}", text)
+    return _UNFIT.sub(lambda match: f"{_MARK}{ord(match[0]):04x}", text)
 
 
 def decode_text(text: str) -> str:
@@ -370,4 +370,4 @@ def decode_text(text: str) -> str:
     >>> decode_text(encode_text("a\x00\x1a\ud800"))
     'a\x00\x1a\ud800'
     """
-    return _MARKED.sub(lambda found: chr(int(found[1], 16)), text) if _MARK in text else text
+    return _MARKED.sub(lambda match: chr(int(match[1], 16)), text) if _MARK in text else text

@@ -91,8 +91,8 @@ class Draining(Store):
     async def steps(self, run_id: str, *, after: int = 0) -> Sequence[StepRow]:
         return await self._store.steps(run_id, after=after)
 
-    async def runs(self, **asked: Unpack[RunFilter]) -> Sequence[StoredRun]:
-        return await self._store.runs(**asked)
+    async def runs(self, **filters: Unpack[RunFilter]) -> Sequence[StoredRun]:
+        return await self._store.runs(**filters)
 
     async def delete(self, run_id: str) -> None:
         await self._store.delete(run_id)

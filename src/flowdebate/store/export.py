@@ -52,8 +52,8 @@ _ALLOWED = {
     "minLength": "not empty",
 }
 """Descriptions of what a keyword of the schema allows."""
-_RUN_FIELDS = tuple(each.name for each in fields(StoredRun) if each.name != "owned")
-_ROW_FIELDS = tuple(each.name for each in fields(StepRow))
+_RUN_FIELDS = tuple(field_.name for field_ in fields(StoredRun) if field_.name != "owned")
+_ROW_FIELDS = tuple(field_.name for field_ in fields(StepRow))
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LINE_END = re.compile("[\x85\u2028\u2029]")
 _LINE_ENDS = str.maketrans({character: f"\\u{ord(character):04x}" for character in "\x85\u2028\u2029"})
@@ -83,8 +83,8 @@ async def export_run(store: Store, run_id: str) -> AsyncIterator[str]:
     run = replace(run, steps=sum(row.seq is not None for row in rows))
     values = {name: getattr(run, name) for name in _RUN_FIELDS} | {"header": header_values(run.header)}
     values["outcome"] = pack_outcome(run.outcome)
-    left = {key: body for key, body in documents.items() if body != GONE}
-    more = {"documents": left} if left else {}
+    present = {key: body for key, body in documents.items() if body != GONE}
+    more = {"documents": present} if present else {}
     try:
         yield _text({"kind": "run", "format": EXPORT_FORMAT, "rows": len(rows), "run": values, **more})
         for row in rows:
@@ -157,8 +157,8 @@ async def import_runs(
     runs = read_runs(lines, source)
     try:
         # Lines are read and checked in a thread: they may be many, and on a disk.
-        while (found := await asyncio.to_thread(next, runs, None)) is not None:
-            run, rows, documents = found
+        while (run_import := await asyncio.to_thread(next, runs, None)) is not None:
+            run, rows, documents = run_import
             run_id = run.header.run_id
             _check_plan(run, source)
             if not trusted:
@@ -263,8 +263,8 @@ class _Reading:
 
     def check_whole(self) -> None:
         if not self.is_whole():
-            run_id, found = self.run.header.run_id, len(self.rows)
-            raise ValueError(f"{self.steps} steps of run {shown(run_id)} must follow its line, got {found}")
+            run_id, count = self.run.header.run_id, len(self.rows)
+            raise ValueError(f"{self.steps} steps of run {shown(run_id)} must follow its line, got {count}")
 
     def add(self, value: Mapping[str, Any]) -> None:
         """Add the step of a line that was read; ValueError if none, or none of this run, may follow."""
@@ -288,9 +288,9 @@ class _Reading:
 
 def _begin(value: Mapping[str, Any], before: _Reading | None) -> _Reading:
     """Begin to read the run of a line; ValueError if another line must follow the run `before`."""
-    wanted = "run" if before is None else "step"
-    if value["kind"] != wanted:
-        raise ValueError(f"a line of kind {wanted!r} must follow, got one of kind {value['kind']!r}")
+    expected = "run" if before is None else "step"
+    if value["kind"] != expected:
+        raise ValueError(f"a line of kind {expected!r} must follow, got one of kind {value['kind']!r}")
     run = dict(value["run"])
     header = dict(run.pop("header"))
     header["created_at"] = _seconds("run.header.created_at", header["created_at"])
@@ -366,10 +366,10 @@ def _check_formats(value: dict[str, Any]) -> None:
     """Refuse the formats of other versions before the schema, which would call them merely wrong."""
     run = value.get("run")
     header = run.get("header") if isinstance(run, dict) else None
-    for name, holder, known in (("format", value, EXPORT_FORMAT), ("run.header.format", header, ROW_FORMAT)):
+    for name, holder, newest in (("format", value, EXPORT_FORMAT), ("run.header.format", header, ROW_FORMAT)):
         written = holder.get("format") if isinstance(holder, dict) else None
-        if isinstance(written, int) and not isinstance(written, bool) and written != known:
-            problem = f"the run was exported by another version of flowdebate ({shown(written)}, known: {known})"
+        if isinstance(written, int) and not isinstance(written, bool) and written != newest:
+            problem = f"the run was exported by another version of flowdebate ({shown(written)}, known: {newest})"
             raise ValueError(f"`{name}`: {problem}: import it with that version")
 
 
@@ -433,9 +433,9 @@ def _describe(error: Any) -> str:  # noqa: ANN401 - jsonschema is not imported h
     if error.validator == "required":
         missing = [name for name in limit if name not in error.instance]
         return f"{location} must have `{missing[0]}`, and has {shown(sorted(error.instance))}"
-    known = error.schema.get("properties", {})
-    other = [name for name in error.instance if name not in known]
-    return f"{location} may have {', '.join(known)}, got {shown(other[0])}"
+    properties = error.schema.get("properties", {})
+    other = [name for name in error.instance if name not in properties]
+    return f"{location} may have {', '.join(properties)}, got {shown(other[0])}"
 
 
 def _check_depth(value: object) -> None:
@@ -460,12 +460,12 @@ def _seconds(field: str, value: float) -> float:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"`{shown(twice)[1:-1]}` occurs twice in one object")
-    return found
+    return mapping
 
 
 def _refuse_constant(name: str) -> NoReturn:

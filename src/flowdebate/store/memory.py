@@ -52,9 +52,9 @@ class MemoryStore(Store):
         before = record.run
         if before.owned:
             raise RunConflict(self.name, run_id)
-        taken = replace(before, owned=True, recoveries=before.recoveries + (before.status == "running"))
-        record.run = replace(taken, status="running", updated_at=time.time())
-        return taken
+        taken_run = replace(before, owned=True, recoveries=before.recoveries + (before.status == "running"))
+        record.run = replace(taken_run, status="running", updated_at=time.time())
+        return taken_run
 
     async def release(self, run_id: str) -> None:
         record = self._open().get(run_id)
@@ -63,10 +63,10 @@ class MemoryStore(Store):
 
     async def intend(self, run_id: str, key: str, kind: StepKind, request: str | None) -> int:
         record = self._owned(run_id)
-        known = record.steps.get(key)
+        earlier = record.steps.get(key)
         row = StepRow(key=key, kind=kind, request=request)
-        if known is not None:
-            row = replace(known, kind=kind, request=request, attempts=known.attempts + 1)
+        if earlier is not None:
+            row = replace(earlier, kind=kind, request=request, attempts=earlier.attempts + 1)
         record.steps[key] = row
         return row.attempts
 
@@ -108,7 +108,7 @@ class MemoryStore(Store):
         brief: bool = False,
     ) -> Sequence[StoredRun]:
         check_page(limit, before)
-        found = [
+        matches = [
             record.run
             for record in self._open().values()
             if status in (None, record.run.status)
@@ -118,8 +118,8 @@ class MemoryStore(Store):
             and record.run.header.run_id.startswith(prefix or "")
             and (before is None or list_order(before) < list_order(record.run.position))
         ]
-        found.sort(key=lambda run: list_order(run.position))
-        return [replace(run, outcome=brief_of(run.outcome)) if brief else run for run in found[:limit]]
+        matches.sort(key=lambda run: list_order(run.position))
+        return [replace(run, outcome=brief_of(run.outcome)) if brief else run for run in matches[:limit]]
 
     async def delete(self, run_id: str) -> None:
         if self._record(run_id).run.owned:
@@ -134,8 +134,8 @@ class MemoryStore(Store):
 
     async def documents_at(self, collections: Sequence[str], key: str) -> Mapping[str, str]:
         self._open()
-        found = {name: self._documents.get(name, {}) for name in collections}
-        return {name: documents[key] for name, documents in found.items() if key in documents}
+        selected = {name: self._documents.get(name, {}) for name in collections}
+        return {name: documents[key] for name, documents in selected.items() if key in documents}
 
     async def documents(self, collection: str) -> Mapping[str, str]:
         self._open()

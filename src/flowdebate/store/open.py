@@ -64,7 +64,7 @@ def open_store(choice: StoreChoice = None, *, location: str = "run") -> Store | 
 
 async def close_store(store: Store) -> None:
     """Close `store`; opening its name again opens a new one."""
-    for key in [key for key, known in _KNOWN.items() if known is store]:
+    for key in [key for key, open_store_ in _KNOWN.items() if open_store_ is store]:
         del _KNOWN[key]
     await store.close()
 
@@ -77,9 +77,11 @@ def _open_by_name(place: str) -> Store:
     is_remote = place.startswith("postgresql://")
     place = place if is_remote else str(Path(place).expanduser().absolute())
     key = (os.getpid(), place)
-    known = _KNOWN.get(key)
-    if known is not None and not getattr(known, "lost", False):  # a lost one takes nothing more: open the file anew
-        return known
+    existing = _KNOWN.get(key)
+    if existing is not None and not getattr(
+        existing, "lost", False
+    ):  # a lost one takes nothing more: open the file anew
+        return existing
     if is_remote:
         from flowdebate.store.postgres.store import PostgresStore
 

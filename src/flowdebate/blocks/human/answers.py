@@ -68,9 +68,9 @@ def check_answer(schema: Mapping[str, Any], answer: object, *, block: str) -> ob
     """`answer` as data that satisfies `schema`; OutputError names each invalid field."""
     validator = _create_validator(json.dumps(dict(schema)), block)
     data = parse_data(answer, schema, block=block)
-    known = schema.get("$defs", {})
+    definitions = schema.get("$defs", {})
     errors = find_errors(validator, data)
-    problems = dict.fromkeys(problem for error in errors for problem in _field_problems(error, known))
+    problems = dict.fromkeys(problem for error in errors for problem in _field_problems(error, definitions))
     if problems:
         raise OutputError(block, f"a {schema.get('title', 'value')}", problems)
     return data
@@ -83,13 +83,13 @@ def _create_validator(schema: str, block: str) -> Any:  # noqa: ANN401 - jsonsch
     return validator_of(json.loads(schema), location=block, field="schema of the answer")
 
 
-def _field_problems(error: Any, known: Mapping[str, Any]) -> list[tuple[str, str]]:  # noqa: ANN401 - jsonschema's own
+def _field_problems(error: Any, definitions: Mapping[str, Any]) -> list[tuple[str, str]]:  # noqa: ANN401 - jsonschema's own
     """The invalid fields, each with its problem."""
     path = [str(part) for part in error.absolute_path]
     if error.validator == "required":
         return [(".".join([*path, name]), "is missing") for name in error.validator_value if name not in error.instance]
     if error.validator in ("anyOf", "oneOf", "enum", "const", "type"):
-        return [(".".join(path), f"must be {kind_of(error.schema, known)}, got {shown(error.instance)}")]
+        return [(".".join(path), f"must be {kind_of(error.schema, definitions)}, got {shown(error.instance)}")]
     return [(".".join(path), error.message)]
 
 
@@ -114,18 +114,19 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(message)
 
 
-def _is_text(part: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
+def _is_text(part: Mapping[str, Any], definitions: Mapping[str, Any]) -> bool:
     if "$ref" in part:
-        return _is_text(known.get(part["$ref"].rpartition("/")[2], {}), known)
+        return _is_text(definitions.get(part["$ref"].rpartition("/")[2], {}), definitions)
     return part.get("type") == "string" or all(isinstance(choice, str) for choice in part.get("enum", (None,)))
 
 
 def _rename_keys(data: object, names: set[str]) -> object:
     """`data` with its keys in the style of the schema."""
     if isinstance(data, dict):
-        given = {key: to_camel(key) for key in data if isinstance(key, str) and key not in names}
+        renames = {key: to_camel(key) for key in data if isinstance(key, str) and key not in names}
         return {
-            given[key] if given.get(key) in names else key: _rename_keys(value, names) for key, value in data.items()
+            renames[key] if renames.get(key) in names else key: _rename_keys(value, names)
+            for key, value in data.items()
         }
     return [_rename_keys(item, names) for item in data] if isinstance(data, list) else data
 
@@ -162,13 +163,13 @@ def open_requests_in(steps: Iterable[StepRow], run_id: str, /, *, store: str) ->
 
 def _sources_in(rows: Iterable[StepRow], place: str) -> tuple[Source, ...]:
     """What the pattern that asks at `place` has recorded as its sources; without texts where the run has a plan."""
-    found: dict[str, list[Source]] = {"": []}
+    sources: dict[str, list[Source]] = {"": []}
     for row in rows:
         if row.key.endswith(DECISION) and row.body is not None:
             with suppress(ValidationError):  # another decision
-                found[row.key] = TypeAdapter(list[Source]).validate_json(row.body)
-    nearest = max(found, key=lambda key: (len(commonpath([key, place])), bool(found[key])))
-    return tuple(source for source in found[nearest] if source.left_out is None)
+                sources[row.key] = TypeAdapter(list[Source]).validate_json(row.body)
+    nearest = max(sources, key=lambda key: (len(commonpath([key, place])), bool(sources[key])))
+    return tuple(source for source in sources[nearest] if source.left_out is None)
 
 
 def asked_in(steps: Iterable[StepRow], run_id: str, /, *, store: str) -> list[tuple[HumanRequest, Any]]:
@@ -182,10 +183,10 @@ def asked_in(steps: Iterable[StepRow], run_id: str, /, *, store: str) -> list[tu
 
 def check_not_repeated(steps: Iterable[StepRow], run_id: str, answer: object, /, *, store: str) -> None:
     """NotAwaited if the block that waits was given this answer last: a request sent twice must not answer twice."""
-    asked = asked_in(steps, run_id, store=store)
-    waiting = {each.block: each.place for each, said in asked if said is None}
-    for each, said in [pair for pair in asked if pair[1] is not None][-1:]:
-        if said == answer and each.block in waiting:
+    requests = asked_in(steps, run_id, store=store)
+    waiting = {request.block: request.place for request, reply in requests if reply is None}
+    for request, last_reply in [pair for pair in requests if pair[1] is not None][-1:]:
+        if last_reply == answer and request.block in waiting:
             problem = "has this answer already: to give it once more, name its place"
             raise NotAwaited(store, run_id, problem, list(waiting.values()))
 
@@ -218,8 +219,8 @@ async def submit_answer(
 async def _record(
     store: Store, run_id: str, answer: object, block: str | None, place: str | None, by: str | None
 ) -> HumanRequest:
-    asked = _find_request(store, run_id, await store.steps(run_id), block, place)
-    check_submission(asked, answer)  # before the run is touched
+    pending = _find_request(store, run_id, await store.steps(run_id), block, place)
+    check_submission(pending, answer)  # before the run is touched
     for _ in range(_TRIES):
         with suppress(RunConflict):  # others who answer own it only for a moment
             stored = await store.take(run_id)
@@ -269,11 +270,11 @@ def _request(store: str, run_id: str, row: StepRow) -> HumanRequest:
 def _find_request(
     store: Store, run_id: str, rows: Sequence[StepRow], block: str | None, place: str | None
 ) -> HumanRequest:
-    asked = [row for row in rows if row.kind == "human"]
-    at_place = [(row, _request(store.name, run_id, row)) for row in asked if place in (None, row.key)]
+    requests = [row for row in rows if row.kind == "human"]
+    at_place = [(row, _request(store.name, run_id, row)) for row in requests if place in (None, row.key)]
     matching = [(row, request) for row, request in at_place if block in (None, request.block)]
     waiting = [request for row, request in matching if _is_open(row)]
-    open_places = [row.key for row in asked if _is_open(row)]
+    open_places = [row.key for row in requests if _is_open(row)]
     if len(waiting) == 1:
         return waiting[0]
     if waiting:

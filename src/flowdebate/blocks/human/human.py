@@ -149,15 +149,17 @@ class Human(Block[Any, Any]):
             context=await _text(self._context, value, ctx),
             task=render_task(value),
         )
-        said = None
+        transcript_text = None
         if transcript is not None:
             blind = self._blind
-            said = render_said(transcript.state.entries) if blind is None else render_said(blind(ctx), names=False)
+            transcript_text = (
+                render_said(transcript.state.entries) if blind is None else render_said(blind(ctx), names=False)
+            )
         return HumanRequest(
             block=self.name,
             role=ctx.role,
             place=ctx.path,
-            shown=render(said=said),
+            shown=render(transcript=transcript_text),
             expects=render_expected(schema),
             schema=schema,
             sources=() if self._sources is None else self._sources(ctx),
@@ -192,8 +194,8 @@ class _Check:
 
 
 async def _text(slot: Invocation | None, value: object, ctx: Context) -> str | None:
-    given = None if slot is None else await result_of(slot(value, ctx))
-    return None if given is None else str(given)
+    text = None if slot is None else await result_of(slot(value, ctx))
+    return None if text is None else str(text)
 
 
 def human(

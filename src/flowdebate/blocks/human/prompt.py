@@ -24,7 +24,7 @@ _KINDS = {"string": "text", "integer": "a whole number", "number": "a number", "
 
 
 def render_request(
-    *, who: str | None, prompt: str | None, question: str, context: str | None, said: str | None, task: str | None
+    *, who: str | None, prompt: str | None, question: str, context: str | None, transcript: str | None, task: str | None
 ) -> str:
     """The parts of a request, without those that are None."""
     parts = [
@@ -32,7 +32,7 @@ def render_request(
         None if prompt is None else _lines(prompt),
         f"{_QUESTION}{quoted(question)}" if question else None,
         None if context is None else _lines(context),
-        None if said is None else f"{_SAID}{said}",
+        None if transcript is None else f"{_SAID}{transcript}",
         task,
     ]
     return "\n\n".join(part for part in parts if part)
@@ -44,9 +44,9 @@ def render_who(name: str, *, stance: str | None = None, role: str | None = None)
     >>> render_who("ann", stance="for")
     'You are ann. You argue for this position: for'
     """
-    about = "" if role is None else f", {tag_text(role)}"
+    role_text = "" if role is None else f", {tag_text(role)}"
     position = "" if stance is None else f" You argue for this position: {tag_text(stance)}"
-    return f"You are {tag_name(name)}{about}.{position}"
+    return f"You are {tag_name(name)}{role_text}.{position}"
 
 
 def _lines(text: str) -> str:
@@ -69,13 +69,13 @@ def render_said(entries: Iterable[Any], *, names: bool = True) -> str:
             heading = entry.round
             lines.append(f"Round {heading}:")
         name = getattr(entry, "agent_name", None) or getattr(entry, "name", "")
-        about = getattr(entry, "stance", None) or getattr(entry, "role", None)
+        stance = getattr(entry, "stance", None) or getattr(entry, "role", None)
         if kind := getattr(entry, "kind", None):  # of a cross-examination
             verb = "asks" if kind == "question" else "answers"
-            name, about = f"{name} {verb} {entry.to}", f"{about}" if names else f"{about} {verb} {entry.to_stance}"
-        tag = tag_name(name) if about is None else f"{tag_name(name)}, {tag_text(about)}"
-        if not names and about is not None:
-            tag = tag_text(about)
+            name, stance = f"{name} {verb} {entry.to}", f"{stance}" if names else f"{stance} {verb} {entry.to_stance}"
+        tag = tag_name(name) if stance is None else f"{tag_name(name)}, {tag_text(stance)}"
+        if not names and stance is not None:
+            tag = tag_text(stance)
         lines.append(f"[{tag}] {quoted(entry.text)}")
     return "\n".join(lines) if lines else _NOTHING
 
@@ -112,12 +112,12 @@ class RequestParts:
 def parse_request(text: str) -> RequestParts:
     """The parts of a request that `render_request` rendered; what is none of them is a line of its own words."""
     who, question, sections = "", "", list[Section]()
-    first, *others = text.split("\n\n")  # texts of others have no empty line: each of theirs begins with a bar
+    first, *parts = text.split("\n\n")  # texts of others have no empty line: each of theirs begins with a bar
     if re.fullmatch("You are .+", first):
         who = unescaped(first)
     else:
-        others = [first, *others]
-    for part in others:
+        parts = [first, *parts]
+    for part in parts:
         if part.startswith(_QUESTION) and not question:
             question = _plain(part.removeprefix(_QUESTION))
         elif part.startswith(_SAID):
@@ -138,8 +138,8 @@ def _parts(text: str) -> tuple[Said | str, ...]:
         if tagged is None:
             parts.append(_plain(line))
         else:
-            name, _, about = tagged[1].partition(", ")
-            parts.append(Said(unescaped(name), unescaped(about), _plain(tagged[2])))
+            name, _, description = tagged[1].partition(", ")
+            parts.append(Said(unescaped(name), unescaped(description), _plain(tagged[2])))
     return tuple(parts)
 
 
@@ -164,33 +164,35 @@ def render_expected(schema: Mapping[str, Any] | None) -> str:
     """
     if schema is None:
         return TEXT
-    known = schema.get("$defs", {})
+    definitions = schema.get("$defs", {})
     needed = schema.get("required", ())
     lines = [_FIELDS]
     for name, part in schema.get("properties", {}).items():
         optional = "" if name in needed else " (may be left out)"
-        about = f" - {part['description']}" if part.get("description") else ""
-        lines.append(f"- {name}: {kind_of(part, known)}{optional}{about}")
+        description = f" - {part['description']}" if part.get("description") else ""
+        lines.append(f"- {name}: {kind_of(part, definitions)}{optional}{description}")
     return "\n".join(_lines(line) for line in lines)
 
 
-def kind_of(part: Mapping[str, Any], known: Mapping[str, Any]) -> str:
+def kind_of(part: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
     """The values that a field accepts, in words."""
     if "$ref" in part:
         name = part["$ref"].rpartition("/")[2]
         # a kind that has parts of its own kind would have no end
-        return kind_of(known.get(name, {}), {key: each for key, each in known.items() if key != name})
+        return kind_of(
+            definitions.get(name, {}), {key: definition for key, definition in definitions.items() if key != name}
+        )
     allowed = part.get("enum") or ([part["const"]] if "const" in part else [])
     if allowed:
         return f"{'one of ' * (len(allowed) > 1)}{', '.join(map(repr, allowed))}"
     choices = part.get("anyOf") or part.get("oneOf") or []
     if choices:
-        kinds = [kind_of(choice, known) for choice in choices if choice.get("type") != "null"]
+        kinds = [kind_of(choice, definitions) for choice in choices if choice.get("type") != "null"]
         return " or ".join([*kinds, *(["null"] * (len(kinds) < len(choices)))])
     if part.get("type") == "array":
-        return f"a list, each {kind_of(part.get('items', {}), known)}"
+        return f"a list, each {kind_of(part.get('items', {}), definitions)}"
     if part.get("type") == "object" or "properties" in part:
-        inner = (f"{name}: {kind_of(field, known)}" for name, field in part.get("properties", {}).items())
+        inner = (f"{name}: {kind_of(field, definitions)}" for name, field in part.get("properties", {}).items())
         return f"{{{', '.join(inner)}}}"
     bounds = [f"{word} {part[key]:g}" for key, word in (("minimum", "from"), ("maximum", "to")) if key in part]
     return " ".join([_KINDS.get(str(part.get("type")), "anything"), *bounds])

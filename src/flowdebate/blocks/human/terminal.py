@@ -42,9 +42,9 @@ async def ask_in_terminal(request: HumanRequest) -> object:
 class Terminal:
     """Shows requests on the stream `shown`, and reads answers from the file descriptor `typed`."""
 
-    def __init__(self, typed: int, shown: TextIO) -> None:
+    def __init__(self, typed: int, output: TextIO) -> None:
         self._typed = typed
-        self._shown = shown
+        self._shown = output
 
     async def ask(self, request: HumanRequest) -> object:
         """Ask until the answer is valid."""
@@ -53,13 +53,13 @@ class Terminal:
         while True:
             if problem is not None:
                 self._say(f"That does not fit: {problem}\n")
-            given = await self._text(request) if request.schema is None else await self._fields(request)
+            answer = await self._text(request) if request.schema is None else await self._fields(request)
             try:
-                request.check(given)
+                request.check(answer)
             except OutputError as error:
                 problem = str(error)
             else:
-                return given
+                return answer
 
     async def _text(self, request: HumanRequest) -> str:
         """The lines up to an empty one."""
@@ -74,14 +74,14 @@ class Terminal:
 
     async def _fields(self, request: HumanRequest) -> dict[str, Any]:
         schema: Mapping[str, Any] = request.schema or {}
-        known = schema.get("$defs", {})
+        definitions = schema.get("$defs", {})
         data: dict[str, Any] = {}
         for name, part in schema.get("properties", {}).items():
-            line = await self._line(f"{name} ({kind_of(part, known)}): ")
+            line = await self._line(f"{name} ({kind_of(part, definitions)}): ")
             if line is None:
                 raise _ended(request)
             if line or name in schema.get("required", ()):
-                data[name] = value_typed(line, part, known)
+                data[name] = value_typed(line, part, definitions)
         return data
 
     def _say(self, text: str) -> None:
@@ -116,7 +116,7 @@ def _ended(request: HumanRequest) -> OutputError:
     return OutputError(request.block, "an answer", [("", "the input has ended")])
 
 
-def value_typed(line: str, part: Mapping[str, Any], known: Mapping[str, Any]) -> object:
+def value_typed(line: str, part: Mapping[str, Any], definitions: Mapping[str, Any]) -> object:
     """The value of `line` for a field; text that has no such value is left as it is, for the check to refuse.
 
     >>> value_typed("yes", {"type": "boolean"}, {}), value_typed("ann, bob", {"type": "array"}, {})
@@ -126,9 +126,9 @@ def value_typed(line: str, part: Mapping[str, Any], known: Mapping[str, Any]) ->
     if choices and line in ("", "null") and any(choice.get("type") == "null" for choice in choices):
         return None
     if choices:
-        return value_typed(line, next(choice for choice in choices if choice.get("type") != "null"), known)
+        return value_typed(line, next(choice for choice in choices if choice.get("type") != "null"), definitions)
     if "$ref" in part:
-        return value_typed(line, known.get(part["$ref"].rpartition("/")[2], {}), known)
+        return value_typed(line, definitions.get(part["$ref"].rpartition("/")[2], {}), definitions)
     if part.get("type") in ("boolean", "string") or line in part.get("enum", ()):
         return _YES_NO.get(line.casefold(), line) if part.get("type") == "boolean" else line
     try:

@@ -38,8 +38,8 @@ _joining = threading.Lock()
 
 def local_model_title() -> str:
     """Return what the model "local" is called: the name of the file that FLOWDEBATE_LOCAL_MODEL names, or its own."""
-    named = os.environ.get(_ENV)
-    return Path(named).stem if named else _TITLE
+    configured = os.environ.get(_ENV)
+    return Path(configured).stem if configured else _TITLE
 
 
 def find_local_model() -> Path:
@@ -49,9 +49,9 @@ def find_local_model() -> Path:
     FLOWDEBATE_LOCAL_MODEL names is the user's, and only its format is looked at.
     Raises ModelUnavailable, with advice.
     """
-    named = os.environ.get(_ENV)
-    if named:
-        path = Path(named).expanduser()
+    configured = os.environ.get(_ENV)
+    if configured:
+        path = Path(configured).expanduser()
         try:
             with path.open("rb") as file:
                 magic = file.read(4)
@@ -87,8 +87,8 @@ def local_model_state() -> dict[str, Any]:
     `title`, `engine` (whether it is installed), `packages` (whether the weights are), and `path` and `bytes` of the
     file of weights, None where there is none yet.
     """
-    named = os.environ.get(_ENV)
-    path = Path(named).expanduser() if named else _joined_path()
+    configured = os.environ.get(_ENV)
+    path = Path(configured).expanduser() if configured else _joined_path()
     size: int | None = None
     with contextlib.suppress(OSError):
         size = path.stat().st_size
@@ -113,12 +113,12 @@ def is_verified(path: Path, *, sha256: str) -> bool:
             return True
     try:
         with path.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         return False
-    if found == sha256:
+    if digest == sha256:
         _mark(path, state)
-    return found == sha256
+    return digest == sha256
 
 
 def _state(path: Path, sha256: str) -> str:
@@ -151,9 +151,9 @@ def join_parts(parts: Sequence[Path], target: Path, *, sha256: str) -> None:
                     while block := packed.read(_BLOCK):
                         digest.update(block)
                         file.write(block)
-        found = digest.hexdigest()
-        if found != sha256:
-            message = f"the installed model is not the one it claims to be: its sha256 is {found}, not {sha256}"
+        hexdigest = digest.hexdigest()
+        if hexdigest != sha256:
+            message = f"the installed model is not the one it claims to be: its sha256 is {hexdigest}, not {sha256}"
             raise ModelUnavailable(message)
         part.replace(target)
     except OSError as error:

@@ -140,14 +140,14 @@ def _join(begins: str, rest: str) -> str:
     return f"{begins} {rest}" if rest[0].isascii() and rest[0].isalnum() and begins[-1].isascii() else begins + rest
 
 
-def sentences_grammar(most: int) -> str:
-    """A grammar (GBNF) of one paragraph of one to `most` sentences, so that a short turn ends by itself.
+def sentences_grammar(maximum: int) -> str:
+    """A grammar (GBNF) of one paragraph of one to `maximum` sentences, so that a short turn ends by itself.
 
     The dot in a number ends no sentence, nor does that of an abbreviation.
     """
     short = " | ".join(f'"{word}"' for word in _ABBREVIATIONS)
     return (
-        f"root ::= sentence{{1,{most}}}\n"
+        f"root ::= sentence{{1,{maximum}}}\n"
         f"sentence ::= part+ [{_ENDS}]+ [\"')\u201d\u2019\u300d\u300f\u00bb]?\n"
         f"part ::= [^{_ENDS}\\n\\r] | [0-9] [.] [0-9] | {short}\n"
     )

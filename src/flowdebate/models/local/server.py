@@ -60,8 +60,8 @@ def engine_is_starting() -> bool:
 def stop_local_servers() -> None:
     """Stop all engines of this process; the next call starts a new one. Calls in flight fail with ConnectionLost."""
     with _lock:
-        mine = [key for key in _servers if key[0] == os.getpid()]
-        stopped = [_servers.pop(key) for key in mine]
+        keys = [key for key in _servers if key[0] == os.getpid()]
+        stopped = [_servers.pop(key) for key in keys]
     for server in stopped:
         server.stop()
 

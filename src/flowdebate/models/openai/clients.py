@@ -141,41 +141,41 @@ class Clients:
         """Stop using the connections; the last user closes them."""
         loop = asyncio.get_running_loop()
         with self._lock:
-            own = self._loops[loop]
-            own.users -= 1
-            if own.users:
+            loop_clients = self._loops[loop]
+            loop_clients.users -= 1
+            if loop_clients.users:
                 return
             del self._loops[loop]
-        for shared in own.clients.values():
+        for shared in loop_clients.clients.values():
             shared.users -= 1
         await _pool().close_unused()
 
     async def client(self, endpoint: Endpoint) -> Any:  # noqa: ANN401 - that of `connect`
         """Return the running loop's client for `endpoint`; call it inside `keep_open`."""
-        own = self._loops[asyncio.get_running_loop()]
-        if (known := own.clients.get(endpoint)) is not None:
-            return known.client
+        loop_clients = self._loops[asyncio.get_running_loop()]
+        if (existing := loop_clients.clients.get(endpoint)) is not None:
+            return existing.client
         clients, key = _pool().clients, (type(self), self._sdk, self._transport, endpoint)
         if key not in clients:
             # in a thread: `import openai` takes a second, and certificates are read from files
             library = self._sdk if self._needs_sdk(endpoint) else "aiohttp"
-            ours = f"flowdebate.models.openai.{'http' if library == 'aiohttp' else 'sdk'}"
-            if not sys.modules.keys() >= {ours, library}:
+            module = f"flowdebate.models.openai.{'http' if library == 'aiohttp' else 'sdk'}"
+            if not sys.modules.keys() >= {module, library}:
                 await load(warm_up, library)
             if endpoint.base_url.startswith("https"):
                 await load(_trusted, *map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR")))
             clients = _pool().clients  # another one may have been made meanwhile
             if key not in clients:
-                made = self._connect(endpoint)
+                connection = self._connect(endpoint)
                 closing = AsyncExitStack()
                 for secret in endpoint.secrets:
                     closing.enter_context(redact_in_logs(secret))
-                closing.push_async_callback(made.close)
-                clients[key] = _Shared(made, closing)
-        if endpoint not in own.clients:
-            own.clients[endpoint] = clients[key]
+                closing.push_async_callback(connection.close)
+                clients[key] = _Shared(connection, closing)
+        if endpoint not in loop_clients.clients:
+            loop_clients.clients[endpoint] = clients[key]
             clients[key].users += 1
-        return own.clients[endpoint].client
+        return loop_clients.clients[endpoint].client
 
     def _connect(self, endpoint: Endpoint) -> Any:  # noqa: ANN401 - that of the library
         _check_proxies()

@@ -43,9 +43,9 @@ class Endpoint:
             basic = f"Basic {base64.b64encode(user.encode()).decode()}"
             headers = (("Authorization", basic), *headers)
         headers = tuple({_canonical(name): (_canonical(name), value) for name, value in headers}.values())
-        found = dict.fromkeys((api_key, *_secrets_of(parts, headers)))
+        values = dict.fromkeys((api_key, *_secrets_of(parts, headers)))
         # the longest first: a part of it that was redacted before it would leave the rest to be read
-        secrets = sorted((secret for secret in found if secret and secret != NO_KEY), key=len, reverse=True)
+        secrets = sorted((secret for secret in values if secret and secret != NO_KEY), key=len, reverse=True)
         return cls(
             base_url=address_of(base_url),
             api_key=api_key,

@@ -141,15 +141,15 @@ def map_error(
     `during` is the exception that the application was handling when it called: Python chains it to `error`, and it
     explains nothing. Raise the result outside the `except` block that caught `error`, or Python chains the two.
     """
-    own: BaseException | None = error
-    while own is not None and not isinstance(own, FlowDebateError):
-        own = own.__cause__
-    if own is not None:  # raised by a hook of ours, and wrapped by openai
-        return own
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, FlowDebateError):
+        cause = cause.__cause__
+    if cause is not None:  # raised by a hook of ours, and wrapped by openai
+        return cause
     links = tuple(_chain(error, during))
     # an SDK that was not imported has raised nothing
     sdks: list[Any] = [sdk for name in ("openai", "anthropic") if (sdk := sys.modules.get(name)) is not None]
-    by_sdk = [found for sdk in sdks if (found := _of_sdk(sdk, error, links, base_url, secrets)) is not None]
+    by_sdk = [sdk_error for sdk in sdks if (sdk_error := _of_sdk(sdk, error, links, base_url, secrets)) is not None]
     mapped = by_sdk[0] if by_sdk else _transport(links, base_url, secrets)
     if mapped is None:
         if isinstance(error, UnicodeEncodeError):
@@ -157,8 +157,8 @@ def map_error(
         else:
             text = one_line(f"{type(error).__name__}: {_safe_str(error)}", secrets=secrets)
             mapped = MalformedResponse(f"the answer could not be read ({text})")
-    told = "".join(f"{_safe_str(link)}{_safe_str(link, repr)}" for link in _chain(error, None))
-    if not any(secret in told for secret in secrets if secret):
+    chain_text = "".join(f"{_safe_str(link)}{_safe_str(link, repr)}" for link in _chain(error, None))
+    if not any(secret in chain_text for secret in secrets if secret):
         mapped.__cause__ = error
     return mapped
 
@@ -186,14 +186,16 @@ def find_unsendable(
 def inner_error(error: object, *, secrets: Sequence[str] = (), base_url: str = "") -> ModelError:
     """Map an `error` inside a stream or a 200, whose code may be a status or a word; without one it is a 500."""
     codes = [error.get(key) for key in ("code", "type", "status")] if isinstance(error, dict) else [error]
-    said, status = "with an error", 500
+    code_text, status = "with an error", 500
     for code in reversed(codes):  # the first that is known counts
         word = str(code).strip().lower()
         if word.isdecimal() and len(word) == 3 and word[0] in "345":  # noqa: PLR2004 - a status as a text
-            said, status = str(code), int(word)
+            code_text, status = str(code), int(word)
         elif word in _STATUSES:
-            said, status = str(code), _STATUSES[word]
-    return status_error(status, {"error": error}, said=said, headers=answered.get(), secrets=secrets, base_url=base_url)
+            code_text, status = str(code), _STATUSES[word]
+    return status_error(
+        status, {"error": error}, explanation=code_text, headers=answered.get(), secrets=secrets, base_url=base_url
+    )
 
 
 def status_error(
@@ -201,19 +203,19 @@ def status_error(
     body: object,
     *,
     headers: Mapping[str, str],
-    said: str = "",
+    explanation: str = "",
     secrets: Sequence[str] = (),
     base_url: str = "",
 ) -> ModelError:
     """Map an HTTP `status` with its decoded `body` to an error; `x-should-retry` decides whether it is transient.
 
-    `said` is what the endpoint sent in place of the status.
+    `code_text` is what the endpoint sent in place of the status.
     """
     reason = _Reason.of(body, secrets)
     wait = retry_after(headers)
     wait = reason.wait if wait is None else wait
-    text = f"the endpoint answered {said or status}{reason.message and ': '}{reason.message}"
-    error = _error_of_status(status, text, reason, wait, base_url=base_url, inside=bool(said))
+    text = f"the endpoint answered {explanation or status}{reason.message and ': '}{reason.message}"
+    error = _error_of_status(status, text, reason, wait, base_url=base_url, inside=bool(explanation))
     if isinstance(error, RequestRejected):
         error.words = reason.words
     should_retry = headers.get("x-should-retry")

@@ -156,8 +156,8 @@ class OpenAIModel(PooledModel):
         return self._base_url or os.environ.get(_URL_ENV) or f"{_OPENAI}/v1"
 
     def __repr__(self) -> str:
-        given = self._address if self._client is not None else self._base_url
-        location = "" if given is None else f", base_url={address_of(given)!r}"
+        base_url = self._address if self._client is not None else self._base_url
+        location = "" if base_url is None else f", base_url={address_of(base_url)!r}"
         return f"OpenAIModel({self._name!r}{location})"
 
     async def _answer(self, request: ModelRequest) -> ModelResponse:
@@ -195,16 +195,16 @@ class OpenAIModel(PooledModel):
         return Endpoint.of(url, key or NO_KEY, self._headers)
 
 
-def key_variable(mine: str | None, url: str, *, paired: bool) -> str | None:
-    """The environment variable whose key goes to `url`, `mine` or another: a provider's key goes to no other provider.
+def key_variable(variable: str | None, url: str, *, paired: bool) -> str | None:
+    """Return the environment variable whose key goes to `url`: no key goes to another provider.
 
     A variable for the address, such as OPENAI_BASE_URL, is `paired` with the one for the key, which may then be one of
     the provider that is there.
     """
-    theirs = _HOSTED.get(_host_of(url))
-    if mine not in _HOSTED.values() or theirs is None:
-        return mine
-    return mine if paired and not os.environ.get(theirs) else theirs
+    hosted_variable = _HOSTED.get(_host_of(url))
+    if variable not in _HOSTED.values() or hosted_variable is None:
+        return variable
+    return variable if paired and not os.environ.get(hosted_variable) else hosted_variable
 
 
 def _host_of(url: str) -> str:
@@ -212,7 +212,9 @@ def _host_of(url: str) -> str:
 
 
 # Key variables by the host of the provider.
-_HOSTED = {_host_of(each.base_url or _OPENAI): each.key_env for each in PROVIDERS.values() if each.key_env}
+_HOSTED = {
+    _host_of(provider.base_url or _OPENAI): provider.key_env for provider in PROVIDERS.values() if provider.key_env
+}
 
 
 def _with_cache_key(parameters: Parameters) -> Parameters:
@@ -229,14 +231,14 @@ def _check_choice(field: str, value: object, allowed: tuple[str, ...]) -> None:
         raise ConfigurationError("OpenAIModel", field, value, " or ".join(map(repr, allowed)))
 
 
-def _check_client(client: object, **others: object) -> None:
+def _check_client(client: object, **options: object) -> None:
     openai = sys.modules.get("openai")
     if openai is None or not isinstance(client, openai.AsyncOpenAI):
         raise ConfigurationError("OpenAIModel", "client", type(client), "an openai.AsyncOpenAI")
-    for name, value in others.items():
+    for name, value in options.items():
         if value is not None:
-            shown = type(value) if name != "base_url" else address_of(str(value))
-            raise ConfigurationError("OpenAIModel", name, shown, "None beside `client`, which has its own")
+            safe_value = type(value) if name != "base_url" else address_of(str(value))
+            raise ConfigurationError("OpenAIModel", name, safe_value, "None beside `client`, which has its own")
 
 
 # Chat completions
@@ -368,15 +370,21 @@ class Chat:
         return replace(answered, asked_as=mode)
 
     def _parameters(self, request: ModelRequest) -> Parameters:
-        mine, theirs = self.dialect.settings, request.settings
+        dialect_settings, request_settings = self.dialect.settings, request.settings
         parameters: Parameters = {"model": self.dialect.model}
-        temperature = mine.temperature if theirs.temperature is None else theirs.temperature
+        temperature = (
+            dialect_settings.temperature if request_settings.temperature is None else request_settings.temperature
+        )
         if temperature is not None:
             parameters["temperature"] = temperature
-        room = theirs.max_tokens or mine.max_tokens
+        room = request_settings.max_tokens or dialect_settings.max_tokens
         if room is not None:
             parameters[self.dialect.room] = room
-        extra = {**self._effort(theirs.effort or mine.effort), **mine.extra, **theirs.extra}
+        extra = {
+            **self._effort(request_settings.effort or dialect_settings.effort),
+            **dialect_settings.extra,
+            **request_settings.extra,
+        }
         if extra:
             parameters["extra_body"] = extra
         return parameters
@@ -484,8 +492,8 @@ class Chat:
         except RequestRejected as error:
             error.certain = error.certain or heard  # what was heard cannot be taken back
             raise
-        except _Whole as whole:
-            completion = whole.completion
+        except _Whole as complete:
+            completion = complete.completion
         attempt.usage = usage_of(completion)
         response = self._read(completion, request, parameters)
         if response.text:

@@ -82,8 +82,8 @@ def parameters_of(
         form = {"name": output.name, "schema": schema}
         written["response_format"] = {"type": "json_schema", "json_schema": form}
     elif mode == "tools":
-        about = schema.get("description", "Give the answer.")
-        answer = ToolSpec(name=output.name, description=about, parameters=schema).to_openai()
+        description = schema.get("description", "Give the answer.")
+        answer = ToolSpec(name=output.name, description=description, parameters=schema).to_openai()
         alone = {"type": "function", "function": {"name": output.name}}
         written |= {"tools": [*tools, answer], "tool_choice": "required" if tools else alone}
     else:
@@ -114,7 +114,7 @@ def instruction(output: OutputSchema, mode: str) -> str:
         )
     empty = [{"role": "user", "content": ""}]
     _, written = handle_response_model(openai_schema(output.model), mode=Mode[mode.upper()], messages=empty)
-    return "\n\n".join(text for each in written["messages"] if (text := str(each["content"] or "").strip()))
+    return "\n\n".join(text for message in written["messages"] if (text := str(message["content"] or "").strip()))
 
 
 def read(response: ModelResponse, output: OutputSchema, *, mode: str, offered: bool) -> ModelResponse:
@@ -200,7 +200,7 @@ class Reader:
             fields=fields,
             reason=_reason_of(choice),
             usage=usage_of(completion),
-            whole=completion,
+            completion=completion,
             several=len(choices) > 1,
         )
 
@@ -247,7 +247,7 @@ class Reader:
             fields=parts.fields() if calls else {},
             reason=parts.reason,
             usage=parts.usage,
-            whole=parts,
+            completion=parts,
             several=parts.several,
         )
 
@@ -260,7 +260,7 @@ class Reader:
         fields: Mapping[str, Json],
         reason: object,
         usage: Usage,
-        whole: Json,
+        completion: Json,
         several: bool,
     ) -> ModelResponse:
         if isinstance(refusal, str) and refusal.strip():
@@ -278,8 +278,8 @@ class Reader:
         thought = content.thought + beside
         cleaned = clean_text(text)
         by, key = (
-            _clean(each, self.secrets)[:_LONGEST_NAME] if isinstance(each, str) else None
-            for each in (getattr(whole, "model", None), getattr(whole, "id", None))
+            _clean(field_value, self.secrets)[:_LONGEST_NAME] if isinstance(field_value, str) else None
+            for field_value in (getattr(completion, "model", None), getattr(completion, "id", None))
         )
         odd: dict[Flag, bool] = {
             "cleaned": cleaned != text,
@@ -330,16 +330,16 @@ def logprobs_of(completion: Json, choices: Sequence[str]) -> dict[str, float] | 
     The spellings of a choice ("A", " A", "a") are added up. A choice that is not among the reported tokens is at most
     as likely as the least likely of these, and as what they leave of 1: the smaller bound is its log-probability.
     """
-    given = _list(getattr(completion, "choices", None))
-    tokens = _list(getattr(getattr(given[0], "logprobs", None), "content", None)) if given else []
+    choice_list = _list(getattr(completion, "choices", None))
+    tokens = _list(getattr(getattr(choice_list[0], "logprobs", None), "content", None)) if choice_list else []
     if not tokens:
         return None
     first = tokens[0]
     reported = {
         token: logprob
-        for each in (first, *_list(getattr(first, "top_logprobs", None)))
-        if isinstance(token := getattr(each, "token", None), str)
-        and isinstance(logprob := getattr(each, "logprob", None), (int, float))
+        for item in (first, *_list(getattr(first, "top_logprobs", None)))
+        if isinstance(token := getattr(item, "token", None), str)
+        and isinstance(logprob := getattr(item, "logprob", None), (int, float))
         and _UNLIKELIEST < logprob <= MOST_LOGPROB  # NaN is neither
     }
     if not reported:
@@ -404,7 +404,7 @@ class _Parts:
         choice = choices[0]
         if len(choices) > 1 or getattr(choice, "index", None) not in (0, None):
             self.several = True
-            choice = next((each for each in choices if getattr(each, "index", None) == 0), None)
+            choice = next((candidate for candidate in choices if getattr(candidate, "index", None) == 0), None)
             if choice is None:
                 return ""
         reason = _reason_of(choice)

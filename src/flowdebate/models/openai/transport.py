@@ -57,13 +57,13 @@ async def event_lines(parts: AsyncIterator[bytes], *, names: bool = False) -> As
         if not cut:
             rest.append(part)
             continue
-        whole = b"".join((*rest, part[:cut]))
+        event_line = b"".join((*rest, part[:cut]))
         rest = [part[cut:]] if cut < len(part) else []
         whole_lines = []
-        for line in whole.split(b"\n")[:-1]:
+        for line in event_line.split(b"\n")[:-1]:
             blank = not line.strip()
-            named = names and line.startswith(b"event:")
-            if not (blank or named or (line.startswith(b"data:") and line[5:].strip())):
+            is_event_name = names and line.startswith(b"event:")
+            if not (blank or is_event_name or (line.startswith(b"data:") and line[5:].strip())):
                 continue
             if not lines and _KEEP_ALIVE.fullmatch(line):
                 continue

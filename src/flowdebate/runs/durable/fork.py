@@ -46,8 +46,8 @@ class GoesOn:
 
     def to_plan(self) -> dict[str, Any]:
         """As the plan of the fork has it."""
-        asked = [{"round": number, "text": text} for number, text in self.asked]
-        return {"held": self.held, "rounds": self.rounds, "asked": asked}
+        questions = [{"round": number, "text": text} for number, text in self.asked]
+        return {"held": self.held, "rounds": self.rounds, "asked": questions}
 
     @classmethod
     def of_plan(cls, stored: object) -> GoesOn | None:
@@ -55,8 +55,8 @@ class GoesOn:
         if stored is None:
             return None
         try:
-            given = {**stored, "asked": [(each["round"], each["text"]) for each in stored["asked"]]}  # type: ignore[dict-item, index]  # errors below
-            return TypeAdapter(cls).validate_python(given)
+            fields_ = {**stored, "asked": [(question["round"], question["text"]) for question in stored["asked"]]}  # type: ignore[dict-item, index]  # errors below
+            return TypeAdapter(cls).validate_python(fields_)
         except (TypeError, KeyError, ValidationError):
             raise ConfigurationError("plan", "goes_on", stored, "how a fork goes on") from None
 
@@ -67,20 +67,22 @@ def goes_on(stored: StoredRun, *, location: str, rounds: int = 1, ask: str | Non
     if ask is not None and (not isinstance(ask, str) or is_blank(ask) or len(ask) > LONGEST):
         raise ConfigurationError(location, "ask", ask, ASKED)
     raw = (stored.outcome or {}).get("raw")
-    held: object = raw.get("rounds") if isinstance(raw, Mapping) else None
-    if stored.status not in COMPLETE or type(held) is not int or held < 1:
+    round_count: object = raw.get("rounds") if isinstance(raw, Mapping) else None
+    if stored.status not in COMPLETE or type(round_count) is not int or round_count < 1:
         allowed = "a run with rounds that is over; resume one that is not"
         raise ConfigurationError(location, "run_id", stored.header.run_id, allowed)
     before = raw.get("readerQuestions", []) if isinstance(raw, Mapping) else []
-    asked = [(int(each["round"]), str(each["text"])) for each in before]
-    return GoesOn(held=held, rounds=rounds, asked=(*asked, *([] if ask is None else [(held + 1, ask)])))
+    questions = [(int(question["round"]), str(question["text"])) for question in before]
+    return GoesOn(
+        held=round_count, rounds=rounds, asked=(*questions, *([] if ask is None else [(round_count + 1, ask)]))
+    )
 
 
 def asked_to_go_on(stored: StoredRun, more: object) -> GoesOn:
     """How a stored run goes on as a front end asks for it: with "rounds", "ask" or both."""
     if not isinstance(more, Mapping) or not {"rounds", "ask"}.issuperset(more):
         raise ConfigurationError("options", "goes_on", more, 'a table of "rounds" (default 1), "ask" or both')
-    return goes_on(stored, location="goes_on", **{key: each for key, each in more.items() if each is not None})
+    return goes_on(stored, location="goes_on", **{key: value for key, value in more.items() if value is not None})
 
 
 async def read_goes_on(
@@ -140,15 +142,15 @@ class ForkJournal(Journal):
 
     def find(self, key: str, request: str | None = None, *, model: str | None = None) -> StepRow | None:
         row = super().find(key, request)
-        taken = self._find_in_parent(key, request, model)
+        inherited = self._find_in_parent(key, request, model)
         if row is not None:  # a resumed fork: where it has differed from its parent before, it does so again
-            self._differs = self._differs or taken is None or row.body != taken.body
+            self._differs = self._differs or inherited is None or row.body != inherited.body
             return row
-        if taken is not None:
+        if inherited is not None:
             self._differs = self._differs or key in self._parent.edits
-            self._clock = max(self._clock, taken.at or 0.0)
-            self._unwritten.append(taken)
-        return taken
+            self._clock = max(self._clock, inherited.at or 0.0)
+            self._unwritten.append(inherited)
+        return inherited
 
     def _find_in_parent(self, key: str, request: str | None, model: str | None) -> StepRow | None:
         """The step of the parent as one of the fork; None where it has to be executed."""
@@ -172,8 +174,8 @@ class ForkJournal(Journal):
         except JournalMismatch as error:
             if row.key not in self._parent.edits:
                 raise
-            given = self._parent.edits[row.key]
-            raise unfit(row.key, given, error_text(error.__cause__ or error)) from error
+            edit = self._parent.edits[row.key]
+            raise unfit(row.key, edit, error_text(error.__cause__ or error)) from error
 
     def has_steps(self, place: str) -> bool:
         if not self._differs and any(is_within(key, place) for key in self._parent.rows):
@@ -217,7 +219,7 @@ def fork_header(
     fork_id: str | None,
     edits: Mapping[str, Any] | None,
     at: str | None,
-    kept: str | None = None,
+    prefix: str | None = None,
 ) -> RunHeader:
     """The header of a fork of `parent`; ConfigurationError for edits and places that do not fit it."""
     location = f"{block}.fork()"
@@ -228,16 +230,16 @@ def fork_header(
         )
     if fork_id is not None and (not isinstance(fork_id, str) or not fork_id.strip()):
         raise ConfigurationError(location, "fork_id", fork_id, "a text that is not blank, or None")
-    known = {row.key: row for row in rows if row.body is not None and row.kind in ("call", "human")}
-    if at is not None and at not in known:
-        raise _unknown_place(location, "at", at, known)
+    rows_by_key = {row.key: row for row in rows if row.body is not None and row.kind in ("call", "human")}
+    if at is not None and at not in rows_by_key:
+        raise _unknown_place(location, "at", at, rows_by_key)
     if edits is not None and not isinstance(edits, Mapping):
         raise ConfigurationError(location, "edits", edits, "a dict of places of the run to answers")
     for place, edit in (edits or {}).items():
-        if place not in known:
-            raise _unknown_place(location, "edits", place, known)
-        edited_body(known[place], edit)
-    first = min((known[place].seq or 0 for place in (*(edits or ()), *([at] if at else []))), default=None)
+        if place not in rows_by_key:
+            raise _unknown_place(location, "edits", place, rows_by_key)
+        edited_body(rows_by_key[place], edit)
+    first = min((rows_by_key[place].seq or 0 for place in (*(edits or ()), *([at] if at else []))), default=None)
     before = [row.at or 0.0 for row in rows if row.body is not None and (first is None or (row.seq or 0) < first)]
     # A fork of a fork begins by the clock of the first run, as its answers were given by that clock.
     began_at = (header.parent or {}).get("began_at", header.created_at)
@@ -252,7 +254,7 @@ def fork_header(
             "edits": dict(edits or {}),
             "began_at": began_at,
             "left_at": max(before, default=began_at),
-            **({} if kept is None else {"kept": kept}),
+            **({} if prefix is None else {"kept": prefix}),
         },
     )
 
@@ -297,8 +299,8 @@ def edited_body(row: StepRow, edit: object) -> str:
             return json_text({**json.loads(answer_text(edit, suspended=False)), "origin": "edited"})
         return edited_text(row.body or "", edit)
     except (ValueError, TypeError, RecursionError) as error:
-        about = "it is data, and this text is no JSON: " if isinstance(error, json.JSONDecodeError) else ""
-        raise unfit(row.key, edit, f"{about}{error}") from None
+        problem = "it is data, and this text is no JSON: " if isinstance(error, json.JSONDecodeError) else ""
+        raise unfit(row.key, edit, f"{problem}{error}") from None
 
 
 def unfit(place: str, edit: object, why: str) -> ConfigurationError:
@@ -306,6 +308,6 @@ def unfit(place: str, edit: object, why: str) -> ConfigurationError:
     return ConfigurationError("fork()", f"edits[{place!r}]", edit, f"an answer that the step takes ({why})")
 
 
-def _unknown_place(location: str, field: str, place: object, known: Mapping[str, StepRow]) -> ConfigurationError:
-    places = ", ".join(map(shown, list(known)[:_NAMED])) + (", …" if len(known) > _NAMED else "")
+def _unknown_place(location: str, field: str, place: object, known_keys: Mapping[str, StepRow]) -> ConfigurationError:
+    places = ", ".join(map(shown, list(known_keys)[:_NAMED])) + (", …" if len(known_keys) > _NAMED else "")
     return ConfigurationError(location, field, place, f"the place of a recorded answer: {places or 'there is none'}")

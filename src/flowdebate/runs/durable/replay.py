@@ -224,15 +224,15 @@ async def check_edits(
     Before a fork is stored: only the block knows which answers it takes. An edit that is not reached is not judged.
     """
     edited = [replace(row, body=edited_body(row, edits[row.key])) if row.key in edits else row for row in steps]
-    found = await replay(block, stored, edited, model=model)
+    replayed = await replay(block, stored, edited, model=model)
     for place, edit in edits.items():
-        failure, asking = found.failure, unquote(place.rpartition("/")[2].partition("#")[0])
+        failure, asking = replayed.failure, unquote(place.rpartition("/")[2].partition("#")[0])
         # what was read may be of no use all the same, and a human is asked once more
         if (isinstance(failure, JournalMismatch) and failure.key == place) or (
             isinstance(failure, OutputError) and failure.block == asking
         ):
             raise unfit(place, edit, error_text(failure.__cause__ or failure)) from failure
-        if f"{place}#2" in found.parked:
+        if f"{place}#2" in replayed.parked:
             raise unfit(place, edit, "the human would be asked once more")
 
 
@@ -245,8 +245,8 @@ async def _wait_for_end_of_journal(run: Run, journal: _ReadOnlyJournal) -> None:
         else:  # a block waits for a thread, or for time to pass, which the loop does not show
             await asyncio.sleep(pause)
             waited, pause = waited + pause, min(2 * pause, _LONGEST_PAUSE)
-        told = len(run.records.events) + sum(map(len, run.records.held.values()))
-        now = (told, journal.stops)
+        recorded = len(run.records.events) + sum(map(len, run.records.held.values()))
+        now = (recorded, journal.stops)
         quiet = quiet + 1 if now == seen and journal.parked else 0
         seen, spins = now, spins + 1
 
@@ -337,8 +337,8 @@ class _ReadOnlyJournal(Journal):
             return False
         for row in rows:
             if row.body is None:
-                known = self._counted.get(row.key, 0)
-                self._open[row.key] = replace(row, failures=row.failures[known:])
+                counted = self._counted.get(row.key, 0)
+                self._open[row.key] = replace(row, failures=row.failures[counted:])
                 self._counted[row.key] = len(row.failures)
             else:
                 self._done[row.key] = row
@@ -406,8 +406,8 @@ def _models_of(store: Store, header: RunHeader, profile: Profile) -> ModelResolv
         return models_of(store, header)
     if names.startswith(_OVERRIDING):
         return ModelResolver(Override(_NoModel(names.removeprefix(_OVERRIDING), profile)))
-    found = filter(None, map(_OF_INTENT.fullmatch, names.split("\n")))
-    return ModelResolver({each[1]: _NoModel(each[2], profile) for each in found} or _NoModel(names, profile))
+    intents = filter(None, map(_OF_INTENT.fullmatch, names.split("\n")))
+    return ModelResolver({match[1]: _NoModel(match[2], profile) for match in intents} or _NoModel(names, profile))
 
 
 class _NoModel:

@@ -199,7 +199,7 @@ async def prepare_fork(  # noqa: PLR0913 - the options of fork
         fork_id=fork_id,
         edits=edits,
         at=at,
-        kept=getattr(block, "keeps", None),
+        prefix=getattr(block, "keeps", None),
     )
     header = replace(
         header,

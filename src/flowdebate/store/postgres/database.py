@@ -79,8 +79,8 @@ class Address:
             "keepalives_count": 3,
             "tcp_user_timeout": 20_000,
         }
-        given: dict[str, Any] = {name: value for name, value in defaults.items() if name not in parts}
-        self._conninfo = self._driver.conninfo.make_conninfo(url, **given, client_encoding="utf8")
+        connection_options: dict[str, Any] = {name: value for name, value in defaults.items() if name not in parts}
+        self._conninfo = self._driver.conninfo.make_conninfo(url, **connection_options, client_encoding="utf8")
 
     def connect(self) -> Session:
         """Open a session in which each statement is a transaction, and any text can be stored."""
@@ -106,17 +106,17 @@ class Address:
         # a session that was never opened has no code
         return getattr(error, "sqlstate", None) == _FULL or any(text in str(error) for text in _FULL_TEXTS)
 
-    def count_free(self, most: int) -> int:
-        """Count the sessions that can be opened besides those that are open, up to `most`."""
+    def count_free(self, maximum: int) -> int:
+        """Count the sessions that can be opened besides those that are open, up to `maximum`."""
         with ExitStack() as opened:
-            for count in range(most):
+            for count in range(maximum):
                 try:
                     opened.enter_context(closing(self.connect()))
                 except self._driver.Error as error:
                     if not self.is_full(error):
                         raise
                     return count
-        return most
+        return maximum
 
     def is_error(self, error: BaseException) -> bool:
         """Return whether `error` is one of the driver's."""
@@ -219,9 +219,14 @@ def read_version(connection: Session, address: Address) -> str | None:
     row = connection.execute(_TABLE_THERE, (address.schema, _TABLE)).fetchone()
     if row is None or not row[0]:
         return None
-    found = connection.execute(f"SELECT version_num, to_jsonb({_TABLE})->>'oldest' FROM {_TABLE}").fetchone()  # noqa: S608 - a constant
-    version = None if found is None else str(found[0])
-    if found is not None and version is not None and version > KNOWN and (found[1] is None or found[1] > KNOWN):
+    version_row = connection.execute(f"SELECT version_num, to_jsonb({_TABLE})->>'oldest' FROM {_TABLE}").fetchone()  # noqa: S608 - a constant
+    version = None if version_row is None else str(version_row[0])
+    if (
+        version_row is not None
+        and version is not None
+        and version > KNOWN
+        and (version_row[1] is None or version_row[1] > KNOWN)
+    ):
         raise StoreError(
             address.name,
             f"was written by a newer version of flowdebate (its schema is {version}, known: {KNOWN}): update this one",

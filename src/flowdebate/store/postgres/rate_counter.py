@@ -64,9 +64,9 @@ class PostgresCounter:
         self._sessions = SessionPool(1, self._address, partial(_open_prepared, self._address))
         self._end = finalize(self, self._sessions.close)
 
-    async def take(self, key: str, *, each: float, burst: float, brim: float, longest: float) -> tuple[float, bool]:
+    async def take(self, key: str, *, interval: float, burst: float, brim: float, longest: float) -> tuple[float, bool]:
         """Return the seconds until the next slot, and whether it was taken: not if more than `longest` away."""
-        values = {"key": key, "each": each, "burst": burst, "brim": brim, "longest": longest}
+        values = {"key": key, "each": interval, "burst": burst, "brim": brim, "longest": longest}
 
         def work(session: Session) -> tuple[float, bool]:
             row = session.execute(_TAKE.encode(), values).fetchone()

@@ -116,31 +116,31 @@ UPDATE documents SET body = %(body)s WHERE collection = %(collection)s AND key =
 """
 
 
-def build_query(**asked: Unpack[RunFilter]) -> tuple[bytes, dict[str, Any]]:
+def build_query(**filters: Unpack[RunFilter]) -> tuple[bytes, dict[str, Any]]:
     """Build the statement that lists runs, and its values."""
-    text, labels = asked.get("text"), asked.get("labels")
-    given: dict[str, Any] = {"status": asked.get("status"), "block": asked.get("block")}
-    given |= {"prefix": asked.get("prefix") or None, "text": fold_case(text) if text else None}
-    if text and len(given["text"]) >= _SHORTEST_GRAM:
-        given["grams"] = given["text"][:_GRAMS]
-    if given["prefix"]:
-        given["end"] = prefix_end(given["prefix"])
-    source = RUN if not asked.get("brief") else _BRIEF
+    text, labels = filters.get("text"), filters.get("labels")
+    parameters: dict[str, Any] = {"status": filters.get("status"), "block": filters.get("block")}
+    parameters |= {"prefix": filters.get("prefix") or None, "text": fold_case(text) if text else None}
+    if text and len(parameters["text"]) >= _SHORTEST_GRAM:
+        parameters["grams"] = parameters["text"][:_GRAMS]
+    if parameters["prefix"]:
+        parameters["end"] = prefix_end(parameters["prefix"])
+    source = RUN if not filters.get("brief") else _BRIEF
     if labels:
         texts = label_texts(labels)
-        given["label"] = texts[0]
+        parameters["label"] = texts[0]
         # Where the index decides, nothing else may: the planner would take it for a second, independent filter.
-        given["labels"] = texts if len(texts) > 1 or len(texts[0]) > _LABEL else None
+        parameters["labels"] = texts if len(texts) > 1 or len(texts[0]) > _LABEL else None
         source += " JOIN run_labels USING (run_id)"
-    if (before := asked.get("before")) is not None:
-        given |= {"at": float(before[0]), "id": before[1]}
-    values = {name: value for name, value in given.items() if value is not None}
+    if (before := filters.get("before")) is not None:
+        parameters |= {"at": float(before[0]), "id": before[1]}
+    values = {name: value for name, value in parameters.items() if value is not None}
     location = " AND ".join(_CONDITIONS[name] for name in values if name in _CONDITIONS) or "true"
     # In terms of the index that is read in order, so that nothing has to be sorted.
     created = "run_labels.created_at" if labels else "created_at"
     location = location.replace("{created}", created)
     statement = f"{source} WHERE {location} ORDER BY {created} DESC, run_id LIMIT %(limit)s"
-    return statement.encode(), values | {"limit": asked.get("limit")}
+    return statement.encode(), values | {"limit": filters.get("limit")}
 
 
 def fold_case(text: str) -> bytes:
@@ -156,7 +156,7 @@ def label_texts(labels: Mapping[str, str]) -> list[str]:
 def outcome_texts(outcome: Mapping[str, Any] | None) -> dict[str, str | None]:
     """Format `outcome` as it is stored, also in brief."""
     values = {"outcome": pack_outcome(outcome), "brief": brief_of(outcome)}
-    return {name: None if each is None else json.dumps(each, ensure_ascii=False) for name, each in values.items()}
+    return {name: None if value is None else json.dumps(value, ensure_ascii=False) for name, value in values.items()}
 
 
 def header_values(header: RunHeader) -> dict[str, Any]:
@@ -204,8 +204,8 @@ def delete_deliveries(session: Session, schema: str, run_id: str) -> None:
     from psycopg import sql
 
     queue = f"{schema}_queue"
-    there = session.execute("SELECT to_regclass(format('%%I.workflow_input', %s::text))", (queue,)).fetchone()
-    if there is None or there[0] is None:
+    exists = session.execute("SELECT to_regclass(format('%%I.workflow_input', %s::text))", (queue,)).fetchone()
+    if exists is None or exists[0] is None:
         return
     tables = {name: sql.Identifier(queue, name) for name in (*_OF_DELIVERIES, "workflow_status")}
     ids = sql.SQL("SELECT workflow_uuid FROM {} WHERE attributes @> jsonb_build_object('run', {}::text)").format(

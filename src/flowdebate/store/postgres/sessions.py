@@ -54,11 +54,11 @@ class _Worker:
             except BaseException as error:  # noqa: BLE001 - raised where the job is awaited
                 if self._session is not None and self._session.info.transaction_status:
                     self._drop()  # it is not idle, but lost or in the middle of something
-                left = since + self._address.patience - time.monotonic()  # the wait in the queue counts
-                if left <= 0 or not self._address.may_pass(error):
+                remaining = since + self._address.patience - time.monotonic()  # the wait in the queue counts
+                if remaining <= 0 or not self._address.may_pass(error):
                     job.error = error
                     return
-                time.sleep(min(pause, left))
+                time.sleep(min(pause, remaining))
                 pause = min(_LONGEST_PAUSE, 2 * pause + 0.01)
             else:
                 return
@@ -82,10 +82,10 @@ class SessionPool:
         self._lock = threading.Lock()
         self._closed = False
 
-    async def do(self, about: str, work: Callable[[Session], T]) -> T:
+    async def do(self, purpose: str, work: Callable[[Session], T]) -> T:
         """Execute `work`, even if the caller is cancelled; StoreError once the pool is closed or patience has ended."""
         # One thread for all jobs about a run: a write goes on if its caller is cancelled; the end must not overtake it.
-        index = crc32(about.encode("utf-8", "surrogatepass")) % len(self._workers)
+        index = crc32(purpose.encode("utf-8", "surrogatepass")) % len(self._workers)
         worker = self._workers[index]
         if worker is None:
             with self._lock:

@@ -85,20 +85,25 @@ class PostgresStore(Store):
         await self._release_ended(run_id)
         await self._wait_for_owner(run_id)
         claim = _claim()
-        taken: list[StoredRun] = []
+        taken_runs: list[StoredRun] = []
 
         def work(session: Session) -> StoredRun:
             row = self._row(session, run_id)
-            if taken and row[-1] == claim:  # taken by an earlier attempt, as in `create`
-                return taken[-1]
+            if taken_runs and row[-1] == claim:  # taken by an earlier attempt, as in `create`
+                return taken_runs[-1]
             before = rows.stored_of(row, self.name)
             if before.owned:
                 raise RunConflict(self.name, run_id)
-            taken.append(replace(before, recoveries=before.recoveries + (before.status == "running"), owned=True))
-            values = {"owner": self._owner.id, "claim": claim, "recoveries": taken[-1].recoveries, "now": time.time()}
+            taken_runs.append(replace(before, recoveries=before.recoveries + (before.status == "running"), owned=True))
+            values = {
+                "owner": self._owner.id,
+                "claim": claim,
+                "recoveries": taken_runs[-1].recoveries,
+                "now": time.time(),
+            }
             if not session.execute(rows.TAKE, values | {"run": run_id, "before": row[-1]}).rowcount:
                 raise RunConflict(self.name, run_id)
-            return taken[-1]
+            return taken_runs[-1]
 
         return await self._do(run_id, work)
 
@@ -141,23 +146,23 @@ class PostgresStore(Store):
         brief: bool = False,
     ) -> Sequence[StoredRun]:
         check_page(limit, before)
-        found = rows.build_query(
+        matches = rows.build_query(
             status=status, block=block, text=text, labels=labels, prefix=prefix, limit=limit, before=before, brief=brief
         )
 
         def work(session: Session) -> list[StoredRun]:
             # A plan for these values, not for all: how many runs a filter leaves differs by a factor of a thousand.
-            return [rows.stored_of(row, self.name) for row in session.execute(*found, prepare=False).fetchall()]
+            return [rows.stored_of(row, self.name) for row in session.execute(*matches, prepare=False).fetchall()]
 
         return await self._do("", work)
 
     async def delete(self, run_id: str) -> None:
         await self._release_ended(run_id)
-        asked: list[bool] = []
+        results: list[bool] = []
 
         def work(session: Session) -> None:
-            again = bool(asked)
-            asked.append(True)
+            again = bool(results)
+            results.append(True)
             with session.transaction():
                 row = session.execute(rows.DELETE, {"run": run_id}).fetchone()
                 if row is not None and row[0]:
@@ -222,10 +227,10 @@ class PostgresStore(Store):
 
     async def steps(self, run_id: str, *, after: int = 0) -> Sequence[StepRow]:
         def work(session: Session) -> list[StepRow]:
-            found = [rows.step_of(row) for row in session.execute(rows.STEPS, (run_id, after)).fetchall()]
-            if not found:
+            steps = [rows.step_of(row) for row in session.execute(rows.STEPS, (run_id, after)).fetchall()]
+            if not steps:
                 self._ownership(session, run_id)
-            return sorted(found, key=lambda row: (row.seq is None, row.seq or 0, row.key))
+            return sorted(steps, key=lambda row: (row.seq is None, row.seq or 0, row.key))
 
         return await self._do(run_id, work)
 
@@ -272,7 +277,7 @@ class PostgresStore(Store):
 
     # The database
 
-    async def _do(self, about: str, work: Callable[[Session], T]) -> T:
+    async def _do(self, purpose: str, work: Callable[[Session], T]) -> T:
         """Execute `work` in a session, as the owner; jobs about the same thing in order."""
 
         def owning(session: Session) -> T:
@@ -282,7 +287,7 @@ class PostgresStore(Store):
             self._owner.ensure()
             return work(session)
 
-        return await self._sessions.do(about, owning)
+        return await self._sessions.do(purpose, owning)
 
     async def _release_ended(self, run_id: str) -> None:
         """Release a run whose end was not written, before it is taken or deleted."""

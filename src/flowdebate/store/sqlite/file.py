@@ -248,8 +248,8 @@ def _found(question: str, text: str) -> bool:
 
 
 def _labelled(header: str, labels: str) -> bool:
-    asked, found = (json.loads(decode_text(text)) for text in (labels, header))
-    return bool(asked.items() <= found.get("labels", {}).items())
+    labels_wanted, labels_found = (json.loads(decode_text(text)) for text in (labels, header))
+    return bool(labels_wanted.items() <= labels_found.get("labels", {}).items())
 
 
 _GONE = "was deleted, moved or replaced while it was in use"
@@ -272,12 +272,12 @@ class Disk:
     def check(self) -> OSError | None:
         """Look whether the file is the one that was found first; return `lost`."""
         try:
-            found = self._path.stat()
+            status = self._path.stat()
         except OSError as error:
             if self._file is not None and isinstance(error, (FileNotFoundError, NotADirectoryError)):
                 self.lost = self.lost or FileNotFoundError(_GONE)
             return self.lost
-        file = (found.st_dev, found.st_ino)
+        file = (status.st_dev, status.st_ino)
         if self._file not in (None, file):
             self.lost = self.lost or FileNotFoundError(_GONE)
         self._file = file

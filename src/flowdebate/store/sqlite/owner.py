@@ -161,8 +161,8 @@ class OpenSteps:
 
     def _shorten(self) -> None:
         """Rewrite the log with the open steps only."""
-        open_now = [(run_id, *each) for run_id in self.runs for each in self.attempts(run_id).items()]
-        lines = b"".join(_line(*each) for each in open_now)
+        open_now = [(run_id, *attempt) for run_id in self.runs for attempt in self.attempts(run_id).items()]
+        lines = b"".join(_line(*attempt) for attempt in open_now)
         part = self._path.with_suffix(".part")
         with os.fdopen(open_private(part, os.O_WRONLY | os.O_TRUNC), "wb") as file:
             file.write(lines)
@@ -181,7 +181,7 @@ def read_open_steps(path: Path, run_id: str) -> dict[str, Attempt]:
     except FileNotFoundError:
         return {}
     start = f"[{_text(run_id)}, ".encode()
-    found: dict[str, Attempt] = {}
+    steps: dict[str, Attempt] = {}
     for line in lines:
         if line.startswith(start):
             try:
@@ -189,10 +189,10 @@ def read_open_steps(path: Path, run_id: str) -> dict[str, Attempt]:
             except ValueError:  # the disk was full halfway through the line
                 continue
             if key is None:  # the run is tracked anew
-                found = {}
+                steps = {}
             else:
-                found[key] = Attempt(*attempt)
-    return found
+                steps[key] = Attempt(*attempt)
+    return steps
 
 
 def _line(run_id: str, key: str, attempt: Attempt) -> bytes:

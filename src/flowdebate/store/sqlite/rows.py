@@ -103,9 +103,9 @@ ADD_RUN = (
 ADD_STEP = "INSERT INTO steps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
-def find_runs(connection: sqlite3.Connection, **asked: Unpack[RunFilter]) -> sqlite3.Cursor:
+def find_runs(connection: sqlite3.Connection, **filters: Unpack[RunFilter]) -> sqlite3.Cursor:
     """List runs: those with a rare text by its index, those with a frequent one from the newest run on."""
-    folded, parts = (asked.get("text") or "").casefold(), None
+    folded, parts = (filters.get("text") or "").casefold(), None
     if encode_text(folded) == folded:  # few are not, and the connection encodes what it is given
         trigrams = islice(dict.fromkeys(folded[at : at + 3] for at in range(len(folded) - 2)), _MOST_PARTS)
         parts = " AND ".join('"{}"'.format(part.replace('"', '""')) for part in trigrams) or None  # as FTS5 is asked
@@ -114,35 +114,35 @@ def find_runs(connection: sqlite3.Connection, **asked: Unpack[RunFilter]) -> sql
     since = None
     if 0 < len(folded) < _TRIGRAM and (oldest := connection.execute(_OLDEST_SEARCHED).fetchone()) is not None:
         since = float(oldest[0])
-    return connection.execute(*build_query(parts, since, **asked))
+    return connection.execute(*build_query(parts, since, **filters))
 
 
 def build_query(
-    parts: str | None = None, since: float | None = None, /, **asked: Unpack[RunFilter]
+    parts: str | None = None, since: float | None = None, /, **filters: Unpack[RunFilter]
 ) -> tuple[str, dict[str, Any]]:
     """Build the statement that lists runs, in the order of the index of trigrams if there are `parts`.
 
     It lists none that began before `since`.
     """
-    labels, limit, prefix = asked.get("labels"), asked.get("limit"), asked.get("prefix") or None
-    given: dict[str, Any] = {"status": asked.get("status"), "block": asked.get("block")}
-    given |= {"text": asked.get("text") or None, "prefix": prefix, "end": prefix and prefix_end(prefix)}
-    if (before := asked.get("before")) is not None:
-        given |= {"at": float(before[0]), "id": before[1]}
-    few = given["status"] in _FEW
-    given |= {"parts": parts, "since": since}
+    labels, limit, prefix = filters.get("labels"), filters.get("limit"), filters.get("prefix") or None
+    parameters: dict[str, Any] = {"status": filters.get("status"), "block": filters.get("block")}
+    parameters |= {"text": filters.get("text") or None, "prefix": prefix, "end": prefix and prefix_end(prefix)}
+    if (before := filters.get("before")) is not None:
+        parameters |= {"at": float(before[0]), "id": before[1]}
+    few = parameters["status"] in _FEW
+    parameters |= {"parts": parts, "since": since}
     if labels:
-        given["labels"] = json.dumps(dict(labels))
+        parameters["labels"] = json.dumps(dict(labels))
         if not few and parts is None:
-            given["label"] = json.dumps(dict([next(iter(labels.items()))]))
-    values = {name: value for name, value in given.items() if value is not None}
+            parameters["label"] = json.dumps(dict([next(iter(labels.items()))]))
+    values = {name: value for name, value in parameters.items() if value is not None}
     location = " AND ".join(_CONDITIONS[name] for name in values if name in _CONDITIONS) or "true"
     if not few and labels:
         location = location.replace("status =", "+status =")  # the sign keeps the planner from that index
     if "text" in values:
         values["folded"] = values["text"].casefold()
     values["limit"] = -1 if limit is None else limit
-    source, created = BRIEF if asked.get("brief") else RUN, "created_at"
+    source, created = BRIEF if filters.get("brief") else RUN, "created_at"
     if parts is not None:
         source = source.replace(
             "FROM runs",
@@ -172,8 +172,8 @@ def run_values(run: StoredRun) -> tuple[Any, ...]:
     header = run.header
     outcomes = outcome_texts(run.outcome)
     folded = header.question.casefold()
-    named = (header.run_id, header.block, header.question, folded, run.status, header.created_at)
-    return (*named, run.updated_at, run.steps, run.recoveries, header_text(header), *outcomes)
+    values = (header.run_id, header.block, header.question, folded, run.status, header.created_at)
+    return (*values, run.updated_at, run.steps, run.recoveries, header_text(header), *outcomes)
 
 
 def step_values(run_id: str, row: StepRow) -> tuple[Any, ...]:

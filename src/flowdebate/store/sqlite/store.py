@@ -49,9 +49,9 @@ class SqliteStore(Store):
 
     def __init__(self, path: str | Path, *, patience: float = 10.0) -> None:
         check_path(str(path), location="SqliteStore", field="path")
-        given = Path(path).expanduser()
-        self._name = str(given)
-        self._path = given.absolute()  # the working directory may change
+        file_path = Path(path).expanduser()
+        self._name = str(file_path)
+        self._path = file_path.absolute()  # the working directory may change
         self._patience = patience
         self._owner: Owner | None = None
         self._open_steps: OpenSteps
@@ -82,8 +82,8 @@ class SqliteStore(Store):
 
         def work(connection: sqlite3.Connection) -> None:
             self._check_version(connection)
-            asked = (header.question, header.question.casefold())
-            values = (run_id, header.block, *asked, header.created_at, time.time(), self._own().id, text)
+            parameters = (header.question, header.question.casefold())
+            values = (run_id, header.block, *parameters, header.created_at, time.time(), self._own().id, text)
             try:
                 connection.execute(rows.CREATE, values)
             except sqlite3.IntegrityError:
@@ -94,7 +94,9 @@ class SqliteStore(Store):
 
     async def take(self, run_id: str) -> StoredRun:
         await self._release_ended(run_id)
-        left: list[str] = []  # the dead owner; its log goes only after the commit, since it has open steps until then
+        dead_owners: list[
+            str
+        ] = []  # the dead owner; its log goes only after the commit, since it has open steps until then
 
         def work(connection: sqlite3.Connection) -> StoredRun:
             self._check_version(connection)
@@ -107,21 +109,21 @@ class SqliteStore(Store):
             owner = rows.owner_of(row)
             self._track(connection, run_id, owner)
             if owner is not None:
-                left.append(owner)
+                dead_owners.append(owner)
             latest = connection.execute(rows.LATEST_OF, (run_id,)).fetchone()[0]
             self._latest = max(self._latest, latest)
             if recoveries:
                 self._recovered.add(run_id)
             return replace(before, recoveries=recoveries, owned=True)
 
-        taken = await self._write(work, durably=False)
-        if left:
-            dead = left[0]
+        taken_run = await self._write(work, durably=False)
+        if dead_owners:
+            dead = dead_owners[0]
             log = self._own().log_of(dead)
             query = "SELECT 1 FROM runs WHERE owner = ? ORDER BY rowid DESC LIMIT 1"  # it may have owned other runs
-            if log.exists() and await self._do(lambda each: each.execute(query, (dead,)).fetchone()) is None:
+            if log.exists() and await self._do(lambda opened: opened.execute(query, (dead,)).fetchone()) is None:
                 log.unlink(missing_ok=True)
-        return taken
+        return taken_run
 
     async def release(self, run_id: str) -> None:
         await self._end(run_id, lambda connection: connection.execute(rows.RELEASE, (run_id, self._own().id)))
@@ -152,9 +154,9 @@ class SqliteStore(Store):
         brief: bool = False,
     ) -> Sequence[StoredRun]:
         check_page(limit, before)
-        asked: RunFilter = {"status": status, "block": block, "text": text, "labels": labels, "prefix": prefix}
-        asked |= {"limit": limit, "before": before, "brief": brief}
-        return await self._do(lambda connection: [self._stored(row) for row in rows.find_runs(connection, **asked)])
+        filters: RunFilter = {"status": status, "block": block, "text": text, "labels": labels, "prefix": prefix}
+        filters |= {"limit": limit, "before": before, "brief": brief}
+        return await self._do(lambda connection: [self._stored(row) for row in rows.find_runs(connection, **filters)])
 
     async def delete(self, run_id: str) -> None:
         def work(connection: sqlite3.Connection) -> None:
