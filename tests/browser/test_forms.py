@@ -101,25 +101,37 @@ def test_sides_that_the_question_does_not_name_are_proposed(visit: Callable[[str
         assert page.get_by_text("MySQL is simpler").count()
 
 
+def test_a_format_is_chosen_by_name(stage: Stage, visit: Callable[[str], Visit]) -> None:
+    """Each is described in one line; none is chosen at first, and the choice can be taken back."""
+    page = visit(stage.url).open("/new?example=true")
+    plan = page.locator("[data-as=toml]")
+    page.locator("details").evaluate_all("folds => folds.forEach(fold => { fold.open = true; })")
+    page.get_by_label("Socratic").check()
+    plan.get_by_text('format = "socratic"').wait_for()
+    page.get_by_label("No format").check()
+    plan.filter(has_not_text="socratic").wait_for()
+    assert "format" not in tomllib.loads(plan.inner_text())
+
+
 def test_the_text_beside_a_form_follows_it(stage: Stage, visit: Callable[[str], Visit]) -> None:
     """Every kind of field; what is left alone is left out."""
     page = visit(stage.url).open("/new?example=true")
     page.get_by_label("Question").fill('Why "so"?')
     page.locator("details").evaluate_all("folds => folds.forEach(fold => { fold.open = true; })")
-    page.get_by_label("Max rounds").fill("3")
+    page.get_by_label("Rounds", exact=True).first.fill("3")
     page.get_by_label("Turn order").select_option("Shuffled")
     page.get_by_role("checkbox", name="Moderator").last.check()
     page.get_by_role("button", name="Add a side").click()
     page.keyboard.type("Zoe")
     page.locator(".seats textarea").nth(-2).fill("Neither")
     page.get_by_role("checkbox", name="A person").last.check()
-    page.get_by_label("Length").fill("40")
-    page.get_by_label("Fallback").fill("a/b\n c/d ")
+    page.get_by_label("Length of a turn").fill("40")
+    page.get_by_label("Fallback models").fill("a/b\n c/d ")
     page.get_by_label("Material").fill("One.")
     phases = page.locator("[data-name=phases]")
-    phases.get_by_role("button", name="Add one").click()
+    phases.get_by_role("button", name="Add a phase").click()
     phases.get_by_label("Name").fill("opening")
-    phases.get_by_label("Speakers").fill("1, 3")
+    phases.get_by_label("Sides that speak").fill("1, 3")
     schema = page.locator("[data-name=output_schema]")
     schema.get_by_role("button", name="Add a field").click()
     schema.get_by_label("Name").fill("price")
@@ -156,7 +168,11 @@ def test_the_text_beside_a_form_follows_it(stage: Stage, visit: Callable[[str], 
 
 @pytest.mark.parametrize(
     ("label", "typed", "problem"),
-    [("Max rounds", "many", "an int >= 1"), ("Schedule", "often", "single"), ("Name", "Ann", "text that is not blank")],
+    [
+        ("Rounds", "many", "an int >= 1"),
+        ("Orders for the judge", "often", "single"),
+        ("Name", "Ann", "text that is not blank"),
+    ],
 )
 def test_a_problem_is_said_at_its_field(
     stage: Stage, visit: Callable[[str], Visit], label: str, typed: str, problem: str
@@ -304,7 +320,7 @@ def test_four_vendors_in_four_seats_read_what_was_chosen_in_the_form(
             seat.locator("[data-name=model] input").first.fill(SEATS[name])
         for role in ("default", "judge"):
             page.locator(f".field[data-name=model] .field[data-name={role}] input").fill(SEATS[role])
-        page.get_by_label("Max rounds").fill("1")
+        page.get_by_label("Rounds", exact=True).first.fill("1")
         page.get_by_label("Material").fill("Homes are scarce.")
         page.get_by_label("Add files").set_input_files([tmp_path / "report.md", tmp_path / "chart.png"])
         page.get_by_text("(the content of chart.png)").first.wait_for()

@@ -29,20 +29,73 @@ Kind: TypeAlias = Literal[
 texts, "numbers", "pairs" of a name and a value, "entries" with fields of their own, the fields of a "schema", any other
 value of an answer as its "json", and a "group" of fields."""
 
-_FRONT: Panel = "Rounds"
+_FRONT = "model"
+"""The option beside question, speakers and material."""
+_PANELS: Mapping[str, str] = {"format": "Format", "exclude": "Material", "focus": "Focus"}
+"""Groups of options that the command line puts elsewhere."""
+_LABELS: Mapping[str, str] = {
+    "answer_form": "How the judge answers",
+    "attempts": "Attempts for each call",
+    "baselines": "Also answer without a debate",
+    "crossed_labels": "Cross orders and labels",
+    "curtail": "Skip needless ballots",
+    "decided_by": "How ballots decide",
+    "effort": "Thinking effort",
+    "equal": "Budget of self-consistency",
+    "exclude": "Files to leave out",
+    "fallback": "Fallback models",
+    "format": "Choose a format",
+    "first": "First speaker",
+    "history": "Rounds shown in full",
+    "length": "Length of a turn",
+    "max_calls": "Most requests",
+    "max_cost": "Highest cost",
+    "max_rounds": "Rounds",
+    "max_seconds": "Most seconds",
+    "max_tokens": "Most tokens",
+    "max_turns": "Turns",
+    "model": "Models",
+    "min_log_odds": "Smallest lead",
+    "min_vendors": "Fewest vendors",
+    "min_votes": "Fewest votes",
+    "not_vendor": "Vendors to leave out",
+    "on_failure": "If a model fails",
+    "on_flip": "If the order changes the verdict",
+    "on_invalid": "If nobody is named",
+    "output_schema": "Fields of the output",
+    "panel": "Panel of judges",
+    "profile": "Style of prompts",
+    "schedule": "Orders for the judge",
+    "source_tokens": "Source tokens",
+    "terminate_when": "End early when",
+    "turn_timeout": "Most seconds for an answer",
+}
+"""Labels of options whose own names are not plain."""
 _ELSEWHERE = frozenset({"suspend", "goes_on", "earlier"})
 """Options about the terminal of a command, of forks, and of programs."""
 _SPECIAL = frozenset({"humans", "sources"})
 _HELP: Mapping[str, str] = {
     "phases": "What the rounds are for, one phase after the other.",
     "output_schema": "Fields of the output; a model fills them in.",
+    "effort": "How much models think before they answer. Default: as each model does by itself.",
+    "focus": "What reviewers look for, such as security. A reviewer's role says what this one looks for.",
     "weights": "Weights of votes by name, one a line, as Planner=2; a weight that is not given is 1.",
 }
 """Help of options that the command line takes in another form."""
 _SCHEMA_TYPES = ("Text", "Number", "Whole number", "Yes or no", "List of texts")
 _FLAG = re.compile(r"--([a-z][a-z-]*)")
+_REPEATED = re.compile(r"[;,] repeat (?:for each|for more than one|with [^.]*)(?=\.)")
 _ONE_LINE: Mapping[str, Mapping[str, Any]] = {"name": {"kind": "text"}, "model": {"kind": "text", "models": True}}
 """Of a speaker."""
+_OF_ENTRIES: Mapping[str, Mapping[str, Any]] = {
+    "name": {"placeholder": "opening"},
+    "rounds": {"placeholder": "1"},
+    "asks": {"label": "Cross-examination"},
+    "speakers": {"label": "Sides that speak", "placeholder": "1, 3"},
+    "aim": {"placeholder": "what the turns are for"},
+    "length": {"placeholder": "short"},
+}
+"""What fields of phases are called, with an example in grey."""
 _FEW = 6
 """Choices that are shown one below the other; more are a list to open."""
 _NULL = re.compile(r"\bnull\b")
@@ -73,6 +126,10 @@ class Field:
     """What it is filled with."""
     placeholder: str = ""
     """Grey text in the empty field; it is never sent."""
+    about: Mapping[str, str] = field(default_factory=dict)
+    """One line on each of its choices."""
+    none: str = "Default"
+    """What choosing none of its choices is called."""
     flag: str = ""
     """What the command line calls it, and errors of it."""
     models: bool = False
@@ -83,6 +140,11 @@ class Field:
     def few(self) -> bool:
         """Whether its choices fit on lines of their own."""
         return len(self.choices) <= _FEW
+
+    @property
+    def folds(self) -> bool:
+        """Whether all parts but the first are folded: models of single roles, beside one for everyone."""
+        return self.kind == "group" and self.models and len(self.parts) > 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +196,8 @@ def form_of(
     page = info.load_page()
     options: type[PlanOptions] = page.options
     schema = options.model_json_schema(by_alias=True)
-    folded: dict[str, list[Field]] = {panel: [] for panel in (*get_args(Panel), "Other")}
+    folded: dict[str, list[Field]] = {panel: [] for panel in ("Format", "Focus", *get_args(Panel), "Material", "Other")}
+    front: list[Field] = []
     for name in options.model_fields:
         # people are chosen beside the speakers, and what the server would refuse is not asked for
         hidden = options.WITHOUT | _ELSEWHERE | _SPECIAL | {info.subject, options.ROSTER}
@@ -144,11 +207,12 @@ def form_of(
         field = _field(name, schema["properties"][name], schema)
         field = replace(
             field,
+            label=_LABELS.get(name, field.label),
             help=_HELP.get(name) or _in_words(option.help),
             kind="text" if field.kind == "long" and option.metavar != "TEXT" else field.kind,
             value=option.on or None,
             flag=options.flag_of(name),
-            models=option.metavar == "SPEC",
+            models=(option.metavar or "").endswith("SPEC"),
         )
         if field.kind == "json":
             field = _without_json(field, schema["properties"][name], schema)
@@ -156,14 +220,20 @@ def form_of(
             levels = next(
                 (part["enum"] for part in _alternatives(schema["properties"][name], schema) if "enum" in part), ()
             )
-            help_text = field.help if levels else _IN_FORM
-            field = replace(field, kind="group", parts=_seats_of(options, levels), help=help_text, choices=())
-        folded[option.panel or "Other"].append(field)
+            help_text = _HELP.get(name) or (field.help if levels else _IN_FORM)
+            parts = (
+                _seats_of(options, levels) if levels or field.models else (Field(name="default", label="For everyone"),)
+            )
+            field = replace(field, kind="group", parts=parts, help=help_text, choices=())
+        field = _explained(field)
+        if name == _FRONT:
+            front.append(field)
+        else:
+            folded[_PANELS.get(name) or option.panel or "Other"].append(field)
     sample = str(page.sample.get(info.subject, ""))
     blank, entries = _speakers(info, schema, filled=example, placeholders=not question)
     people = tuple(options.PEOPLE) if "humans" in options.model_fields else None
-    front = [field for field in folded[_FRONT] if field.name == options.LENGTH]
-    folded[_FRONT] = [field for field in folded[_FRONT] if field not in front]
+    folded["Rounds"].sort(key=lambda field: field.name != options.LENGTH)
     return Form(
         pattern=info.name,
         subject=info.subject,
@@ -180,15 +250,32 @@ def form_of(
     )
 
 
-_IN_FORM = "Those who speak have theirs beside their names. “each” takes another provider for each of them."
+_IN_FORM = "Optional: provider/model. “each” gives each speaker a model of a different provider."
+_CHOICE = r" ?\b{}: "
 
 
 def _seats_of(options: type[PlanOptions], levels: Sequence[str]) -> tuple[Field, ...]:
     """The fields of an option by seat: for all without one of their own, and for each role; models without `levels`."""
-    named = {"default": "For all others", **{role: _label(role) for role in options.ROLES}}
+    named = {"default": "For everyone", **{role: _label(role) for role in options.ROLES}}
     kind: Kind = "choice" if levels else "text"
     parts = (Field(name=name, label=label, kind=kind, choices=tuple(levels)) for name, label in named.items())
     return tuple(replace(part, models=not levels) for part in parts)
+
+
+def _explained(field: Field) -> Field:
+    """Take the lines on single choices out of the help of a field."""
+    starts = {choice: found for choice in field.choices if (found := re.search(_CHOICE.format(choice), field.help))}
+    if not starts or len(starts) < len(field.choices):
+        return field
+    first = min(found.start() for found in starts.values())
+    ends = sorted([*(found.start() for found in starts.values()), len(field.help)])
+    about = {
+        choice: field.help[found.end() : next(end for end in ends if end > found.start())].strip()
+        for choice, found in starts.items()
+    }
+    if field.name == "format":
+        return replace(field, help="", about=about, none="No format")
+    return replace(field, help=field.help[:first].strip(), about=about)
 
 
 def _speakers(
@@ -262,7 +349,8 @@ def _without_json(field: Field, part: Mapping[str, Any], root: Mapping[str, Any]
     for alternative in _alternatives(part, root):
         items = _resolved(alternative.get("items", {}), root)
         if items.get("type") == "object":
-            return replace(field, kind="entries", parts=_parts(items, root, 1))
+            parts = (replace(part, **_OF_ENTRIES.get(part.name, {})) for part in _parts(items, root, 1))
+            return replace(field, kind="entries", parts=tuple(parts))
         if isinstance(alternative.get("additionalProperties"), Mapping):
             return replace(field, kind="pairs")
         if alternative.get("type") == "object":
@@ -333,7 +421,9 @@ def _in_words(help: str) -> str:  # noqa: A002 - as in Option
     >>> _in_words("Default: that of --model.")
     'Default: that of “Model”.'
     """
-    return _FLAG.sub(lambda found: f"“{_label(found[1].replace('-', '_'))}”", help)
+    plain = _REPEATED.sub("", help)
+    keys = {flag: flag.replace("-", "_") for flag in _FLAG.findall(plain)}
+    return _FLAG.sub(lambda found: f"“{_LABELS.get(keys[found[1]], _label(keys[found[1]]))}”", plain)
 
 
 # Requests to people as pages show them: who asks, what was said so far, and what was said since

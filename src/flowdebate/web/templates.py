@@ -152,11 +152,17 @@ def _failure(text: str) -> str:
     return re.split(r": (?=`)| \((?:block|model) '", words, maxsplit=1)[0]
 
 
+_SPELLINGS = {"lincoln_douglas": "Lincoln\N{EN DASH}Douglas", "devils_advocate": "Devil's advocate"}
+"""Names that are more than words with spaces between them."""
+
+
 def _words(name: object) -> str:
     """A name as words.
 
     >>> _words("round_robin")
     'Round robin'
     """
+    if str(name) in _SPELLINGS:
+        return _SPELLINGS[str(name)]
     words = str(name).replace("_", " ")
     return words[:1].upper() + words[1:]

@@ -85,7 +85,7 @@ class ConsensusPlanOptions(PlanOptions):
     )
     max_rounds: Count | None = option("Maximum number of rounds of critique. Default: 3.", panel="Rounds")
     format: Annotated[Text, Field(json_schema_extra={"enum": names_of("consensus")})] | None = option(
-        f"Hold it in a format.\n{purposes('consensus')}", panel="Rounds", metavar="NAME"
+        f"Follow a format.\n{purposes('consensus')}", panel="Rounds", metavar="NAME"
     )
     topology: Topology | None = option(
         "Who criticises whom: all-to-all (default), round-robin, ring, star, sparse or random-graph.",

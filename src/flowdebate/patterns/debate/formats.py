@@ -46,7 +46,7 @@ class Format:
 
 oxford: Format = Format(
     name="oxford",
-    purpose="Persuading others: cross-examination, rebuttal, a short closing; an audience, if you name one, votes.",
+    purpose="For persuading others: cross-examination, rebuttal and a short closing.",
     sides=2,
     phases=[
         Phase("opening"),
@@ -57,7 +57,7 @@ oxford: Format = Format(
 )
 lincoln_douglas: Format = Format(
     name="lincoln_douglas",
-    purpose="Questions of value, one against one: which value weighs more, and which side serves it.",
+    purpose="For a question of values, one against one.",
     sides=2,
     phases=[
         Phase(
@@ -90,7 +90,7 @@ lincoln_douglas: Format = Format(
 )
 parliamentary: Format = Format(
     name="parliamentary",
-    purpose="A motion of policy: the government has to prove that it works, the opposition that it does harm.",
+    purpose="For a policy: the government must show that it works, the opposition that it does harm.",
     sides=2,
     roles=("the government, which moves that this be done", "the opposition, which votes against it"),
     phases=[
@@ -112,7 +112,7 @@ parliamentary: Format = Format(
 )
 socratic: Format = Format(
     name="socratic",
-    purpose="Examining one claim by questions alone, until its premises are on the table.",
+    purpose="Tests one claim with questions until its premises are on the table.",
     sides=2,
     roles=("the holder of the claim, who answers plainly", "a Socratic questioner, who asserts nothing and only asks"),
     phases=[
@@ -133,7 +133,7 @@ socratic: Format = Format(
 )
 devils_advocate: Format = Format(
     name="devils_advocate",
-    purpose="Testing a plan that everybody likes: somebody is asked to argue against it as well as it can be done.",
+    purpose="Somebody argues as well as possible against a plan that everybody likes.",
     sides=2,
     roles=("the proposer", "the devil's advocate, whose job is to make the best possible case against the plan"),
     phases=[
@@ -151,7 +151,7 @@ devils_advocate: Format = Format(
 )
 premortem: Format = Format(
     name="premortem",
-    purpose="Before a decision: it is a year later and it has failed; what was the cause, and what would prevent it?",
+    purpose="A year later the plan has failed: why, and what would have prevented it?",
     instructions=(
         "This is a premortem: a year has passed, and what the question asks about has failed. The winner is the most "
         "likely cause, not the best speech."
@@ -178,7 +178,7 @@ premortem: Format = Format(
 )
 delphi: Format = Format(
     name="delphi",
-    purpose="Estimates: experts whom nobody knows by name give numbers and reasons, and revise them in rounds.",
+    purpose="Anonymous experts estimate, give their reasons, and revise the numbers in rounds.",
     pattern="consensus",
     anonymous="Expert",
     members=tuple(Persona(f"Expert {number}") for number in range(1, 6)),

@@ -156,7 +156,7 @@ class DebatePlanOptions(OutputOptions):
         flag="",
     )
     format: Annotated[Text, Field(json_schema_extra={"enum": names_of("debate")})] | None = option(
-        f"Hold it in a format.\n{purposes('debate')}", panel="Rounds", metavar="NAME"
+        f"Follow a format.\n{purposes('debate')}", panel="Rounds", metavar="NAME"
     )
     audience: list[Text] | None = option(
         "A listener, such as 'a nurse', who votes before and after; repeat for each. The side that gains most wins.",
