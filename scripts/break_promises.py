@@ -192,15 +192,15 @@ BREAKS = (
         "a blank question is refused",
         f"{MISTAKES}::test_a_blank_question_is_refused",
         "chassis/rounds.py",
-        "if is_blank(checked.subject):",
+        "if text is not None and is_blank(text):",
         "if False:",
     ),
     Break(
         "an input has a subject",
         f"{REFUSED}::test_an_input_without_a_subject_is_refused",
         "chassis/rounds.py",
-        "        if not isinstance(subject, str):\n",
-        "        if subject is None:\n",
+        "        if not all(isinstance(text, str) for text in fields.values()):\n",
+        "        if None in fields.values():\n",
     ),
     Break(
         "a name is not blank",

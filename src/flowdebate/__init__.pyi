@@ -40,6 +40,8 @@ from .patterns.consensus.options import VotingOptions as VotingOptions
 from .patterns.consensus.schemas import ConsensusOutput as ConsensusOutput
 from .patterns.council import council as council
 from .patterns.council.schemas import CouncilOutput as CouncilOutput
+from .patterns.critique import critique as critique
+from .patterns.critique.schemas import CritiqueOutput as CritiqueOutput
 from .patterns.debate import debate as debate
 from .patterns.debate.baselines import BaselineOptions as BaselineOptions
 from .patterns.debate.debater import create_debater as create_debater

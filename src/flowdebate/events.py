@@ -54,6 +54,10 @@ if TYPE_CHECKING:  # loaded from the folders of patterns when they are used, by 
     from flowdebate.patterns.consensus.events import StageEntered as StageEntered
     from flowdebate.patterns.consensus.events import VoteCast as VoteCast
     from flowdebate.patterns.council.events import ReviewFinished as ReviewFinished
+    from flowdebate.patterns.critique.events import AnswerDecided as AnswerDecided
+    from flowdebate.patterns.critique.events import AnswerGiven as AnswerGiven
+    from flowdebate.patterns.critique.events import ClaimsMade as ClaimsMade
+    from flowdebate.patterns.critique.events import ClaimsRuled as ClaimsRuled
     from flowdebate.patterns.debate.events import JudgeViewMade as JudgeViewMade
     from flowdebate.patterns.debate.events import MirrorStarted as MirrorStarted
     from flowdebate.patterns.debate.events import ModeratorDecided as ModeratorDecided

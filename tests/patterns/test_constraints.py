@@ -99,6 +99,7 @@ CASES: dict[tuple[str, str], Case] = {
             "consensus": ("agents", PEOPLE, ("--agent", "ann", "--agent", "ben")),
             "council": ("members", PEOPLE, ("--member", "ann", "--member", "ben")),
             "review": ("reviewers", PEOPLE, ("--reviewer", "ann", "--reviewer", "ben")),
+            "critique": ("critics", PEOPLE, ("--critic", "ann", "--critic", "ben")),
         }.items()
     },
 }
@@ -110,6 +111,7 @@ ROSTERS = {
     "consensus": ("agents", PEOPLE),
     "council": ("members", PEOPLE),
     "review": ("reviewers", PEOPLE),
+    "critique": ("critics", PEOPLE),
 }
 
 

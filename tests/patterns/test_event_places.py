@@ -20,6 +20,7 @@ from flowdebate import (
     StandIn,
     consensus,
     council,
+    critique,
     debate,
     deliberation,
     generator,
@@ -114,6 +115,8 @@ PATTERNS: Mapping[str, Callable[[], Any]] = {
     "consensus by polls": lambda: consensus(name="x", agents=PEOPLE, max_rounds=3, confidence=0.9, convergence=None),
     "council": lambda: council(name="x", members=PEOPLE, failures=SKIP),
     "review": lambda: review(name="x", reviewers=[*PEOPLE, Persona("dee", block=_finds_nothing)], failures=SKIP),
+    "critique": lambda: critique(name="x", critics=[*PEOPLE, Persona("dee", block=_finds_a_fault)], failures=SKIP),
+    "critique of a given answer": lambda: critique(name="x", answer="Yes.", critics=PEOPLE[:1]),
     "round robin": lambda: round_robin(
         name="x", debaters=PEOPLE, max_rounds=2, turn_order="simultaneous", referee=True, failures=SKIP
     ),
@@ -123,6 +126,10 @@ PATTERNS: Mapping[str, Callable[[], Any]] = {
 
 def _finds_nothing(asked: Any) -> Any:
     return {"verdicts": []} if isinstance(asked, FindingsAsked) else []
+
+
+def _finds_a_fault(_: Any) -> Any:
+    return [{"claim": "It gives no figures.", "kind": "missing"}]
 
 
 async def _heard(pattern: Block[Any, Any], question: str, model: Model, seed: int) -> list[Any]:

@@ -102,7 +102,16 @@ def test_every_endpoint_is_described(shared: Stage) -> None:
 def test_patterns_say_what_they_take(shared: Stage) -> None:
     """Each built-in pattern with the schema of its options, without those that HTTP may not give."""
     found = {each["name"]: each for each in shared.get("/patterns").json()}
-    assert list(found) == ["debate", "deliberation", "handoff", "consensus", "round_robin", "council", "review"]
+    assert list(found) == [
+        "debate",
+        "deliberation",
+        "handoff",
+        "consensus",
+        "round_robin",
+        "council",
+        "critique",
+        "review",
+    ]
     options = found["debate"]["options"]["properties"]
     assert {"debaters", "max_rounds", "model", "output_schema"} <= set(options)
     assert not {"question", "base_url", "record", "replay"} & set(options)

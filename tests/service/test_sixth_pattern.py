@@ -109,7 +109,7 @@ def test_a_program_of_two_lines_is_the_command_line_with_it(tmp_path: Path) -> N
         text=True,
         check=True,
     )
-    assert "council, review, riddle." in " ".join(helped.stdout.split())
+    assert "critique, review, riddle." in " ".join(helped.stdout.split())
 
 
 def test_a_plan_is_run_shown_resumed_forked_and_reported(tmp_path: Path) -> None:

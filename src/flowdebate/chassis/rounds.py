@@ -36,16 +36,19 @@ Wave: TypeAlias = Mapping[str, Any]
 
 
 def input_validator(location: str, model: type[InputT]) -> Callable[[object], InputT]:
-    """A function that makes a pattern's input of a str, a dict of its one field or a `model`, none of them blank.
+    """Return a function that makes a pattern's input of a str, a dict of its fields or a `model`, none of them blank.
 
-    Else ConfigurationError. The input of another pattern will do as well, so that a pattern can take a role in another.
+    Else ConfigurationError. All fields but the first are optional texts. The input of another pattern will do as well,
+    so that a pattern can take a role in another.
     """
-    (field,) = model.model_fields
+    field, *optional = model.model_fields
 
     def check(value: object) -> InputT:
         checked = read(value)
-        if is_blank(checked.subject):
-            raise ConfigurationError(location, field, checked.subject, "text that is not blank")
+        for name in (field, *optional):
+            text = getattr(checked, name)
+            if text is not None and is_blank(text):
+                raise ConfigurationError(location, name, text, "text that is not blank")
         return checked
 
     def read(value: object) -> InputT:
@@ -53,12 +56,15 @@ def input_validator(location: str, model: type[InputT]) -> Callable[[object], In
             return value
         if isinstance(value, PatternInput):
             return model(**{field: value.subject})
-        subject = value.get(field) if isinstance(value, Mapping) and set(value) == {field} else value
-        if not isinstance(subject, str):
+        is_table = isinstance(value, Mapping) and {field} <= set(value) <= {field, *optional}
+        texts: Mapping[str, Any] = value if isinstance(value, Mapping) and is_table else {field: value}
+        fields = {name: text for name, text in texts.items() if name == field or text is not None}
+        if not all(isinstance(text, str) for text in fields.values()):
             article = "an" if field[0] in "aeiou" else "a"
-            allowed = f'{article} {field}: a str, {{"{field}": str}} or a {model.__name__}'
+            keys = ", ".join(f'"{name}": str' for name in (field, *optional))
+            allowed = f"{article} {field}: a str, {{{keys}}} or a {model.__name__}"
             raise ConfigurationError(location, "input", value, allowed)
-        return model(**{field: clean_text(subject)})
+        return model(**{name: clean_text(text) for name, text in fields.items()})
 
     return check
 

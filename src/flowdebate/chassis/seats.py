@@ -181,3 +181,26 @@ def each_by_default(model: ModelChoice, *, location: str, without: Sequence[str]
     # four frames up is the caller of the pattern's function: that one, its wrapper and this one are between
     warnings.warn(f"{location}: {message}", FlowDebateWarning, stacklevel=4)
     return EACH if len(models) > 1 else models[0] if without else None
+
+
+def deal_roles(roles: Sequence[str], models: Sequence[str]) -> dict[str, str]:
+    """Deal `models`, one of each vendor, to `roles`; the last one goes to all roles that are left.
+
+    >>> deal_roles(["author", "critic", "judge"], ["openai/gpt-5-mini", "gemini/gemini-3-flash"])
+    {'author': 'openai/gpt-5-mini', 'critic': 'gemini/gemini-3-flash', 'judge': 'gemini/gemini-3-flash'}
+    """
+    return {role: models[min(index, len(models) - 1)] for index, role in enumerate(roles)}
+
+
+def independent_by_default(model: ModelChoice, roles: Sequence[str], *, location: str) -> ModelChoice:
+    """Return the model of a pattern whose `roles` are of different vendors where nobody names a model; warn of it."""
+    if model is not None or model_of_environment() is not None or not (found := found_models()):
+        return model
+    models = deal_roles(roles, found)
+    listed = ", ".join(f"{role} {name}" for role, name in models.items())
+    message = f"no model is named, so models are: {listed}; name models, or set FLOWDEBATE_MODEL, to choose others"
+    if len(found) == 1:
+        message = f"one vendor is set up, so {', '.join(roles)} are all {found[0]}; see {cite(ONE_MODEL)}"
+    # four frames up is the caller of the pattern's function: that one, its wrapper and this one are between
+    warnings.warn(f"{location}: {message}", FlowDebateWarning, stacklevel=4)
+    return models if len(found) > 1 else None

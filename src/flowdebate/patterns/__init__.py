@@ -3,7 +3,7 @@
 `PATTERNS` is the registry, a mapping from a pattern's name to its entry.
 
 >>> sorted(PATTERNS)
-['consensus', 'council', 'debate', 'deliberation', 'handoff', 'review', 'round_robin']
+['consensus', 'council', 'critique', 'debate', 'deliberation', 'handoff', 'review', 'round_robin']
 >>> PATTERNS["round_robin"].verb
 'round-robin'
 """
@@ -91,6 +91,14 @@ _register_folder(
     help="Ask several models; a chair answers from their reviews. Each member answers on its own and reviews "
     "the other answers without names; then the chair writes the answer.",
     listed=True,
+)
+_register_folder(
+    "critique",
+    output="CritiqueOutput",
+    events="AnswerGiven ClaimsMade ClaimsRuled AnswerDecided",
+    subject="question",
+    help="Check an answer; a judge verifies what a critic claims. Without an answer, an author writes one. Claims that "
+    "hold by a quote lead to a revision.",
 )
 _register_folder(
     "review",

@@ -51,6 +51,8 @@ class PatternPage(ABC):
     """Its personas, where none are given."""
     each_by_default: ClassVar[bool] = False
     """Whether those are asked at all vendors that are set up, where nobody names a model."""
+    independent_roles: ClassVar[tuple[str, ...]] = ()
+    """Roles that are then of different vendors, the first of the first vendor; empty to deal models to speakers."""
     least: ClassVar[int] = 2
     """Minimum number of speakers."""
     proposes: ClassVar[bool] = False

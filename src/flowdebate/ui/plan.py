@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NotRequired, Required
 from flowdebate._text import shown
 from flowdebate.chassis.registry import find_pattern, load_patterns
 from flowdebate.chassis.roles import CommonKeywords
-from flowdebate.chassis.seats import DEFAULT, Seats, seat_models, with_first
+from flowdebate.chassis.seats import DEFAULT, Seats, deal_roles, seat_models, with_first
 from flowdebate.errors import BadFile, ConfigurationError
 from flowdebate.models.openai.endpoint import address_of
 from flowdebate.models.prices import HOW, prices_known
@@ -194,7 +194,7 @@ def make_plan(
     if begins and page.each_by_default and options.model is None and not named:
         found = made.find() if options.base_url is None and model_of_environment() is None else ()
         if len(found) > 1 or (found and (allow is not None or getattr(options, "not_vendor", None))):
-            options = options.replaced(model=EACH)
+            options = options.replaced(model=deal_roles(page.independent_roles, found) or EACH)
     prices = prices_of(options.price or ())
     if options.max_cost is not None and prices is None and not prices_known():
         sentence = f"No prices are known: give --price, or install some: {HOW}"

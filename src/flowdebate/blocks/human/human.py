@@ -150,7 +150,7 @@ class Human(Block[Any, Any]):
             task=render_task(value),
         )
         transcript_text = None
-        if transcript is not None:
+        if transcript is not None and not getattr(value, "is_complete", False):  # its task shows all that it needs
             blind = self._blind
             transcript_text = (
                 render_said(transcript.state.entries) if blind is None else render_said(blind(ctx), names=False)

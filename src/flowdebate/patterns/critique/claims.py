@@ -1,0 +1,157 @@
+"""Claims as data: numbered, looked up in the answer, and ruled on by what was found; all of it pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+from flowdebate._text import clean_text, is_blank
+from flowdebate.prompts import as_seen
+from flowdebate.sources.quotes import look_up_quote
+from flowdebate.sources.source import Source
+
+from .schemas import Claim, ClaimDraft, Evidence, Outcome, Ruling
+
+if TYPE_CHECKING:
+    from flowdebate.sources.quotes import VerifiedQuote
+
+QUESTION = "question"
+"""Name of the question as a source of evidence."""
+
+
+def collect_claims(drafts: Mapping[str, Sequence[ClaimDraft]], answer: str) -> list[Claim]:
+    """Number the claims of all critics, in their order; equal ones become one, and blank ones are left out.
+
+    >>> draft = ClaimDraft(claim="The total is wrong.", kind="false", place="Total: 41")
+    >>> [claim] = collect_claims({"ann": [draft], "bea": [draft]}, "Total: 40")
+    >>> claim.id, claim.agent_names, claim.place_found
+    ('C1', ['ann', 'bea'], False)
+    """
+    claims: dict[object, Claim] = {}
+    for name, written in drafts.items():
+        for draft in written:
+            if is_blank(draft.claim):
+                continue
+            place = None if is_blank(draft.place or "") else clean_text(draft.place or "")
+            key = as_seen(draft.claim), as_seen(place or "")
+            if (known := claims.get(key)) is not None:
+                names = list(dict.fromkeys([*known.agent_names, name]))
+                claims[key] = known.model_copy(update={"agent_names": names})
+                continue
+            claims[key] = Claim(
+                id=f"C{len(claims) + 1}",
+                agent_names=[name],
+                claim=clean_text(draft.claim),
+                kind=draft.kind,
+                place=place,
+                place_found=None if place is None else has_words(answer, place),
+                settled_by=clean_text(draft.settled_by),
+            )
+    return [
+        claim.model_copy(update={"why": "The answer does not contain the words that the claim is about."})
+        if claim.place_found is False
+        else claim
+        for claim in claims.values()
+    ]
+
+
+def has_words(answer: str, place: str) -> bool:
+    """Return whether the answer contains the words of a claim's place, of which one may be enough."""
+    match = _look_up(place, answer)
+    return match.status == "verified" or (match.status == "too_short" and as_seen(place) in as_seen(answer))
+
+
+def _look_up(quote: str, answer: str) -> VerifiedQuote:
+    return look_up_quote(quote, (Source.of("answer", answer),))
+
+
+def find_evidence(quote: str, *, question: str, answer: str, sources: tuple[Source, ...] = ()) -> Evidence:
+    """Look up a judge's quote in the sources and the question, and in the answer.
+
+    >>> find_evidence("it rained on Monday", question="Did it rain?", answer="Yes, it rained on Monday.").start
+    5
+    """
+    matches = [look_up_quote(quote, sources)] if sources else []
+    matches.append(look_up_quote(quote, (Source.of(QUESTION, question),)))
+    material = next((match for match in matches if match.status == "verified"), None)
+    inside = _look_up(quote, answer)
+    found = inside.status == "verified"
+    return Evidence(
+        quote=clean_text(quote),
+        source=None if material is None else material.source,
+        start=inside.spans[0].start if found else None,
+        end=inside.spans[-1].end if found else None,
+        is_short=inside.status == "too_short" and material is None,
+    )
+
+
+def rule_on(claim: Claim, judged: Ruling | None, evidence: Sequence[Evidence]) -> tuple[Ruling, str]:
+    """Return the ruling that counts, and what it rests on.
+
+    A claim holds if the judge says so and a quote is in the material, or two quotes are at different places of the
+    answer. Whether they show what the claim says is up to the judge; that they exist is not.
+    """
+    if claim.place_found is False:
+        return "cannot_tell", claim.why
+    if judged is None:
+        return "cannot_tell", "The judge did not rule on it."
+    if judged != "holds":
+        return judged, ""
+    if sources := dict.fromkeys(item.source for item in evidence if item.source is not None):
+        return "holds", f"A quote is in: {', '.join(sources)}."
+    inside = [item for item in evidence if item.start is not None]
+    if any(_are_apart(one, other) for one, other in combinations(inside, 2)):
+        return "holds", "Two quotes are in the answer."
+    return "cannot_tell", f"The judge says that it holds, but {_missing(evidence)}."
+
+
+def _are_apart(one: Evidence, other: Evidence) -> bool:
+    first, second = sorted([(one.start or 0, one.end or 0), (other.start or 0, other.end or 0)])
+    return first[1] <= second[0]
+
+
+def _missing(evidence: Sequence[Evidence]) -> str:
+    if not evidence:
+        return "quotes nothing"
+    if any(item.start is not None for item in evidence):
+        return "quotes one passage of the answer alone"
+    if all(item.is_short for item in evidence):
+        return "its quotes are too short to show anything"
+    return "its quotes do not exist"
+
+
+def apply_rulings(
+    claims: Iterable[Claim], rulings: Sequence[Any], *, question: str, answer: str, sources: tuple[Source, ...] = ()
+) -> list[Claim]:
+    """Return the claims with their rulings; of several rulings on one claim the first counts."""
+    by_claim = {ruling.claim: ruling for ruling in reversed(rulings)}
+    ruled = []
+    for claim in claims:
+        given = by_claim.get(claim.id)
+        quotes = [] if given is None else [quote for quote in given.quotes if not is_blank(quote)]
+        evidence = [find_evidence(quote, question=question, answer=answer, sources=sources) for quote in quotes]
+        judged = None if given is None else given.ruling
+        ruling, why = rule_on(claim, judged, evidence)
+        reason = "" if given is None else clean_text(given.reason)
+        update = {"ruling": ruling, "why": why, "judged": judged, "reason": reason, "evidence": evidence}
+        ruled.append(claim.model_copy(update=update))
+    return ruled
+
+
+def decide(claims: Sequence[Claim], *, original: str, revision: str | None) -> Outcome:
+    """Decide about the answer: it stands if no claim holds; else it is revised, or rejected without another answer.
+
+    >>> decide([], original="Yes.", revision=None)
+    'stands'
+    """
+    if not any(claim.ruling == "holds" for claim in claims):
+        return "stands"
+    is_other = not is_blank(revision or "") and as_seen(revision or "") != as_seen(original)
+    return "revised" if is_other else "rejected"
+
+
+def claims_text(claims: Sequence[ClaimDraft]) -> str:
+    """Write the claims of one critic as text, one a line."""
+    lines = [f"- {' '.join(clean_text(draft.claim).split())}" for draft in claims if not is_blank(draft.claim)]
+    return "\n".join(lines) or "Nothing is wrong."

@@ -1,0 +1,54 @@
+"""Events of a critique: the given answer, claims, rulings, and the decision about the answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from flowdebate._util.wire import BaseEvent
+
+from .schemas import Claim, ClaimDraft, Outcome
+
+
+@dataclass(slots=True, kw_only=True)
+class AnswerGiven(BaseEvent):
+    """The user has given the answer that is criticized."""
+
+    kind: ClassVar[str] = "answer_given"
+    answer: str
+    """The answer."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ClaimsMade(BaseEvent):
+    """A critic has read the answer."""
+
+    kind: ClassVar[str] = "claims_made"
+    block: str
+    """The name of the block that read it."""
+    agent_name: str
+    """The critic."""
+    claims: list[ClaimDraft]
+    """Its claims; empty if it finds nothing wrong."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ClaimsRuled(BaseEvent):
+    """The judge has ruled on the claims, and its quotes were looked up."""
+
+    kind: ClassVar[str] = "claims_ruled"
+    block: str
+    """The name of the judge's block."""
+    claims: list[Claim]
+    """All claims, with their rulings."""
+
+
+@dataclass(slots=True, kw_only=True)
+class AnswerDecided(BaseEvent):
+    """A rule has decided about the answer."""
+
+    kind: ClassVar[str] = "answer_decided"
+    outcome: Outcome
+    """The decision."""
+    answer: str | None = None
+    """The answer that is left; None if it was rejected."""

@@ -1,0 +1,222 @@
+"""`critique()`: its options, checked before anything is built, and its steps, from the first to the last."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from flowdebate._text import is_blank
+from flowdebate._util.option_types import Count, Flag, check_option
+from flowdebate._util.validation import suggesting
+from flowdebate.blocks.sequencer import Sequencer, sequencer
+from flowdebate.chassis.options import PromptOptions, quorum_of
+from flowdebate.chassis.output import ending_of, mark_answer
+from flowdebate.chassis.roles import NOT_KEPT, RoleOptions
+from flowdebate.chassis.roster import MemberLike, Role, is_own, merge_options, own_options
+from flowdebate.chassis.seats import independent_by_default
+from flowdebate.chassis.spec import Loop, PatternSpec, check_options
+from flowdebate.chassis.state import state_of
+from flowdebate.chassis.turn import FailurePolicy, Turn, record_turn
+from flowdebate.errors import ConfigurationError
+
+from .options import CritiqueOptions
+from .prompts import create_author, create_claim_judge, create_critic
+from .schemas import (
+    AUTHOR,
+    CRITICS,
+    Claims,
+    CritiqueEntry,
+    CritiqueInput,
+    CritiqueOutput,
+    CritiqueState,
+    CritiqueTranscript,
+    create_critique_transcript,
+)
+from .steps import Answering, CriticTurn, Judging, Revising, build_critique, gather_claims, outcome_of
+
+if TYPE_CHECKING:
+    from flowdebate.blocks.base import Block
+    from flowdebate.blocks.functions import BlockLike, Capability, ToolLike
+    from flowdebate.blocks.generator import MessagesSlot, TextSlot, Visibility
+    from flowdebate.chassis.material import Material
+    from flowdebate.models.base import ModelSettings
+    from flowdebate.models.resolve import ModelChoice
+    from flowdebate.runs.context import Context
+    from flowdebate.runs.events import RunStatus
+    from flowdebate.sources.source import Sources, SourcesLike
+
+
+@suggesting
+def critique(  # noqa: PLR0913 - the pattern's options, each with its default
+    *,
+    name: str,
+    answer: str | None = None,
+    critics: Sequence[MemberLike] | None = None,
+    author: BlockLike | RoleOptions | None = None,
+    judge: BlockLike | RoleOptions | None = None,
+    revise: bool = True,
+    model: ModelChoice = None,
+    sources: SourcesLike | Sources | Material | None = None,
+    max_concurrency: int | None = None,
+    transcript: CritiqueTranscript | None = None,
+    instructions: TextSlot | None = None,
+    tools: Sequence[ToolLike] | None = None,
+    uses: Sequence[Capability] | None = None,
+    context: MessagesSlot | None = None,
+    settings: ModelSettings | None = None,
+    prompts: PromptOptions | None = None,
+    critic_visibility: Visibility | Mapping[str, bool] | None = None,
+    collection_id: str | None = None,
+    failures: FailurePolicy | None = None,
+) -> Sequencer[Any, CritiqueOutput, CritiqueOutput]:
+    """Build a critique, which checks an answer: `await pattern.run("Is the clause enforceable?")`.
+
+    An author answers, unless there is an `answer`. A critic makes claims about the answer, and a judge rules on each of
+    them with quotes. A claim holds only if its quotes exist: in the sources or the question, or at two places of the
+    answer. If no claim holds, the answer stands; else the author revises it. That takes two to four calls. The output
+    is a `CritiqueOutput`.
+
+    - `answer`: the answer to check; the input `{"question": str, "answer": str}` goes before it.
+    - `critics`: `Persona`s, dicts or models; None is Ada.
+    - `author`, `judge`: a block, a function of `(input, ctx)`, or `SynthesizerOptions`.
+    - `revise`: False rejects an answer in place of a revision.
+    - `model`: for all roles that name none; if several vendors are set up and nothing names a model, the critic and the
+      judge are of another vendor than the author.
+    - `sources`: texts or paths; claims and answer are checked against them.
+    - `max_concurrency`: how many critics work at once.
+    - `failures`: what a failed provider costs; by default one critic has to be heard.
+    - All others are those of `debate()`.
+
+    Takes a str, a dict or a `CritiqueInput`. Invalid options raise `ConfigurationError`.
+
+    >>> from flowdebate.testing import ScriptedModel
+    >>> total = critique(name="total", answer="It costs 41 euros: 20 for the ticket and 20 for the hotel.")
+    >>> total.run_sync("What does it cost?", model=ScriptedModel({"claims": []})).output.outcome
+    'stands'
+    """
+    if critics is None:
+        critics, model = (
+            CRITICS,
+            independent_by_default(model, (AUTHOR, "critic", "judge"), location=f"critique {name!r}"),
+        )
+    loop = check_options(
+        CRITIQUE,
+        CritiqueOptions(
+            name=name,
+            answer=answer,
+            revise=revise,
+            roster=critics,
+            max_rounds=3,  # the answer, the claims, the revision
+            roles={"author": author, "judge": judge},
+            visibilities={"critic": critic_visibility},
+            transcript=transcript,
+            instructions=instructions,
+            model=model,
+            tools=tools,
+            uses=uses,
+            context=context,
+            settings=settings,
+            prompts=prompts,
+            sources=sources,
+            collection_id=collection_id,
+            failures=failures,
+        ),
+    )
+    check_option(Flag, "revise", revise, location=loop.location, optional=False)
+    check_option(Count, "max_concurrency", max_concurrency, location=loop.location)
+    if answer is not None and (not isinstance(answer, str) or is_blank(answer)):
+        raise ConfigurationError(loop.location, "answer", answer, "text that is not blank, or None")
+    if AUTHOR in loop.names:
+        raise ConfigurationError(loop.location, "critics", AUTHOR, "other names: this one is the author's")
+    critic_turns = {
+        member.name: CriticTurn(loop, member.name, speakers=_critics(loop, member), custom=is_own(member.block))
+        for member in loop.roster
+    }
+
+    def make_judge(claim_ids: tuple[str, ...]) -> Block[Any, Any]:
+        block = loop.role(JUDGE, claim_ids=list(claim_ids), sources=loop.material)
+        return loop.guard(JUDGE, block, heard=lambda _: True)
+
+    return (
+        loop.opening()
+        .tap(Answering(_author_turn(loop, "answer"), loop))
+        .tap(sequencer(name=f"{name}-critics").parallel(critic_turns, max_concurrency=max_concurrency))
+        .tap(gather_claims(loop))
+        .tap(Judging(loop, make_judge, custom=is_own(judge)))
+        .tap(Revising(_author_turn(loop, "revise"), loop))
+        .then(build_critique(loop))
+    )
+
+
+def _critics(loop: Loop[CritiqueOptions], member: Any) -> list[Block[Any, Any]]:  # noqa: ANN401 - a Persona
+    blocks = loop.speakers(member, answer=lambda: Claims, role=member.role, system_prompt=member.system_prompt)
+    return [block.in_role("critic") for block in blocks if block is not None]
+
+
+def _author_turn(loop: Loop[CritiqueOptions], phase: str) -> Turn:
+    """Create the turn in which the author writes or revises the answer; a stand-in writes if its model fails."""
+    choice, fallback = loop.choice(AUTHOR_ROLE), loop.failures.stand_in
+    facts: dict[str, Any] = {
+        "transcript": loop.transcript,
+        "length": loop.prompts.length,
+        "sources": loop.material,
+    }
+    stand_in: Block[Any, Any] | None = None
+    if fallback is not None:
+        others = {"model": fallback, "name": f"{loop.name}-stand-in"}
+        options: dict[str, Any] = merge_options(facts, loop.options_of(AUTHOR_ROLE), own_options(choice), others)
+        stand_in = create_author.create(**options).in_role(AUTHOR)
+    return Turn(
+        f"{loop.name}-{phase}",
+        agent_name=AUTHOR,
+        input_type=CritiqueInput,
+        debater=loop.role(AUTHOR_ROLE, **facts),
+        record=record_turn(
+            name=loop.name,
+            agent_name=AUTHOR,
+            transcript=loop.transcript,
+            collection_id=loop.collection_id,
+            entry=partial(CritiqueEntry, agent_name=AUTHOR),
+            custom=is_own(choice),
+        ),
+        stand_in=stand_in,
+        failures=loop.failures,
+    )
+
+
+def raw_output(loop: Loop[CritiqueOptions], ctx: Context, status: RunStatus) -> CritiqueOutput:
+    """Build the output of the critique around a step as it is now."""
+    del loop
+    state = state_of(ctx, CritiqueState)
+    outcome = outcome_of(state)
+    answers = {"stands": state.answer, "revised": state.revision, "rejected": None, None: state.answer or None}
+    return CritiqueOutput(
+        question=state.question,
+        answer=mark_answer(answers[outcome], state.losses),
+        outcome=outcome,
+        original=state.answer or None,
+        is_given=state.is_given,
+        claims=list(state.claims),
+        transcript=list(ctx.scope.handles["transcript"].state.entries),
+        **ending_of(ctx, status),
+    )
+
+
+AUTHOR_ROLE = Role(name="author", create=[create_author], instead="skipped", visibility=NOT_KEPT)
+JUDGE = Role(name="judge", create=[create_claim_judge], instead="no_verdict", visibility=NOT_KEPT)
+CRITIQUE: PatternSpec[CritiqueOptions] = PatternSpec(
+    name="critique",
+    speaker=Role(name="critic", create=[create_critic], visibility=NOT_KEPT),
+    roles=[AUTHOR_ROLE, JUDGE],
+    constraints=[quorum_of("critics")],
+    input_type=CritiqueInput,
+    new_state=lambda _: CritiqueState(),
+    make_output=raw_output,
+    failures=FailurePolicy(on_failure="skip", quorum=1),
+    create_transcript=create_critique_transcript,
+    roster="critics",
+    prompt_options=(),
+    least=1,
+)
+"""It has no rounds to repeat: the answer is the first, the claims the second, the revision the third."""

@@ -1,0 +1,317 @@
+"""Data of a critique: the answer, claims about it with their evidence and rulings, output."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
+
+from pydantic import Field, create_model
+
+from flowdebate._text import counted
+from flowdebate._util.wire import WireModel, new_dict, new_list, one_of
+from flowdebate.chassis.output import PatternOutput
+from flowdebate.chassis.state import (
+    Contribution,
+    DebateStatus,
+    PatternInput,
+    PatternState,
+    ProviderFailure,
+    TranscriptState,
+)
+from flowdebate.resources.resource import StateResource
+
+ClaimKind = Literal["false", "contradiction", "reasoning", "missing"]
+"""The kind of fault: the material says otherwise; two statements of the answer cannot both be true; a conclusion does
+not follow; the answer leaves out something that the question asks for."""
+Ruling = Literal["holds", "does_not_hold", "cannot_tell"]
+Outcome = Literal["stands", "revised", "rejected"]
+"""The decision about the answer: no claim holds; the author has revised it; a claim holds and there is no revision."""
+StopReason = Literal["no_answer", "no_claims", "ruled", "not_ruled", "revised"]
+"""Why the critique ended: there was no answer or no claim, the judge has ruled or could not, the author has revised."""
+
+AUTHOR = "author"
+"""Name of who has written the answer, in the transcript and in models by name."""
+CRITICS = ({"name": "Ada"},)
+"""Default critic."""
+RULINGS: dict[Ruling, str] = {"holds": "holds", "does_not_hold": "does not hold", "cannot_tell": "cannot tell"}
+"""Rulings in words."""
+MOST_CLAIMS = 20
+"""Maximum number of claims of one critic."""
+MOST_QUOTES = 4
+"""Maximum number of quotes in one ruling."""
+_Text = Annotated[str, Field(max_length=4_000)]
+
+
+class CritiqueInput(PatternInput):
+    """The input of a critique, and of the author."""
+
+    question: str
+    answer: str | None = None
+    """The answer to criticize; None for the answer in the pattern's options, or else by the author."""
+
+
+class ClaimDraft(WireModel):
+    """One thing that is wrong with the answer, as a critic writes it."""
+
+    claim: Annotated[_Text, Field(description="What is wrong, in one or two sentences")]
+    kind: Annotated[ClaimKind, Field(description="false, contradiction, reasoning or missing")]
+    place: Annotated[
+        _Text | None, Field(description="The words of the answer in question, exactly as written; null if missing")
+    ] = None
+    settled_by: Annotated[_Text, Field(description="What has to be looked up or compared to settle it")] = ""
+
+
+class Claims(WireModel):
+    """The claims of one critic; an empty list if nothing is wrong."""
+
+    claims: Annotated[list[ClaimDraft], Field(max_length=MOST_CLAIMS)]
+
+
+class Evidence(WireModel):
+    """A quote by the judge, with the result of its lookup."""
+
+    quote: str
+    source: str | None = None
+    """Name of the source that contains it, or "question"; None if the material does not contain it."""
+    start: int | None = None
+    """Its place in the answer, in characters; None if the answer does not contain it."""
+    end: int | None = None
+    is_short: bool = False
+    """True if it has too few words to show anything."""
+
+    @property
+    def is_found(self) -> bool:
+        """True if the material or the answer contains it."""
+        return self.source is not None or self.start is not None
+
+
+class Claim(WireModel):
+    """A claim about the answer, with the ruling on it."""
+
+    id: str
+    agent_names: list[str]
+    """The critics who made it."""
+    claim: str
+    kind: ClaimKind
+    place: str | None = None
+    """The words of the answer that it is about; None for the whole answer, or for something missing."""
+    place_found: bool | None = None
+    """Whether the answer contains these words; None without any."""
+    settled_by: str = ""
+    """What would settle it."""
+    ruling: Ruling = "cannot_tell"
+    """The ruling that counts: "holds" only with evidence that was found."""
+    judged: Ruling | None = None
+    """The judge's own ruling; None if there is none."""
+    reason: str = ""
+    """The judge's reason."""
+    evidence: list[Evidence] = Field(default_factory=new_list)
+    why: str = ""
+    """What the ruling rests on, in a sentence."""
+
+
+class CritiqueEntry(Contribution):
+    """The author's answer, a critic's claims or the revised answer, as text in the transcript."""
+
+    round: Annotated[int, Field(ge=1)] = 1
+    """1 for the answer, 2 for claims, 3 for the revised answer."""
+    agent_name: str
+    text: str
+
+
+CritiqueTranscript: TypeAlias = "StateResource[TranscriptState[CritiqueEntry]]"
+"""The resource that `create_critique_transcript` makes."""
+
+
+def create_critique_transcript() -> CritiqueTranscript:
+    """Create a transcript to share between a critique and blocks of your own, under the key `"transcript"`."""
+    return StateResource(key="transcript", initial=TranscriptState[CritiqueEntry])
+
+
+class RevisionAsked(CritiqueInput):
+    """The input of the author's block for a revision; it returns the whole revised answer as text."""
+
+    kind: ClassVar[str] = "revise"
+    is_complete: ClassVar[bool] = True
+    """A person needs no transcript beside it."""
+    claims: list[Claim]
+    """The claims that hold."""
+
+    def task_for_human(self) -> str:
+        """Write the answer, the claims and the task for a person."""
+        from .prompts import render_answer, render_claims
+
+        shown = f"Your answer:\n{render_answer(self.answer or '')}\n\nThese claims about it hold:"
+        return f"{shown}\n{render_claims(self.claims)}\n\nWrite the whole revised answer."
+
+
+class CritiqueState(PatternState):
+    """The state of a critique's sequencer, as `ctx.sequencer.state` shows it."""
+
+    answer: str | None = None
+    """The answer that is criticized; None before there is one."""
+    is_given: bool = False
+    """True if the user gave it."""
+    drafts: dict[str, list[ClaimDraft]] = Field(default_factory=new_dict)
+    """Claims by critic, in order of arrival."""
+    claims: list[Claim] = Field(default_factory=new_list)
+    is_ruled: bool = False
+    """True once the judge has ruled on the claims."""
+    revision: str | None = None
+    """The revised answer; None without one."""
+    stop_reason: StopReason | None = None
+
+    @property
+    def holding(self) -> list[Claim]:
+        """The claims that hold."""
+        return [claim for claim in self.claims if claim.ruling == "holds"]
+
+    def turn_of(self, name: str) -> RevisionAsked | None:
+        if name != AUTHOR or not self.is_ruled:
+            return None
+        return RevisionAsked(question=self.question, answer=self.answer, claims=self.holding)
+
+
+class CritiqueOutput(PatternOutput):
+    """The raw output of a critique."""
+
+    early_reasons: ClassVar[frozenset[str]] = frozenset(get_args(StopReason))
+
+    question: str
+    answer: str | None = None
+    """The answer that is left: the original or the revised one; None if it was rejected, or if there was none."""
+    outcome: Outcome | None = None
+    """The decision; None if the run could not make it: then the answer is unchecked."""
+    original: str | None = None
+    """The answer that was criticized."""
+    is_given: bool = False
+    """True if the user gave it; False if the author wrote it."""
+    claims: list[Claim] = Field(default_factory=new_list)
+    """All claims with their rulings, in the order of the critics."""
+    transcript: list[CritiqueEntry] = Field(default_factory=new_list)
+    stop_reason: StopReason | None = None
+    status: DebateStatus = "complete"
+    losses: list[ProviderFailure] = Field(default_factory=new_list)
+    seed: int | None = None
+
+    @property
+    def holding(self) -> list[Claim]:
+        """The claims that hold."""
+        return [claim for claim in self.claims if claim.ruling == "holds"]
+
+    @property
+    def decision_word(self) -> str | None:
+        return self.outcome
+
+    @property
+    def decision_line(self) -> str | None:
+        """The outcome, and how many claims hold."""
+        return None if self.outcome is None else f"{self.outcome}: {self.claims_note}"
+
+    @property
+    def claims_note(self) -> str:
+        """The number of claims that hold, in words."""
+        if not self.claims:
+            return "no claims"
+        return f"{len(self.holding)} of {counted(len(self.claims), 'claim')} held up"
+
+
+# What critics and the judge are asked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimsAsked:
+    """The input of a critic's block; it returns `Claims`, their fields or a list of them."""
+
+    kind: ClassVar[str] = "criticize"
+    is_complete: ClassVar[bool] = True
+    """A person needs no transcript beside it."""
+    question: str
+    answer: str
+
+    @property
+    def subject(self) -> str:
+        """The question."""
+        return self.question
+
+    def task_for_human(self) -> str:
+        """Write the answer and the task for a person."""
+        from .prompts import render_answer
+
+        return (
+            f"The answer:\n{render_answer(self.answer)}\n\nSay what is wrong with it, claim by claim; an empty list if "
+            "nothing is."
+        )
+
+    def answer_schema(self) -> type[WireModel]:
+        """Return the model of a valid answer."""
+        return Claims
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RulingsAsked:
+    """The input of a judge's block; it returns rulings on the claims (see `answer_schema()`)."""
+
+    kind: ClassVar[str] = "rule"
+    is_complete: ClassVar[bool] = True
+    """A person needs no transcript beside it."""
+    question: str
+    answer: str
+    claims: tuple[Claim, ...]
+    """The claims to rule on."""
+
+    @property
+    def subject(self) -> str:
+        """The question."""
+        return self.question
+
+    def task_for_human(self) -> str:
+        """Write the answer, the claims and the task for a person."""
+        from .prompts import render_answer, render_claims
+
+        return (
+            f"The answer:\n{render_answer(self.answer)}\n\nThe claims:\n{render_claims(self.claims)}\n\nRule on each "
+            "claim, with quotes from the sources or the question, or with two quotes of the answer that contradict "
+            "each other."
+        )
+
+    def answer_schema(self) -> type[WireModel]:
+        """Return the model of a valid answer, which names the claims."""
+        return rulings_on(tuple(claim.id for claim in self.claims))
+
+
+@lru_cache(maxsize=64)
+def rulings_on(ids: tuple[str, ...]) -> type[WireModel]:
+    """Create the model of a judge's rulings, whose schema lists the `ids` of the claims.
+
+    Reason and quotes come before the ruling: models commit to what they wrote first.
+
+    >>> rulings_on(("C1",))(rulings=[{"claim": "C1", "reason": "-", "ruling": "holds"}]).rulings[0].quotes
+    []
+    """
+    ruled = create_model(
+        "ClaimRuling",
+        __base__=WireModel,
+        claim=(one_of(ids), Field(description="The number of the claim")),
+        reason=(_Text, Field(description="What you have compared, and what came out")),
+        quotes=(
+            Annotated[list[_Text], Field(max_length=MOST_QUOTES)],
+            Field(
+                default_factory=new_list,
+                description="The passages that decide it, each exactly as written in the sources, the question or the "
+                "answer",
+            ),
+        ),
+        ruling=(Ruling, Field(description="holds, does_not_hold or cannot_tell")),
+    )
+    item: Any = ruled  # type checkers take a variable for no type
+    return create_model(
+        "Rulings",
+        __base__=WireModel,
+        rulings=(
+            list[item],
+            # a claim without a ruling cannot be told: no reason to ask the model again
+            Field(max_length=2 * len(ids), json_schema_extra={"minItems": len(ids)}, description="One for each claim"),
+        ),
+    )

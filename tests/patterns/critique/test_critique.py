@@ -1,0 +1,286 @@
+"""The answer, its claims, the rulings on them and the decision: who is asked what, and what comes out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowdebate import (
+    CritiqueOutput,
+    FailurePolicy,
+    FlowDebateWarning,
+    Persona,
+    SynthesizerOptions,
+    critique,
+    human,
+    outline,
+)
+from flowdebate.errors import ConfigurationError, ProviderFailed, QuorumLost
+from flowdebate.patterns.critique import ClaimsAsked, CritiqueInput, RevisionAsked, RulingsAsked
+from flowdebate.testing import FunctionModel, check_pattern
+
+from .critiques import ANSWER, APART, CLAIM, LEASE, QUESTION, QUOTE, REVISED, held, ids_in, model_of
+
+if TYPE_CHECKING:
+    from flowdebate.models import ModelRequest
+
+ABSENT = {"claim": "It says 60 days.", "kind": "false", "place": "within 60 days of the end"}
+
+
+def failing(part: str, **options: Any) -> FunctionModel:
+    """Return the model of the tests, which fails for blocks whose names hold `part`."""
+    inner = model_of(**options)
+
+    async def reply(request: ModelRequest) -> Any:
+        if part in request.block:
+            raise ProviderFailed("down", status=500)
+        return await inner.request(request)
+
+    return FunctionModel(reply)
+
+
+def test_a_critique_takes_three_calls_and_a_fourth_for_a_revision() -> None:
+    """One less with a given answer, and none for the judge without a claim."""
+    revised, standing, silent = held(), held(model_of(ruling="does_not_hold")), held(model_of(claims=[]))
+    assert (revised.usage.calls, standing.usage.calls, silent.usage.calls) == (4, 3, 2)
+    assert held(answer=ANSWER).usage.calls == 3
+    assert held(model_of(claims=[]), answer=ANSWER).usage.calls == 1
+    assert [each.output.outcome for each in (revised, standing, silent)] == ["revised", "stands", "stands"]
+    assert [each.output.stop_reason for each in (revised, standing, silent)] == ["revised", "ruled", "no_claims"]
+    assert [each.output.answer for each in (revised, standing, silent)] == [REVISED, ANSWER, ANSWER]
+    assert {each.output.status for each in (revised, standing, silent)} == {"complete"}
+
+
+def test_the_output_has_claims_with_their_rulings_and_evidence() -> None:
+    """And is read back from its wire form."""
+    raw = held().output
+    assert isinstance(raw, CritiqueOutput)
+    [claim] = raw.claims
+    assert (claim.id, claim.agent_names, claim.place_found, claim.ruling, claim.judged) == (
+        "C1", ["Ada"], True, "holds", "holds",
+    )  # fmt: skip
+    assert [(item.quote, item.source, item.start) for item in claim.evidence] == [(QUOTE, "lease.md", None)]
+    assert [(entry.round, entry.speaker) for entry in raw.entries] == [(1, "author"), (2, "Ada"), (3, "author")]
+    assert (raw.original, raw.is_given, raw.decision_line) == (ANSWER, False, "revised: 1 of 1 claim held up")
+    assert CritiqueOutput.model_validate(raw.to_wire()) == raw
+
+
+def test_two_passages_of_the_answer_that_contradict_each_other_are_evidence() -> None:
+    """One passage, or the same one twice, is not."""
+    assert held(model_of(quotes=APART)).output.outcome == "revised"
+    for quotes in (APART[:1], APART[:1] * 2, [APART[0], "paid back within 14 days"]):
+        raw = held(model_of(quotes=quotes), sources=None).output
+        assert (raw.outcome, raw.claims[0].ruling, raw.claims[0].judged) == ("stands", "cannot_tell", "holds")
+        assert "one passage of the answer" in raw.claims[0].why
+
+
+def test_the_question_is_material_too() -> None:
+    """So an answer that ignores it can be shown to."""
+    raw = held(model_of(quotes=["the deposit be paid back"]), sources=None).output
+    assert [item.source for item in raw.claims[0].evidence] == ["question"]
+    assert raw.outcome == "revised"
+
+
+@pytest.mark.parametrize(
+    ("quotes", "why"),
+    [([], "quotes nothing"), (["the moon is full today"], "do not exist"), (["30 days"], "too short")],
+)
+def test_a_claim_without_a_quote_that_exists_changes_nothing(quotes: list[str], why: str) -> None:
+    """Whatever the judge says."""
+    raw = held(model_of(quotes=quotes)).output
+    assert (raw.outcome, raw.answer, raw.claims[0].ruling) == ("stands", ANSWER, "cannot_tell")
+    assert why in raw.claims[0].why
+
+
+def test_a_claim_about_words_that_are_not_in_the_answer_is_not_judged() -> None:
+    """The judge is asked about the others, and about nothing if there are none."""
+    asked: list[list[str]] = []
+    inner = model_of(claims=[ABSENT, CLAIM])
+
+    async def reply(request: ModelRequest) -> Any:
+        if request.block.endswith("-judge"):
+            asked.append(ids_in(request))
+            properties = str(request.output_schema)
+            assert "'const': 'C2'" in properties or "'enum': ['C2']" in properties
+        return await inner.request(request)
+
+    raw = held(FunctionModel(reply)).output
+    assert asked == [["C2"]]
+    assert [claim.ruling for claim in raw.claims] == ["cannot_tell", "holds"]
+    alone = held(model_of(claims=[ABSENT]))
+    assert (alone.usage.calls, alone.output.outcome, alone.output.stop_reason) == (2, "stands", "ruled")
+    assert [event.claims for event in alone.events if event.kind == "claims_ruled"] == [alone.output.claims]
+
+
+def test_several_critics_work_apart_and_equal_claims_are_one() -> None:
+    """In declared order; no critic sees another's claims, and the judge sees no names."""
+    shown: dict[str, str] = {}
+    other = {**CLAIM, "claim": "Nothing is said about interest.", "kind": "missing", "place": None}
+
+    def reply(request: ModelRequest) -> Any:
+        shown[request.block] = str(request.messages[-1]["content"])
+        if request.block == "rent-critic-bea":
+            return {"claims": [other, CLAIM]}
+        if "-critic-" in request.block:
+            return {"claims": [CLAIM]}
+        return {"rulings": [{"claim": name, "reason": "-", "ruling": "cannot_tell"} for name in ids_in(request)]}
+
+    result = held(FunctionModel(reply), answer=ANSWER, critics=[{"name": "ann"}, {"name": "bea"}])
+    raw = result.output
+    assert [(claim.id, claim.agent_names) for claim in raw.claims] == [("C1", ["ann", "bea"]), ("C2", ["bea"])]
+    assert "interest" not in shown["rent-critic-ann"]
+    assert "interest" in shown["rent-judge"]
+    assert not [name for name in ("ann", "bea") if f"[{name}" in shown["rent-judge"]]
+    assert result.usage.calls == 3
+
+
+def test_without_a_revision_the_answer_is_rejected() -> None:
+    """So it is if the author returns the same answer again, or nothing."""
+    raw = held(revise=False).output
+    assert (raw.outcome, raw.answer, raw.original, raw.stop_reason) == ("rejected", None, ANSWER, "ruled")
+    for revised in (ANSWER, f" {ANSWER.upper()} ", ""):
+        raw = held(model_of(revised=revised)).output
+        assert (raw.outcome, raw.answer) == ("rejected", None)
+
+
+def test_an_answer_of_the_input_goes_before_that_of_the_options() -> None:
+    """An escalation runs one critique on many answers."""
+    given = {"question": QUESTION, "answer": "Within 14 days, on a Monday."}
+    raw = held(model_of(claims=[]), question=given, answer=ANSWER).output
+    assert (raw.answer, raw.is_given) == (given["answer"], True)
+    assert held(model_of(claims=[]), question=CritiqueInput(**given)).output.answer == given["answer"]
+    with pytest.raises(ConfigurationError, match='"answer": str'):
+        held(question={"question": QUESTION, "answer": 3})
+    with pytest.raises(ConfigurationError, match="`answer` must be text that is not blank"):
+        held(question={"question": QUESTION, "answer": " "})
+
+
+def test_a_lone_critic_that_fails_ends_the_run_and_one_of_two_does_not() -> None:
+    """An answer that nobody has checked is never passed off as checked."""
+    with pytest.raises(QuorumLost):
+        held(failing("-critic-"), answer=ANSWER)
+    raw = held(failing("-critic-ann"), answer=ANSWER, critics=[{"name": "ann"}, {"name": "bea"}]).output
+    assert (raw.status, raw.outcome, [loss.name for loss in raw.losses]) == ("degraded", "revised", ["ann"])
+    assert raw.answer.startswith("Incomplete: ann did not answer")
+
+
+def test_without_the_judge_the_answer_is_marked_as_unchecked() -> None:
+    """The claims stay, without rulings."""
+    result = held(failing("-judge"), answer=ANSWER)
+    raw = result.output
+    assert (raw.status, raw.outcome, raw.stop_reason, result.status) == ("no_verdict", None, "not_ruled", "no_verdict")
+    assert raw.answer.startswith("Incomplete: the judge did not answer")
+    assert [claim.ruling for claim in raw.claims] == ["cannot_tell"]
+
+
+def test_an_author_that_fails_costs_the_run_its_answer_or_its_revision() -> None:
+    """Without an answer there is nothing to check; without a revision the answer is rejected."""
+    with pytest.raises(QuorumLost):
+        held(failing("-author"))
+    raw = held(failing("-author"), answer=ANSWER).output
+    assert (raw.outcome, raw.status, raw.answer) == ("rejected", "degraded", None)
+    with pytest.raises(ProviderFailed):
+        held(failing("-author"), answer=ANSWER, failures=FailurePolicy(on_failure="fail"))
+
+
+def test_an_empty_answer_is_not_criticized() -> None:
+    """The run ends without a decision."""
+    with pytest.warns(FlowDebateWarning, match="returned no text"):
+        result = held(author=lambda _: " ")
+    assert (result.usage.calls, result.output.outcome, result.output.stop_reason) == (0, None, "no_answer")
+    assert result.output.status == "no_verdict"
+
+
+def test_functions_fill_every_role() -> None:
+    """Each is given what it needs, as data."""
+    asked: list[object] = []
+
+    def author(value: Any) -> str:
+        asked.append(value)
+        return REVISED if isinstance(value, RevisionAsked) else ANSWER
+
+    def critic(value: Any) -> object:
+        asked.append(value)
+        return [CLAIM]
+
+    def judge(value: Any) -> object:
+        asked.append(value)
+        return [{"claim": claim.id, "reason": "-", "quotes": [QUOTE], "ruling": "holds"} for claim in value.claims]
+
+    pattern = critique(
+        name="x", author=author, critics=[Persona("Cy", block=critic)], judge=judge, sources={"lease.md": LEASE}
+    )
+    result = pattern.run_sync(QUESTION)
+    assert result.output.answer == REVISED
+    assert [type(value) for value in asked] == [CritiqueInput, ClaimsAsked, RulingsAsked, RevisionAsked]
+    assert result.usage.calls == 0
+
+
+def test_people_fill_every_role() -> None:
+    """They are shown the answer and the claims, and asked for what a model would be asked for."""
+    texts: list[str] = []
+
+    def ask(request: Any) -> object:
+        texts.append(request.text)
+        if request.block == "cy":
+            return {"claims": [CLAIM]}
+        if request.block == "eve":
+            return {"rulings": [{"claim": "C1", "reason": "-", "quotes": [QUOTE], "ruling": "holds"}]}
+        return REVISED if len(texts) > 1 else ANSWER
+
+    pattern = critique(
+        name="x",
+        author=human(name="bob", ask=ask),
+        critics=[Persona("Cy", block=human(name="cy", ask=ask))],
+        judge=human(name="eve", ask=ask),
+        sources={"lease.md": LEASE},
+    )
+    raw = pattern.run_sync(QUESTION).output
+    assert (raw.outcome, raw.answer) == ("revised", REVISED)
+    assert ["within 14 days" in text for text in texts] == [False, True, True, True]
+    assert ["It is 30 days" in text for text in texts] == [False, False, True, True]
+
+
+def test_a_fallback_model_criticizes_and_writes_in_place_of_one_that_fails() -> None:
+    """As in all patterns, with `StandIn`."""
+    from flowdebate import StandIn
+
+    policy = FailurePolicy(on_failure=StandIn(model_of()))
+    raw = held(failing("rent-critic-Ada"), failures=policy, answer=ANSWER).output
+    assert (raw.outcome, [loss.instead for loss in raw.losses]) == ("revised", ["stand_in"])
+    raw = held(failing("rent-author"), failures=policy).output
+    assert (raw.outcome, [loss.instead for loss in raw.losses]) == ("revised", ["stand_in", "stand_in"])
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"answer": " "}, "answer"),
+        ({"answer": 3}, "answer"),
+        ({"revise": 1}, "revise"),
+        ({"critics": []}, "critics"),
+        ({"critics": [{"name": "author"}]}, "critics"),
+        ({"max_concurrency": 0}, "max_concurrency"),
+        ({"judge": False}, "judge"),
+        ({"author": SynthesizerOptions(template=object())}, "template of author"),  # type: ignore[arg-type]
+    ],
+)
+def test_invalid_options_are_rejected(options: dict[str, Any], field: str) -> None:
+    """Before anything is built."""
+    with pytest.raises(ConfigurationError) as error:
+        critique(name="x", **options)
+    assert error.value.field == field
+
+
+def test_the_outline_shows_all_steps() -> None:
+    """The judge and both turns of the author included."""
+    shown = str(outline(critique(name="x")))
+    for name in ("x-author", "x-critic-Ada", "x-judge", "x-decide"):
+        assert name in shown
+
+
+def test_the_promises_of_the_library_hold() -> None:
+    """`check_pattern` drives it with drawn answers and failures."""
+    check_pattern(critique(name="x", critics=[{"name": "a"}, {"name": "b"}]), max_examples=10)
+    check_pattern(critique(name="x", answer=ANSWER, sources={"lease.md": LEASE}), max_examples=10)
