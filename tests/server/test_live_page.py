@@ -42,7 +42,7 @@ def rendered(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 async def read(readers: Readers, service: Service, run_id: str, *, pause: float = 0.0) -> list[dict[str, Any]]:
     """All messages of a page, to the end of its run."""
     chunks = b""
-    async for chunk in readers.page(service, run_id, link="/travel").body_iterator:
+    async for chunk in readers.page(service, run_id).body_iterator:
         chunks += bytes(chunk) if not isinstance(chunk, str) else chunk.encode()
         await asyncio.sleep(pause)
     assert b"event: end" in chunks
@@ -126,7 +126,7 @@ async def test_the_last_reader_ends_the_following() -> None:
     """Nothing is left of it, and the next one begins anew."""
     async with Service(store="memory:", model=FunctionModel(answer)) as service:
         everybody, run_id = Readers(), await hold(service, 2)
-        stream = everybody.page(service, run_id, link="").body_iterator
+        stream = everybody.page(service, run_id).body_iterator
         assert await anext(aiter(stream)) == b"retry: 1000\n\n"
         await stream.aclose()  # type: ignore[attr-defined]  # a generator
         assert everybody._pages == {}

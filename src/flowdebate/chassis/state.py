@@ -393,7 +393,7 @@ class RoleFailed(BlockEvent):
 
 _LONGEST_REASON = 200
 """Maximum characters of an error in the line about missing speakers."""
-_UNREADABLE = (SchemaViolation.__name__, MalformedResponse.__name__)
+UNREADABLE = (SchemaViolation.__name__, MalformedResponse.__name__)
 """Errors about answers that came but could not be used."""
 
 
@@ -427,7 +427,7 @@ def missing_speakers(failures: Iterable[ProviderFailure | RoleFailed]) -> list[t
         kind, why = (
             (failure.error, failure.message) if isinstance(failure, RoleFailed) else (failure.error_type, failure.error)
         )
-        no_answer = "'s answer could not be read" if kind in _UNREADABLE else " did not answer"
+        no_answer = "'s answer could not be read" if kind in UNREADABLE else " did not answer"
         what = {"stand_in": " was replaced", "unheard": " was not heard", "not_counted": " named no side"}
         parts.setdefault(who, (f"{who}{what.get(failure.instead, no_answer)}", cut(why, _LONGEST_REASON)))
     return list(parts.values())

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from flowdebate.chassis.state import missing_line, missing_speakers
+from flowdebate.chassis.state import UNREADABLE, missing_line, missing_speakers
 
 if TYPE_CHECKING:
     from flowdebate.chassis.state import Flag, ProviderFailure, Recovery, RoleFailed
@@ -280,7 +280,9 @@ def role_failed(role: str, name: str, why: str, recovery: Recovery) -> Fact:
     """A role's failure, with its recovery."""
     what = {"unheard": "was not heard", "not_counted": "named no side", "empty": "said nothing"}.get(recovery, "failed")
     label = f"{role.capitalize()} {name} {what}"
-    return Fact(label=label, text=f"{why}; {_RECOVERIES[recovery]}", tone="warning")
+    unread = "the answer could not be read" if why.startswith(UNREADABLE) else None
+    summary = unread and f"{unread}; {_RECOVERIES[recovery]}"
+    return Fact(label=label, text=f"{why}; {_RECOVERIES[recovery]}", summary=summary, tone="warning")
 
 
 INCOMPLETE = "Incomplete"
