@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from flowdebate.service import Service
-from flowdebate.testing import FunctionModel
+from flowdebate.testing import FunctionModel, ModelResponse
 from tests.server.stage import staged
 
 if TYPE_CHECKING:
@@ -44,55 +45,100 @@ WORDS = {
     ),
     "zh": ("应该限制房租还是多建住房", "限制房租", "多建住房", "李明", "王芳", "“房租”上涨了。", "柏林"),
 }
+PAPER = 673
+"""Pixels of the lines on a page of A4."""
 RIGHT_TO_LEFT = {"ar", "he", "fa"}
 DIRECTIONS = """() => [...document.querySelectorAll(
     ".prose > p, .prose li, .prose blockquote, .prose td:first-child, .prose .table, h1, .sides .serif, .found > p"
 )].filter(each => each.checkVisibility()).map(each => [each.localName, getComputedStyle(each).direction])"""
+SIDES = """() => [...document.querySelectorAll(".prose > p, .prose td:first-child, .prose blockquote, .prose > ul")]
+.filter(each => each.checkVisibility()).map(each => {
+    const text = new Range(), box = each.getBoundingClientRect(), style = getComputedStyle(each);
+    text.selectNodeContents(each);
+    const begins = text.getBoundingClientRect();
+    const [left, right] = [begins.left - box.left, box.right - begins.right];
+    if (each.matches("blockquote")) return [each.localName, parseFloat(style.borderLeftWidth) ? "ltr" : "rtl"];
+    if (each.matches("ul")) return [each.localName, parseFloat(style.paddingLeft) || left > right ? "ltr" : "rtl"];
+    return [each.localName, right < 2 && left >= 2 ? "rtl" : left < 2 && right >= 2 ? "ltr" : "full"];
+})"""
+"""At which side each block begins: where its text, its bar or its points are."""
 
 
 def text(language: str) -> str:
     """What somebody says, with all kinds of blocks."""
     word, city = WORDS[language][5:]
-    table = f"| {city} | {word} |\n|---|---|\n| {city} | 3 |\n"
+    table = f"| {city} | {word} |\n|---|---|\n| {city} | 3 |\n| X | 4 |\n"
     return f"{word}\n\n- {word}\n- {city}\n\n1. {word}\n\n   {city}\n\n> {word}\n\n{table}"
+
+
+class Polyglot:
+    """A model that speaks the language of the question; to one with a 2 it says more, to one with a 3 it never ends."""
+
+    name = "polyglot"
+
+    async def request(self, request: ModelRequest, /) -> ModelResponse:
+        prompt = "".join(str(message["content"]) for message in request.messages)
+        language = next(language for language, words in WORDS.items() if words[1] in prompt)
+        question = WORDS[language][0]
+        said = f"{text(language)}\n{question}\n" if f"{question} 2" in prompt else text(language)
+        if request.output is not None:
+            verdict = {"reasoning": said, "winner": WORDS[language][1], "verdict": WORDS[language][5]}
+            return await FunctionModel(lambda _: verdict).request(request)
+        if f"{question} 3" in prompt and request.on_text is not None:
+            for begin in range(0, len(said), 5):
+                request.on_text(said[begin : begin + 5])
+            await asyncio.Event().wait()
+        return ModelResponse(text=said)
 
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
-    """A server with a debate in each language."""
-
-    def answer(request: ModelRequest) -> Any:
-        prompt = "".join(str(message) for message in request.messages)
-        language = next(language for language, words in WORDS.items() if words[1] in prompt)
-        if request.output_schema is not None:
-            return {"reasoning": text(language), "winner": WORDS[language][1], "verdict": WORDS[language][5]}
-        return text(language)
-
-    with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as stage:
+    """A server with three debates in each language, one of which goes on."""
+    with staged(lambda: Service(store="memory:", model=Polyglot())) as stage:
         for language, (question, yes, no, one, other, *_) in WORDS.items():
             sides = [{"name": one, "stance": yes}, {"name": other, "stance": no}]
             options = {"max_rounds": 1, "debaters": sides}
-            stage.post("/runs", {"pattern": "debate", "question": question, "runId": language, "options": options})
-            state = stage.get(f"/runs/{language}?wait=30").json()
-            assert state["status"] == "complete", [state.get("error"), state.get("problem")]
+            for run_id, asked in (
+                (language, question),
+                (f"{language}2", f"{question} 2"),
+                (f"{language}3", f"{question} 3"),
+            ):
+                stage.post("/runs", {"pattern": "debate", "question": asked, "runId": run_id, "options": options})
+            for run_id in (language, f"{language}2"):
+                state = stage.get(f"/runs/{run_id}?wait=30").json()
+                assert state["status"] == "complete", [state.get("error"), state.get("problem")]
         yield stage
 
 
 @pytest.mark.parametrize("language", WORDS)
 def test_each_text_has_its_own_direction(stage: Stage, visit: Callable[[str], Visit], language: str) -> None:
-    """On the page of the run, its slides, the blind reading and the report, on a phone and on a screen."""
+    """On the page of the run, also while it streams, its slides, the blind reading, two runs compared and the report.
+
+    On a phone, on a screen and on paper.
+    """
     there = visit(stage.url)
     wanted = "rtl" if language in RIGHT_TO_LEFT else "ltr"
     pages = {
-        name: f"/runs/{language}{path}" for name, path in {"run": "", "blind": "/blind", "present": "/present"}.items()
+        "run": f"/runs/{language}",
+        "live": f"/runs/{language}3",
+        "blind": f"/runs/{language}/blind",
+        "present": f"/runs/{language}/present#2",
+        "compare": f"/compare?a={language}&b={language}2",
+        "report": f"/api/v1/runs/{language}/report.html",
     }
-    for name, path in {**pages, "report": f"/api/v1/runs/{language}/report.html"}.items():
+    for name, path in pages.items():
         page = there.open(path)
-        for width in (360, 1280):
+        if name == "live":
+            page.locator("#speaking td").last.wait_for()
+        for medium, width in ((None, 360), (None, 1280), ("print", PAPER)):
+            page.emulate_media(media=medium)
             page.set_viewport_size({"width": width, "height": 900})
             directions = page.evaluate(DIRECTIONS)
             assert directions, name
             assert {direction for _, direction in directions} == {wanted}, (name, width, directions)
+            beginnings = page.evaluate(SIDES)
+            assert {kind for kind, _ in beginnings} >= {"p", "td", "blockquote", "ul"}, name
+            assert {side for _, side in beginnings} - {"full"} == {wanted}, (name, width, beginnings)
             assert page.evaluate("document.documentElement.scrollWidth") <= width, (name, width)
             if PICTURES:
                 page.screenshot(path=Path(PICTURES) / f"{language}-{name}-{width}.png", full_page=name != "present")

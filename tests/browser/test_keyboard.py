@@ -24,6 +24,8 @@ TABLE = "| City | Rents |\n|---|--:|\n| Tokyo | -3 % |\n\n```\nshort = 1\n```\n"
 WIDE = (
     "| " + " | ".join(f"Column{n}WithALongName" for n in range(20)) + " |\n|" + "---|" * 20 + "\n" + "| 1 " * 20 + "|\n"
 )
+PAPER = (673, 986)
+"""Pixels that a page of A4 has for its text."""
 LONG = "And so on, at length, for a page or two of the report. " * 300
 SHORT: dict[str, Any] = {"options": {"max_rounds": 1, "synthesizer": False, "schedule": "single"}}
 
@@ -66,12 +68,22 @@ def test_only_what_scrolls_is_a_stop_and_a_link_leads_to_the_vote(stage: Stage, 
     assert page.evaluate("document.activeElement.name") == "winner"
 
 
-def test_each_turn_has_a_link_to_itself(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """It can be copied, and leads back to the turn."""
-    page = visit(stage.url).open("/runs/rents")
-    page.get_by_role("link", name="#3, link to what Mira said").click()
-    assert page.url.endswith("/runs/rents#turn-3")
+@pytest.mark.parametrize("place", ["run", "report", "public"])
+def test_each_turn_has_a_link_to_itself(stage: Stage, visit: Callable[[str], Visit], place: str) -> None:
+    """It can be copied, and leads back to the turn: on the page of a run, in its report, and by a public link."""
+    page = visit(stage.url).open("/")
+    if place == "public":
+        path = stage.url + stage.post("/runs/rents/links", {"shows": "run", "seconds": 60}).json()["page"]
+    else:
+        path = stage.pages + {"run": "/runs/rents", "report": "/api/v1/runs/rents/report.html"}[place]
+    page.goto(path)
+    link = page.get_by_role("link", name="#3, link to what Mira said")
+    link.click()
+    assert page.url == f"{path}#turn-3"
     assert page.locator("#turn-3:target").evaluate("each => each.getBoundingClientRect().top") >= 0
+    assert link.evaluate("each => each.href") == page.url
+    page.emulate_media(media="print")
+    assert not link.is_visible(), "paper has no links"
 
 
 def test_single_keys_can_be_switched_off(stage: Stage, visit: Callable[[str], Visit]) -> None:
@@ -125,3 +137,23 @@ def test_a_result_is_printed_over_pages(stage: Stage, visit: Callable[[str], Vis
     )
     assert "avoid" not in breaks[:-1]
     assert breaks[-1] == "avoid", "the figure of the ballots stays whole"
+
+
+def test_no_line_is_cut_between_printed_pages(stage: Stage, visit: Callable[[str], Visit]) -> None:
+    """Wherever the end of a page is: the heading of a fold or a round stands on one page, together with its text."""
+    pdfium = pytest.importorskip("pypdfium2")
+    page = visit(stage.url).open("/api/v1/runs/rents/report.html")
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": PAPER[0], "height": PAPER[1]})
+    page.locator(".found").evaluate("each => each.after(document.createElement('p'))")
+    for heading in ("Summary", "Round 1 of 4"):
+        page.locator(".found + p").evaluate("each => { each.style.height = 0; }")
+        if heading != "Summary":
+            page.get_by_text("And so on").evaluate("each => each.closest('details').remove()")
+        top = page.get_by_text(heading, exact=True).evaluate("each => each.getBoundingClientRect().top + scrollY")
+        for further in range(-60, 20, 8):  # from well above the end of the first page to below it
+            page.locator(".found + p").evaluate(f"each => {{ each.style.height = '{PAPER[1] - top + further}px'; }}")
+            printed = pdfium.PdfDocument(page.pdf(format="A4", prefer_css_page_size=True))
+            texts = [printed[number].get_textpage().get_text_range().rstrip() for number in range(2)]
+            assert sum(heading in text for text in texts) == 1, further
+            assert not texts[0].endswith((heading, "Mira", "step 1")), further
