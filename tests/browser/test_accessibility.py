@@ -1,22 +1,27 @@
-"""Every page, in both themes and on narrow and wide screens: axe-core finds nothing of WCAG 2.2 AA to mend."""
+"""Every page, in all themes and on narrow and wide screens: axe-core finds nothing of WCAG 2.2 AA, and all is seen."""
 
 from __future__ import annotations
 
+import asyncio
+import io
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from flowdebate.service.service import Service
-from flowdebate.testing import FunctionModel
+from flowdebate.testing import FunctionModel, ModelResponse
 from tests.browser.answers import answer_of
 from tests.browser.visit import Visit
-from tests.server.stage import staged
+from tests.server.stage import TOKEN, staged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from playwright.sync_api import Browser
+    from PIL.Image import Image
+    from playwright.sync_api import Browser, Locator, Page
 
+    from flowdebate.models.base import ModelRequest
     from tests.server.stage import Stage
 
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
@@ -38,13 +43,40 @@ PAGES = {
     "audit": "/audit",
     "help": "/help",
     "missing": "/runs/nothing",
+    "live": "/runs/live",
+    "no verdict": "/runs/unread",
 }
+PUBLIC = {
+    "public run": ("debate", "run", ""),
+    "public live run": ("live", "run", ""),
+    "public slides": ("debate", "run", "/present"),
+    "public vote": ("debate", "vote", ""),
+    "revoked link": ("debate", "run", ""),
+    "sign in": ("", "", ""),
+}
+"""Pages for strangers: the run, what its link shows, and the rest of the address."""
+SAID = "**So far**, and more.\n\n- a point\n\n| City | Rents |\n|---|--:|\n| Tokyo | -3 % |\n"
+
+
+class Mixed:
+    """A model that takes every part, never ends what is live, and votes in a form that cannot be read."""
+
+    name = "mixed"
+
+    async def request(self, request: ModelRequest, /) -> ModelResponse:
+        prompt = str(request.messages)
+        if "Live:" in prompt and request.on_text is not None:
+            request.on_text(SAID)
+            await asyncio.Event().wait()
+        if "Unread:" in prompt and request.output is not None:
+            return await FunctionModel(lambda _: {"winner": 12}).request(request)
+        return await FunctionModel(answer_of).request(request)
 
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
     """A server with runs of all kinds."""
-    with staged(lambda: Service(store="memory:", model=FunctionModel(answer_of))) as stage:
+    with staged(lambda: Service(store="memory:", model=Mixed())) as stage:
         sides = [{"name": "Mira", "stance": "build"}, {"name": "Jon", "stance": "cap rents"}]
         options: dict[str, Any] = {"max_rounds": 3, "debaters": sides}
         debate = {"pattern": "debate", "question": "Cap rents, or build?", "options": options}
@@ -52,19 +84,23 @@ def stage() -> Iterator[Stage]:
         stage.post("/runs", {**debate, "runId": "other", "seed": 2})
         stage.post("/runs", {**debate, "runId": "waits", "options": {**options, "humans": ["judge"]}})
         stage.post("/runs", {"pattern": "review", "question": "def add(a, b): return a - b", "runId": "review"})
-        for run_id in ("debate", "other", "waits", "review"):
+        stage.post("/runs", {**debate, "runId": "unread", "question": "Unread: cap rents?"})
+        for run_id in ("debate", "other", "waits", "review", "unread"):
             stage.get(f"/runs/{run_id}?wait=30")
+        stage.post("/runs", {**debate, "runId": "live", "question": "Live: cap rents?"})
         yield stage
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", [*PAGES, *PUBLIC])
 def test_axe_finds_nothing(stage: Stage, chromium: Browser, name: str, scheme: Any) -> None:
     """At 360 and 1280 pixels, with all folds open."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    visit = Visit(chromium, stage.url)
-    page = visit.open(PAGES[name])
+    visit = Visit(chromium, stage.url, token=None if name in PUBLIC else TOKEN)
+    page = visit.open(PAGES[name] if name in PAGES else public_path(stage, name))
+    if "live" in name:
+        page.locator("#speaking td").last.wait_for()
     page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
     page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
     for width in (360, 1280):
@@ -73,3 +109,83 @@ def test_axe_finds_nothing(stage: Stage, chromium: Browser, name: str, scheme: A
         found = axe.run(page, options={"runOnly": TAGS, "rules": RULES}).response["violations"]
         assert [(each["id"], [node["html"][:160] for node in each["nodes"]]) for each in found] == [], width
     visit.close()
+
+
+def public_path(stage: Stage, name: str) -> str:
+    """The address of a page for strangers."""
+    run_id, shows, end = PUBLIC[name]
+    if not run_id:
+        return "/"
+    link = stage.post(f"/runs/{run_id}/links", {"shows": shows, "seconds": 600}).json()
+    if name == "revoked link":
+        stage.http.delete(f"/api/v1/runs/{run_id}/links/{link['id']}")
+    return f"{link['page']}{end}"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_forced_colours_hide_no_control(stage: Stage, visit: Callable[[str], Visit], scheme: Any) -> None:
+    """The thumb of the slider, a choice and what is chosen are seen where a system sets all colours."""
+    pages = visit(stage.url)
+    travel = pages.open(PAGES["travel"])
+    force_colours(travel, scheme)
+    slider = travel.locator("#slider")
+    assert is_seen(picture(slider))
+    before = picture(slider)
+    slider.press("ArrowRight")
+    travel.wait_for_timeout(300)
+    assert differ(before, picture(slider)), "the thumb has moved"
+    travel.close()
+    for name in ("blind", "answer"):
+        page = pages.open(PAGES[name])
+        force_colours(page, scheme)
+        radio = page.get_by_role("radio").first
+        empty = picture(radio)
+        radio.check()
+        page.locator("h1").click()
+        assert is_seen(empty), name
+        assert is_seen(picture(radio)), name
+        assert differ(empty, picture(radio)), name
+        page.close()
+    new = pages.open(PAGES["new"])
+    force_colours(new, scheme)
+    chosen = picture(new.locator(".patterns [aria-current]"))
+    assert is_seen(chosen.crop((0, 8, 12, chosen.height - 8))), "a line around what is chosen"
+
+
+def force_colours(page: Page, scheme: Any) -> None:
+    """Let the system's colours count on the page."""
+    page.emulate_media(forced_colors="active", color_scheme=scheme, reduced_motion="reduce")
+    page.set_viewport_size({"width": 1280, "height": 900})
+
+
+def picture(control: Locator) -> Image:
+    """A control as it is seen."""
+    pillow = pytest.importorskip("PIL.Image")
+    shown: Image = pillow.open(io.BytesIO(control.screenshot())).convert("RGB")
+    return shown
+
+
+def differ(one: Image, other: Image) -> bool:
+    """Whether two pictures differ by more than a line's smoothing."""
+    changes = zip(pixels(one), pixels(other), strict=True)
+    return sum(sum(abs(a - b) for a, b in zip(*pair, strict=True)) > 200 for pair in changes) > 20
+
+
+def pixels(shown: Image) -> list[tuple[int, int, int]]:
+    """The colours of a picture, from its first pixel to its last."""
+    raw = shown.tobytes()
+    return list(zip(raw[0::3], raw[1::3], raw[2::3], strict=True))
+
+
+def is_seen(shown: Image) -> bool:
+    """Whether something stands out from the background, with a contrast of 3 as WCAG 1.4.11 wants it."""
+    counts = Counter(pixels(shown))
+    background = _luminance(counts.most_common(1)[0][0]) + 0.05
+    contrasts = ((_luminance(colour) + 0.05) / background for colour in counts.elements())
+    return sum(max(contrast, 1 / contrast) >= 3 for contrast in contrasts) >= 10
+
+
+def _luminance(colour: tuple[int, int, int]) -> float:
+    parts = (part / 255 for part in colour)
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

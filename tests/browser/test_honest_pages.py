@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser
 
+    from flowdebate.models.base import ModelRequest
     from tests.server.stage import Stage
 
 __all__ = ("folder",)
@@ -133,3 +134,26 @@ def test_the_time_of_a_run_is_that_of_all_its_parts(stage: Stage) -> None:
     seconds.append(stage.get(f"/runs/{run_id}?wait=30").json()["seconds"])
     assert seconds == sorted(seconds)
     assert seconds[0] > 0
+
+
+def test_what_could_not_be_read_is_said_in_plain_words(visit: Callable[[str], Visit]) -> None:
+    """Readers need no schema to know what happened: its fields are folded on the page, and printed in the report."""
+
+    def answer(request: ModelRequest) -> str | dict[str, Any]:
+        return {"winner": 12} if request.output_schema is not None else "Homes first."
+
+    with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as stage:
+        run_id = stage.begin()
+        assert stage.get(f"/runs/{run_id}?wait=30").json()["status"] == "no_verdict"
+        page = visit(stage.url).open(f"/runs/{run_id}")
+        problem = page.locator("#incomplete")
+        assert problem.inner_text().startswith("Incomplete: the judge's answer could not be read.")
+        read = page.locator("body").inner_text()
+        assert "SchemaViolation" not in read
+        assert "`verdict`" not in read
+        assert "Time: 0.0 s" not in read
+        problem.get_by_text("Details").click()
+        problem.get_by_text("`verdict` is missing").wait_for()
+        assert "Field required" not in page.content()
+        page.goto(f"{stage.pages}/api/v1/runs/{run_id}/report.html")
+        assert page.locator("#incomplete").get_by_text("`verdict` is missing").is_visible()

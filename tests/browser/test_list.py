@@ -102,5 +102,5 @@ def test_the_list_says_in_words_what_was_decided_and_what_failed(visit: Callable
         page = visit(stage.url).open("/")
         failed, settled = page.locator("table.list tbody tr").all()
         assert settled.locator("td").nth(1).inner_text() == "Ship it in May."
-        assert failed.locator("small").inner_text().endswith("· the answer does not fit its schema")
+        assert failed.locator("small").inner_text().endswith("· a model's answer could not be read")
         page.get_by_role("columnheader", name="Compare").wait_for()
