@@ -13,6 +13,10 @@ from .blocks.human.human import human as human
 from .blocks.human.terminal import ask_in_terminal as ask_in_terminal
 from .blocks.router import router as router
 from .blocks.sequencer import sequencer as sequencer
+from .chassis.agreement import Agreement as Agreement
+from .chassis.escalation import Confidence as Confidence
+from .chassis.escalation import EscalationOutput as EscalationOutput
+from .chassis.escalation import escalate as escalate
 from .chassis.material import Window as Window
 from .chassis.options import PromptOptions as PromptOptions
 from .chassis.roles import DebaterOptions as DebaterOptions

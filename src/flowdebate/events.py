@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Union, get_args, get_
 from flowdebate._util.json_data import json_data, wire_names
 from flowdebate._util.wire import BaseEvent as BaseEvent
 from flowdebate.chassis.registry import load
+from flowdebate.chassis.state import EscalationStepFinished as EscalationStepFinished
 from flowdebate.chassis.state import RoleFailed as RoleFailed
 from flowdebate.chassis.state import RoundsEnded as RoundsEnded
 from flowdebate.chassis.state import RoundStarted as RoundStarted
@@ -92,7 +93,9 @@ RunEvent: TypeAlias = (
 )
 """The events of all runs."""
 
-_SharedEvent: TypeAlias = RoundStarted | TurnsOrdered | TurnStarted | TurnFinished | RoleFailed | RoundsEnded
+_SharedEvent: TypeAlias = (
+    RoundStarted | TurnsOrdered | TurnStarted | TurnFinished | RoleFailed | RoundsEnded | EscalationStepFinished
+)
 """The events that all patterns share."""
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ from flowdebate.chassis.sentences import first_sentences
 from flowdebate.chassis.state import (
     CutAnswer,
     DebateStatus,
+    EscalationStep,
     Older,
     PatternInput,
     ProviderFailure,
@@ -80,6 +81,8 @@ class PatternOutput(WireModel):
 
     cut_answers: list[CutAnswer] | None = Field(default=None, exclude_if=is_none)
     """The answers that went on to speak for somebody else, whole; None (and not written) without any."""
+    escalation: list[EscalationStep] | None = Field(default=None, exclude_if=is_none)
+    """The steps up to this one in a run with the depth "auto"; None (and not written) in any other."""
 
     # Declared for type checkers only: the outputs declare them as fields, in the order of their wire forms.
     if TYPE_CHECKING:
@@ -114,6 +117,11 @@ class PatternOutput(WireModel):
         """All contributions, in the order of the transcript."""
         transcript: Sequence[Any] = getattr(self, self.transcript_field)
         return [Entry(round=entry.round, speaker=entry.speaker, text=entry.text) for entry in transcript]
+
+    @property
+    def is_settled(self) -> bool | None:
+        """Whether all who decided came to the same result; None for a pattern that cannot say."""
+        return None
 
     @property
     def incomplete(self) -> str | None:

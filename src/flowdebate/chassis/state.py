@@ -48,11 +48,13 @@ Recovery = Literal[
     "empty",
     "unheard",
     "not_counted",
+    "next_step",
+    "earlier_answer",
 ]
 """The recovery from a provider failure: the turn is left out, another model argues, all debaters speak in declared
-order, there is no verdict, there is no output, the round has no report, the next speaker is drawn by lot. And what a
-result would otherwise hide: an argument is cut off; it is empty; nobody was asked to argue a stance; a winner is no
-stance, and does not count."""
+order, there is no verdict, there is no output, the round has no report, the next speaker is drawn by lot. An escalation
+takes its next step, or keeps the answer of an earlier one. And what a result would otherwise hide: an argument is cut
+off; it is empty; nobody was asked to argue a stance; a winner is no stance, and does not count."""
 
 TurnOrder: TypeAlias = Literal["declared", "rotated", "shuffled", "simultaneous"]
 """Order of the turns of a round: as declared (or as the moderator says), beginning with the next speaker each round,
@@ -136,6 +138,25 @@ class PatternInput(WireModel):
 @lru_cache(maxsize=64)  # every turn of a run asks for the same
 def _about(kind: type[InputT], subject: str) -> InputT:
     return kind(**{next(iter(kind.model_fields)): subject})
+
+
+class EscalationStep(WireModel):
+    """One step of an escalation: its answer, its cost, and why the escalation ended there or went on."""
+
+    name: str
+    """The name of the step's block."""
+    answer: str | None
+    """The answer in words; None without one."""
+    reason: str | None = None
+    """Why the escalation ended with this step, such as "agrees with first"; None where it went on."""
+    calls: int = 0
+    """Calls of the step itself."""
+    tokens: int | None = 0
+    """Tokens of these calls; None where a server does not report them."""
+    check_calls: int = 0
+    """Calls that decided whether the escalation ends here."""
+    check_tokens: int | None = 0
+    """Tokens of these calls."""
 
 
 class Older(WireModel):
@@ -442,3 +463,11 @@ class RoundsEnded(BaseEvent):
     """How many rounds there were."""
     reason: str
     """The `stop_reason` of the pattern's output."""
+
+
+@dataclass(slots=True, kw_only=True)
+class EscalationStepFinished(BaseEvent):
+    """A step of an escalation has answered, and it is decided whether there is a next one."""
+
+    kind: ClassVar[str] = "escalation_step_finished"
+    step: EscalationStep

@@ -7,8 +7,8 @@ import json
 import logging
 import time
 import warnings
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import InitVar, dataclass, field, replace
 from functools import partial
@@ -179,6 +179,8 @@ class Run:
     raw_output: object = field(default=None, init=False)
     """The raw output of the pattern that ended last, or was cut short; None without one."""
     _unfinished: dict[str, Callable[[RunStatus], object]] = field(default_factory=dict, init=False)
+    _raw_outputs: dict[str, object] = field(default_factory=dict, init=False)
+    """Last raw output at each path that somebody watches."""
     shared: dict[Resource, Any] = field(default_factory=dict, init=False)
     opened: list[tuple[int, Any]] = field(default_factory=list, init=False)
     """The depth in the run and the handle of each resource, in the order in which they were opened."""
@@ -249,18 +251,37 @@ class Run:
         """Set the run's raw output to that of the pattern at `path`, which has ended; a later one replaces it."""
         self._unfinished.pop(path, None)
         self.raw_output = raw
+        for place in self._raw_outputs:
+            if path == place or path.startswith(f"{place}/"):
+                self._raw_outputs[place] = raw
+
+    @contextmanager
+    def watch_raw_output(self, path: str) -> Iterator[Callable[[], object]]:
+        """Inside, watch the patterns at `path` and below it: the function returns the last raw output of one of them.
+
+        Steps of several escalations may run at the same time, so that the run's raw output may be another one's.
+        """
+        self._raw_outputs[path] = None
+        try:
+            yield lambda: self._raw_outputs[path]
+        finally:
+            del self._raw_outputs[path]
 
     @property
     def has_partial_output(self) -> bool:
         """Whether a pattern is in progress whose raw output can be built."""
         return bool(self._unfinished)
 
-    def partial_output(self, status: RunStatus) -> object:
-        """Return the raw output of the outermost unfinished pattern as of now, else the one that is there."""
-        if not self._unfinished:
-            return self.raw_output
+    def partial_output(self, status: RunStatus, *, below: str | None = None) -> object:
+        """Return the raw output of the outermost unfinished pattern as of now, else the one that is there.
+
+        With `below` only patterns below that path count; None without one.
+        """
+        unfinished = [path for path in self._unfinished if below is None or path.startswith(f"{below}/")]
+        if not unfinished:
+            return self.raw_output if below is None else None
         # A debate may be a debater of another: what is asked for is the debate that the application has started.
-        outermost = min(self._unfinished, key=lambda path: path.count("/"))
+        outermost = min(unfinished, key=lambda path: path.count("/"))
         return self._unfinished[outermost](status)
 
     def build_partial_output(self, status: RunStatus) -> None:

@@ -254,6 +254,8 @@ _RECOVERIES: Mapping[Recovery, str] = {
     "empty": "it has no argument",
     "unheard": "its side was not heard",
     "not_counted": "that winner does not count",
+    "next_step": "the next step follows",
+    "earlier_answer": "the answer of an earlier step stands",
 }
 """Recovery from a role's failure, in words."""
 

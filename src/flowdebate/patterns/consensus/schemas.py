@@ -404,6 +404,11 @@ class ConsensusOutput(PatternOutput):
         over = any(reached.stage is ConsensusStage.ROUNDS_COMPLETE for reached in self.stages)
         return "max_rounds" if over else None
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether the agents have reached a consensus."""
+        return self.consensus_reached
+
     def answer_courses(self) -> list[tuple[dict[str, list[str | None]], str | None]]:
         """The positions of each agent, from its first proposal to its last, and that of the winner."""
         voices = {proposal.agent: [proposal.position] for proposal in self.proposals}

@@ -178,6 +178,11 @@ class CouncilOutput(PatternOutput):
     seed: int | None = None
 
     @property
+    def is_settled(self) -> bool:
+        """Whether the chair has answered and names no disagreement that is left."""
+        return self.answer is not None and self.dissent is None
+
+    @property
     def entries(self) -> list[Entry]:
         """Opinions as round 1, reviews as round 2."""
         opinions = [Entry(round=1, speaker=opinion.agent_name, text=opinion.text) for opinion in self.opinions]

@@ -382,6 +382,11 @@ class ReviewRawOutput(PatternOutput):
         return courses
 
     @property
+    def is_settled(self) -> bool:
+        """Whether every finding is confirmed, refuted or resolved."""
+        return self.stop_reason is not None and not self.in_state("disputed")
+
+    @property
     def decision_word(self) -> str | None:
         """The gate in a word; without one, whether anything is confirmed."""
         if self.gate is not None:
