@@ -73,19 +73,19 @@ async def test_a_debate_is_started_waited_for_and_read(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tool", "confidence", "calls"),
+    ("tool", "depth", "calls"),
     [
-        ("start_debate", "quick", 4), ("start_debate", "balanced", 7), ("start_debate", "high", 17),
-        ("start_council", "quick", 4), ("start_council", "balanced", 7), ("start_council", "high", 11),
+        ("start_debate", "quick", 4), ("start_debate", "balanced", 7), ("start_debate", "thorough", 17),
+        ("start_council", "quick", 4), ("start_council", "balanced", 7), ("start_council", "thorough", 11),
     ],
 )  # fmt: skip
-async def test_a_confidence_takes_as_many_calls_as_its_tool_says(tool: str, confidence: str, calls: int) -> None:
+async def test_a_depth_takes_as_many_calls_as_its_tool_says(tool: str, depth: str, calls: int) -> None:
     """Each level more than the one before; what a run has used is a line of its result."""
     service = Service(store="memory:", model=FunctionModel(ranked))
     async with service, Client(create_server(service)) as client:
         (described,) = [each.description for each in (await client.list_tools()).tools if each.name == tool]
-        assert re.search(rf'"{confidence}" (makes )?{calls}\b', described or "")
-        asked = {"question": "Should we build trams?", "confidence": confidence, "wait": 50}
+        assert re.search(rf'"{depth}" (makes )?{calls}\b', described or "")
+        asked = {"question": "Should we build trams?", "depth": depth, "wait": 50}
         run = told(await client.call_tool(tool, asked))
     assert (run["status"], run["calls"]) == ("complete", calls)
     assert run["spent"] == f"{calls} calls, tokens unknown, cost unknown: the server has no prices."
@@ -100,7 +100,7 @@ async def test_what_was_spent_is_told_in_every_answer() -> None:
 
     service = Service(store="memory:", model=FunctionModel(counted))
     async with service, Client(create_server(service)) as client:
-        asked = {"question": "Should we build trams?", "confidence": "quick"}
+        asked = {"question": "Should we build trams?", "depth": "quick"}
         first = told(await client.call_tool("start_debate", {**asked, "wait": 0}))
         done = told(await client.call_tool("wait_for_run", {"run_id": first["run_id"], "seconds": 50}))
         judged = told(await client.call_tool("compare", {"question": "Which?", "texts": ["good", "bad"]}))

@@ -187,7 +187,7 @@ async def test_hosts_of_mcp_have_a_tool_for_it(tmp_path: Path) -> None:
         Client(create_server(service)) as client,
     ):
         tools = {tool.name: tool.description or "" for tool in (await client.list_tools()).tools}
-        for level, calls in (("quick", 10), ("balanced", 14), ("high", 22)):
+        for level, calls in (("quick", 10), ("balanced", 14), ("thorough", 22)):
             assert re.search(rf'"{level}" (makes )?up to\s+{calls}', tools["review"])
         given = {"sources": {"plan": PLAN}, "gate": "no confirmed major", "wait": 50}
         run = told(await client.call_tool("review", given))

@@ -7,7 +7,7 @@ from typing import assert_never, assert_type
 from flowdebate import Event, events
 
 
-def check_a_match_over_all_events_is_exhaustive(event: Event) -> str:  # noqa: C901, PLR0911 - one for each kind
+def check_a_match_over_all_events_is_exhaustive(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one for each kind
     """Each kind by its class; every event has a place, a time and a wire form."""
     assert_type(event.path, str)
     assert_type(event.at, float)
@@ -25,6 +25,8 @@ def check_a_match_over_all_events_is_exhaustive(event: Event) -> str:  # noqa: C
             return event.kind
         case events.RoundsEnded():
             return event.reason
+        case events.EscalationStepFinished():
+            return event.step.name
         case events.ModeratorDecided() | events.JudgeViewMade() | events.VerdictReached() | events.MirrorStarted():
             return "debate"
         case events.ModeratorReported() | events.HandoffMade() | events.RefereeReported() | events.ReviewFinished():

@@ -14,6 +14,7 @@ from flowdebate._util.wire import extend_frozen, new_list
 from flowdebate.blocks.base import Block, Outline, merge_resources
 from flowdebate.blocks.functions import (
     BlockLike,
+    Function,
     Handler,
     as_block,
     decision,
@@ -55,17 +56,17 @@ class Confidence:
         check_option(Share, "least", self.least, where="Confidence", optional=False)
 
 
-Rule: TypeAlias = Literal["agreement", "settled"] | Agreement | Confidence | Callable[..., Any]
+Rule: TypeAlias = Literal["agreement", "undisputed"] | Agreement | Confidence | Callable[..., Any]
 """When a step ends an escalation.
 
 - "agreement", or `Agreement` with a model or a function: its answer agrees with that of an earlier step.
-- "settled": the step's own result says so. In a debate all ballots name the winner, a council has no dissent, a review
-  no disputed finding, a consensus debate a consensus, and no claim of a critique holds.
+- "undisputed": nobody who decided disagrees with its result. In a debate all ballots name the winner, a council has no
+  dissent, a review no disputed finding, a consensus debate a consensus, and no claim of a critique holds.
 - `Confidence(0.9)`: the `confidence` in its output is high enough.
 - A function of the step's output, or of the output and the context: it returns True. The output of a pattern is its raw
-  output; `ctx.sequencer.state.steps` has the steps before.
+  output; `ctx.sequencer.state.steps` has the steps so far, this one last.
 """
-_RULES = '"agreement", "settled", Agreement(…), Confidence(…) or a function of the output'
+_RULES = '"agreement", "undisputed", Agreement(…), Confidence(…) or a function of the output'
 
 
 class EscalationState(PatternState):
@@ -126,8 +127,18 @@ class EscalationOutput(PatternOutput):
         return []
 
 
-MakeOutput: TypeAlias = "Callable[[EscalationState, Context, RunStatus, object], PatternOutput]"
-"""Makes the raw output of the state, the context, the status, and the output of the last step so far."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepResult:
+    """What the last step so far has given."""
+
+    result: object = None
+    """The output of its block."""
+    output: object = None
+    """The same; of a pattern its raw output."""
+
+
+MakeOutput: TypeAlias = "Callable[[EscalationState, Context, RunStatus, StepResult], PatternOutput | None]"
+"""Makes the raw output of the state, the context, the status, and the result of the last step so far."""
 
 
 def escalate(
@@ -151,41 +162,63 @@ def escalate(
     >>> result.output.answer, result.output.decided_by, result.output.stop_reason, result.output.skipped
     ('42', 'second', 'agrees with first', ['third'])
     """
-    return make_escalation(name=name, steps=steps, until=until, failures=failures, model=model)
-
-
-def make_escalation(
-    *,
-    name: str,
-    steps: Sequence[BlockLike],
-    until: Rule | Mapping[str, Rule],
-    failures: FailurePolicy | None = None,
-    model: ModelChoice = None,
-    make_output: MakeOutput | None = None,
-) -> Sequencer[Any, Any]:
-    """The pipeline of `escalate`, which may make another raw output."""
     where = f"escalate {name!r}"
-    blocks = _check_steps(steps, where)
+    blocks = check_steps(steps, where)
     names = [block.name for block in blocks]
+
+    def make(state: EscalationState, ctx: Context, status: RunStatus, last: StepResult) -> EscalationOutput:
+        step = state.steps[-1] if state.steps else None
+        ending = {**ending_of(ctx, status), "stop_reason": None if step is None else step.reason}
+        return EscalationOutput(
+            question=state.question,
+            steps=list(state.steps),
+            skipped=names[state.round :] if state.is_decided else [],
+            answer=None if step is None else mark_answer(step.answer, state.losses),
+            output=last.output,
+            **ending,
+        )
+
     rules = _check_rules(until, names, where)
-    policy = (failures or SKIP).over(SKIP)
-    make = make_output or _make_output(names)
-    pipeline = sequencer(name=name, state=EscalationState, model=model, protected=True).tap(_stamp(name, make))
+    pipeline = make_pipeline(name, blocks, rules=rules, failures=failures or SKIP, make_output=make, model=model)
+
+    @handler(name=f"{name}-output")
+    def build(_: object, ctx: Context) -> EscalationOutput:
+        state = state_of(ctx, EscalationState)
+        return publish(make(state, ctx, status_of_steps(state), last_result(ctx)), ctx)
+
+    return pipeline.then(build)
+
+
+def make_pipeline(
+    name: str,
+    blocks: Sequence[Block[Any, Any]],
+    *,
+    rules: Mapping[str, Rule],
+    failures: FailurePolicy,
+    make_output: MakeOutput,
+    model: ModelChoice = None,
+) -> Sequencer[Any, Any]:
+    """The steps of an escalation, without the block that makes an output of them.
+
+    `make_output` makes the raw output of a run that ends early.
+    """
+    policy = failures.over(SKIP)
+    pipeline = sequencer(name=name, state=EscalationState, model=model, protected=True).tap(_stamp(name, make_output))
     for number, block in enumerate(blocks, 1):
         rule = None if number == len(blocks) else rules.get(block.name)
         check = None if rule is None or (number == 1 and _compares(rule)) else _Check(rule)
         step = _Step(block, number, check, last=number == len(blocks), failures=policy)
         pipeline = pipeline.tap_if(_goes_on, step)
-
-    @handler(name=f"{name}-output")
-    def build(_: object, ctx: Context) -> PatternOutput:
-        state = state_of(ctx, EscalationState)
-        return publish(make(state, ctx, "degraded" if state.losses else "complete", _last_output(ctx)), ctx)
-
-    return pipeline.then(build)
+    return pipeline
 
 
-def _check_steps(steps: object, where: str) -> list[Block[Any, Any]]:
+def status_of_steps(state: EscalationState) -> RunStatus:
+    """The status of an escalation that is over."""
+    return "degraded" if state.losses else "complete"
+
+
+def check_steps(steps: object, where: str) -> list[Block[Any, Any]]:
+    """The steps as blocks; ConfigurationError unless their names differ."""
     if not isinstance(steps, Sequence) or isinstance(steps, str) or not steps:
         raise ConfigurationError(where, "steps", steps, "a list of at least one block or function")
     blocks = [
@@ -209,7 +242,7 @@ def _check_rules(until: object, names: Sequence[str], where: str) -> Mapping[str
 
 
 def _check_rule(rule: Any, where: str, field: str) -> Rule:  # noqa: ANN401 - what it checks
-    if rule in ("agreement", "settled") or isinstance(rule, (Agreement, Confidence)):
+    if rule in ("agreement", "undisputed") or isinstance(rule, (Agreement, Confidence)):
         checked: Rule = rule
         return checked
     if not callable(rule) or isinstance(rule, Block):
@@ -231,10 +264,10 @@ def _stamp(name: str, make: MakeOutput) -> Handler[Any, None]:
     def stamp(value: object, ctx: Context) -> None:
         ctx.scope.handle.update(question=value.subject if isinstance(value, PatternInput) else result_text(value))
 
-        def partial(status: RunStatus) -> PatternOutput:
+        def partial(status: RunStatus) -> PatternOutput | None:
             unfinished = ctx.run.partial_output(status, below=ctx.sequencer.path)
-            output = _last_output(ctx) if unfinished is None else unfinished
-            return make(state_of(ctx, EscalationState), ctx, status, output)
+            last = last_result(ctx) if unfinished is None else StepResult(output=unfinished)
+            return make(state_of(ctx, EscalationState), ctx, status, last)
 
         ctx.run.register_partial_output(ctx.sequencer.path, partial)
 
@@ -245,28 +278,14 @@ def _goes_on(_: object, ctx: Context) -> bool:
     return not state_of(ctx, EscalationState).is_decided
 
 
-_OUTPUT = "output"
-"""Key of the last step's output among what the escalation has derived: it may be of any type, and is not frozen."""
+_RESULT = "result"
+"""Key of the last step's result among what the escalation has derived: it may be of any type, and is not frozen."""
 
 
-def _last_output(ctx: Context) -> object:
-    return ctx.scope.handle.derived.get(_OUTPUT)
-
-
-def _make_output(names: Sequence[str]) -> MakeOutput:
-    def make(state: EscalationState, ctx: Context, status: RunStatus, output: object) -> EscalationOutput:
-        last = state.steps[-1] if state.steps else None
-        ending = {**ending_of(ctx, status), "stop_reason": None if last is None else last.reason}
-        return EscalationOutput(
-            question=state.question,
-            steps=list(state.steps),
-            skipped=list(names[state.round :]) if state.is_decided else [],
-            answer=None if last is None else mark_answer(last.answer, state.losses),
-            output=output,
-            **ending,
-        )
-
-    return make
+def last_result(ctx: Context) -> StepResult:
+    """The result of the last step so far."""
+    result: StepResult = ctx.scope.handle.derived.get(_RESULT, StepResult())
+    return result
 
 
 class _Step(Block[Any, Any]):
@@ -287,36 +306,53 @@ class _Step(Block[Any, Any]):
         handle = ctx.scope.handle
         handle.update(round=self._number)
         earlier = state_of(ctx, EscalationState).steps
-        with ctx.run.watch_raw_output(ctx.path) as raw_output:
-            begin = len(ctx.run.records.events)
-            try:
-                result = await self._in_time(self._inner(value, ctx), ctx, self._inner)
-            except Exception as error:
-                if not self._failures.tolerates(error) or (self._last and not earlier):
-                    raise
-                self._lose(error, ctx, role="step", name=self.name)
-                if self._last:  # the answer before this step is the best there is
-                    last = earlier[-1].model_copy(update={"reason": "last answer"})
-                    handle.update(steps=extend_frozen(earlier[:-1], last))
-                return
-            raw = raw_output()
-        output = raw if isinstance(raw, PatternOutput) else result
+        begin, before = len(ctx.run.records.events), last_result(ctx)
+        try:
+            result = await self._run(value, ctx)
+        except Exception as error:
+            if not self._failures.tolerates(error) or (self._last and not earlier):
+                raise
+            self._lose(error, ctx, role="step", name=self.name)
+            handle.derived[_RESULT] = before
+            if self._last:  # the answer before this step is the best there is
+                last = earlier[-1].model_copy(update={"reason": "last answer"})
+                handle.update(steps=extend_frozen(earlier[:-1], last))
+            return
+        output = last_result(ctx).output
         answer = _answer_in(result if isinstance(result, str) else output)
         step = EscalationStep(name=self.name, answer=answer, **_cost(ctx, begin))
+        handle.update(steps=extend_frozen(earlier, step))  # already now: a limit may be reached in the check
         begin, reason = len(ctx.run.records.events), "last step" if self._last else None
         if self._check is not None:
-            try:
-                judged = _Judged(output=output, step=step, earlier=earlier)
-                reason = await self._in_time(self._check(judged, ctx.below(self._check)), ctx, self._check)
-            except Exception as error:
-                if not self._failures.tolerates(error):
-                    raise
-                self._lose(error, ctx, role="judge", name=self._check.name)
+            reason = await self._decide(self._check, _Judged(output=output, step=step, earlier=earlier), ctx)
         cost = {f"check_{key}": count for key, count in _cost(ctx, begin).items()}
         step = step.model_copy(update={"reason": reason, **cost})
-        handle.derived[_OUTPUT] = output
         handle.update(steps=extend_frozen(earlier, step))
         ctx.emit(EscalationStepFinished(step=step))
+
+    async def _run(self, value: object, ctx: Context) -> object:
+        """Run the step, and keep its output, of a pattern its raw output, also if the run ends after that."""
+        raw: object = None
+        result: object = None
+        with ctx.run.watch_raw_output(ctx.path) as raw_output:
+            try:
+                result = await self._in_time(self._inner(value, ctx), ctx, self._inner)
+            finally:
+                raw = raw_output()
+                output = raw if isinstance(raw, PatternOutput) else result
+                ctx.scope.handle.derived[_RESULT] = StepResult(result=result, output=output)
+        return result
+
+    async def _decide(self, check: _Check, judged: _Judged, ctx: Context) -> str | None:
+        """Why the escalation ends with this step; None if it goes on, also without an answer of the judge."""
+        try:
+            reason: str | None = await self._in_time(check(judged, ctx.below(check)), ctx, check)
+        except Exception as error:
+            if not self._failures.tolerates(error):
+                raise
+            self._lose(error, ctx, role="judge", name=check.name)
+            return None
+        return reason
 
     async def _in_time(self, call: Any, ctx: Context, block: Block[Any, Any]) -> Any:  # noqa: ANN401 - of any block
         policy = self._failures
@@ -365,22 +401,25 @@ class _Check(Block[_Judged, "str | None"]):
     """Decides by a rule whether a step ends the escalation: the reason, or None."""
 
     def __init__(self, rule: Rule) -> None:
+        super().__init__("until")
         options = Agreement() if rule == "agreement" else rule if isinstance(rule, Agreement) else None
         self._agreement = None if options is None else AgreementCheck("agreement", options)
-        self._rule = rule
-        super().__init__("until")
+        self._confidence = rule.least if isinstance(rule, Confidence) else None
+        self._function: Function | None = None
+        if options is None and self._confidence is None and not isinstance(rule, str):
+            function: Any = rule
+            self._function = function
 
     async def act(self, value: _Judged, ctx: Context, /) -> str | None:
-        rule = self._rule
         if self._agreement is not None:
             return await self._find_agreement(self._agreement, value, ctx)
-        if rule == "settled":
-            return "settled" if getattr(value.output, "is_settled", None) is True else None
-        if isinstance(rule, Confidence):
-            return _is_confident(value.output, rule.least)
-        function = invocation(rule, where="escalate", field="until")
+        if self._confidence is not None:
+            return _is_confident(value.output, self._confidence)
+        if self._function is None:
+            return "undisputed" if getattr(value.output, "is_undisputed", None) is True else None
+        function = invocation(self._function, where=self.name, field="rule")
         holds = await decision(function, value.output, ctx, ctx.path, read=bool, returns=bool)
-        return function_name(rule) if holds else None
+        return function_name(self._function) if holds else None
 
     async def _find_agreement(self, check: AgreementCheck, value: _Judged, ctx: Context) -> str | None:
         """Compare the answer with earlier ones, the latest first."""
@@ -396,9 +435,8 @@ class _Check(Block[_Judged, "str | None"]):
     def outline(self) -> Outline:
         if self._agreement is not None:
             return self._agreement.outline()
-        rule = self._rule
-        text = rule if isinstance(rule, str) else repr(rule) if isinstance(rule, Confidence) else function_name(rule)
-        return Outline(text=f"until {text}", kind="until")
+        rule = "undisputed" if self._function is None else function_name(self._function)
+        return Outline(text=rule if self._confidence is None else f"confidence {self._confidence}", kind="until")
 
 
 def _is_confident(output: object, least: float) -> str | None:

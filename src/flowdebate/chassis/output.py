@@ -119,7 +119,7 @@ class PatternOutput(WireModel):
         return [Entry(round=entry.round, speaker=entry.speaker, text=entry.text) for entry in transcript]
 
     @property
-    def is_settled(self) -> bool | None:
+    def is_undisputed(self) -> bool | None:
         """Whether all who decided came to the same result; None for a pattern that cannot say."""
         return None
 

@@ -27,7 +27,8 @@ from flowdebate.runs.durable.fork import LONGEST, MOST
 from flowdebate.service.service import Service
 from flowdebate.service.state import PendingInput, RunDetails
 from flowdebate.sources.files import outside_of
-from flowdebate.ui.page import Confidence, StartTool
+from flowdebate.ui.options import Depth
+from flowdebate.ui.page import StartTool
 from flowdebate.ui.plan import going_on
 from flowdebate.ui.statuses import State
 
@@ -78,7 +79,10 @@ Rounds: TypeAlias = Annotated[
         description="Rounds at most (turns in a handoff).",
     ),
 ]
-HowSure: TypeAlias = Annotated[Confidence, Field(description="How sure the answer is to be; more takes more calls.")]
+HowDeep: TypeAlias = Annotated[
+    Depth,
+    Field(description="How deep the run goes; deeper takes more calls. auto goes deeper only if the judges disagree."),
+]
 Models: TypeAlias = Annotated[
     Annotated[str, Field(max_length=200)] | Annotated[dict[str, str], Field(max_length=100)],
     Field(
@@ -122,7 +126,7 @@ def make_options(
     pattern: str,
     sides: Sequence[Side] | None,
     max_rounds: int | None,
-    confidence: Confidence | None = None,
+    depth: Depth | None = None,
     model: str | Mapping[str, str] | None = None,
     effort: str | Mapping[str, str] | None = None,
     quorum: int | None = None,
@@ -137,9 +141,8 @@ def make_options(
         allowed = f"one of {', '.join(PATTERNS)}, or one of the application's"
         raise ConfigurationError("start_debate", "pattern", pattern, allowed)
     kind = info.load_page().options
-    options = {} if confidence is None else info.load_page().options_for(confidence)
-    shared = {"model": model, "effort": effort, "quorum": quorum}
-    options |= {name: value for name, value in shared.items() if value is not None}
+    shared = {"depth": depth, "model": model, "effort": effort, "quorum": quorum}
+    options: dict[str, Any] = {name: value for name, value in shared.items() if value is not None}
     if models is not None:
         if sides or not kind.lists_models():
             allowed = f"left out {'beside `sides`' if sides else f'in a {info.name}'}: use `model`, by name"
@@ -188,7 +191,7 @@ def _signature_of(tool: StartTool, question: str | None) -> Signature:
         "question": (Question, Parameter.empty if question is None else question),
         "sources": (Sources | None, None) if question is None else (Sources, Parameter.empty),
         **{name: (Annotated[str | None, about], None) for name, about in tool.texts.items()},
-        "confidence": (HowSure, "balanced"),
+        "depth": (HowDeep, "balanced"),
         "models": (Listed | None, None),
         "model": (Models | None, None),
         "effort": (Efforts | None, None),
@@ -234,7 +237,7 @@ class RunTools:
         max_rounds: Rounds | None = None,
         sources: Sources | None = None,
         pattern: Annotated[str, Field(max_length=200)] = DEFAULT,
-        confidence: HowSure | None = None,
+        depth: HowDeep | None = None,
         models: Listed | None = None,
         model: Models | None = None,
         effort: Efforts | None = None,
@@ -245,14 +248,15 @@ class RunTools:
         """Start a debate between language models, which goes on after this call and survives restarts.
 
         Returns after at most `wait` seconds with what was said so far. Then call wait_for_run until it is over.
-        `confidence` of a debate of two sides: "quick" makes 4 calls of models (one round), "balanced" 7 (two rounds,
-        judged in both orders), "high" 17 (three rounds, held again in reversed order, judged in both orders). With a
-        hosted model that is usually half a minute, one minute, two to four minutes; a small local one takes longer.
+        `depth` of a debate of two sides: "quick" makes 4 calls of models (one round), "balanced" 7 (two rounds,
+        judged in both orders), "thorough" 17 (three rounds, held again in reversed order, judged in both orders), and
+        "auto" 5 if its judge says the same in both orders at once, else 12 or 29. With a hosted model the first three
+        are usually half a minute, one minute, two to four minutes; a small local one takes longer.
         """
         service = self._of(ctx)
         if pattern in self._patterns:
             given_here: dict[str, object] = {"sides": sides, "max_rounds": max_rounds, "sources": sources}
-            given_here |= {"confidence": confidence, "models": models, "model": model}
+            given_here |= {"depth": depth, "models": models, "model": model}
             given_here |= {"effort": effort, "quorum": quorum, "archive": archive}
             for field, given in given_here.items():
                 if given is not None:
@@ -260,7 +264,7 @@ class RunTools:
                     raise ConfigurationError("start_debate", field, given, allowed)
             options = None
         else:
-            options = make_options(pattern, sides, max_rounds, confidence, model, effort, quorum, models)
+            options = make_options(pattern, sides, max_rounds, depth, model, effort, quorum, models)
         self._check_sources("start_debate", sources)
         for name, value in (("archive", archive), ("sources", sources)):
             if value is not None:
@@ -277,12 +281,12 @@ class RunTools:
             question: str,
             *,
             sources: dict[str, str] | list[str] | None = None,
-            confidence: Confidence,
+            depth: Depth,
             models: list[str] | None = None,
             wait: float,
             **options: str | int | dict[str, str] | None,
         ) -> RunReport:
-            plan = make_options(pattern, None, None, confidence, models=models) or {}
+            plan = make_options(pattern, None, None, depth, models=models) or {}
             self._check_sources(tool.name, sources)
             plan |= {name: value for name, value in {"sources": sources, **options}.items() if value is not None}
             service = self._of(ctx)

@@ -19,7 +19,7 @@ from flowdebate.errors import BadFile
 from flowdebate.measures.courses import AnswerCourse, count_changes
 from flowdebate.sources.source import omissions
 from flowdebate.ui.files import parse_json, problem_of, read_text
-from flowdebate.ui.sections import Entry, Fact, Quoted, Section, failures, incomplete_fact, round_heading
+from flowdebate.ui.sections import Entry, Fact, Quoted, Section, failures, incomplete_fact, round_heading, step_cost
 from flowdebate.ui.steps import Fork
 from flowdebate.ui.text import as_json, cost_text, models_text, time_text
 
@@ -242,7 +242,10 @@ class Document(InNotebooks, WireModel):
             f"Round {answer.round}: {answer.name} went on to write the turn of {answer.other}, which was cut off"
             for answer in self.raw.cut_answers or ()
         ]
-        return [*([] if changed is None else [changed]), *cut, *(self.remarks or ()), *material_notes(self.raw)]
+        steps = [
+            f"Depth {step.name} ({step_cost(step)}): {step.reason or 'goes on'}" for step in self.raw.escalation or ()
+        ]
+        return [*steps, *([] if changed is None else [changed]), *cut, *(self.remarks or ()), *material_notes(self.raw)]
 
     def quoted(self, index: int) -> tuple[Quoted, ...]:
         """The quotes of the contribution at `index` of `raw.entries`, looked up in the sources."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 from flowdebate._util.wire import BaseEvent
 from flowdebate.chassis.registry import load_patterns
 from flowdebate.chassis.state import (
+    EscalationStepFinished,
     Flag,
     RoleFailed,
     RoundsEnded,
@@ -49,6 +50,7 @@ from flowdebate.ui.sections import (
     incomplete_fact,
     role_failed,
     round_heading,
+    step_fact,
 )
 from flowdebate.ui.speech import WITHDRAWN, Speech
 from flowdebate.ui.text import cost_text
@@ -260,6 +262,8 @@ class Live:
         match event:
             case RoundStarted():
                 yield from self.heading(event)
+            case EscalationStepFinished():
+                yield step_fact(event.step)
             case RoleFailed() if event.instead == "cut_off":  # shown with the answer
                 pass
             case RoleFailed():

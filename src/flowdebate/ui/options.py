@@ -59,6 +59,11 @@ PlanFile: TypeAlias = str | Mapping[str, Any] | None
 """A plan as a file: its path, or its stored form."""
 
 
+Depth: TypeAlias = Literal["quick", "balanced", "thorough", "auto"]
+"""How deep a run goes, for who does not know a pattern's options: each level takes more calls than the one before, and
+"auto" goes to the next one only if those who decide disagree."""
+
+
 def misuse(field: str, got: object, sentence: str) -> ConfigurationError:
     """Return the error for options of a front end that are missing, or do not go together, with its whole message."""
     return ConfigurationError(COMMAND, field, got, sentence, message=sentence)
@@ -466,6 +471,11 @@ class PlanOptions(BaseModel):
         panel="Prompts",
         metavar="ROUNDS",
         read=in_words,
+    )
+    depth: Depth | None = option(
+        "Depth of a run: quick, balanced (as by default) or thorough; auto begins quick, and goes deeper where those "
+        "who decide disagree. Options that are given as well come first.",
+        panel="Rounds",
     )
     seed: Whole | None = option("Seed for reproducible random choices.")
     max_calls: Count | None = option("Maximum number of requests.", panel="Limits", metavar="N")

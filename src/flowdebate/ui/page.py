@@ -6,14 +6,14 @@ import dataclasses
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_origin
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
 from flowdebate.errors import BadFile, ConfigurationError
 from flowdebate.ui.document import Document, speakers_of
 from flowdebate.ui.files import problem_of
-from flowdebate.ui.options import OutputOptions, PlanOptions, PlanValues
+from flowdebate.ui.options import Depth, OutputOptions, PlanOptions, PlanValues
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from flowdebate.ui.live import Live
     from flowdebate.ui.models import Models
     from flowdebate.ui.plan import Plan
-
-
-Confidence: TypeAlias = Literal["quick", "balanced", "high"]
-"""How sure an answer is to be, for who cannot know a pattern's options; each takes more calls than the one before."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -83,8 +79,8 @@ class PatternPage(ABC):
     """True if its command has --demo, a recorded run, and --benchmark, which measures it on planted faults."""
     exit_note: ClassVar[str] = ""
     """An exit code that only its command has, in words."""
-    confidence: ClassVar[Mapping[Confidence, PlanValues]] = {}
-    """Options for an answer that is to be so sure, beside the length of `options_for`."""
+    depths: ClassVar[Mapping[Depth, PlanValues]] = {}
+    """Options of each depth, beside the length of `options_for`; those of "auto" are for all its steps."""
 
     document: ClassVar[type[Document]]
     """Its saved runs: their sections, and the words for their stop reasons."""
@@ -99,6 +95,14 @@ class PatternPage(ABC):
     @abstractmethod
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
         """The pattern."""
+
+    def build_at_depth(self, plan: Plan) -> Sequencer[Any, Any]:
+        """The pattern; with the depth "auto" an escalation of patterns."""
+        if plan.options.depth != "auto":
+            return self.build(plan)
+        from flowdebate.ui.depth import build_escalation
+
+        return build_escalation(self, plan)
 
     def speakers(self, options: Any, made: Models) -> tuple[Any, ...]:  # noqa: ANN401 - the pattern's own options
         """The speakers that were given, or the default ones."""
@@ -140,7 +144,7 @@ class PatternPage(ABC):
         """Raise ConfigurationError for options that the pattern rejects; called once, before any model call."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they are given when the pattern is built for its run
-            self.build(plan)
+            self.build_at_depth(plan)
 
     def check_models(self, plan: Plan) -> None:  # noqa: B027 - most patterns take any models
         """Raise ConfigurationError for models that the options rule out; called before a new run's first call."""
@@ -148,19 +152,23 @@ class PatternPage(ABC):
     def length(self, options: PlanOptions) -> int:
         """Maximum number of rounds or turns."""
         given: int | None = getattr(options, options.LENGTH)
+        if given is None and options.depth == "auto":
+            return self._length_for("thorough")
         return self.default_length if given is None else given
 
     def turns(self, plan: Plan) -> int:
         """About how many turns a run has: each speaker once in each round."""
         return len(plan.speakers) * plan.length
 
-    def options_for(self, confidence: Confidence) -> dict[str, JsonValue]:
-        """The options of a run that is to be quick, balanced (as by default), or of high confidence."""
-        own = dict(self.confidence.get(confidence, {}))
-        if self.options.LENGTH not in self.options.model_fields:
-            return own
-        share = {"quick": 0.5, "balanced": 1, "high": 1.5}[confidence]
-        return {self.options.LENGTH: max(1, int(self.default_length * share)), **own}
+    def options_for(self, depth: Depth) -> dict[str, JsonValue]:
+        """The options that a depth stands for; none for "auto", whose steps have those of all depths."""
+        if depth == "auto":
+            return {}
+        length = {self.options.LENGTH: self._length_for(depth)} if self.options.LENGTH in self.options.names() else {}
+        return {**length, **self.depths.get(depth, {})}
+
+    def _length_for(self, depth: Depth) -> int:
+        return max(1, int(self.default_length * {"quick": 0.5, "balanced": 1, "thorough": 1.5}[depth]))
 
     def document_of(self, plan: Plan, raw: object, output: object, facts: Mapping[str, Any]) -> Document:
         """The document of a run of `plan` with the raw output `raw`; None if the run never started."""

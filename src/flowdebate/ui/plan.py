@@ -19,6 +19,7 @@ from flowdebate.models.programs import PROGRAMS
 from flowdebate.models.resolve import EACH, full_name, model_of_environment
 from flowdebate.sources.source import Source, matches_glob
 from flowdebate.store.base import PLAN_FORMAT
+from flowdebate.ui.depth import with_depth, without_depth
 from flowdebate.ui.files import MEGABYTES, parse_json, read_plan_file, read_text
 from flowdebate.ui.models import AllowedModels, Models, Policies, prices_of
 from flowdebate.ui.options import (
@@ -155,7 +156,7 @@ class Plan:
         """Build the pattern; ConfigurationError, with the option or the key, for what it rejects."""
         page: PatternPage = self.info.load_page()
         with self.options.placing():
-            return page.build(self)
+            return page.build_at_depth(self)
 
 
 def make_plan(
@@ -188,7 +189,7 @@ def make_plan(
         sentence = f"Give a {info.subject}, for example: {example}; or put `{info.subject}` into the file of --file."
         raise misuse(options.flag_of(info.subject), None, sentence)
     made = Models(options.base_url, allow, without=getattr(options, "not_vendor", None) or ())
-    options, schema = _read_schema(options)
+    options, schema = _read_schema(with_depth(page, options))
     options = _read_sources(options)
     named = any(each.model for each in getattr(options, options.ROSTER) or ())
     if begins and page.each_by_default and options.model is None and not named:
@@ -474,6 +475,8 @@ def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
     info, options, name = _read_stored(run)
     if changes and "model" in changes:
         changes = {**changes, "model": join_models(options.get("model"), changes["model"])}
+    if changes and "depth" in changes:
+        options = without_depth(info.load_page(), options)
     options = {**options, **(changes or {})}
     # An import is anybody's file: its address would get the prompts, and perhaps the key of this environment.
     if to_ask and not trusted and (reached := reached_by(run, given)):

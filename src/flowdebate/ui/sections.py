@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from flowdebate._text import counted
 from flowdebate.chassis.state import UNREADABLE, missing_line, missing_speakers
 
 if TYPE_CHECKING:
-    from flowdebate.chassis.state import Flag, ProviderFailure, Recovery, RoleFailed
+    from flowdebate.chassis.state import EscalationStep, Flag, ProviderFailure, Recovery, RoleFailed
 
 
 Tone: TypeAlias = Literal["plain", "dim", "strong", "good", "warning"]
@@ -258,6 +259,17 @@ _RECOVERIES: Mapping[Recovery, str] = {
     "earlier_answer": "the answer of an earlier step stands",
 }
 """Recovery from a role's failure, in words."""
+
+
+def step_fact(step: EscalationStep) -> Fact:
+    """A step of an escalation that has ended."""
+    return Fact(label=f"Step {step.name}", text=f"{step_cost(step)}: {step.reason or 'goes on'}", tone="dim")
+
+
+def step_cost(step: EscalationStep) -> str:
+    """Calls and tokens of a step and of its check, in words."""
+    tokens = None if step.tokens is None or step.check_tokens is None else step.tokens + step.check_tokens
+    return counted(step.calls + step.check_calls, "call") + ("" if tokens is None else f", {tokens:,} tokens")
 
 
 def round_heading(number: int, max_rounds: int | None, phase: str | None = None) -> Heading:

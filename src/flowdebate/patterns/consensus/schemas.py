@@ -405,7 +405,7 @@ class ConsensusOutput(PatternOutput):
         return "max_rounds" if over else None
 
     @property
-    def is_settled(self) -> bool:
+    def is_undisputed(self) -> bool:
         """Whether the agents have reached a consensus."""
         return self.consensus_reached
 

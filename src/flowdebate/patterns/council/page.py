@@ -10,8 +10,8 @@ from pydantic import Field
 from flowdebate._util.option_types import Text
 from flowdebate.ui.document import Document, Speaker
 from flowdebate.ui.live import OwnSections, Together
-from flowdebate.ui.options import OutputOptions, PersonaEntry, PlanValues, option, roster_option
-from flowdebate.ui.page import Confidence, PatternPage, StartTool
+from flowdebate.ui.options import Depth, OutputOptions, PersonaEntry, PlanValues, option, roster_option
+from flowdebate.ui.page import PatternPage, StartTool
 from flowdebate.ui.sections import Card, Entry, Fact, Group, Heading, Output, Section, failures
 
 from .events import ReviewFinished
@@ -158,19 +158,19 @@ class CouncilPage(PatternPage):
     default_speakers: ClassVar[tuple[dict[str, str], ...]] = MEMBERS
     each_by_default = True
     default_length = 2
-    confidence: ClassVar[Mapping[Confidence, PlanValues]] = {
+    depths: ClassVar[Mapping[Depth, PlanValues]] = {
         "quick": {"review": "none"},
-        "high": {"members": [{"name": name} for name in ("Ada", "Ben", "Cleo", "Dan", "Eve")]},
+        "thorough": {"members": [{"name": name} for name in ("Ada", "Ben", "Cleo", "Dan", "Eve")]},
     }
     start_tool: ClassVar[StartTool | None] = StartTool(
         name="start_council",
         description="Ask several language models the same question: each answers by itself, then a chair writes one "
         "answer.\n\n"
         "Without `model`, members are of all vendors that are set up. They see the question and its `sources` alone. "
-        'Returns after at most `wait` seconds; then call wait_for_run until it is over. `confidence`: "quick" makes 4 '
+        'Returns after at most `wait` seconds; then call wait_for_run until it is over. `depth`: "quick" makes 4 '
         "calls of models (three answers, the chair's), \"balanced\" 7 (members also rank each other's answers without "
-        'names), "high" 11 (five members). With a hosted model that is usually half a minute, one minute, one to two '
-        "minutes; a small local one takes longer.",
+        'names), "thorough" 11 (five members); "auto" begins with the first and ends where the chair names no dissent. '
+        "With a hosted model each takes half a minute to two minutes; a small local one takes longer.",
     )
     example = "Should we cap rents?"
     sample: ClassVar[PlanValues] = {"question": "How should a beginner learn to cook?"}

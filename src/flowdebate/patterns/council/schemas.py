@@ -178,7 +178,7 @@ class CouncilOutput(PatternOutput):
     seed: int | None = None
 
     @property
-    def is_settled(self) -> bool:
+    def is_undisputed(self) -> bool:
         """Whether the chair has answered and names no disagreement that is left."""
         return self.answer is not None and self.dissent is None
 

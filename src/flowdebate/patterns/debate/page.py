@@ -22,6 +22,7 @@ from flowdebate.ui.live import Live, OneByOne, OwnSections
 from flowdebate.ui.options import (
     COMMAND,
     Criterion,
+    Depth,
     ModelName,
     ModelNames,
     OutputOptions,
@@ -32,7 +33,7 @@ from flowdebate.ui.options import (
     option,
     roster_option,
 )
-from flowdebate.ui.page import Confidence, PatternPage, roster
+from flowdebate.ui.page import PatternPage, roster
 from flowdebate.ui.sections import Section, doing
 
 from .baseline_names import BaselineName, Equal
@@ -262,9 +263,10 @@ class DebatePage(PatternPage):
     document: ClassVar[type[DebateDocument]] = DebateDocument
     live: ClassVar[type[DebateLive]] = DebateLive
     default_length = 2
-    confidence: ClassVar[Mapping[Confidence, PlanValues]] = {
+    depths: ClassVar[Mapping[Depth, PlanValues]] = {
         "quick": {"schedule": "single"},
-        "high": {"schedule": "swap", "mirror": True},
+        "thorough": {"schedule": "swap", "mirror": True},
+        "auto": {"schedule": None},
     }
     example = "Should we cap rents?"
     sample: ClassVar[PlanValues] = {
@@ -305,11 +307,15 @@ class DebatePage(PatternPage):
         return sum(phase.rounds for phase in phases_in(options)) or super().length(options)
 
     def defaults(self, options: DebatePlanOptions, speakers: Sequence[Any]) -> PlanValues:
-        """Ask the judge in both orders if there are two sides, unless something else decides how it is asked."""
+        """Ask the judge in both orders if there are two sides, or the depth is "auto".
+
+        Unless something else decides how it is asked.
+        """
         by_letter = options.answer_form in LETTERS or options.decided_by == "log_odds"
         is_asked = not (by_letter or "judge" in (options.humans or ()) or audience_in(options))
         two = len({side.stance for side in speakers}) == 2  # noqa: PLR2004 - sides
-        return {"schedule": "swap"} if options.schedule is None and is_asked and two else {}
+        balanced = two or options.depth == "auto"  # whose steps end where all orders agree
+        return {"schedule": "swap"} if options.schedule is None and is_asked and balanced else {}
 
     def fork_changes(self, run: StoredRun, options: PlanValues) -> PlanValues:
         if (more := options.get("goes_on")) is not None:

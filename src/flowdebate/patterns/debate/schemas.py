@@ -399,7 +399,7 @@ class DebateRawOutput(PatternOutput):
         return [(voices, self.verdict.winner)]
 
     @property
-    def is_settled(self) -> bool | None:
+    def is_undisputed(self) -> bool | None:
         """Whether all ballots name the winner; None without at least two."""
         ballots = [winner for voices, _ in self.answer_courses() for winners in voices.values() for winner in winners]
         if self.verdict is None or len(ballots) < 2:  # noqa: PLR2004 - one ballot cannot differ from another

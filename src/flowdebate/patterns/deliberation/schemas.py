@@ -145,6 +145,11 @@ class DeliberationOutput(PatternOutput):
         """The final decision; None if there is none."""
         return self.final_decision
 
+    @property
+    def is_undisputed(self) -> bool:
+        """Whether the moderator found the matter settled."""
+        return self.is_settled
+
     def answer_courses(self) -> list[tuple[dict[str, list[str | None]], str | None]]:
         """The decisions of the moderator, round by round, and the final one."""
         reports = [report.decision for report in self.reports if report is not None]

@@ -16,8 +16,8 @@ from flowdebate.errors import ConfigurationError, ModelUnavailable
 from flowdebate.models.resolve import ModelResolver
 from flowdebate.ui.document import Document, Speaker
 from flowdebate.ui.live import OwnSections, Together
-from flowdebate.ui.options import PersonaEntry, PlanOptions, PlanValues, option, read_by_seat, roster_option
-from flowdebate.ui.page import Confidence, PatternPage, StartTool
+from flowdebate.ui.options import Depth, PersonaEntry, PlanOptions, PlanValues, option, read_by_seat, roster_option
+from flowdebate.ui.page import PatternPage, StartTool
 from flowdebate.ui.sections import Card, Entry, Fact, Group, Heading, Remark, Section, Tone, failures
 
 from .events import FindingsExamined, FindingsReported
@@ -252,9 +252,9 @@ class ReviewPage(PatternPage):
     }
     measured: ClassVar[bool] = True
     exit_note = "4 the gate does not hold, 5 nothing changed"
-    confidence: ClassVar[Mapping[Confidence, PlanValues]] = {
+    depths: ClassVar[Mapping[Depth, PlanValues]] = {
         "quick": {"reviewers": [{"name": name} for name in ("Ada", "Ben")]},
-        "high": {"reviewers": [{"name": name} for name in ("Ada", "Ben", "Cleo", "Dan", "Eve")]},
+        "thorough": {"reviewers": [{"name": name} for name in ("Ada", "Ben", "Cleo", "Dan", "Eve")]},
     }
     start_tool: ClassVar[StartTool | None] = StartTool(
         name="review",
@@ -263,9 +263,9 @@ class ReviewPage(PatternPage):
         "Each reviewer finds on its own, then confirms or refutes what the others found, without names. The result has "
         "each finding with its place, whether it is confirmed, disputed or refuted, and why. It is advice: check each "
         "finding in the material yourself. Returns after at most `wait` seconds; then call wait_for_run until it is "
-        'over. `confidence`: "quick" makes up to 10 calls of models (two reviewers), "balanced" up to 14 (three), '
-        '"high" up to 22 (five). With a hosted model that is usually one to three minutes; a small local one takes '
-        "longer.",
+        'over. `depth`: "quick" makes up to 10 calls of models (two reviewers), "balanced" up to 14 (three), '
+        '"thorough" up to 22 (five); "auto" begins with two and ends where no finding is disputed. With a hosted model '
+        "each takes one to three minutes; a small local one takes longer.",
         texts={
             "focus": Field(max_length=2_000, description="What to look for above all."),
             "not_vendor": Field(

@@ -382,7 +382,7 @@ class ReviewRawOutput(PatternOutput):
         return courses
 
     @property
-    def is_settled(self) -> bool:
+    def is_undisputed(self) -> bool:
         """Whether every finding is confirmed, refuted or resolved."""
         return self.stop_reason is not None and not self.in_state("disputed")
 

@@ -1,0 +1,373 @@
+"""Escalations: where they stop, what each step costs, and what limits, failures and stores make of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from flowdebate import (
+    Agreement,
+    Confidence,
+    Debater,
+    FailurePolicy,
+    JudgeOptions,
+    Limits,
+    council,
+    debate,
+    escalate,
+    generator,
+    handler,
+    outline,
+    sequencer,
+)
+from flowdebate.errors import ConfigurationError, ProviderFailed
+from flowdebate.events import EscalationStepFinished
+from flowdebate.models.base import ModelResponse, Usage
+from flowdebate.store.memory import MemoryStore
+from flowdebate.testing import FunctionModel, ModelRequest, ScriptedModel
+
+QUESTION = "Should we build trams?"
+FIRST, SECOND, THIRD = (generator(name=name, prompt="Answer.") for name in ("first", "second", "third"))
+SIDES = [Debater("pro", "we should"), Debater("con", "we should not")]
+DUEL = debate(name="duel", debaters=SIDES, max_rounds=1, judge=JudgeOptions(schedule="swap"), synthesizer=False)
+AGREE, DISAGREE = ({"reasoning": "-", "agree": agree} for agree in (True, False))
+
+
+def scores(pro: int) -> dict[str, Any]:
+    """The ballot of a judge that gives trams these points."""
+    return {"reasoning": "-", "scores": {"we should": pro, "we should not": 100 - pro}, "verdict": f"{pro} for trams."}
+
+
+class Sure(BaseModel):
+    """An answer with its confidence."""
+
+    answer: str
+    confidence: float
+
+
+def test_two_answers_of_the_same_words_end_it_without_a_judge() -> None:
+    """Case and spaces do not matter."""
+    block = escalate(name="answer", steps=[FIRST, SECOND, THIRD])
+    result = block.run_sync(QUESTION, model=ScriptedModel("Yes, build.", " yes,  BUILD."))
+    assert (result.output.answer, result.output.decided_by) == (" yes,  BUILD.", "second")
+    assert (result.output.stop_reason, result.output.skipped) == ("agrees with first", ["third"])
+    assert result.usage.calls == result.output.calls == 2
+
+
+def test_the_judge_of_agreement_reads_both_orders() -> None:
+    """The second time the answers have changed places."""
+    prompts: list[str] = []
+
+    def reply(request: ModelRequest) -> object:
+        if request.output_schema is None:
+            return f"The answer of {request.block}."
+        prompts.append(str(request.messages[-1]["content"]))
+        return AGREE
+
+    result = escalate(name="answer", steps=[FIRST, SECOND, THIRD]).run_sync(QUESTION, model=FunctionModel(reply))
+    places = [[prompt.index(f"The answer of {name}.") for name in ("first", "second")] for prompt in prompts]
+    assert [place == sorted(place) for place in places] == [True, False]
+    assert [step.check_calls for step in result.output.steps] == [0, 2]
+
+
+@pytest.mark.parametrize("orders", [(AGREE, DISAGREE), (DISAGREE,)])
+def test_answers_agree_only_if_the_judge_says_so_in_both_orders(orders: tuple[object, ...]) -> None:
+    """After a first no the second order is not asked."""
+    model = ScriptedModel("Yes.", "No.", *orders, "Perhaps.")
+    result = escalate(name="answer", steps=[FIRST, SECOND, THIRD]).run_sync(QUESTION, model=model)
+    assert (result.output.decided_by, result.output.answer, result.output.stop_reason) == (
+        "third",
+        "Perhaps.",
+        "last step",
+    )
+    assert [step.reason for step in result.output.steps] == [None, None, "last step"]
+
+
+def test_an_answer_may_agree_with_any_earlier_one() -> None:
+    """It is compared with the latest first."""
+    last = generator(name="last", prompt="Answer.")
+    model = ScriptedModel("Yes.", "No.", DISAGREE, "Yes, of course.", DISAGREE, AGREE, AGREE)
+    result = escalate(name="answer", steps=[FIRST, SECOND, THIRD, last]).run_sync(QUESTION, model=model)
+    assert (result.output.decided_by, result.output.stop_reason) == ("third", "agrees with first")
+
+
+def test_a_function_of_two_answers_decides_in_the_place_of_the_judge() -> None:
+    """It gets the pair with its question, and no call is made."""
+    asked: list[tuple[str, str, str]] = []
+
+    def same_start(pair: Any) -> bool:
+        asked.append((pair.question, pair.first, pair.second))
+        return bool(pair.first[0] == pair.second[0])
+
+    block = escalate(name="answer", steps=[FIRST, SECOND, THIRD], until=Agreement(agree=same_start))
+    result = block.run_sync(QUESTION, model=ScriptedModel("Yes.", "Yes, soon."))
+    assert asked == [(QUESTION, "Yes.", "Yes, soon.")]
+    assert (result.output.decided_by, result.usage.calls) == ("second", 2)
+
+
+def test_the_model_of_the_judge_can_be_another_one() -> None:
+    """The steps keep the model of the run."""
+    judge = ScriptedModel(AGREE, AGREE, name="judge")
+    block = escalate(name="answer", steps=[FIRST, SECOND, THIRD], until=Agreement(model=judge))
+    result = block.run_sync(QUESTION, model=ScriptedModel("Yes.", "Sure.", name="writer"))
+    assert result.models["agreement-judge"] == ("judge",)
+
+
+def test_a_step_decides_by_its_confidence() -> None:
+    """The first whose number is high enough."""
+    steps = [generator(name=name, prompt="Answer.", output_schema=Sure) for name in ("small", "large", "largest")]
+    model = ScriptedModel({"answer": "Yes.", "confidence": 0.6}, {"answer": "No.", "confidence": 0.95})
+    result = escalate(name="answer", steps=steps, until=Confidence(0.9)).run_sync(QUESTION, model=model)
+    assert (result.output.answer, result.output.stop_reason) == ("No.", "confidence 0.95")
+    assert isinstance(result.output.output, Sure)
+
+
+@pytest.mark.parametrize("confidence", [7, True, "high", None, float("nan")])
+def test_a_confidence_that_is_no_share_decides_nothing(confidence: object) -> None:
+    """Whatever a model writes there."""
+    steps = [lambda _: {"answer": "Yes.", "confidence": confidence}, handler(lambda _: "No.", name="last")]
+    result = escalate(name="answer", steps=steps, until=Confidence(0.5)).run_sync(QUESTION)
+    assert result.output.decided_by == "last"
+
+
+def test_a_debate_decides_if_all_its_ballots_name_the_winner() -> None:
+    """A judge that changes its mind with the order decides nothing."""
+    until: Mapping[str, Any] = {"second": "agreement", "duel": "undisputed"}
+    block = escalate(name="careful", steps=[FIRST, SECOND, DUEL, THIRD], until=until)
+    answers = ["Yes.", "No.", DISAGREE, "Trams!", "Buses!"]
+    same = block.run_sync(QUESTION, model=ScriptedModel(*answers, scores(80), scores(80)))
+    other = block.run_sync(QUESTION, model=ScriptedModel(*answers, scores(80), scores(20), "Ask again."))
+    assert (same.output.decided_by, same.output.stop_reason, same.output.skipped) == ("duel", "undisputed", ["third"])
+    assert same.output.output.verdict.winner == "we should"
+    assert same.output.answer == same.output.output.answer == "80 for trams."
+    assert [step.calls for step in same.output.steps] == [1, 1, 4]
+    assert (other.output.decided_by, other.output.answer) == ("third", "Ask again.")
+
+
+def test_a_council_decides_if_its_chair_names_no_dissent() -> None:
+    """With a dissent the next step follows."""
+    panel = council(name="panel", members=[{"name": "Ada"}, {"name": "Ben"}], review="none")
+    block = escalate(name="careful", steps=[panel, THIRD], until="undisputed")
+    opinions = ["Yes.", "Yes."]
+    agreed = block.run_sync(QUESTION, model=ScriptedModel(*opinions, {"answer": "Yes.", "dissent": None}))
+    left = block.run_sync(QUESTION, model=ScriptedModel(*opinions, {"answer": "Yes.", "dissent": "When?"}, "In May."))
+    assert (agreed.output.decided_by, left.output.decided_by) == ("panel", "third")
+
+
+def test_a_function_of_the_output_is_a_rule_and_sees_the_steps_so_far() -> None:
+    """Its name is the reason."""
+    seen: list[object] = []
+
+    def enough(output: object, ctx: Any) -> bool:
+        seen.append((output, [step.answer for step in ctx.sequencer.state.steps]))
+        return output == "No."
+
+    block = escalate(name="answer", steps=[FIRST, SECOND, THIRD], until=enough)
+    result = block.run_sync(QUESTION, model=ScriptedModel("Yes.", "No."))
+    assert seen == [("Yes.", ["Yes."]), ("No.", ["Yes.", "No."])]
+    assert result.output.stop_reason == "enough"
+
+
+def test_later_steps_see_the_answers_before() -> None:
+    """So that a step may check what was answered."""
+
+    def review(question: str, ctx: Any) -> str:
+        return f"{question} {ctx.sequencer.state.steps[-1].answer}"
+
+    result = escalate(name="answer", steps=[FIRST, review], until={}).run_sync(QUESTION, model=ScriptedModel("Yes."))
+    assert result.output.answer == f"{QUESTION} Yes."
+
+
+def test_each_step_is_told_as_it_ends_and_its_tokens_are_counted() -> None:
+    """Those of checks apart; together they are those of the run."""
+
+    def reply(request: ModelRequest) -> ModelResponse:
+        usage = Usage(calls=1, prompt_tokens=90, cached_tokens=0, completion_tokens=10)
+        return ModelResponse(
+            **{"data" if request.output_schema else "text": AGREE if request.output_schema else request.block},
+            usage=usage,
+        )
+
+    result = escalate(name="answer", steps=[FIRST, SECOND, THIRD]).run_sync(QUESTION, model=FunctionModel(reply))
+    events = [event for event in result.events if isinstance(event, EscalationStepFinished)]
+    assert [event.step for event in events] == list(result.output.steps)
+    assert [(step.tokens, step.check_tokens) for step in result.output.steps] == [(100, 0), (100, 200)]
+    assert result.usage.total_tokens == 400
+
+
+@pytest.mark.parametrize("calls", range(1, 8))
+def test_limits_hold_across_steps_and_the_answer_so_far_is_kept(calls: int) -> None:
+    """Also in the middle of a debate, whose arguments so far are the output."""
+    block = escalate(name="careful", steps=[FIRST, SECOND, DUEL, THIRD], until={"second": "agreement"})
+    model = ScriptedModel("Yes.", "No.", DISAGREE, "Trams!", "Buses!", scores(80), scores(80), "Last.")
+    result = block.run_sync(QUESTION, model=model, limits=Limits(calls=calls))
+    raw = result.raw
+    assert (result.status, raw.status, raw.decided_by, result.usage.calls) == ("limit", "limit", None, calls)
+    assert raw.answer == {1: "Yes.", 2: "No.", 7: "80 for trams."}.get(calls, "Yes." if calls < 2 else "No.")
+    if 3 < calls < 7:
+        assert len(raw.output.transcript) == min(calls - 3, 2)
+
+
+@pytest.mark.parametrize("calls", range(1, 8))
+def test_a_stopped_run_is_resumed_to_the_same_result(calls: int) -> None:
+    """Wherever it stopped, and no call is repeated."""
+    block = escalate(name="careful", steps=[FIRST, SECOND, DUEL, THIRD], until={"second": "agreement"})
+    answers = ["Yes.", "No.", DISAGREE, "Trams!", "Buses!", scores(80), scores(80), "Last."]
+    whole = block.run_sync(QUESTION, model=ScriptedModel(*answers), seed=1)
+    store = MemoryStore()
+    options: dict[str, Any] = {"store": store, "run_id": "one", "seed": 1}
+    block.run_sync(QUESTION, model=ScriptedModel(*answers), limits=Limits(calls=calls), **options)
+    rest = ScriptedModel(*answers[calls:])
+    resumed = block.resume_sync("one", store=store, model=rest, limits=Limits(calls=100))
+    assert resumed.output == whole.output
+    assert resumed.usage.calls == 8
+
+
+def test_a_rule_of_the_application_is_asked_once_also_if_the_run_is_resumed() -> None:
+    """Its decision is part of the journal."""
+    asked: list[object] = []
+
+    def never(output: object) -> bool:
+        asked.append(output)
+        return False
+
+    block = escalate(name="answer", steps=[FIRST, SECOND, THIRD], until=never)
+    store = MemoryStore()
+    block.run_sync(QUESTION, model=ScriptedModel("a", "b"), limits=Limits(calls=2), store=store, run_id="one")
+    resumed = block.resume_sync("one", store=store, model=ScriptedModel("c"), limits=Limits(calls=9))
+    assert asked == ["a", "b"]
+    assert resumed.output.answer == "c"
+
+
+def down(*names: str, answers: Mapping[str, object] = {}) -> FunctionModel:
+    """A model whose provider fails for these blocks."""
+
+    def reply(request: ModelRequest) -> object:
+        if request.block in names:
+            raise ProviderFailed("overloaded", status=400)
+        return answers.get(request.block, f"The answer of {request.block}.")
+
+    return FunctionModel(reply)
+
+
+def test_a_step_whose_provider_fails_is_left_out_and_named() -> None:
+    """In the first line of the answer."""
+    block = escalate(name="answer", steps=[FIRST, SECOND, THIRD])
+    result = block.run_sync(QUESTION, model=down("second"))
+    assert (result.status, result.output.status, result.output.decided_by) == ("degraded", "degraded", "third")
+    assert [step.name for step in result.output.steps] == ["first", "third"]
+    assert result.output.answer.startswith("Incomplete: second did not answer (ProviderFailed")
+    assert [(loss.name, loss.instead) for loss in result.output.losses] == [("second", "next_step")]
+
+
+def test_the_answer_before_stands_if_the_last_step_fails() -> None:
+    """With its output, and marked."""
+    block = escalate(name="answer", steps=[FIRST, SECOND, THIRD], until={})
+    result = block.run_sync(QUESTION, model=down("third"))
+    assert (result.output.decided_by, result.output.stop_reason) == ("second", "last answer")
+    assert result.output.answer.endswith("The answer of second.")
+    assert result.output.output == "The answer of second."
+    assert result.output.skipped == []
+
+
+def test_answers_without_a_judge_do_not_agree() -> None:
+    """The escalation goes on where nobody can tell."""
+    result = escalate(name="answer", steps=[FIRST, SECOND, THIRD]).run_sync(QUESTION, model=down("agreement-judge"))
+    assert (result.output.decided_by, result.output.stop_reason) == ("third", "last step")
+    assert [loss.role for loss in result.output.losses] == ["judge"]
+
+
+def test_a_failure_is_raised_if_nobody_answers_or_the_policy_says_so() -> None:
+    """There is no answer that could stand."""
+    steps = [FIRST, SECOND, THIRD]
+    with pytest.raises(ProviderFailed):
+        escalate(name="answer", steps=steps).run_sync(QUESTION, model=down("first", "second", "third"))
+    strict = escalate(name="answer", steps=steps, failures=FailurePolicy(on_failure="fail"))
+    with pytest.raises(ProviderFailed):
+        strict.run_sync(QUESTION, model=down("second"))
+
+
+def test_a_failed_step_stays_left_out_when_the_run_is_resumed() -> None:
+    """Also if its provider is up again."""
+    block, store = escalate(name="answer", steps=[FIRST, SECOND, THIRD], until={}), MemoryStore()
+    options: dict[str, Any] = {"store": store, "run_id": "one"}
+    first = block.run_sync(QUESTION, model=down("second"), limits=Limits(calls=2), **options)
+    assert first.status == "limit"
+    resumed = block.resume_sync("one", store=store, model=down(), limits=Limits(calls=9))
+    assert [step.name for step in resumed.output.steps] == ["first", "third"]
+
+
+@pytest.mark.anyio
+async def test_escalations_of_one_run_do_not_mix() -> None:
+    """Neither their raw outputs nor their costs, also if they take their turns at the same time."""
+
+    async def reply(request: ModelRequest) -> object:
+        await asyncio.sleep(0)
+        if request.output_schema is not None:
+            return scores(80)
+        return " ".join(str(message["content"]) for message in request.messages)[-30:]
+
+    one = escalate(name="one", steps=[DUEL, THIRD], until="undisputed")
+    many = sequencer(name="many").for_each(one)
+    questions = [f"Should we build {number} trams?" for number in range(5)]
+    result = await many.run(questions, model=FunctionModel(reply))
+    assert [output.output.question for output in result.output] == questions
+    assert [[step.calls for step in output.steps] for output in result.output] == [[4]] * 5
+
+
+def test_an_escalation_is_a_step_of_another() -> None:
+    """Its answer and its cost are those of the step."""
+    inner = escalate(name="inner", steps=[FIRST, SECOND])
+    outer = escalate(name="outer", steps=[inner, THIRD, generator(name="last", prompt="Answer.")])
+    result = outer.run_sync(QUESTION, model=ScriptedModel("a", "b", "B"))
+    assert (result.output.decided_by, result.output.stop_reason) == ("third", "agrees with inner")
+    result = outer.run_sync(QUESTION, model=ScriptedModel("a", "b", "b"))
+    assert [step.calls for step in result.output.steps] == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"steps": []}, "`steps` must be a list of at least one block or function"),
+        ({"steps": "first"}, "`steps` must be a list of at least one block or function"),
+        ({"steps": [FIRST, FIRST]}, "`steps` must be blocks with different names"),
+        ({"steps": [FIRST, 3]}, r"`steps\[1\]`"),
+        ({"steps": [FIRST, SECOND], "until": "consensus"}, '`until` must be "agreement", "undisputed"'),
+        ({"steps": [FIRST, SECOND], "until": {"second": "agreement"}}, "a step before the last: first"),
+        ({"steps": [FIRST, SECOND], "until": {"first": 3}}, r"`until\['first'\]` must be"),
+    ],
+)
+def test_invalid_options_are_rejected(options: dict[str, Any], message: str) -> None:
+    """By a message that names the option."""
+    with pytest.raises(ConfigurationError, match=message):
+        escalate(name="answer", **options)
+
+
+def test_invalid_rules_are_rejected() -> None:
+    """When the rule is made."""
+    with pytest.raises(ConfigurationError, match="`least` must be a number from 0 to 1"):
+        Confidence(90)
+    with pytest.raises(ConfigurationError, match="`model` must be left out: the function decides"):
+        Agreement(model="local", agree=lambda pair: True)
+
+
+def test_its_outline_shows_steps_and_rules() -> None:
+    """A first answer has nothing to agree with, and the last one always decides."""
+    until: Mapping[str, Any] = {"second": "agreement", "third": Confidence(0.8)}
+    block = escalate(name="answer", steps=[FIRST, SECOND, THIRD, str.upper], until=until)
+    assert str(outline(block)).splitlines()[2:] == [
+        "  → tap_if first",
+        "  → tap_if second",
+        "    → second",
+        "    → agreement",
+        "      → agreement-judge",
+        "  → tap_if third",
+        "    → third",
+        "    → confidence 0.8",
+        "  → tap_if upper",
+        "  → answer-output",
+    ]
