@@ -88,9 +88,9 @@ class Agreement:
     """A function that decides in the judge's place: of an `AnswerPair`, or of the pair and the context."""
 
     def __post_init__(self) -> None:
-        check_model(self.model, where="Agreement")
+        check_model(self.model, location="Agreement")
         if self.agree is not None:
-            invocation(self.agree, where="Agreement", field="agree")
+            invocation(self.agree, location="Agreement", field="agree")
             if self.model is not None:
                 raise ConfigurationError("Agreement", "model", self.model, "left out: the function decides")
 
@@ -103,7 +103,7 @@ class AgreementCheck(Block[AnswerPair, bool]):
         self._decide: Invocation | None = None
         self._judge: Generator[AgreementRuling] | None = None
         if options.agree is not None:
-            self._decide = invocation(options.agree, where=name, field="agree")
+            self._decide = invocation(options.agree, location=name, field="agree")
         else:
             self._judge = create_agreement_judge(name=name, model=options.model)
 

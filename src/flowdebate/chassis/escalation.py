@@ -53,7 +53,7 @@ class Confidence:
     least: float
 
     def __post_init__(self) -> None:
-        check_option(Share, "least", self.least, where="Confidence", optional=False)
+        check_option(Share, "least", self.least, location="Confidence", optional=False)
 
 
 Rule: TypeAlias = Literal["agreement", "undisputed"] | Agreement | Confidence | Callable[..., Any]
@@ -184,7 +184,7 @@ def escalate(
     @handler(name=f"{name}-output")
     def build(_: object, ctx: Context) -> EscalationOutput:
         state = state_of(ctx, EscalationState)
-        return publish(make(state, ctx, status_of_steps(state), last_result(ctx)), ctx)
+        return publish(make(state, ctx, ctx.run.outcome, last_result(ctx)), ctx)
 
     return pipeline.then(build)
 
@@ -212,17 +212,12 @@ def make_pipeline(
     return pipeline
 
 
-def status_of_steps(state: EscalationState) -> RunStatus:
-    """The status of an escalation that is over."""
-    return "degraded" if state.losses else "complete"
-
-
 def check_steps(steps: object, where: str) -> list[Block[Any, Any]]:
     """The steps as blocks; ConfigurationError unless their names differ."""
     if not isinstance(steps, Sequence) or isinstance(steps, str) or not steps:
         raise ConfigurationError(where, "steps", steps, "a list of at least one block or function")
     blocks = [
-        as_block(step, name=function_name(step) if callable(step) else "", where=where, field=f"steps[{index}]")
+        as_block(step, name=function_name(step) if callable(step) else "", location=where, field=f"steps[{index}]")
         for index, step in enumerate(steps)
     ]
     names = [block.name for block in blocks]
@@ -247,7 +242,7 @@ def _check_rule(rule: Any, where: str, field: str) -> Rule:  # noqa: ANN401 - wh
         return checked
     if not callable(rule) or isinstance(rule, Block):
         raise ConfigurationError(where, field, rule, _RULES)
-    invocation(rule, where=where, field=field)
+    invocation(rule, location=where, field=field)
     function: Rule = rule
     return function
 
@@ -306,7 +301,7 @@ class _Step(Block[Any, Any]):
         handle = ctx.scope.handle
         handle.update(round=self._number)
         earlier = state_of(ctx, EscalationState).steps
-        begin, before = len(ctx.run.records.events), last_result(ctx)
+        begin, before, outcome = len(ctx.run.records.events), last_result(ctx), ctx.run.outcome
         try:
             result = await self._run(value, ctx)
         except Exception as error:
@@ -325,6 +320,8 @@ class _Step(Block[Any, Any]):
         begin, reason = len(ctx.run.records.events), "last step" if self._last else None
         if self._check is not None:
             reason = await self._decide(self._check, _Judged(output=output, step=step, earlier=earlier), ctx)
+        if reason is None and outcome != "no_verdict" == ctx.run.outcome:
+            ctx.run.outcome = "degraded"  # of a debate that had no verdict, but there is another step
         cost = {f"check_{key}": count for key, count in _cost(ctx, begin).items()}
         step = step.model_copy(update={"reason": reason, **cost})
         handle.update(steps=extend_frozen(earlier, step))
@@ -417,7 +414,7 @@ class _Check(Block[_Judged, "str | None"]):
             return _is_confident(value.output, self._confidence)
         if self._function is None:
             return "undisputed" if getattr(value.output, "is_undisputed", None) is True else None
-        function = invocation(self._function, where=self.name, field="rule")
+        function = invocation(self._function, location=self.name, field="rule")
         holds = await decision(function, value.output, ctx, ctx.path, read=bool, returns=bool)
         return function_name(self._function) if holds else None
 

@@ -471,3 +471,4 @@ class EscalationStepFinished(BaseEvent):
 
     kind: ClassVar[str] = "escalation_step_finished"
     step: EscalationStep
+    """The step, with its cost, and why the escalation ends there."""

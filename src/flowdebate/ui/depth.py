@@ -11,7 +11,6 @@ from flowdebate.chassis.escalation import (
     StepResult,
     last_result,
     make_pipeline,
-    status_of_steps,
 )
 from flowdebate.chassis.output import PatternOutput, publish
 from flowdebate.chassis.state import state_of
@@ -77,11 +76,11 @@ def build_escalation(page: PatternPage, plan: Plan) -> Sequencer[Any, Any]:
     """The pattern at each depth in turn, until those who decide agree; its outputs are those of the last one."""
     blocks = [page.build(_plan_at(page, plan, depth)) for depth in STEPS]
 
-    def make(state: EscalationState, _: Context, __: RunStatus, last: StepResult) -> PatternOutput | None:
+    def make(state: EscalationState, _: Context, status: RunStatus, last: StepResult) -> PatternOutput | None:
         if not isinstance(last.output, PatternOutput):
             return None
         losses = [*state.losses, *last.output.losses]
-        return last.output.model_copy(update={"escalation": list(state.steps), "losses": losses})
+        return last.output.model_copy(update={"escalation": list(state.steps), "losses": losses, "status": status})
 
     pipeline = make_pipeline(
         plan.name,
@@ -94,7 +93,7 @@ def build_escalation(page: PatternPage, plan: Plan) -> Sequencer[Any, Any]:
     @handler(name=f"{plan.name}-output")
     def build(_: object, ctx: Context) -> Any:  # noqa: ANN401 - that of the pattern
         state, last = state_of(ctx, EscalationState), last_result(ctx)
-        raw = make(state, ctx, status_of_steps(state), last)
+        raw = make(state, ctx, ctx.run.outcome, last)
         if raw is None:
             return last.result
         publish(raw, ctx)

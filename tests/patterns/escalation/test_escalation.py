@@ -62,7 +62,7 @@ def test_the_judge_of_agreement_reads_both_orders() -> None:
     """The second time the answers have changed places."""
     prompts: list[str] = []
 
-    def reply(request: ModelRequest) -> object:
+    def reply(request: ModelRequest) -> Any:
         if request.output_schema is None:
             return f"The answer of {request.block}."
         prompts.append(str(request.messages[-1]["content"]))
@@ -75,7 +75,7 @@ def test_the_judge_of_agreement_reads_both_orders() -> None:
 
 
 @pytest.mark.parametrize("orders", [(AGREE, DISAGREE), (DISAGREE,)])
-def test_answers_agree_only_if_the_judge_says_so_in_both_orders(orders: tuple[object, ...]) -> None:
+def test_answers_agree_only_if_the_judge_says_so_in_both_orders(orders: tuple[Any, ...]) -> None:
     """After a first no the second order is not asked."""
     model = ScriptedModel("Yes.", "No.", *orders, "Perhaps.")
     result = escalate(name="answer", steps=[FIRST, SECOND, THIRD]).run_sync(QUESTION, model=model)
@@ -129,7 +129,7 @@ def test_a_step_decides_by_its_confidence() -> None:
 @pytest.mark.parametrize("confidence", [7, True, "high", None, float("nan")])
 def test_a_confidence_that_is_no_share_decides_nothing(confidence: object) -> None:
     """Whatever a model writes there."""
-    steps = [lambda _: {"answer": "Yes.", "confidence": confidence}, handler(lambda _: "No.", name="last")]
+    steps: list[Any] = [lambda _: {"answer": "Yes.", "confidence": confidence}, handler(lambda _: "No.", name="last")]
     result = escalate(name="answer", steps=steps, until=Confidence(0.5)).run_sync(QUESTION)
     assert result.output.decided_by == "last"
 
@@ -138,7 +138,7 @@ def test_a_debate_decides_if_all_its_ballots_name_the_winner() -> None:
     """A judge that changes its mind with the order decides nothing."""
     until: Mapping[str, Any] = {"second": "agreement", "duel": "undisputed"}
     block = escalate(name="careful", steps=[FIRST, SECOND, DUEL, THIRD], until=until)
-    answers = ["Yes.", "No.", DISAGREE, "Trams!", "Buses!"]
+    answers: list[Any] = ["Yes.", "No.", DISAGREE, "Trams!", "Buses!"]
     same = block.run_sync(QUESTION, model=ScriptedModel(*answers, scores(80), scores(80)))
     other = block.run_sync(QUESTION, model=ScriptedModel(*answers, scores(80), scores(20), "Ask again."))
     assert (same.output.decided_by, same.output.stop_reason, same.output.skipped) == ("duel", "undisputed", ["third"])
@@ -187,10 +187,9 @@ def test_each_step_is_told_as_it_ends_and_its_tokens_are_counted() -> None:
 
     def reply(request: ModelRequest) -> ModelResponse:
         usage = Usage(calls=1, prompt_tokens=90, cached_tokens=0, completion_tokens=10)
-        return ModelResponse(
-            **{"data" if request.output_schema else "text": AGREE if request.output_schema else request.block},
-            usage=usage,
-        )
+        if request.output_schema is not None:
+            return ModelResponse(data=AGREE, usage=usage)
+        return ModelResponse(text=request.block, usage=usage)
 
     result = escalate(name="answer", steps=[FIRST, SECOND, THIRD]).run_sync(QUESTION, model=FunctionModel(reply))
     events = [event for event in result.events if isinstance(event, EscalationStepFinished)]
@@ -216,7 +215,7 @@ def test_limits_hold_across_steps_and_the_answer_so_far_is_kept(calls: int) -> N
 def test_a_stopped_run_is_resumed_to_the_same_result(calls: int) -> None:
     """Wherever it stopped, and no call is repeated."""
     block = escalate(name="careful", steps=[FIRST, SECOND, DUEL, THIRD], until={"second": "agreement"})
-    answers = ["Yes.", "No.", DISAGREE, "Trams!", "Buses!", scores(80), scores(80), "Last."]
+    answers: list[Any] = ["Yes.", "No.", DISAGREE, "Trams!", "Buses!", scores(80), scores(80), "Last."]
     whole = block.run_sync(QUESTION, model=ScriptedModel(*answers), seed=1)
     store = MemoryStore()
     options: dict[str, Any] = {"store": store, "run_id": "one", "seed": 1}
@@ -246,7 +245,7 @@ def test_a_rule_of_the_application_is_asked_once_also_if_the_run_is_resumed() ->
 def down(*names: str, answers: Mapping[str, object] = {}) -> FunctionModel:
     """A model whose provider fails for these blocks."""
 
-    def reply(request: ModelRequest) -> object:
+    def reply(request: ModelRequest) -> Any:
         if request.block in names:
             raise ProviderFailed("overloaded", status=400)
         return answers.get(request.block, f"The answer of {request.block}.")
@@ -305,7 +304,7 @@ def test_a_failed_step_stays_left_out_when_the_run_is_resumed() -> None:
 async def test_escalations_of_one_run_do_not_mix() -> None:
     """Neither their raw outputs nor their costs, also if they take their turns at the same time."""
 
-    async def reply(request: ModelRequest) -> object:
+    async def reply(request: ModelRequest) -> Any:
         await asyncio.sleep(0)
         if request.output_schema is not None:
             return scores(80)

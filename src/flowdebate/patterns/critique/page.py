@@ -13,8 +13,8 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.ui.document import Document, Speaker
 from flowdebate.ui.files import MEGABYTES, read_text
 from flowdebate.ui.live import OwnSections, Together
-from flowdebate.ui.options import PersonaEntry, PlanOptions, PlanValues, option, roster_option
-from flowdebate.ui.page import Confidence, PatternPage, StartTool
+from flowdebate.ui.options import Depth, PersonaEntry, PlanOptions, PlanValues, option, roster_option
+from flowdebate.ui.page import PatternPage, StartTool
 from flowdebate.ui.sections import Card, Entry, Fact, Group, Heading, Section, Tone, failures
 
 from .claims import claims_text
@@ -224,9 +224,9 @@ class CritiquePage(PatternPage):
     default_length = 3
     least = 1
     exit_note = "4 the answer is rejected"
-    confidence: ClassVar[Mapping[Confidence, PlanValues]] = {
+    depths: ClassVar[Mapping[Depth, PlanValues]] = {
         "quick": {"revise": False},
-        "high": {"critics": [{"name": name} for name in ("Ada", "Ben", "Cleo")]},
+        "thorough": {"critics": [{"name": name} for name in ("Ada", "Ben", "Cleo")]},
     }
     start_tool: ClassVar[StartTool | None] = StartTool(
         name="check_answer",
@@ -234,9 +234,10 @@ class CritiquePage(PatternPage):
         "each of them.\n\n"
         "A fault counts only if the judge quotes words for it that exist in the `sources`, in the question, or at two "
         "contradicting places of the answer. The result has each claim with its ruling, and the answer, revised if a "
-        "claim holds. Returns after at most `wait` seconds; then call wait_for_run until it is over. `confidence`: "
-        '"quick" makes up to 2 calls of models (without a revision), "balanced" up to 3, "high" up to 5 (three '
-        "critics). With a hosted model that is usually half a minute to a minute; a small local one takes longer.",
+        "claim holds. Returns after at most `wait` seconds; then call wait_for_run until it is over. `depth`: "
+        '"quick" makes up to 2 calls of models (without a revision), "balanced" up to 3, "thorough" up to 5 '
+        '(three critics); "auto" ends where no claim holds. With a hosted model each takes half a minute to a minute; a '
+        "small local one takes longer.",
         texts={
             "answer": Field(
                 max_length=50_000,

@@ -201,6 +201,11 @@ class CritiqueOutput(PatternOutput):
         return [claim for claim in self.claims if claim.ruling == "holds"]
 
     @property
+    def is_undisputed(self) -> bool:
+        """Whether the answer stands: no claim about it holds."""
+        return self.outcome == "stands"
+
+    @property
     def decision_word(self) -> str | None:
         return self.outcome
 

@@ -1,0 +1,195 @@
+"""Depth of runs: what each level stands for, and where a run with the depth "auto" ends."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner
+
+from flowdebate import Limits
+from flowdebate.cli.app import app
+from flowdebate.errors import ConfigurationError
+from flowdebate.models.base import ModelRequest
+from flowdebate.models.recording import RecordingModel
+from flowdebate.patterns import PATTERNS
+from flowdebate.service import Service
+from flowdebate.testing import FunctionModel
+from flowdebate.ui.live import Live
+from flowdebate.ui.plan import make_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from flowdebate.service.state import RunDetails
+
+QUESTION = "Should we build trams?"
+SIDES = [{"name": "ann", "stance": "we should"}, {"name": "ben", "stance": "we should not"}]
+DEBATE: dict[str, Any] = {"debaters": SIDES, "synthesizer": False}
+CALLS = {"quick": 4, "balanced": 6, "thorough": 16}
+"""Calls of a debate whose judge is asked in both orders, at each depth."""
+
+
+def judged(sure: Sequence[str]) -> FunctionModel:
+    """A model of debates, whose judge decides for the side read first except at the depths where it is `sure`."""
+
+    def reply(request: ModelRequest) -> Any:
+        if request.output_schema is None:
+            return f"{request.block} speaks."
+        labels = [*request.output_schema["$defs"]["Scores"]["properties"]]
+        best = "we should" if request.block.partition("-")[0] in sure else labels[0]
+        return {"reasoning": "-", "scores": {label: 80 if label == best else 20 for label in labels}, "verdict": "-"}
+
+    return FunctionModel(reply)
+
+
+async def run(model: Any, pattern: str = "debate", **options: Any) -> RunDetails:
+    """A finished run of the service."""
+    async with Service(store="memory:", model=model) as service:
+        begun = await service.begin(pattern, QUESTION, options=options)
+        return await service.wait(begun.run_id)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("ends", [*CALLS])
+async def test_auto_ends_at_the_first_depth_whose_judge_says_the_same_in_both_orders(ends: str) -> None:
+    """The document is that of the last debate, and lists the steps with their cost."""
+    depths = [*CALLS]
+    steps = depths[: depths.index(ends) + 1]
+    done = await run(judged([ends]), depth="auto", **DEBATE)
+    document: Any = done.document
+    assert (done.status, document.usage.calls) == ("complete", sum(CALLS[depth] for depth in steps))
+    assert [(step.name, step.calls) for step in document.raw.escalation] == [(depth, CALLS[depth]) for depth in steps]
+    assert document.raw.rounds == {"quick": 1, "balanced": 2, "thorough": 3}[ends]
+    assert document.raw.verdict.winner == "we should"
+    reason = "last step" if ends == "thorough" else "undisputed"
+    assert f"Depth {ends} ({CALLS[ends]} calls): {reason}" in document.notes
+    assert [note for note in document.notes if note.endswith("goes on")] == [
+        f"Depth {depth} ({CALLS[depth]} calls): goes on" for depth in steps[:-1]
+    ]
+
+
+@pytest.mark.anyio
+async def test_a_disputed_run_of_the_depth_auto_ends_at_its_last_step() -> None:
+    """With the result of a thorough debate, whatever it is."""
+    document: Any = (await run(judged([]), depth="auto", **DEBATE)).document
+    assert [step.name for step in document.raw.escalation] == ["quick", "balanced", "thorough"]
+    assert document.raw.verdict.winner is None
+
+
+@pytest.mark.anyio
+async def test_the_live_page_shows_each_step_of_an_escalation() -> None:
+    """After the debate of that step, with its cost."""
+    async with Service(store="memory:", model=judged(["balanced"])) as service:
+        begun = await service.begin("debate", QUESTION, options={"depth": "auto", **DEBATE})
+        events = [update.event async for update in service.follow(begun.run_id) if update.kind == "event"]
+    live = Live()
+    shown: list[Any] = [section for event in events for section in live.tell(event)]
+    labels = [getattr(section, "label", "") for section in shown]
+    assert [label for label in labels if label.startswith("Step ")] == ["Step quick", "Step balanced"]
+    assert shown[labels.index("Step quick")].text == "4 calls: goes on"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("calls", [3, 5, 12])
+async def test_a_run_of_the_depth_auto_is_resumed_after_a_limit(calls: int) -> None:
+    """In any of its steps; before that its document is that of the debate in progress."""
+    async with Service(store="memory:", model=judged([])) as service:
+        begun = await service.begin("debate", QUESTION, options={"depth": "auto", "max_calls": calls, **DEBATE})
+        limited: Any = await service.wait(begun.run_id)
+        resumed = await service.resume(begun.run_id, limits=Limits(calls=100))
+        done: Any = await service.wait(resumed.run_id)
+    assert (limited.status, limited.document.raw.status) == ("limit", "limit")
+    assert len(limited.document.raw.escalation) == (0 if calls < 4 else 1 if calls < 10 else 2)
+    assert (done.status, done.document.usage.calls) == ("complete", 26)
+
+
+@pytest.mark.anyio
+async def test_a_fork_has_the_options_of_its_own_depth() -> None:
+    """Those that followed from the depth of its run are gone, and what was given stays."""
+    async with Service(store="memory:", model=judged(["quick"])) as service:
+        begun = await service.begin("debate", QUESTION, options={"depth": "quick", "length": "short", **DEBATE})
+        await service.wait(begun.run_id)
+        forked = await service.fork(begun.run_id, options={"depth": "balanced"})
+        document: Any = (await service.wait(forked.run_id)).document
+    assert (document.raw.rounds, len(document.raw.verdict.judging.ballots)) == (2, 2)
+
+
+def plan_of(pattern: str, **options: Any) -> Any:
+    """The plan of a run of `pattern`."""
+    info = PATTERNS[pattern]
+    file = {name: value for name, value in options.items() if isinstance(value, list)}
+    given = {name: value for name, value in options.items() if name not in file}
+    return make_plan(info, {info.subject: QUESTION, **given}, file=file)
+
+
+@pytest.mark.parametrize("pattern", [*PATTERNS])
+def test_a_depth_stands_for_the_options_that_its_page_names(pattern: str) -> None:
+    """And for nothing that was given as well."""
+    page = PATTERNS[pattern].load_page()
+    for depth in ("quick", "balanced", "thorough"):
+        plan = plan_of(pattern, depth=depth)
+        for name, value in page.options_for(depth).items():
+            stored = plan.options.stored()[name]
+            assert stored == value, name
+    length = page.options.LENGTH
+    if length in page.options.names():
+        assert plan_of(pattern, depth="quick", **{length: 7}).length == 7
+
+
+@pytest.mark.parametrize("pattern", ["handoff", "round_robin"])
+def test_auto_is_refused_where_no_result_says_whether_all_agree(pattern: str) -> None:
+    """It could never end before its last step."""
+    with pytest.raises(ConfigurationError, match="`--depth` must be one of quick, balanced, thorough"):
+        plan_of(pattern, depth="auto")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "field", "counts"), [("council", "members", [3, 3, 5]), ("review", "reviewers", [2, 3, 5])]
+)
+def test_each_step_of_a_panel_has_the_members_of_its_depth(pattern: str, field: str, counts: list[int]) -> None:
+    """Unless the user has named others, who take part in every step."""
+    blocks = str(plan_of(pattern, depth="auto").pattern().outline())
+    given = plan_of(pattern, depth="auto", **{field: [{"name": "Zoe"}, {"name": "Yan"}]})
+    names = ("Ada", "Ben", "Cleo", "Dan", "Eve")
+    for depth, count in zip(("quick", "balanced", "thorough"), counts, strict=True):
+        part = blocks.split(f"\n  → tap_if {depth}\n")[1].split("\n  → ", maxsplit=1)[0]
+        assert [name in part for name in names] == [at < count for at in range(5)]
+    assert "Ada" not in str(given.pattern().outline())
+    assert str(given.pattern().outline()).count("Zoe") >= 3
+
+
+def test_the_command_line_escalates_from_a_recording(tmp_path: Path) -> None:
+    """One recorded run ends at its first step, one at its last; both are replayed without a model."""
+    command = ["debate", QUESTION, "--debater", "ann=we should", "--debater", "ben=we should not", "--depth", "auto"]
+    for ends, calls in (("quick", 4), ("thorough", 26)):
+        cassette = tmp_path / f"{ends}.json"
+        record(cassette, judged([ends]))
+        result = CliRunner().invoke(
+            app,
+            [
+                *command,
+                "--no-synthesizer",
+                "--seed",
+                "1",
+                "--model",
+                "openai/gpt-5",
+                "--replay",
+                str(cassette),
+                "--no-store",
+                "--json",
+            ],
+        )
+        assert result.exit_code == 0, result.output
+        document = json.loads(result.stdout)
+        assert document["raw"]["escalation"][-1]["name"] == ends
+        assert document["usage"]["calls"] == calls
+        assert document["raw"]["verdict"]["winner"] == "we should"
+
+
+def record(path: Path, model: FunctionModel) -> None:
+    """Record a run of the depth "auto"."""
+    plan = plan_of("debate", depth="auto", seed=1, **DEBATE)
+    plan.pattern().run_sync(QUESTION, model=RecordingModel(model, path), seed=1)
