@@ -236,8 +236,8 @@ class CritiquePage(PatternPage):
         "contradicting places of the answer. The result has each claim with its ruling, and the answer, revised if a "
         "claim holds. Returns after at most `wait` seconds; then call wait_for_run until it is over. `depth`: "
         '"quick" makes up to 2 calls of models (without a revision), "balanced" up to 3, "thorough" up to 5 '
-        '(three critics); "auto" ends where no claim holds. With a hosted model each takes half a minute to a minute; a '
-        "small local one takes longer.",
+        '(three critics); "auto" ends where no claim holds. With a hosted model each takes half a minute to a '
+        "minute; a small local one takes longer.",
         texts={
             "answer": Field(
                 max_length=50_000,
