@@ -78,13 +78,15 @@ GROUPS = {
 REPORTS = ("feature_debate", "three_sides", "investment", "council", "round_robin", "moral_decisions")
 """Those of which the site has a report."""
 
+_LINES = 10
+"""How many lines of an output the page shows."""
+
 HEAD = """# Gallery
 
-After this page you have seen what the library does: every script of `examples/`, with the output that it prints.
+After this page you can start from an example: every script of `examples/`, with the first lines that it prints.
 Run one with `python examples/feature_debate.py`; it takes [your default model](models.md#naming-a-model).
 
-The answers here were written by hand, and a scripted model says them; all else is what the library made of them. A test
-runs the scripts again and compares. What a small real model says is in the [README](../README.md).
+The answers were written by hand, and a scripted model says them. A test runs the scripts again and compares.
 """
 
 
@@ -97,11 +99,17 @@ def page() -> str:
             module = load(name)
             summary = " ".join((module.__doc__ or "").split("\n\n")[0].split())
             program = f"[The program](../examples/{name}.py)."
-            printed = normal(output_of(name, module))
+            printed = beginning_of(normal(output_of(name, module)))
             parts.append(
                 f"### {name}\n\n{' '.join(filter(None, (summary, word, program)))}\n\n```text\n{printed}\n```\n"
             )
     return "\n".join(parts)
+
+
+def beginning_of(printed: str) -> str:
+    """Return the first lines of an output, and a mark where it has more."""
+    lines = printed.splitlines()
+    return "\n".join(lines if len(lines) <= _LINES else [*lines[:_LINES], "…"])
 
 
 def load(name: str) -> Any:  # noqa: ANN401 - a module, whose names are its own
