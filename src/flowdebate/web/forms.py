@@ -75,6 +75,7 @@ _ELSEWHERE = frozenset({"suspend", "goes_on", "earlier"})
 """Options about the terminal of a command, of forks, and of programs."""
 _SPECIAL = frozenset({"humans", "sources"})
 _HELP: Mapping[str, str] = {
+    "answer": "The answer to check. Default: the author, a model, answers first.",
     "phases": "What the rounds are for, one phase after the other.",
     "output_schema": "Fields of the output; a model fills them in.",
     "effort": "How much models think before they answer. Default: as each model does by itself.",
@@ -82,6 +83,8 @@ _HELP: Mapping[str, str] = {
     "weights": "Weights of votes by name, one a line, as Planner=2; a weight that is not given is 1.",
 }
 """Help of options that the command line takes in another form."""
+_LONG_TEXTS = ("TEXT", "FILE")
+"""Placeholders of options whose texts have several lines."""
 _SCHEMA_TYPES = ("Text", "Number", "Whole number", "Yes or no", "List of texts")
 _FLAG = re.compile(r"--([a-z][a-z-]*)")
 _REPEATED = re.compile(r"[;,] repeat (?:for each|for more than one|with [^.]*)(?=\.)")
@@ -209,7 +212,7 @@ def form_of(
             field,
             label=_LABELS.get(name, field.label),
             help=_HELP.get(name) or _in_words(option.help),
-            kind="text" if field.kind == "long" and option.metavar != "TEXT" else field.kind,
+            kind="text" if field.kind == "long" and option.metavar not in _LONG_TEXTS else field.kind,
             value=option.on or None,
             flag=options.flag_of(name),
             models=(option.metavar or "").endswith("SPEC"),

@@ -1,0 +1,148 @@
+"""Critiques on every front end: command, stored runs, people, batches, HTTP, pages, endpoints and MCP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from mcp import Client
+from typer.testing import CliRunner
+
+from flowdebate import Persona, critique, human, open_requests, submit_answer_sync
+from flowdebate.cli.app import build_app
+from flowdebate.mcp import create_server
+from flowdebate.patterns.critique.page import CritiqueDocument
+from flowdebate.service import Service
+from flowdebate.testing import FunctionModel
+from tests.cli.stage import Stage
+from tests.mcp.conftest import told
+from tests.patterns.critique.critiques import ANSWER, CLAIM, LEASE, QUESTION, QUOTE, REVISED, model_of
+from tests.server.stage import staged
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MARKED = {**CLAIM, "claim": "It is <b>30</b> days."}
+RULED = {"rulings": [{"claim": "C1", "reason": "§ 7 says so.", "quotes": [QUOTE], "ruling": "holds"}]}
+
+
+def command(*arguments: str, text: str | None = None) -> Any:
+    """Call the command as a user does."""
+    return CliRunner().invoke(build_app(), list(arguments), input=text, catch_exceptions=False)
+
+
+def test_a_critique_is_shown_saved_resumed_forked_reported_and_batched(tmp_path: Path) -> None:
+    """Nothing that was answered is asked again; a fork without a revision rejects the answer."""
+    (tmp_path / "lease.md").write_text(LEASE)
+    (tmp_path / "draft.txt").write_text(f"{ANSWER}\n")
+    answers: Any = {"rulings": RULED, "settledBy": {"claims": [MARKED]}}
+    report, page = tmp_path / "report.md", tmp_path / "report.html"
+    with Stage(turns=((REVISED,),), answers=answers) as on:
+        location = ("--model", "staged", "--base-url", on.base_url, "--seed", "3")
+        given = ("--source", str(tmp_path / "lease.md"), "--answer", str(tmp_path / "draft.txt"))
+        live = command("critique", QUESTION, *location, *given, "--markdown", str(report), "--model", "critic=ann-model")
+        asked = [body["model"] for body in on.bodies]
+        saved = command("critique", QUESTION, *location, *given, "--json")
+        run_id, before = json.loads(saved.stdout)["runId"], len(on.bodies)
+        resumed, shown = command("resume", run_id), command("show", run_id, "--page")
+        written = command("runs", "report", run_id, "--html", str(page))
+        assert len(on.bodies) == before
+        forked = command("runs", "fork", run_id, "--set", "revise=false", "--json", *location[2:4])
+        assert len(on.bodies) == before  # the rulings are the same, and nobody revises
+        batch = command("batch", "-", "--pattern", "critique", *location, *given[:2], text="When?\n")
+    assert [each.exit_code for each in (live, saved, resumed, shown, written, batch)] == [0] * 6, batch.output
+    assert asked == ["ann-model", "staged", "staged"]
+    for part in (MARKED["claim"], ANSWER, REVISED, "Ruling: holds", "Quote from lease.md", "The answer was revised"):
+        assert part in live.stdout, part
+        assert part in resumed.stdout
+        assert part in shown.stdout
+        assert part in command("runs", "render", "-", text=saved.stdout).stdout
+    assert "<b>30" not in page.read_text()
+    assert "&lt;b&gt;30" in page.read_text()
+    assert "§ 7 says so." in report.read_text()
+    assert forked.exit_code == 4
+    assert json.loads(forked.stdout)["raw"]["outcome"] == "rejected"
+    assert "Complete: 1\n" in batch.stdout
+
+
+def test_an_answer_comes_from_a_file_or_from_stdin_and_is_not_read_from_a_plan(tmp_path: Path) -> None:
+    """In a plan file, over HTTP and MCP it is the text itself."""
+    with Stage(answers={"settledBy": {"claims": []}}) as on:
+        location = ("--model", "staged", "--base-url", on.base_url, "--no-store", "--json")
+        piped = command("critique", QUESTION, *location, "--answer", "-", text=ANSWER)
+        plan = tmp_path / "plan.toml"
+        plan.write_text(f'pattern = "critique"\nquestion = "{QUESTION}"\nanswer = "plan.toml"\n')
+        planned = command("run", str(plan), *location)
+        missing = command("critique", QUESTION, *location, "--answer", str(tmp_path / "none.txt"))
+    assert json.loads(piped.stdout)["raw"]["original"] == ANSWER
+    assert json.loads(planned.stdout)["raw"]["original"] == "plan.toml"
+    assert missing.exit_code == 2
+    assert "none.txt" in missing.stderr
+
+
+def test_people_answer_later_in_every_role(tmp_path: Path) -> None:
+    """The run is suspended once for each, and the judge sees no name."""
+    store = str(tmp_path / "runs.sqlite3")
+    pattern = critique(
+        name="lease",
+        author=human(name="bob"),
+        critics=[Persona("Mia", block=human(name="mia"))],
+        judge=human(name="eve"),
+        sources={"lease.md": LEASE},
+    )
+    run = pattern.run_sync(QUESTION, store=store, run_id="r")
+    for said in (ANSWER, {"claims": [CLAIM]}, RULED, REVISED):
+        assert run.status == "awaiting"
+        [request] = asyncio.run(open_requests(store, "r"))
+        assert "Mia" not in request.text or request.block == "mia"
+        submit_answer_sync(store, "r", said)
+        run = pattern.resume_sync("r", store=store)
+    assert (run.status, run.output.outcome, run.output.answer) == ("complete", "revised", REVISED)
+
+
+def test_the_form_starts_one_over_http_and_its_page_has_the_claims() -> None:
+    """Whatever they are made of is text there; the answer is a text of several lines."""
+    with staged(lambda: Service(store="memory:", model=model_of(claims=[MARKED]))) as stage:
+        options = {"sources": {"lease.md": LEASE}, "answer": ANSWER}
+        run_id = stage.finished(pattern="critique", question=QUESTION, options=options)
+        page, form = stage.http.get(f"/runs/{run_id}").text, stage.http.get("/new?pattern=critique").text
+        events = [frame.data.get("kind") for frame in stage.frames(f"/runs/{run_id}/events")]
+        refused = stage.post("/runs", {"pattern": "critique", "question": QUESTION, "options": {"answer": " "}})
+    for part in ("&lt;b&gt;30&lt;/b&gt;", "lease.md", "The answer was revised", REVISED, "In the answer"):
+        assert part in page
+    assert "<b>30" not in page
+    assert re.search(r"<textarea[^>]*name=\"answer\"|data-name=\"answer\"[^§]*?<textarea", form)
+    assert {"answer_given", "claims_made", "claims_ruled", "answer_decided"} <= {*events}
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["field"] == "answer"
+
+
+def test_a_document_is_laid_out_like_the_run_was_shown() -> None:
+    """The live sections and those of the saved run have the same groups."""
+    raw = critique(name="x", answer=ANSWER, sources={"lease.md": LEASE}).run_sync(QUESTION, model=model_of()).output
+    document = CritiqueDocument.of_raw(raw.to_wire())
+    kinds = [type(section).__name__ for section in document.sections()]
+    assert kinds == ["Heading", "Entry", "Heading", "Entry", "Group", "Heading", "Entry", "Card"]
+    assert [speaker.name for speaker in document.speakers] == ["Ada"]
+    assert (document.has_result, document.holds_gate) == (True, True)
+
+
+@pytest.mark.anyio
+async def test_hosts_of_mcp_have_a_tool_for_it() -> None:
+    """They give their answer, and the result says what held up."""
+    async with (
+        Service(store="memory:", model=model_of()) as service,
+        Client(create_server(service)) as client,
+    ):
+        tools = {tool.name: tool.description or "" for tool in (await client.list_tools()).tools}
+        for level, calls in (("quick", 2), ("balanced", 3), ("high", 5)):
+            assert re.search(rf'"{level}" (makes )?up\s+to\s+{calls}', tools["check_answer"])
+        given = {"question": QUESTION, "answer": ANSWER, "sources": {"lease.md": LEASE}, "wait": 50}
+        run = told(await client.call_tool("check_answer", given))
+        quick = told(await client.call_tool("check_answer", {**given, "confidence": "quick"}))
+    assert run["status"] == quick["status"] == "complete"
+    assert REVISED in run["result"]
+    assert "The answer was rejected: 1 of 1 claim held up" in quick["result"]
