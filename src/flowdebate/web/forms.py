@@ -29,8 +29,8 @@ Kind: TypeAlias = Literal[
 texts, "numbers", "pairs" of a name and a value, "entries" with fields of their own, the fields of a "schema", any other
 value of an answer as its "json", and a "group" of fields."""
 
-_FRONT = "model"
-"""The option beside question, speakers and material."""
+_FRONT = ("answer", "model")
+"""Options beside question, speakers and material, in this order."""
 _PANELS: Mapping[str, str] = {"format": "Format", "exclude": "Material", "focus": "Focus"}
 """Groups of options that the command line puts elsewhere."""
 _LABELS: Mapping[str, str] = {
@@ -229,13 +229,14 @@ def form_of(
             )
             field = replace(field, kind="group", parts=parts, help=help_text, choices=())
         field = _explained(field)
-        if name == _FRONT:
+        if name in _FRONT:
             front.append(field)
         else:
             folded[_PANELS.get(name) or option.panel or "Other"].append(field)
     sample = str(page.sample.get(info.subject, ""))
     blank, entries = _speakers(info, schema, filled=example, placeholders=not question)
     people = tuple(options.PEOPLE) if "humans" in options.model_fields else None
+    front.sort(key=lambda field: _FRONT.index(field.name))
     folded["Rounds"].sort(key=lambda field: field.name != options.LENGTH)
     return Form(
         pattern=info.name,

@@ -161,7 +161,9 @@ class CritiqueDocument(Document):
 def claim_groups(claims: list[Claim]) -> Iterator[Section]:
     """Lay out claims with their rulings and evidence."""
     for claim in claims:
-        facts = []
+        word = RULINGS[claim.ruling]
+        text = f"{word}. {claim.why}" if claim.why else word
+        facts = [Fact(label="Ruling", text=text, tone=_TONES[claim.ruling])]
         if claim.place:
             label = "In the answer" if claim.place_found else "Not in the answer"
             facts.append(Fact(label=label, text=claim.place, tone="dim" if claim.place_found else "warning"))
@@ -170,9 +172,6 @@ def claim_groups(claims: list[Claim]) -> Iterator[Section]:
             facts.append(Fact(label="Made by", text=", ".join(claim.agent_names), tone="dim"))
         facts += [Fact(label="Reason", text=claim.reason)] if claim.reason else []
         facts += [_quote_fact(item) for item in claim.evidence]
-        word = RULINGS[claim.ruling]
-        text = f"{word}. {claim.why}" if claim.why else word
-        facts.append(Fact(label="Ruling", text=text, tone=_TONES[claim.ruling]))
         # a claim of several lines could be taken for what the page says of it
         yield Group(label=f"{claim.id}, {claim.kind}", text=" ".join(claim.claim.split()), facts=tuple(facts))
 

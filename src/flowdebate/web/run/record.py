@@ -130,8 +130,8 @@ class Trace:
     height: float = 0.0
 
     def calls_of(self, name: str) -> Iterator[Call]:
-        """The answers of this speaker."""
-        return (call for call in self.calls if call.party is not None and call.party.name == name)
+        """Return the answers of this speaker, who may be a role that has turns without being a party."""
+        return (call for call in self.calls if name == (call.who if call.party is None else call.party.name))
 
     @property
     def models(self) -> str:

@@ -193,7 +193,7 @@ _SHORTEST, _FEW, _MINUTES = 0.1, 10, 180
 def _rounds(sections: Iterable[Section], parties: dict[str, Party], trace: Trace) -> Iterable[Round]:  # noqa: C901 - a case for each kind
     """The sections between headings; those of the result are shown elsewhere."""
     title, held, number, turns, quotes = "", list[Entry | Fact | Group | Remark](), 0, 0, 0
-    calls = {name: list(trace.calls_of(name)) for name in parties}
+    calls: dict[str, list[Call]] = {}  # by name, also of roles that have turns without being a party
 
     def finished() -> Round:
         nonlocal turns, quotes
@@ -203,7 +203,8 @@ def _rounds(sections: Iterable[Section], parties: dict[str, Party], trace: Trace
             match part:
                 case Entry():
                     turns += 1
-                    party, call = parties.get(part.name), _taken(calls.get(part.name, []), part.text)
+                    left = calls.setdefault(part.name, [*trace.calls_of(part.name)])
+                    party, call = parties.get(part.name), _taken(left, part.text)
                     cited = citations_in(part, party, after=quotes)
                     quotes += len(cited)
                     shown.append(Turn(number=turns, entry=part, party=party, call=call, citations=cited))
