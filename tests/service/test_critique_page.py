@@ -16,7 +16,6 @@ from flowdebate.cli.app import build_app
 from flowdebate.mcp import create_server
 from flowdebate.patterns.critique.page import CritiqueDocument
 from flowdebate.service import Service
-from flowdebate.testing import FunctionModel
 from tests.cli.stage import Stage
 from tests.mcp.conftest import told
 from tests.patterns.critique.critiques import ANSWER, CLAIM, LEASE, QUESTION, QUOTE, REVISED, model_of
@@ -43,7 +42,9 @@ def test_a_critique_is_shown_saved_resumed_forked_reported_and_batched(tmp_path:
     with Stage(turns=((REVISED,),), answers=answers) as on:
         location = ("--model", "staged", "--base-url", on.base_url, "--seed", "3")
         given = ("--source", str(tmp_path / "lease.md"), "--answer", str(tmp_path / "draft.txt"))
-        live = command("critique", QUESTION, *location, *given, "--markdown", str(report), "--model", "critic=ann-model")
+        live = command(
+            "critique", QUESTION, *location, *given, "--markdown", str(report), "--model", "critic=ann-model"
+        )
         asked = [body["model"] for body in on.bodies]
         saved = command("critique", QUESTION, *location, *given, "--json")
         run_id, before = json.loads(saved.stdout)["runId"], len(on.bodies)
