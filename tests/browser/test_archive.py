@@ -31,4 +31,4 @@ def test_a_debate_is_corrected_and_deleted(visit: Callable[[str], Visit]) -> Non
         assert stage.get("/archive").json()[0]["recorded"]["right"] == "cy"
         page.evaluate("window.confirm = () => true")
         page.get_by_role("button", name="Delete").click()
-        page.get_by_text("No consensus debate is remembered yet.").wait_for()
+        page.get_by_text("The archive has no consensus debates yet.").wait_for()

@@ -42,7 +42,7 @@ def test_three_clicks_hold_the_example(stage: Stage, visit: Callable[[str], Visi
     page = visit(stage.url).open("/")
     page.get_by_role("link", name="New debate").click()
     page.get_by_role("link", name="Use this example").click()
-    page.get_by_role("button", name="Begin the debate").click()
+    page.get_by_role("button", name="Start the debate").click()
     page.get_by_text("What the judge saw").wait_for()
     assert page.locator("h1").inner_text() == "Is it better to work from home or in an office?"
 
@@ -77,7 +77,7 @@ def test_the_sides_of_a_debate_follow_its_question(
     assert sides_of(page) == sides
     page.locator(".seats [data-name=stance] textarea").last.fill("Neither")
     page.locator("[data-as=toml]").get_by_text("Neither").wait_for()
-    page.get_by_role("button", name="Begin the debate").click()
+    page.get_by_role("button", name="Start the debate").click()
     page.get_by_text("What the judge saw").wait_for()
     run_id = page.url.rpartition("/")[2].partition("?")[0]
     debaters = stage.get(f"/runs/{run_id}?wait=30").json()["document"]["debaters"]
@@ -96,7 +96,7 @@ def test_sides_that_the_question_does_not_name_are_proposed(visit: Callable[[str
         page = visit(stage.url).open("/new")
         page.get_by_label("Question").fill("Which database?")
         page.get_by_text("The model proposes them when you begin").wait_for()
-        page.get_by_role("button", name="Begin the debate").click()
+        page.get_by_role("button", name="Start the debate").click()
         page.get_by_text("What the judge saw").wait_for()
         assert page.get_by_text("MySQL is simpler").count()
 
@@ -184,7 +184,7 @@ def test_a_problem_is_said_at_its_field(
     field = page.get_by_label(label).first
     field.fill(typed)
     page.locator("details").evaluate_all("folds => folds.forEach(fold => { fold.open = false; })")
-    page.get_by_role("button", name="Begin the debate").click()
+    page.get_by_role("button", name="Start the debate").click()
     alert = page.get_by_role("alert").filter(has_text="Nothing was started.")
     alert.wait_for()
     assert problem in page.locator(".field.bad > .problem").inner_text()
@@ -199,10 +199,10 @@ def test_a_side_that_a_person_plays_needs_a_name(stage: Stage, visit: Callable[[
     page = visit(stage.url).open("/new")
     page.get_by_label("Question").fill("Which one?")
     page.get_by_role("checkbox", name="A person").first.check()
-    page.get_by_role("button", name="Begin the debate").click()
+    page.get_by_role("button", name="Start the debate").click()
     page.get_by_text("Name the side that a person plays.").wait_for()
     page.get_by_label("Question").fill("Should we ship?")
-    page.get_by_role("button", name="Begin the debate").click()
+    page.get_by_role("button", name="Start the debate").click()
     page.get_by_role("link", name="Answer", exact=True).wait_for()
     run_id = page.url.rpartition("/")[2].partition("?")[0]
     assert [each["block"] for each in stage.get(f"/runs/{run_id}").json()["pending"]] == ["debate-debater-pro"]
@@ -213,7 +213,7 @@ def test_a_model_that_is_none_is_said_at_its_seat(stage: Stage, visit: Callable[
     page = visit(stage.url).open("/new?question=Should+we+ship%3F")
     seat = page.locator(".seats > li").nth(1).locator("[data-name=model] input").first
     seat.fill("no-such-model")
-    page.get_by_role("button", name="Begin the debate").click()
+    page.get_by_role("button", name="Start the debate").click()
     said = page.get_by_text("must be one that this server allows")
     said.wait_for()
     assert said.count() == 1
@@ -278,7 +278,7 @@ def test_a_run_is_started_answered_and_stopped_by_keyboard(visit: Callable[[str]
         page.wait_for_url("**/new?*example=true")
         tab_to(page, "A person")
         page.keyboard.press("Space")
-        tab_to(page, "Begin the debate")
+        tab_to(page, "Start the debate")
         page.keyboard.press("Enter")
         page.get_by_role("link", name="Answer", exact=True).wait_for()
         tab_to(page, "Answer")
@@ -324,7 +324,7 @@ def test_four_vendors_in_four_seats_read_what_was_chosen_in_the_form(
         page.get_by_label("Material").fill("Homes are scarce.")
         page.get_by_label("Add files").set_input_files([tmp_path / "report.md", tmp_path / "chart.png"])
         page.get_by_text("(the content of chart.png)").first.wait_for()
-        page.get_by_role("button", name="Begin the debate").click()
+        page.get_by_role("button", name="Start the debate").click()
         page.get_by_text("What the judge saw").wait_for(timeout=90_000)
     for vendor in found.values():
         told = str([each.headers for each in vendor.asked])
@@ -349,7 +349,7 @@ def test_a_file_that_cannot_be_read_is_said_at_the_sources(
     page = visit(stage.url).open("/new?example=true")
     page.locator("details").evaluate_all("folds => folds.forEach(fold => { fold.open = true; })")
     page.get_by_label("Add files").set_input_files([tmp_path / "app.bin"])
-    page.get_by_role("button", name="Begin the debate").click()
+    page.get_by_role("button", name="Start the debate").click()
     said = page.locator("#problems")
     said.get_by_text("app.bin: is binary: only texts, documents and images").wait_for()
     assert page.url.endswith("/new?example=true")
@@ -396,5 +396,5 @@ def test_the_form_of_a_review_takes_a_diff_and_dropped_files(
     assert [*plan["sources"]] == ["app.py", "old.py", "plan.md", "text"]
     assert plan["sources"]["app.py"].startswith("diff --git a/app.py")
     assert plan["question"] == "What is wrong with this change?"
-    page.get_by_role("button", name="Begin the review").click()
+    page.get_by_role("button", name="Start the review").click()
     page.wait_for_url("**/runs/*")

@@ -44,10 +44,10 @@ def waits(stage: Stage) -> str:
 @pytest.mark.parametrize(
     ("path", "title"),
     [
-        ("/runs/none", "There is nothing here"),
-        ("/nothing", "There is nothing here"),
+        ("/runs/none", "Page not found"),
+        ("/nothing", "Page not found"),
         ("/compare", "This address is not complete"),
-        ("/api/v1/runs/none/report.html", "There is nothing here"),
+        ("/api/v1/runs/none/report.html", "Page not found"),
     ],
 )
 def test_what_a_browser_does_not_get_is_a_page(

@@ -27,7 +27,7 @@ def test_the_list_says_what_came_out_and_leads_to_a_comparison(visit: Callable[[
     """Who won, who spoke, which models, what it cost and how long it took; two runs that are chosen; a note."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as stage:
         page = visit(stage.url).open("/")
-        page.get_by_text("No run yet.").wait_for()
+        page.get_by_text("No runs yet.").wait_for()
         assert page.locator("a[href*='/new?pattern=']").count() > 0
         page.get_by_role("link", name="Begin a debate").wait_for()
         for name in ("one", "two"):

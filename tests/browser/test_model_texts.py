@@ -104,7 +104,7 @@ def test_one_ballot_is_drawn_as_one_and_a_button_asks_for_the_other(
     assert ballots.locator("svg.share").count() == 0
     assert "100" not in ballots.inner_text()
     ballots.get_by_text("The judge read the debate once.").wait_for()
-    page.get_by_role("button", name="Read it in the other order (1 call)").click()
+    page.get_by_role("button", name="Judge it in the other order (1 call)").click()
     page.wait_for_url(lambda address: not address.endswith("/runs/once"))
     page.get_by_text("The judge read the debate twice, each time in another order.").wait_for()
     assert page.locator("#ballots tbody tr").count() == 2

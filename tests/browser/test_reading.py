@@ -217,7 +217,7 @@ def test_what_to_do_with_a_run_is_at_its_top(long: tuple[Stage, str], visit: Cal
     assert page.locator("#acts").evaluate("acts => acts.getBoundingClientRect().bottom") < 860
     page.set_viewport_size({"width": 360, "height": 740})
     page.goto(f"{stage.pages}/new")
-    assert page.get_by_role("button", name="Begin the debate").evaluate("b => b.getBoundingClientRect().bottom") < 1110
+    assert page.get_by_role("button", name="Start the debate").evaluate("b => b.getBoundingClientRect().bottom") < 1110
     answer = page.goto(f"{stage.pages}/runs/{run_id}")
     assert answer is not None
     assert QUESTION in answer.text()

@@ -97,7 +97,7 @@ def test_a_run_is_shared_and_the_link_revoked_on_its_page(stage: Stage, owner: V
     assert theirs.get_by_role("link").all_inner_texts() == ["Skip to content", "Present"]
     page.reload()  # which still has it
     page.get_by_role("button", name="Revoke").click()
-    page.get_by_text("Revoked: it shows nothing any more.").wait_for()
+    page.get_by_text("Revoked. The link no longer works.").wait_for()
     assert page.locator("#shares li").count() == 0
     theirs.reload()
     theirs.get_by_role("heading", name="This link was revoked").wait_for()

@@ -142,7 +142,7 @@ def test_what_fails_does_not_end_the_others_and_is_tried_again(folder: Path) -> 
     assert (failed.exit_code, again.exit_code) == (1, 0)
     assert statuses == ["failed", "complete", "complete"]
     assert "Question 1 failed (Cap rents?): ProviderFailed: " in failed.stderr
-    assert failed.stderr.endswith("To try again what failed: the same command\n")
+    assert failed.stderr.endswith("To retry what failed: the same command\n")
     assert "Errors: ProviderFailed 1\n" in failed.stdout
     assert [line["status"] for line in lines(folder / "r.jsonl")] == ["complete"] * 3
 
@@ -218,7 +218,7 @@ def test_a_bad_row_is_an_error_before_anything_is_paid(folder: Path, content: st
         (("--max-concurrency", "0"), "--max-concurrency must be an int >= 1"),
         (("--batch-id", " "), "--batch-id must be text"),
         (("--format", "xml"), "--format must be 'csv', "),
-        (("--seed", "x"), "Invalid value"),
+        (("--seed", "x"), "--seed must be a whole number (got x)."),
         (("--max-calls", "0"), "--max-calls must be an int >= 1"),
         (
             ("--pattern", "handoff", "--synthesizer"),
@@ -613,7 +613,7 @@ def test_a_batch_is_one_row_among_the_runs(folder: Path) -> None:
     runner, location = CliRunner(), ("--store", str(folder / "runs.sqlite3"))
     listed = runner.invoke(app, ["runs", "--limit", "1", *location]).stdout
     assert re.search(r"^rents \(\d runs\) .* 1 failed", listed, re.MULTILINE)
-    assert "The runs of a batch, one by one: --batch-id rents" in listed
+    assert "To list the runs of a batch: --batch-id rents" in listed
     assert "There are more" not in listed
     alone = runner.invoke(app, ["runs", "--batch-id", "rents", *location]).stdout
     numbers = re.findall(r"^rents-(\d) ", alone, re.MULTILINE)

@@ -155,7 +155,7 @@ def test_what_failed_counts_as_wrong_and_is_tried_again(folder: Path) -> None:
     report = json.loads(first.stdout)["report"]
     assert (report["n"], report["attempted"], report["failed"], report["methods"][0]["right"]) == (4, 4, 3, 1)
     assert json.loads(first.stdout)["withoutVerdict"] == {"failed": 3}
-    assert "To try again what failed: the same command" in first.stderr
+    assert "To retry what failed: the same command" in first.stderr
     assert again.exit_code == 0
     assert json.loads(again.stdout)["report"]["n"] == 4
 
@@ -178,7 +178,7 @@ def test_nothing_to_compare_is_said(folder: Path) -> None:
         result = run(school, "facts.jsonl", "--max-calls", "1", "--json")
     assert result.exit_code == 3
     assert json.loads(result.stdout)["report"] is None
-    assert "There is nothing to compare" in result.stderr
+    assert "Nothing to compare" in result.stderr
 
 
 MISUSE = {

@@ -49,7 +49,7 @@ def test_a_judge_that_changes_its_mind_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("on_flip", "winner"), [("abstain", "none, the judge abstains"), ("tie", "none, a tie")], ids=str
+    ("on_flip", "winner"), [("abstain", "none (the judge abstained)"), ("tie", "none (tie)")], ids=str
 )
 def test_a_verdict_without_a_winner_says_why(on_flip: str, winner: str) -> None:
     """An abstention is no synthesis of several positions."""
@@ -179,7 +179,7 @@ def test_a_judge_by_letter_that_prefers_a_slot_finds_nobody() -> None:
     """The page says so, and does not call it a synthesis or a tie."""
     with Stage(letters=lambda _: {"A": -0.1, "B": -2.5}) as stage:
         result = _run(stage, "--answer-form", "letter")
-    assert "none, no side is clearly ahead" in result.stdout
+    assert "none (no side is clearly ahead)" in result.stdout
     assert "2 (cyclic, by letter), which disagree: pro 0.50, con 0.50" in " ".join(result.stdout.split())
 
 

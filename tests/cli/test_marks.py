@@ -51,7 +51,7 @@ def test_a_contribution_that_is_cut_off_is_marked_everywhere(verb: str, tmp_path
     for text in (" ".join(live.stdout.split()), page, report):
         assert text.count(FLAGS["cut_off"]) == 1
         assert "failed" not in text
-    assert f"Ended with something missing, after {len(said) - 1} complete " in page
+    assert f"Ended with gaps, after {len(said) - 1} complete " in page
     assert document["status"] == "degraded"
 
 
@@ -82,7 +82,7 @@ def test_a_winner_that_is_no_position_is_shown_as_none(tmp_path: Path) -> None:
         {"round": 1, "role": "debater", "name": "con", "error": "never asked", "instead": "unheard"},
     ]
     for text in shown(document, tmp_path):
-        assert "none; the judge named 'the mayor', which is no position" in text.replace("\\", "")
+        assert "none; the judge named 'the mayor', which is not a position" in text.replace("\\", "")
         assert "Judge my-judge named no side" in text.replace("\\", "")
         assert "Debater con was not heard" in text
 

@@ -98,7 +98,7 @@ def test_text_is_shown_once_streamed_or_not() -> None:
 def test_text_that_was_cut_is_marked() -> None:
     """A reader sees why an argument ends in the middle."""
     cut = BlockAnswered(block="a", output="Homes first.", truncated=True)
-    assert turn(cut).endswith("\n  (the model ran out of room: what counts ends with the last full sentence)\n")
+    assert turn(cut).endswith("\n  (the answer was cut off; it counts up to its last full sentence)\n")
 
 
 def test_tools_are_shown_in_short() -> None:

@@ -66,8 +66,8 @@ def test_a_debate_may_go_on_without_a_turn(tmp_path: Path) -> None:
     again = CliRunner().invoke(app, ["runs", "render", "-"], input=result.stdout)
     for page in (plain.stdout, again.stdout):
         assert "Debater con failed: " in page
-        assert "the turn is left out" in page.replace("\n    ", " ")
-        assert "Ended with something missing, after 5 complete arguments." in page
+        assert "the turn is skipped" in page.replace("\n    ", " ")
+        assert "Ended with gaps, after 5 complete arguments." in page
     assert "*Debater con failed*" in report.read_text()
 
 

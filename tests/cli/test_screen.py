@@ -207,7 +207,7 @@ def test_models_are_named_by_what_they_are_asked_for() -> None:
     here = "ollama/gemma3 (a server on this machine, at http://127.0.0.1:11434/v1)"
     assert models_line(plan) == f"Models: openai/gpt-5 (anna, judge); {here} (ben, synthesizer)"
     replay = make_plan(PATTERNS["debate"], {"question": "Q?", "replay": "answers.jsonl"})
-    assert models_line(replay) == "Model: none is asked, the answers are those recorded in answers.jsonl"
+    assert models_line(replay) == "Model: none; answers come from the recording answers.jsonl"
 
 
 def test_a_price_holds_for_all_models_or_for_one() -> None:

@@ -90,7 +90,7 @@ def test_lines_at_the_left_edge_are_the_page_s_own(pattern: str, folder: Path, t
     render(held, Page(page, held.speakers, environ={}))
     own = [line for line in page.getvalue().split("\n") if line and not line.startswith("  ")]
     changed = ["Changed positions: 0 of 1"] if pattern == "consensus" else []
-    ends = ["Ended with something missing", *changed, "Tokens", "Seed"]
+    ends = ["Ended with gaps", *changed, "Tokens", "Seed"]
     name = printable(text).replace("\n", "\\n").replace("\t", " ")
     heads = [head.replace("X", name.strip(" ")) for head in HEADS[pattern]]
     assert len(own) == len(heads) + len(ends)
@@ -199,7 +199,7 @@ def test_a_deliberation_may_go_on_without_a_turn() -> None:
     again = CliRunner().invoke(app, ["runs", "render", "-"], input=result.stdout)
     for page in (plain.stdout, again.stdout):
         assert re.search(r"Debater [abc] failed: ", page)
-        assert "Ended with something missing, after 5 complete arguments." in page
+        assert "Ended with gaps, after 5 complete arguments." in page
 
 
 def test_a_handoff_reads_well() -> None:
@@ -363,7 +363,7 @@ def test_agents_without_an_answer_are_told_and_the_others_go_on() -> None:
     again = CliRunner().invoke(app, ["runs", "render", "-"], input=result.stdout)
     for page in (plain.stdout, again.stdout):
         assert re.search(r"\n  \w+ gave no proposal: ", page)
-        assert "Ended with something missing, after " in page
+        assert "Ended with gaps, after " in page
 
 
 def test_a_consensus_fails_with_its_first_agent_where_it_is_to() -> None:
@@ -467,7 +467,7 @@ def test_an_answer_that_was_cut_off_is_marked_where_several_speak() -> None:
     for event in told:
         for section in live.sections(event):
             shown.show(section)
-    remark = "  (the model ran out of room: what counts ends with the last full sentence)\n"
+    remark = "  (the answer was cut off; it counts up to its last full sentence)\n"
     assert page.getvalue() == f"\nann:\n  One\n{remark}\nben:\n  Two\n"
 
 

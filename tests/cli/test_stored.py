@@ -388,7 +388,7 @@ def test_runs_are_listed_by_what_is_asked_for(store: Path) -> None:
     assert ids("--limit", "1") == ["other"]
     lines = command("runs", "--limit", "2").stdout.splitlines()
     assert [line.split()[0] for line in lines[:-1]] == ["RUN", "other", run_id[:8]]
-    assert lines[-1] == f"There are more: flowdebate runs --limit 2 --before {run_id[:8]}"
+    assert lines[-1] == f"Next page: flowdebate runs --limit 2 --before {run_id[:8]}"
     assert "2001-09-09  debate  complete " in command("runs").stdout
     for option, value in (("--status", "lost"), ("--limit", "0"), ("--text", " "), ("--pattern", "\udcff")):
         result = command("runs", option, value)
@@ -401,9 +401,9 @@ def rows_of_all_pages(*options: str) -> list[list[str]]:
     pages, arguments = [], ["runs", *options]
     while arguments:
         lines = command(*arguments).stdout.splitlines()
-        following = next((line for line in lines if line.startswith("There are more: ")), "")
-        pages.append([line for line in lines[1:] if not line.startswith(("There ", "The runs of a batch"))])
-        arguments = shlex.split(following.removeprefix("There are more: flowdebate "))
+        following = next((line for line in lines if line.startswith("Next page: ")), "")
+        pages.append([line for line in lines[1:] if not line.startswith(("Next page", "To list the runs of a batch"))])
+        arguments = shlex.split(following.removeprefix("Next page: flowdebate "))
     return pages
 
 
@@ -424,7 +424,7 @@ def test_a_list_says_the_command_of_its_next_page(store: Path, tmp_path: Path, s
         pages = rows_of_all_pages("--limit", str(size), *options)
         rows = [row for page in pages for row in page]
         assert [" ".join(row.split()) for row in rows] == [
-            " ".join(row.split()) for row in whole if not row.startswith("The runs of a batch")
+            " ".join(row.split()) for row in whole if not row.startswith("To list the runs of a batch")
         ]
         assert all(len(page) == size for page in pages[:-1])
     assert len(rows_of_all_pages("--limit", str(size))) == -(-7 // size)

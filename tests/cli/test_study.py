@@ -90,7 +90,7 @@ def test_a_study_is_registered_asked_and_reported(folder: Path) -> None:
     ]
     assert "together against single (primary)" in whole.stdout
     assert r"\toprule" in (folder / "t.tex").read_text()
-    assert "Everything is as it was registered." in (folder / "t.html").read_text()
+    assert "Everything matches the registration." in (folder / "t.html").read_text()
     with (folder / "rows.csv").open() as file:
         assert {row["method"] for row in csv.DictReader(file)} == {"together", "single", "in_turn", "noise"}
 
@@ -119,7 +119,7 @@ def test_what_was_changed_since_the_registration_is_said(folder: Path) -> None:
         run(school, "register", "facts.toml")
         (folder / "facts.toml").write_text(STUDY.replace("seed = 3", "seed = 4"))
         result = run(school, "facts.toml")
-    assert "Not as registered: seed: registered 3, now 4" in " ".join(result.stdout.split())
+    assert "Differences from the registration: seed: registered 3, now 4" in " ".join(result.stdout.split())
 
 
 def test_debaters_read_the_sources_of_a_row_and_the_judge_does_not(folder: Path) -> None:
@@ -139,7 +139,7 @@ def test_debaters_read_the_sources_of_a_row_and_the_judge_does_not(folder: Path)
     assert len(reading) == 2 * 2  # two debaters, two questions
     assert all("You are one of the debaters" in prompt for prompt in reading)
     assert len(told) > len(reading)
-    assert "Not as registered: sources: registered" in " ".join(changed.stdout.split())
+    assert "Differences from the registration: sources: registered" in " ".join(changed.stdout.split())
 
 
 def test_a_change_of_what_models_are_told_is_said(folder: Path) -> None:

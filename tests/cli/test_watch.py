@@ -85,7 +85,7 @@ def test_ctrl_c_ends_the_view_and_not_the_run(store: Path) -> None:
         assert (run.status, run.owned) == ("running", True)
         on.let_go()
         process.wait(PATIENCE)
-    assert f"The run goes on. To watch it again: flowdebate runs watch {run.header.run_id[:8]}" in terminal.screen
+    assert f"The run continues. To watch it again: flowdebate runs watch {run.header.run_id[:8]}" in terminal.screen
     assert terminal.seen.rfind("\x1b[?25h") > terminal.seen.rfind("\x1b[?25l")
     assert newest(store).status == "complete"
 

@@ -192,7 +192,7 @@ DEBATE: tuple[DebateFault, ...] = (
     DebateFault(
         id="7",
         title="a debater's endpoint is down",
-        what="asked three times; the turn is left out, and the loss is recorded",
+        what="asked three times; the turn is skipped, and the loss is recorded",
         turns=(refuses(503), refuses(503), refuses(503), fine),
         options=ALONE,
         posts=5,
@@ -233,7 +233,7 @@ DEBATE: tuple[DebateFault, ...] = (
     DebateFault(
         id="37",
         title="a debater's model declines",
-        what="not retried; the turn is left out",
+        what="not retried; the turn is skipped",
         turns=(says(None, refusal="not that"), fine),
         options=ALONE,
         posts=3,

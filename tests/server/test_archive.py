@@ -130,7 +130,7 @@ def test_a_server_that_only_shows_changes_nothing(server: Stage) -> None:
     with staged(lambda: Service(store="memory:", model=model(voting)), read_only=True) as stage:
         assert stage.http.patch("/api/v1/archive/first:consensus", json={"right": "cy"}).status_code == 403
         assert stage.http.delete("/api/v1/archive/first:consensus").status_code == 403
-        assert "No consensus debate is remembered yet." in page_of(stage, "/archive")
+        assert "The archive has no consensus debates yet." in page_of(stage, "/archive")
 
 
 def test_texts_of_models_are_text_in_the_page() -> None:

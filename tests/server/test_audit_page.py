@@ -49,7 +49,7 @@ def counts(page: str) -> dict[str, str]:
 def test_an_empty_server_says_so() -> None:
     """Without figures, and without claims."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(first_wins))) as stage:
-        assert "There are no ballots of a judge in these runs yet." in page_of(stage, "/audit")
+        assert "These runs have no ballots of a judge yet." in page_of(stage, "/audit")
 
 
 def test_figures_have_their_numbers(stage: Stage) -> None:
@@ -60,14 +60,14 @@ def test_figures_have_their_numbers(stage: Stage) -> None:
     assert f"In {RUNS} of {RUNS} debates that were judged in several orders, the verdict was not the same" in page
     assert f"slot 1 of 2: 100%, {2 * RUNS} of {2 * RUNS}</title>" in page
     assert "Too few to tell: 12 items" in page
-    assert "Nobody has voted yet" in page
+    assert "Nobody has voted on these debates yet" in page
 
 
 def test_filters_choose_the_runs(stage: Stage) -> None:
     """Those of the list of runs."""
     assert counts(page_of(stage, "/audit?label=half%3D1"))["Debates"] == str(RUNS // 2)
     assert counts(page_of(stage, "/audit?text=release+11&pattern=debate"))["Debates"] == "1"
-    assert "There are no ballots of a judge" in page_of(stage, "/audit?pattern=council")
+    assert "These runs have no ballots of a judge yet" in page_of(stage, "/audit?pattern=council")
     assert stage.http.get("/audit?nothing=1").status_code == 422
 
 
@@ -115,7 +115,7 @@ def test_users_see_the_audit_of_their_own_runs() -> None:
         stage.finished(question=QUESTION.format(1), options=OPTIONS)
         assert counts(page_of(stage, "/audit"))["Debates"] == "1"
         stage.http.headers["x-key"] = "key-of-ben"
-        assert "There are no ballots of a judge" in page_of(stage, "/audit")
+        assert "These runs have no ballots of a judge yet" in page_of(stage, "/audit")
 
 
 def test_hostile_text_is_text(stage: Stage) -> None:

@@ -36,7 +36,7 @@ def test_one_ballot_is_drawn_as_one_ballot() -> None:
         assert "100 : 0" not in page
         assert "0 : 100" not in page
         assert "Ballot for" in page
-        assert "Read it in the other order (2 calls)" in page
+        assert "Judge it in the other order (2 calls)" in page
         assert "The order mattered" not in page
         for path in (f"/compare?a={run_id}&b={run_id}", f"/runs/{run_id}/travel?step=1"):
             other = stage.http.get(path).text
@@ -79,7 +79,7 @@ def test_the_fork_for_the_other_order_takes_the_calls_that_the_page_names(withou
         options["answer_form"] = "scores"
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as stage:
         run_id = stage.finished(options=options)
-        assert "Read it in the other order (1 call)" in stage.http.get(f"/runs/{run_id}").text
+        assert "Judge it in the other order (1 call)" in stage.http.get(f"/runs/{run_id}").text
         asked.clear()
         fork = stage.post(f"/runs/{run_id}/fork", {"options": {"schedule": "swap"}}).json()["runId"]
         judging = stage.get(f"/runs/{fork}?wait=30").json()["document"]["raw"]["verdict"]["judging"]

@@ -208,7 +208,7 @@ def test_a_link_for_one_request_has_a_page(stage: Stage) -> None:
         assert "Your turn" in person.get(link["page"]).text
         assert person.post(link["path"], json={"answer": "We have tested it."}).status_code == 204
         stage.get(f"/runs/{run_id}?wait=30")
-        assert "Nothing more is asked of you here" in person.get(link["page"]).text
+        assert "You have nothing more to do here" in person.get(link["page"]).text
 
 
 def test_a_link_leads_nowhere_else(stage: Stage) -> None:

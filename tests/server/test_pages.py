@@ -44,12 +44,12 @@ class Parts(HTMLParser):
 
 def test_the_list_leads_to_the_runs(stage: Stage) -> None:
     """A page of them, and a link to the next one; filters that are left empty do not count."""
-    assert "No run yet" in stage.http.get("/").text
+    assert "No runs yet" in stage.http.get("/").text
     run_id = stage.finished()
     listed = stage.http.get("/?text=&status=&pattern=")
     assert listed.headers["content-type"] == "text/html; charset=utf-8"
     assert f'<a href="/runs/{run_id}">{QUESTION}</a>' in listed.text
-    assert "No run fits" in stage.http.get("/?text=nothing+like+it").text
+    assert "No runs match" in stage.http.get("/?text=nothing+like+it").text
     for number in range(3):
         stage.finished(runId=f"r{number}")
     assert '<a class="button" href="?limit=2&amp;before=' in stage.http.get("/?limit=2").text

@@ -54,7 +54,7 @@ def test_a_step_shows_what_had_been_said_until_then(stage: Stage) -> None:
     assert "2 contributions<" in judge
     assert "You are one of the debaters in a debate." in second
     assert f'data-place="{CON}"' in second
-    assert "Form of the answer" in judge
+    assert "Answer schema" in judge
     assert "&#34;winner&#34;: null" in judge
 
 
@@ -117,7 +117,7 @@ def test_what_a_person_said_is_a_step(stage: Stage) -> None:
     assert stage.get(f"/runs/{fork}?wait=30").json()["status"] == "complete"
     page = page_of(stage, f"/compare?a=people&b={fork}")
     assert "step 3, changed by hand" in page
-    assert "Steps 1 to 2 are the same: pro, con. Reused, nothing was asked." in page
+    assert "Steps 1 to 2 are the same: pro, con. Reused without asking." in page
 
 
 def test_a_comparison_shows_what_differs(stage: Stage) -> None:
@@ -127,7 +127,7 @@ def test_a_comparison_shows_what_differs(stage: Stage) -> None:
     stage.post(f"/runs/{run_id}/fork", {"forkId": "fork", "edits": {CON: text}})
     stage.get("/runs/fork?wait=30")
     page = page_of(stage, f"/compare?a={run_id}&b=fork")
-    assert "Step 1 is the same: pro. Reused, nothing was asked." in page
+    assert "Step 1 is the same: pro. Reused without asking." in page
     assert "debate-debater-con is <ins>not</ins> sure." in page
     assert "step 2, changed by hand" in page
     assert page.count("<h3>Verdict</h3>") == 2
@@ -149,7 +149,7 @@ def test_turns_of_two_runs_are_paired_by_round_and_number(stage: Stage, panel: d
     """Whatever the speakers are called; each step has its counterpart."""
     one, two = (stage.finished(options={"max_rounds": 2, **each}) for each in (PANELS[0], panel))
     page = page_of(stage, f"/compare?a={one}&b={two}")
-    assert "No such step." not in page
+    assert "No matching step." not in page
     sides = page[page.index("Side by side") :]
     names = re.findall(r'<h3 class="who"><i class="mark"></i>([^<]+)</h3>', sides)
     left, right = names[::2][:4], names[1::2][:4]
@@ -162,8 +162,8 @@ def test_any_two_runs_can_be_compared(stage: Stage) -> None:
     stage.begin(question="Should we wait?", pattern="deliberation", runId="two", options={})
     stage.get("/runs/two?wait=30")
     page = page_of(stage, f"/compare?a={one}&b=two")
-    assert "The second run has another question: Should we wait?" in page
-    assert "No such step." in page
+    assert "The second run has a different question: Should we wait?" in page
+    assert "No matching step." in page
 
 
 def test_a_server_that_only_shows_runs_changes_nothing() -> None:

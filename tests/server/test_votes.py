@@ -192,7 +192,7 @@ def test_a_server_that_only_shows_runs_takes_no_votes() -> None:
     with staged(lambda: Service(store=store), read_only=True) as stage:
         assert vote(stage, READERS[0], SHIP).status_code == 403
         page = page_of(stage, "/runs/d/blind?view=0")
-        assert "takes no votes" in page
+        assert "does not accept votes" in page
         assert "<form" not in page
 
 

@@ -122,7 +122,7 @@ def test_turns_are_shown_the_best_passages_of_long_sources(pattern: str) -> None
     assert all("page 4" in {each.page for each in turn.passages} for turn in raw.passages)
     assert any(quote.page == "page 8" for quotes in raw.quotes for quote in quotes)
     assert type(raw).model_validate_json(raw.model_dump_json(by_alias=True)) == raw
-    assert "Shown: 1 of 1 file, in passages that fit the turns best" in material_notes(raw)
+    assert "Shown: 1 of 1 file, in the passages that fit each turn best" in material_notes(raw)
 
 
 @pytest.mark.parametrize("pattern", ["debate", "consensus"])

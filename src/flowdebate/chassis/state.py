@@ -51,7 +51,7 @@ Recovery = Literal[
     "next_step",
     "earlier_answer",
 ]
-"""The recovery from a provider failure: the turn is left out, another model argues, all debaters speak in declared
+"""The recovery from a provider failure: the turn is skipped, another model argues, all debaters speak in declared
 order, there is no verdict, there is no output, the round has no report, the next speaker is drawn by lot. An escalation
 takes its next step, or keeps the answer of an earlier one. And what a result would otherwise hide: an argument is cut
 off; it is empty; nobody was asked to argue a stance; a winner is no stance, and does not count."""

@@ -132,9 +132,9 @@ class Ending:
         if self.signal is not None:
             tell(f"Interrupted. To continue: {again}")
         elif self.used_up:
-            tell(f"The total is used up. To continue: {again}, with a higher --max-total-calls (or -tokens)")
+            tell(f"The total limit is reached. To continue: {again}, with a higher --max-total-calls (or -tokens)")
         elif self.failed:
-            tell("To try again what failed: the same command")
+            tell("To retry what failed: the same command")
 
     @property
     def exit_code(self) -> int:

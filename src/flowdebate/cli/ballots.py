@@ -62,7 +62,7 @@ def audit(  # noqa: PLR0913 - the options of the command
         Literal["scores", "letter", "letter_after_reasons"] | None,
         Option(help="Form of the judge's answers; letters need log-probabilities. Default: as judged, else scores."),
     ] = None,
-    labels: Annotated[bool, Option(help="Call the sides A, B, …, not by their stances.")] = False,
+    labels: Annotated[bool, Option(help="Show the sides as A, B, … instead of by their stances.")] = False,
     model: Annotated[
         list[ModelName] | None, Option(metavar="SPEC", help="The model that judges again; repeat for several.")
     ] = None,

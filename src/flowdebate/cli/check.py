@@ -130,7 +130,7 @@ def _show(report: ModelCheck) -> None:
     if advice or report.status == "complete":
         page.line()
         page.line("What to set", style="bold")
-        for hint in advice or ("Nothing: the defaults fit.",):
+        for hint in advice or ("Nothing: the defaults work.",):
             page.line(hint, indent="  ")
     if report.record is not None:
         page.line()

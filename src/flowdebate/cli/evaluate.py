@@ -40,7 +40,10 @@ def evaluate(  # noqa: PLR0913 - the options of the command
     ],
     *,
     truth: Annotated[
-        Text, Option(metavar="COLUMN", help="What is right: a position, its letter or place from 0, a debater.")
+        Text,
+        Option(
+            metavar="COLUMN", help="Column with what is right: a position, its letter or number from 0, or a debater."
+        ),
     ] = "answer",
     choices: Annotated[
         list[str] | None,
@@ -58,12 +61,13 @@ def evaluate(  # noqa: PLR0913 - the options of the command
         Option(
             flag="--baseline",
             metavar="|".join(get_args(BaselineName)),
-            help="Compare with it; once for each. Default: single, self_consistency; drafts for three sides or more.",
+            help="A baseline to compare with; repeat for each. Default: single, self_consistency; drafts for three "
+            "sides or more.",
         ),
     ] = None,
     equal: Annotated[
         Equal | None,
-        Option(help="What self-consistency and a revision may use as much of as the debate; cost takes --price."),
+        Option(help="Budget that self-consistency and a revision share with the debate; cost needs --price."),
     ] = None,
     min_gain: Annotated[
         _Gain, Option(metavar="SHARE", help="The smallest gain in accuracy that is worth the cost.")
@@ -71,7 +75,8 @@ def evaluate(  # noqa: PLR0913 - the options of the command
     cluster: Annotated[
         Text | None,
         Option(
-            metavar="COLUMN", help="What questions share, such as a topic: those of one cluster are not independent."
+            metavar="COLUMN",
+            help="Column with what questions share, such as a topic: questions of one cluster are not independent.",
         ),
     ] = None,
     missing: Annotated[
@@ -82,11 +87,11 @@ def evaluate(  # noqa: PLR0913 - the options of the command
         Option(metavar="NAME", help="The judge views: single, swap, cyclic, full, sampled(N). Default: single."),
     ] = None,
     panel: Annotated[
-        list[ModelName] | None, Option(metavar="SPEC", help="Model of a panel of judges; repeat for each.")
+        list[ModelName] | None, Option(metavar="SPEC", help="A model on a panel of judges; repeat for each.")
     ] = None,
-    labels: Annotated[bool, Option(help="Call the sides A, B, … before the judge, not by their stances.")] = False,
+    labels: Annotated[bool, Option(help="Show the sides to the judge as A, B, … instead of by their stances.")] = False,
     out: Annotated[
-        FilePath | None, Option(metavar="FILE", help="Write each debate there as it comes: .jsonl or .csv.")
+        FilePath | None, Option(metavar="FILE", help="Write each debate to this file when it is done: .jsonl or .csv.")
     ] = None,
     max_concurrency: opt.Concurrency = 8,
     name: opt.BatchName = None,
@@ -157,7 +162,7 @@ def evaluate(  # noqa: PLR0913 - the options of the command
             uncounted = {"without_verdict": outcome.without_verdict, "left_out": outcome.left_out}
             page.summary(lay_out_benefit(report, **uncounted, failed=outcome.failed))
     if report is None:
-        tell("There is nothing to compare: no debate has a verdict and an answer of a baseline")
+        tell("Nothing to compare: no debate has both a verdict and a baseline answer")
     finished.ending(incomplete=report is None).leave()
 
 

@@ -294,7 +294,7 @@ def deferred(name: str, load: Callable[[], Callable[..., object]]) -> type[Comma
 
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 """The error of a command line that cannot be parsed; typer exports only this child of it."""
-_KINDS = {"integer": "a whole number", "number": "a number", "float": "a number"}
+_KINDS = {"int": "a whole number", "number": "a number", "float": "a number"}
 
 
 @contextmanager

@@ -40,19 +40,19 @@ Resume: TypeAlias = Annotated[
     bool,
     Option(
         panel="Storage",
-        help="Go on with the run of this id, if there is one; while another process executes it, wait for that one.",
+        help="Continue the run of this id, if there is one; if another process executes it, wait for that.",
     ),
 ]
 FORM = Option(
-    panel="Output", flag="--format", help="Print the result for tools on stdout, and nothing else; json are JSON Lines."
+    panel="Output", flag="--format", help="Print only the result, in a format for other tools; json is JSON Lines."
 )
 MEASURED = {
     "demo": Option(panel="Output", help="Show a recorded review of the local model, without any model or key."),
     "page": Option(panel="Output", help="With --demo: show it on a page in a browser."),
     "benchmark": Option(
         panel="Output",
-        help="Review changes with planted faults, and print how many are found. The argument is then a file of "
-        "changes. Default: evidence/review_faults.jsonl. The same command again continues.",
+        help="Review changes with planted faults, and count how many are found. The argument is then a file of "
+        "changes. Default: evidence/review_faults.jsonl. To continue, repeat the command.",
     ),
 }
 """Options of a pattern with a recorded run and a benchmark."""
@@ -90,7 +90,7 @@ RUN = "Id of a run, or at least its first 4 characters."
 RunName: TypeAlias = Annotated[str | None, Option(metavar="RUN", help=RUN)]
 RunNames: TypeAlias = Annotated[list[str] | None, Option(metavar="RUN", help=RUN)]
 TrustPlan: TypeAlias = Annotated[
-    bool, Option(help="Use the addresses and paths that the plan of an imported run names, without being asked.")
+    bool, Option(help="Trust the addresses and paths in the plan of an imported run, without being asked.")
 ]
 Json: TypeAlias = Annotated[
     bool, Option(panel="Output", flag="--json", help="Print one JSON document on stdout, and nothing else.")
@@ -99,10 +99,10 @@ Markdown: TypeAlias = Annotated[
     Path | None, Option(panel="Output", metavar="FILE", help="Also write a report as Markdown.")
 ]
 Quiet: TypeAlias = Annotated[
-    bool, Option(panel="Output", flag="--quiet -q", help="Show only the result, once it is there.")
+    bool, Option(panel="Output", flag="--quiet -q", help="Show only the result, when it is done.")
 ]
 Yes: TypeAlias = Annotated[
-    bool, Option(panel="Sides", flag="--yes -y", help="Debate the sides that the model proposes without being asked.")
+    bool, Option(panel="Sides", flag="--yes -y", help="Debate the proposed sides without being asked.")
 ]
 Models: TypeAlias = Annotated[
     list[Text] | None,
@@ -130,8 +130,8 @@ Search: TypeAlias = Annotated[
     Option(
         panel="Selection",
         metavar="TEXT",
-        help="Only runs with this text in their question; one of one or two characters may be looked for in the newest "
-        "10,000 runs alone.",
+        help="Only runs with this text in their question. One or two characters are searched for in the newest "
+        "10,000 runs only.",
     ),
 ]
 
@@ -168,10 +168,10 @@ BatchName: TypeAlias = Annotated[
 ]
 FirstOnly: TypeAlias = Annotated[Count | None, Option(metavar="N", help="Only the first N questions.")]
 TotalCalls: TypeAlias = Annotated[
-    Count | None, Option(panel="Limits", metavar="N", help="Start no further question after this many requests.")
+    Count | None, Option(panel="Limits", metavar="N", help="Start no more questions after this many requests.")
 ]
 TotalTokens: TypeAlias = Annotated[
-    Count | None, Option(panel="Limits", metavar="N", help="Start no further question after this many tokens.")
+    Count | None, Option(panel="Limits", metavar="N", help="Start no more questions after this many tokens.")
 ]
 
 

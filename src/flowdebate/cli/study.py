@@ -47,9 +47,9 @@ def compare(  # noqa: PLR0913 - the options of the command
         list[str], Option(metavar="FILE", help="The texts, a file each; or one file of rows: .csv, .tsv, .jsonl.")
     ],
     *,
-    question: Annotated[Text | None, Option(metavar="TEXT", help="What the texts answer.")] = None,
+    question: Annotated[Text | None, Option(metavar="TEXT", help="The question that the texts answer.")] = None,
     reference: Annotated[
-        FilePath | None, Option(metavar="FILE", help="An answer that is known to be right; rows have a column for it.")
+        FilePath | None, Option(metavar="FILE", help="A known right answer; rows have a column for it.")
     ] = None,
     model: Annotated[
         list[ModelName] | None, Option(metavar="SPEC", help="Model that judges; repeat for several.")
@@ -58,7 +58,7 @@ def compare(  # noqa: PLR0913 - the options of the command
         list[Criterion] | None, Option(metavar="NAME[=WEIGHT]", help="Score each text by this; repeat for a rubric.")
     ] = None,
     orders: Annotated[
-        Text, Option(metavar="NAME", help="Orders that are judged: all, cyclic, swap, single, sampled(N).")
+        Text, Option(metavar="NAME", help="Orders to judge: all, cyclic, swap, single, sampled(N).")
     ] = "all",
     side: Annotated[
         list[Text] | None, Option(metavar="COLUMN", help="Column of a system; repeat. Default: all other columns.")
@@ -67,7 +67,7 @@ def compare(  # noqa: PLR0913 - the options of the command
         Text | None, Option(metavar="COLUMN", help="Column with the right system's name: how often are judges right?")
     ] = None,
     limit: opt.FirstOnly = None,
-    seed: Annotated[int, Option(help="Another number asks anew.")] = 0,
+    seed: Annotated[int, Option(help="Another seed asks again.")] = 0,
     max_concurrency: opt.Concurrency = 8,
     store: opt.StoreName = None,
     form: Annotated[
@@ -218,16 +218,16 @@ def study(  # noqa: PLR0913 - the options of the command
         FilePath | None,
         Option(metavar="FILE", help="Default: STUDY.registration.json beside the file, if it is there."),
     ] = None,
-    limit: Annotated[Count | None, Option(metavar="N", help="Ask about N questions more, then report.")] = None,
+    limit: Annotated[Count | None, Option(metavar="N", help="Ask N more questions, then report.")] = None,
     seconds: Annotated[
-        Count | None, Option(metavar="N", help="Start no further question after N seconds, then report.")
+        Count | None, Option(metavar="N", help="Start no more questions after N seconds, then report.")
     ] = None,
     latex: Annotated[
         FilePath | None, Option(panel="Output", metavar="FILE", help="Also write the tables for LaTeX.")
     ] = None,
     html: Annotated[
         FilePath | None,
-        Option(panel="Output", metavar="FILE", help="Also write the report as one HTML file without a script."),
+        Option(panel="Output", metavar="FILE", help="Also write the report as one HTML file; it needs no JavaScript."),
     ] = None,
     frame: Annotated[
         FilePath | None, Option(panel="Output", metavar="FILE", help="Also write a row for each answer, as CSV.")

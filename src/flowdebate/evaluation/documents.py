@@ -246,7 +246,10 @@ def lay_out_study(report: StudyReport) -> Summary:
             *([_first_read(report.first_read, interval)] if report.first_read else []),
             Heading(title="Findings"),
             Points(lead=report.summary, items=others),
-            *(Fact(label="Not as registered", text=each, tone="warning", edge=True) for each in report.differences),
+            *(
+                Fact(label="Differences from the registration", text=each, tone="warning", edge=True)
+                for each in report.differences
+            ),
         ),
     )
 

@@ -551,7 +551,7 @@ def _summarize(
         how = "counts as wrong" if study.missing == "wrong" else "is left out"
         parts.append(f"{counted(failed, 'debate')} ended without a verdict, which {how}.")
     if differences:
-        parts.append(f"Not as registered: {', '.join(each.partition(':')[0] for each in differences)}.")
+        parts.append(f"Differences from the registration: {', '.join(each.partition(':')[0] for each in differences)}.")
     return " ".join(parts)
 
 

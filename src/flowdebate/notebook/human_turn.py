@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 _WHERE = "HumanTurn()"
 _SECONDS = 1.0
 """Between two looks at the store."""
-_NOT_YET = "It is not your turn yet: this cell shows your turn by itself."
+_NOT_YET = "It is not your turn yet. This cell updates when it is."
 _STATIC = "A person's turn: run the notebook, and answer here."
-_RESUME = "Resume the run to go on."
+_RESUME = "Resume the run to continue."
 _IMPORT = re.compile(r"^import .*;\n", re.MULTILINE)
 
 
@@ -95,7 +95,7 @@ class HumanTurn:
             try:
                 answer = await self._answer
             except asyncio.CancelledError:
-                self._say("No answer is needed any more: the run has ended, or its time is up.")
+                self._say("Your answer is no longer needed: the run has ended, or its time is up.")
                 raise
             finally:
                 self._answer = None
@@ -186,7 +186,7 @@ class HumanTurn:
         elif self._asked is not None:
             self._say(f"This was answered elsewhere. {_RESUME}")
         elif status not in ("queued", "running", "interrupted", "awaiting"):
-            self._say(f"The run is over ({status_text(status)}): nothing more is asked of you.")
+            self._say(f"The run is over ({status_text(status)}). Thank you.")
             return False
         elif not self._answered:
             self._say(_NOT_YET, answered=False)

@@ -239,7 +239,7 @@ class Document(InNotebooks, WireModel):
         """List the remarks for the end: on changed answers, calls, sources and quotes."""
         changed = None if self.CHANGING is None else changes_note(self.raw, self.CHANGING)
         cut = [
-            f"Round {answer.round}: {answer.name} went on to write the turn of {answer.other}, which was cut off"
+            f"Round {answer.round}: {answer.name} also wrote a turn for {answer.other}, which was removed"
             for answer in self.raw.cut_answers or ()
         ]
         steps = [
@@ -382,12 +382,14 @@ def material_notes(raw: PatternOutput) -> list[str]:
         notes += [f"Sources: {more:,} more"] if more > 0 else []
     if raw.passages:
         shown = {passage.source for turn in raw.passages for passage in turn.passages}
-        notes.append(f"Shown: {len(shown):,} of {counted(len(sources), 'file')}, in passages that fit the turns best")
+        notes.append(
+            f"Shown: {len(shown):,} of {counted(len(sources), 'file')}, in the passages that fit each turn best"
+        )
     if omitted := omissions(raw.sources or ()):
         rest = f" and {len(omitted) - _MOST_SOURCES:,} more" if len(omitted) > _MOST_SOURCES else ""
         notes.append(f"Left out: {', '.join(omitted[:_MOST_SOURCES])}{rest}")
     if raw.older is not None:
-        notes.append(f"History: prompts had a summary of all rounds up to {raw.older.rounds}, not the words")
+        notes.append(f"History: prompts had a summary of the rounds up to {raw.older.rounds} instead of their text")
     if raw.quotes is not None:
         found = Counter(quote.status for quotes in raw.quotes for quote in quotes)
         sought = f"{found['verified']} verified, {found['unverified']} not found in the sources"

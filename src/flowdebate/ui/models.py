@@ -341,7 +341,7 @@ def models_line(plan: Plan, *, environment: str | None = None) -> str:
     """
     policies = plan.policies
     if policies.replay is not None:
-        return f"Model: none is asked, the answers are those recorded in {policies.replay}"
+        return f"Model: none; answers come from the recording {policies.replay}"
     try:
         seats = seat_titles(plan, environment=environment)
     except FlowDebateError:  # the run says so itself, before its first call
@@ -417,7 +417,7 @@ def sources_lines(plan: Plan) -> list[str]:
     how = "go to the model with each turn"
     if sum(tokens) > (most or SOURCE_TOKENS):
         limit = f"{most or SOURCE_TOKENS:,}"
-        how = f"are more than a prompt may have ({limit}): each turn is shown the best passages that fit"
+        how = f"are more than a prompt can hold ({limit}): each turn is shown the passages that fit best"
         if plan.info.load_page().divides_sources:
             parts = divide(tuple(read), (most or SOURCE_TOKENS) * 4)
             how = f"are read in {counted(len(parts), 'part')}: each reviewer is asked about each part"

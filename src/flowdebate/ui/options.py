@@ -409,8 +409,8 @@ class PlanOptions(BaseModel):
         read=read_models,
     )
     effort: SeatEfforts | None = option(
-        "How much models think before they answer: low, medium or high; repeat with NAME= or ROLE=, as judge=high. "
-        "Default: as each model does by itself.",
+        "How much models think before they answer: low, medium or high; repeat with NAME= or ROLE=, such as "
+        "judge=high. Default: up to each model.",
         panel="Model",
         metavar="[NAME=]LEVEL",
         repeated=True,
@@ -434,7 +434,7 @@ class PlanOptions(BaseModel):
         read=in_words,
     )
     instructions: Text | None = option(
-        "Instructions for all models, above the rules of their prompts.", panel="Prompts", metavar="TEXT"
+        "Instructions for all models, before the rules of their prompts.", panel="Prompts", metavar="TEXT"
     )
     terminate_when: Conditions | None = option(
         "Condition that ends the rounds early, made of tokens(N), seconds(S), rounds(N), converged(SHARE), "
@@ -449,25 +449,24 @@ class PlanOptions(BaseModel):
         metavar="[NAME=]FILE",
     )
     diff: FilePath | None = option(
-        "Show the changes of the git repository here: main..HEAD is what the branch changed since it left main; main "
-        "also has what is not committed. Alone: what is not committed.",
+        "Show changes of the git repository here. main..HEAD: what the branch changed since it left main; main: the "
+        "same with uncommitted changes. Alone: uncommitted changes.",
         panel="Sides",
         metavar="[BASE..HEAD]",
     )
     exclude: Globs | None = option(
-        "Glob of files that are left out of a diff or a folder, and that no gate waits for, such as *.lock; repeat for "
-        "each.",
+        "Files to leave out of a diff or folder, and of a gate, as a glob such as *.lock; repeat for each.",
         panel="Sides",
         metavar="GLOB",
     )
     source_tokens: Count | None = option(
-        "Maximum number of tokens of the sources in a prompt; of more, each turn is shown the passages that fit best. "
-        "Default: a quarter of the model's context, or 32000 where that is unknown.",
+        "Most tokens of sources in a prompt; if there are more, each turn is shown the passages that fit best. "
+        "Default: a quarter of the model's context, or 32000 if that is unknown.",
         panel="Limits",
         metavar="N",
     )
     history: RoundsOrAll | None = option(
-        "Number of rounds that prompts show whole, with a summary of what is older; or all. Default: all.",
+        "Number of recent rounds that prompts show in full, with a summary of older ones; or all. Default: all.",
         panel="Prompts",
         metavar="ROUNDS",
         read=in_words,
@@ -497,12 +496,12 @@ class PlanOptions(BaseModel):
         "Model to ask if the first one fails; repeat for more than one.", panel="Model", metavar="SPEC"
     )
     on_failure: Literal["fail", "skip"] | None = option(
-        "Fail the run if a model fails for good, or go on without its answer. Default: panels go on without a member, "
-        "and a debate without its judge; everything else fails.",
+        "Fail the run if a model fails for good, or continue without its answer. Default: panels continue without a "
+        "member and debates without a judge; everything else fails.",
         panel="Model",
     )
     quorum: Quorum | None = option(
-        "Minimum number of members whose answers are needed, where a run goes on without the others. Default: 2.",
+        "Fewest members that must answer if the run continues without the others. Default: 2.",
         panel="Model",
         metavar="N",
     )

@@ -239,18 +239,18 @@ ReportSection: TypeAlias = Heading | Fact | Table | Points
 # Sections that all patterns have
 
 FLAGS: Mapping[Flag, str] = {
-    "cut_off": "the model ran out of room: what counts ends with the last full sentence",
+    "cut_off": "the answer was cut off; it counts up to its last full sentence",
     "empty": "no text",
 }
 """What is wrong with a contribution, in words."""
 _RECOVERIES: Mapping[Recovery, str] = {
-    "skipped": "the turn is left out",
+    "skipped": "the turn is skipped",
     "stand_in": "a stand-in argues",
     "declared_order": "all speak in declared order",
     "no_verdict": "there is no verdict",
     "no_output": "there is no output",
     "no_report": "the round has no report",
-    "drawn": "the next speaker is drawn by lot",
+    "drawn": "the next speaker is drawn at random",
     "cut_off": "the argument ends there",
     "empty": "it has no argument",
     "unheard": "its side was not heard",

@@ -44,14 +44,12 @@ STATUSES: Mapping[str, Status] = {
     "running": Status("running", "live", mark="Live"),
     "left_behind": Status("left behind", "missing"),
     "complete": Status("complete", "done"),
-    "degraded": Status(
-        "complete, with something missing", "missing", mark="Degraded", ending="Ended with something missing,"
-    ),
+    "degraded": Status("complete, with gaps", "missing", mark="Degraded", ending="Ended with gaps,"),
     "no_verdict": Status("no verdict", "none", ending="Ended without a verdict,"),
     "interrupted": Status("interrupted", "missing", ending="Interrupted"),
     "limit": Status("limit reached", "missing", mark="Limit", ending="Ended by a limit"),
     "failed": Status("failed", "failed", ending="Failed"),
-    "awaiting": Status("awaits an answer", "waiting", mark="Your turn"),
+    "awaiting": Status("waiting for an answer", "waiting", mark="Your turn"),
     "rejected": Status("rejected by its workers", "missing", mark="Rejected"),
     "dead_letter": Status("given up", "failed"),
 }

@@ -231,7 +231,7 @@ def excerpt(sections: Iterable[Section], *, most: int = _MOST, longest: int = _L
     if first > last:
         return cut
     start, end = said[first], said[last] + 1
-    remark = Remark(text=f"{counted(last + 1 - first, 'contribution')} left out here: the run has all of them")
+    remark = Remark(text=f"{counted(last + 1 - first, 'contribution')} not shown here; the run has all of them")
     headings = [section for section in cut[start:end] if isinstance(section, Heading)]
     goes_on = headings[-1:] if end < len(cut) and not isinstance(cut[end], Heading) else []
     results = [section for section in cut[start:end] if isinstance(section, (Card, Output))]

@@ -61,7 +61,7 @@ def test_all_turns_lost_end_too(form: Any) -> None:
 
 
 def test_a_stand_in_speaks_for_one_whose_model_failed_and_is_asked_again_itself() -> None:
-    """With its prompt, under its name; if it fails as well, the turn is left out."""
+    """With its prompt, under its name; if it fails as well, the turn is skipped."""
     stand_in = ScriptedModel(over("For Pro.", "Bob"), over("x", "Neutral"), DOWN, name="stand-in")
     model = ScriptedModel(DOWN, DOWN, name="own")
     result = morals(on_failure=StandIn(stand_in), max_turns=2).run_sync(PROPOSITION, model=model)

@@ -220,7 +220,7 @@ async def test_a_large_run_stays_small() -> None:
     assert len(html) < 1_500_000
     assert len(markdown) < 1_000_000
     for text in (html, markdown):
-        assert "contributions left out here" in text
+        assert "contributions not shown here" in text
         assert "Yes." in text
 
 

@@ -49,9 +49,9 @@ def show_table(rows: Sequence[Sequence[StoredRun]], page: Page, *, now: float, f
         table.append(cells)
     page.columns(("RUN", "WHEN", "WHAT", "STATUS", "STEPS", "ABOUT"), table)
     if batch := next((runs[0].header.labels[BATCH_LABEL] for runs in rows if len(runs) > 1), None):
-        page.line(f"The runs of a batch, one by one: --batch-id {in_line(batch)}", style="dim")
+        page.line(f"To list the runs of a batch: --batch-id {in_line(batch)}", style="dim")
     if following is not None:
-        page.line(f"There are more: {in_line(following)}", style="dim")
+        page.line(f"Next page: {in_line(following)}", style="dim")
 
 
 def run_data(run: StoredRun, *, whole: bool = False) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def runs(  # noqa: PLR0913 - the options of the command
     ] = None,
     limit: Annotated[Count, Option(metavar="N", help="Maximum number of rows in the list.")] = _MOST,
     before: Annotated[
-        Text | None, Option(metavar="RUN", help="Only what the list has after this run: the next page.")
+        Text | None, Option(metavar="RUN", help="Only runs after this one in the list: the next page.")
     ] = None,
     store: opt.StoreName = None,
     as_json: opt.Json = False,
@@ -124,7 +124,7 @@ def show(
     run: opt.RunName = None,
     *,
     last: Annotated[bool, Option(help="The newest run.")] = False,
-    page: Annotated[bool, Option(help="Show the page of its command, not the steps.")] = False,
+    page: Annotated[bool, Option(help="Show the page of the run instead of its steps.")] = False,
     note: Annotated[str | None, Option(metavar="TEXT", help='Write a note on it first; "" deletes the note.')] = None,
     store: opt.StoreName = None,
     as_json: opt.Json = False,
@@ -183,7 +183,10 @@ def delete(
         if not yes and chosen:
             if not sys.stdin.isatty():
                 raise misuse(
-                    "--yes", None, f"Nobody can be asked here. To delete {counted(len(chosen), 'run')}, add --yes."
+                    "--yes",
+                    None,
+                    f"Cannot ask for confirmation without a terminal. To delete "
+                    f"{counted(len(chosen), 'run')}, add --yes.",
                 )
             with writing():
                 _list([[run] for run in chosen])
@@ -235,7 +238,9 @@ def report(
     last: Annotated[bool, Option(help="The newest run.")] = False,
     html: Annotated[
         Path | None,
-        Option(panel="Output", metavar="FILE", help="Write one HTML file without a script, with the run's journal."),
+        Option(
+            panel="Output", metavar="FILE", help="Write one HTML file with the run's journal; it needs no JavaScript."
+        ),
     ] = None,
     markdown: Annotated[Path | None, Option(panel="Output", metavar="FILE", help="Write Markdown.")] = None,
     store: opt.StoreName = None,
@@ -373,12 +378,14 @@ def archive(
         Literal["list", "show", "outcome", "correct", "delete"],
         Option(metavar="ACTION", help="list (the default), show, outcome, correct or delete."),
     ] = "list",
-    debate: Annotated[Text | None, Option(metavar="DEBATE", help="The run of a debate, as the list has it.")] = None,
+    debate: Annotated[Text | None, Option(metavar="DEBATE", help="The id of a debate, as in the list.")] = None,
     *,
     right: Annotated[
         Text | None, Option(metavar="AGENT", help="outcome: the agent whose proposal turned out right.")
     ] = None,
-    wrong: Annotated[Text | None, Option(metavar="AGENT", help="outcome: the one that was wrong, if not more.")] = None,
+    wrong: Annotated[
+        Text | None, Option(metavar="AGENT", help="outcome: the agent whose proposal turned out wrong.")
+    ] = None,
     answer: Annotated[
         Text | None, Option(metavar="TEXT", help="correct: the answer that later debates are shown.")
     ] = None,
@@ -435,14 +442,15 @@ def share(  # noqa: PLR0913 - the options of the command
     *,
     last: Annotated[bool, Option(help="The newest run.")] = False,
     vote: Annotated[bool, Option(help="For blind votes: without names, and with the verdict after the vote.")] = False,
-    days: Annotated[int, Option(metavar="DAYS", help="How long the link is good.")] = 30,
-    listed: Annotated[bool, Option(flag="--list", help="List the public links of the run; make none.")] = False,
-    revoke: Annotated[Text | None, Option(metavar="ID", help="Revoke this public link; make none.")] = None,
+    days: Annotated[int, Option(metavar="DAYS", help="Days until the link expires.")] = 30,
+    listed: Annotated[bool, Option(flag="--list", help="List the public links of the run instead.")] = False,
+    revoke: Annotated[Text | None, Option(metavar="ID", help="Revoke this public link instead.")] = None,
     url: Annotated[
         Text, Option(metavar="URL", help="Address at which readers reach your server.")
     ] = "http://127.0.0.1:8377",
     token_file: Annotated[
-        FilePath | None, Option(metavar="FILE", help="That of your server. Default: the token in your data directory.")
+        FilePath | None,
+        Option(metavar="FILE", help="File with the token of your server. Default: the token in your data directory."),
     ] = None,
     store: opt.StoreName = None,
 ) -> None:

@@ -70,7 +70,7 @@ def _watch(stored: StoredRun, place: Place, *, as_json: bool, quiet: bool, markd
 
     seen = asyncio.run(follow())
     if seen.signal is not None:
-        tell(f"The run goes on. To watch it again: flowdebate runs watch {short_id(run_id)}{place.option}")
+        tell(f"The run continues. To watch it again: flowdebate runs watch {short_id(run_id)}{place.option}")
         return exit_code_of_signal(seen.signal)
     if plan is not None:
         end = asyncio.run(end_of_stored(place, run_id))

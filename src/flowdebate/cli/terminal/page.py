@@ -48,7 +48,7 @@ _COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 _SHORT = 300
 """Characters of a short fact that are shown: three lines of a wide terminal."""
 _STYLES = {"plain": "", "dim": "dim", "strong": "bold", "good": "bold green", "warning": "yellow"}
-_RESET = "from the beginning again: what was said at the same time is in another order now"
+_RESET = "starting over: turns that came at the same time are now in a different order"
 
 
 class Page:

@@ -127,7 +127,7 @@ class ConsensusPlanOptions(PlanOptions):
         "Maximum time for one answer, waiting included. Default: 90.", panel="Limits", metavar="S|off", read=or_off
     )
     quorum: Quorum | None = option(
-        "Minimum number of agents with a proposal, where a run goes on without the others. Default: 1.",
+        "Fewest agents that must make a proposal if the run continues without the others. Default: 1.",
         panel="Model",
         metavar="N",
     )

@@ -167,15 +167,15 @@ def winner_of(verdict: DebateVerdict, sides: Sequence[Side | Debater]) -> str:
         names = ", ".join(side.name for side in sides if side.stance == verdict.winner)
         return f"{names} ({verdict.winner})" if names else verdict.winner
     if verdict.unknown_winner is not None:
-        return f"none; the judge named {verdict.unknown_winner!r}, which is no position"
+        return f"none; the judge named {verdict.unknown_winner!r}, which is not a position"
     if verdict.verdict == NOBODY_MOVED and verdict.judging is None:
-        return "none, nobody moved more of the audience"
+        return "none (no side moved more of the audience)"
     judging = verdict.judging
     if judging is not None and judging.answer is not None and judging.on_flip in {None, "average"}:
-        return "none, no side is clearly ahead"
+        return "none (no side is clearly ahead)"
     if judging is None or len(judging.ballots) < 2:  # noqa: PLR2004 - a judge that was asked once
-        return "none, the answer combines several positions"
-    return {"abstain": "none, the judge abstains", "tie": "none, a tie"}.get(judging.on_flip or "tie", "none")
+        return "none (the answer combines several positions)"
+    return {"abstain": "none (the judge abstained)", "tie": "none (tie)"}.get(judging.on_flip or "tie", "none")
 
 
 def ballots_of(judging: Judging, called: Mapping[str, str] | None = None) -> str | None:
@@ -339,7 +339,7 @@ def _how_read(judging: Judging, usable: Sequence[JudgeBallot], models: int) -> s
     if unusable := len(judging.ballots) - len(usable):
         sentences.append(f"{unusable} {'answer' if unusable == 1 else 'answers'} could not be used.")
     if judging.saved:
-        sentences.append(f"{judging.saved} more could not have changed the winner, and were not asked for.")
+        sentences.append(f"{judging.saved} more were skipped, as they could not have changed the winner.")
     return " ".join(sentences)
 
 

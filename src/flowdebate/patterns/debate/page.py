@@ -160,12 +160,13 @@ class DebatePlanOptions(OutputOptions):
         f"Follow a format.\n{purposes('debate')}", panel="Rounds", metavar="NAME"
     )
     audience: list[Text] | None = option(
-        "A listener, such as 'a nurse', who votes before and after; repeat for each. The side that gains most wins.",
+        "A listener, such as 'a nurse', who votes before and after the debate; repeat for each. The side that gains "
+        "most wins.",
         panel="Judge",
         metavar="WHO",
     )
     mirror: Flag | None = option(
-        "Hold the debate again with the order of speakers reversed; the verdict is on both. Costs double.",
+        "Repeat the debate with the order of speakers reversed, and judge both. Doubles the cost.",
         panel="Rounds",
     )
     moderator: Flag | None = option(
@@ -180,13 +181,13 @@ class DebatePlanOptions(OutputOptions):
     suspend: Flag | None = option(
         "Let humans answer later, with flowdebate runs answer. Default without a terminal.", panel="Sides"
     )
-    baselines: _Baselines | None = option("Also ask without a debate: once, and by votes.", panel="Output")
+    baselines: _Baselines | None = option("Also answer without a debate: once, and by vote.", panel="Output")
     equal: Equal | None = option(
-        "With baselines: what self-consistency may use as much of as the debate. Default: tokens.", panel="Output"
+        "With baselines: the budget that self-consistency shares with the debate. Default: tokens.", panel="Output"
     )
     answer_form: Answer | None = option(
-        "Form of the judge's answers; by letter, their probabilities decide, which takes a model that gives "
-        "them. Default: by letter with concise prompts, else as the other options need.",
+        "What the judge answers with. The probabilities of letters decide, so the model must report them. Default: "
+        "letters with concise prompts, otherwise what the other options require.",
         panel="Judge",
     )
     schedule: Text | None = option(
@@ -196,7 +197,7 @@ class DebatePlanOptions(OutputOptions):
         metavar="NAME",
     )
     panel: ModelNames | None = option(
-        "Model of a panel of judges; repeat for each. Each casts its own ballots.", panel="Judge", metavar="SPEC"
+        "A model on a panel of judges; repeat for each. Each casts its own ballots.", panel="Judge", metavar="SPEC"
     )
     decided_by: DecidedBy | None = option(
         "Average the scores of all ballots, count each ballot for one side, or take the median model's log-odds of "
@@ -204,24 +205,24 @@ class DebatePlanOptions(OutputOptions):
         panel="Judge",
     )
     min_log_odds: Lead | None = option(
-        "By letter: how far ahead a winner has to be; with 0 any lead decides. Default: as fitted, else 0.1.",
+        "With letters: how far ahead a winner must be (0: any lead wins). Default: as fitted, otherwise 0.1.",
         panel="Judge",
     )
     quotes: Flag | None = option(
-        "By letter: quote each side's most concrete statement, a call for each. Default: on.", panel="Judge"
+        "With letters: quote each side's most concrete statement, at one call for each. Default: on.", panel="Judge"
     )
     on_flip: OnFlip | None = option(
-        "What to do if a judge decides otherwise in another order. Default: average.", panel="Judge"
+        "What to do if the verdict changes with the order. Default: average.", panel="Judge"
     )
-    labels: Flag | None = option("Call the sides A, B, … before the judge, not by their stances.", panel="Judge")
+    labels: Flag | None = option("Show the sides to the judge as A, B, … instead of by their stances.", panel="Judge")
     criteria: Annotated[list[Criterion], allowed("a list of NAME or NAME=WEIGHT")] | None = option(
-        "A rubric: a criterion by which each side is scored, with its weight, as in evidence=3; repeat for each.",
+        "A criterion for scoring each side, with its weight, such as evidence=3; repeat for each.",
         panel="Judge",
         flag="--criterion",
         metavar="NAME[=WEIGHT]",
     )
     crossed_labels: Flag | None = option(
-        "Ask about each order of the sides with each assignment of A, B, …: many more calls.", panel="Judge"
+        "Ask about every order of the sides with every assignment of A, B, …: many more calls.", panel="Judge"
     )
     curtail: Flag | None = option("Skip ballots that could not change the winner.", panel="Judge")
 

@@ -54,7 +54,7 @@ class DeliberationPlanOptions(PlanOptions):
     )
     max_rounds: Count | None = option("Maximum number of rounds. Default: 3.", panel="Rounds")
     report: Literal["structured", "text"] | None = option(
-        "Ask the moderator's model by a JSON Schema, or for lines of text. Default: structured.", panel="Rounds"
+        "How the moderator reports: as JSON, or in lines of text. Default: structured.", panel="Rounds"
     )
 
 

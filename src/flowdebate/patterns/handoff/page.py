@@ -79,8 +79,8 @@ class HandoffPlanOptions(PlanOptions):
         panel="Rounds",
     )
     on_invalid: OnInvalid | None = option(
-        "What to do if it names nobody who can speak next: ask once more and then draw lots, draw lots at "
-        "once, or fail. Default: retry.",
+        "What to do if a model names nobody who can speak next: ask again and then choose at random, choose at "
+        "random at once, or fail. Default: retry.",
         panel="Rounds",
     )
     first: Text | None = option("First speaker. Default: the first debater.", panel="Rounds", metavar="NAME")

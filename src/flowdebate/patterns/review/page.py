@@ -72,12 +72,13 @@ class ReviewPlanOptions(PlanOptions):
         flag="",
     )
     not_vendor: Vendors | None = option(
-        "Vendor that made no reviewer's model, such as the author's, or the name of its model; repeat for each.",
+        "A vendor whose models must not review, such as the author's, or the name of the author's model; repeat for "
+        "each.",
         panel="Model",
         metavar="NAME",
     )
     min_vendors: Count | None = option(
-        "Minimum number of vendors that made the reviewers' models.", panel="Model", metavar="N"
+        "Fewest different vendors among the reviewers' models.", panel="Model", metavar="N"
     )
     humans: Annotated[list[Text], allowed("a list of names of reviewers")] | None = option(
         "A reviewer whom a human plays; repeat for each.", panel="Sides", flag="--human", metavar="NAME"

@@ -126,7 +126,7 @@ function stream(address, slot) {
  * @param {() => boolean} [goesOn] Whether to go on trying.
  */
 async function explain(address, goesOn = () => true) {
-  hold("The connection is lost. Trying again …");
+  hold("Connection lost. Trying again …");
   await seconds(0.5);
   while (goesOn()) {
     await seen();
@@ -137,12 +137,12 @@ async function explain(address, goesOn = () => true) {
     left.abort(); // what it has to say is for the stream
     if (answer?.ok || !goesOn()) return;
     const pause = Number(answer?.headers.get("retry-after")) || 2;
-    if (!answer) hold("The server does not answer. This page goes on by itself once it does.");
-    else if (answer.status === 429) hold(`Too many people watch this run. Trying again every ${pause} seconds.`);
-    else if (answer.status === 401) hold("The server was started again with another token: open the address that it printed.");
+    if (!answer) hold("The server does not answer. This page continues when it does.");
+    else if (answer.status === 429) hold(`Too many people are watching this run. Trying again every ${pause} seconds.`);
+    else if (answer.status === 401) hold("The server restarted with a new token. Open the address that it printed.");
     else if (answer.status === 410) hold("This link was revoked.");
-    else if (answer.status === 404) hold("The server has this run no more.");
-    else hold("The server cannot show how the run goes on. Trying again …");
+    else if (answer.status === 404) hold("The server no longer has this run.");
+    else hold("The server cannot show this run live. Trying again …");
     await seconds(pause);
   }
 }

@@ -147,7 +147,7 @@ form.addEventListener("submit", async (event) => {
   event.preventDefault();
   const button = /** @type {HTMLButtonElement} */ (form.querySelector("button.main"));
   settle(form);
-  if (!subject.value.trim() && !("aboutMaterial" in form.dataset && material().length)) return refuse(form, form.dataset.subject ?? "", "Write this first.", "Nothing was started.");
+  if (!subject.value.trim() && !("aboutMaterial" in form.dataset && material().length)) return refuse(form, form.dataset.subject ?? "", `Write the ${form.dataset.subject} first.`, "Nothing was started.");
   button.disabled = true;
   try {
     await refresh(); // the grey sides must be those of the question as it is now
@@ -209,7 +209,7 @@ function show(speakers) {
       ? "Leave them empty to debate the sides of your question."
       : implied.length
         ? "These are the sides of your question. Type over them to change them."
-        : "Your question does not say what the sides are. The model proposes them when you begin, which takes one call more.";
+        : "Your question does not say what the sides are. The model proposes them when you begin, which takes one more call.";
   number();
 }
 

@@ -53,7 +53,7 @@ async function publish(shows) {
     const link = element("a", { href: made.page }, shows === "vote" ? "Blind vote" : "This run");
     const revoke = element("button", { type: "button", class: "quiet", "data-revoke": made.id }, "Revoke");
     document.querySelector("#shares ul")?.append(element("li", { "data-shared": made.id }, link, " for 30 days ", revoke));
-    return (await copy(location.origin + made.page)) ? "Copied. Whoever has it can read this run." : "Copy its address from the list.";
+    return (await copy(location.origin + made.page)) ? "Copied. Anyone with the link can read this run." : "Copy its address from the list.";
   });
 }
 
@@ -62,7 +62,7 @@ async function unpublish(shared) {
   await change(async () => {
     await ask("DELETE", `/runs/${id}/links/${encodeURIComponent(shared)}`);
     document.querySelector(`[data-shared="${CSS.escape(shared)}"]`)?.remove();
-    return "Revoked: it shows nothing any more.";
+    return "Revoked. The link no longer works.";
   });
 }
 
@@ -100,7 +100,7 @@ run.addEventListener("submit", async (event) => {
   if (form.id === "both-orders") return fork(form, told, { schedule: "swap" });
   const note = form.querySelector("textarea")?.value ?? "";
   const problem = await ask("PUT", `/runs/${id}/note`, { note }).then(() => null, (found) => found);
-  if (told) told.textContent = problem ? problem.message : note.trim() ? "Saved. Lists and exports have it as well." : "Deleted.";
+  if (told) told.textContent = problem ? problem.message : note.trim() ? "Saved. Lists and exports show it too." : "Deleted.";
 });
 
 /**

@@ -60,7 +60,7 @@ def _tell_tie(judging: Judging, used: Sequence[JudgeBallot]) -> str:
         return f"It is a tie. {effect}"
     if used and used[0].verdict and all(ballot.winner is None for ballot in used):
         return used[0].verdict
-    return "It is a tie. No position has more than all others."
+    return "It is a tie."
 
 
 def order_effect(judging: Judging) -> str | None:

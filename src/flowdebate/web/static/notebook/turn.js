@@ -43,7 +43,7 @@ function render({ model, el }) {
     say("Sending …");
     waiting = window.setTimeout(() => {
       enable(el);
-      say("The kernel has not taken it yet: it is busy, or not there. A cell that is running may have to end first.");
+      say("The kernel has not received it yet. It may be busy with a running cell, or gone.");
     }, 1000 * SECONDS);
     model.send({ kind: "answer", place: JSON.parse(form.dataset.place ?? "null"), answer: "" in found ? found[""] : found });
   };
