@@ -327,7 +327,10 @@ def part(arm: Arm, first: int | None = None) -> str:
     parts = [methods, comparisons, dynamics, places, *any_lead(answers)]
     parts += shared_arguments(answers)
     parts += [] if arm.steps is None else [by_steps(arm.steps, study, answers)]
-    registration = " ".join(f"Differences from the registration: {each}." for each in changed) or "Nothing is seen to differ from it."
+    registration = (
+        " ".join(f"Differences from the registration: {each}." for each in changed)
+        or "Nothing is seen to differ from it."
+    )
     return f"""## {arm.heading}
 
 {arm.about}
