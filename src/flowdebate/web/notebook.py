@@ -159,7 +159,7 @@ def _in_short(document: Document) -> Summary:
     facts = [] if card is None else [fact for fact in card.facts if fact.label in (card.lead, "Winner")]
     points = [f"{fact.label}: {fact.text}" for fact in facts] or [status_text(document.status)]
     points = [document.raw.incomplete, *points] if document.raw.incomplete else points
-    about = shortened(document.subject, 500)
+    about = shortened(document.subject, _LONGEST)
     return Summary(title=document.title, about=about, sections=(Points(items=tuple(points)),))
 
 

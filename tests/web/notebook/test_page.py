@@ -125,6 +125,27 @@ async def test_a_live_page_has_what_is_being_said() -> None:
     assert live.others_at_work == []
 
 
+@pytest.mark.parametrize("end", ["Should we move to a monorepo?", "\u0647\u0644 \u0646\u0646\u062a\u0642\u0644\u061f"])
+async def test_a_question_is_shown_whole(end: str) -> None:
+    """With all its background: while the run goes on, in its report, and in the lines that untrusted notebooks show."""
+    background = "Forty services share a database. " * 30
+    gate = asyncio.Event()
+
+    async def answer(request: Any) -> Any:
+        await gate.wait()
+        return VERDICT if request.output_schema else "Homes."
+
+    pattern = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
+    handle = pattern.start(f"{background}{end}", model=FunctionModel(answer))
+    await until(handle.follow(), lambda event: isinstance(event, CallStarted))
+    live = str(live_html(handle))
+    gate.set()
+    result = await handle
+    assert f'<h3 dir="auto" lang="">{background}{end}</h3>' in live
+    for shown in (str(html_of(result)).partition("<iframe")[0], str(markdown_of(result))):
+        assert f"{background}{end}" in shown
+
+
 async def test_a_failed_run_shows_how_far_it_came() -> None:
     """The error, and what was said before; also by the run that the error has."""
 
@@ -177,7 +198,7 @@ async def test_a_run_without_a_pattern_has_its_state() -> None:
     await failed.wait()
     assert "ValueError" in str(failed._repr_html_())
     assert "ValueError" in str(failed._repr_markdown_())
-    assert Page(failed._repr_html_()).tags <= {"div", "p", "b", "ul", "li"}
+    assert Page(failed._repr_html_()).tags <= {"div", "p", "b", "bdi", "ul", "li"}
 
 
 @pytest.mark.parametrize(
@@ -196,12 +217,12 @@ async def test_hostile_text_stays_text(said: str) -> None:
     events = handle.follow()
     await until(events, is_call)
     while not handle.done():
-        assert Page(handle._repr_html_()).tags <= {"style", "div", "p", "b", "span", "h3", "h4", "pre", "code"}
+        assert Page(handle._repr_html_()).tags <= {"style", "div", "p", "b", "bdi", "span", "h3", "h4", "pre", "code"}
         gate.release()
         await until(events, is_call)
     result = await handle
     shown = Page(result._repr_html_())
-    assert shown.tags <= {"div", "p", "b", "ul", "li", "iframe"}
+    assert shown.tags <= {"div", "p", "b", "bdi", "ul", "li", "iframe"}
     assert "<script" not in shown.page
     assert "<img" not in shown.page
     assert "<script" not in str(result._repr_markdown_()).replace("\\<", "")
@@ -296,7 +317,7 @@ async def test_reports_of_evaluations_are_tables() -> None:
     """Audits, benefits and batches: a sentence, a table and findings, in which foreign text is text."""
     for shown in await _reports():
         page = Page(shown._repr_html_())
-        assert page.tags <= {"div", "p", "b", "table", "thead", "tbody", "tr", "th", "td", "ul", "li"}
+        assert page.tags <= {"div", "p", "b", "bdi", "table", "thead", "tbody", "tr", "th", "td", "ul", "li"}
         markdown = str(shown._repr_markdown_())
         assert "<b>" not in markdown.replace("\\<", "")
         widths = {line.replace("\\|", "").count("|") for line in markdown.splitlines() if line.startswith("| ")}
