@@ -34,6 +34,12 @@ HIDE = """([hidden]) => {
 """A browser without a window shows all pages; they see no more than this of a tab that goes to the background."""
 
 
+TAKE_STREAMS = """() => {
+    for (const slot of [0, 1, 2]) localStorage.setItem(`flowdebate-stream-${slot}`, `others ${Date.now() + 600_000}`);
+}"""
+"""What three other pages do that follow runs."""
+
+
 @pytest.fixture
 def dictated() -> Dictated:
     """The model of `stage`."""
@@ -161,15 +167,22 @@ def test_the_65th_viewer_is_told_and_waits(stage: Stage, dictated: Dictated, vis
     assert loads == []
 
 
+@pytest.mark.parametrize("has_stream", [True, False])
 def test_a_connection_that_dies_silently_is_noticed(
-    stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]
+    stage: Stage, dictated: Dictated, visit: Callable[[str], Visit], *, has_stream: bool
 ) -> None:
-    """Nobody speaks and nothing is stopped on a page that hears nothing; it opens a new stream by itself."""
+    """Nobody speaks and nothing is stopped on a page that hears nothing; it opens a new stream by itself.
+
+    The same where other pages have all streams, and this one only looks every few seconds.
+    """
     run_id = stage.begin(**SHORT)
     dictated.asked.acquire(timeout=10)
     dictated.say("Before. ")
     with Proxy(int(stage.url.rpartition(":")[2])) as proxy:
-        page = visit(proxy.url).open(f"/runs/{run_id}")
+        there = visit(proxy.url)
+        if not has_stream:
+            there.open("/").evaluate(TAKE_STREAMS)
+        page = there.open(f"/runs/{run_id}")
         page.locator("#speaking").get_by_text("Before.").wait_for()
         page.get_by_text("pro is speaking").wait_for()
         proxy.freeze()

@@ -67,6 +67,9 @@ async function hear(address) {
   return end;
 }
 
+/** Milliseconds without a sign of life, which the server sends every 15 s, or as often as it says. */
+let silence = 40_000;
+
 /**
  * @param {string} address
  * @param {string | null} slot Without one, leave once the page is what the run is: others take turns on these connections.
@@ -75,8 +78,8 @@ async function hear(address) {
 function stream(address, slot) {
   return new Promise((done) => {
     const events = new EventSource(address);
-    let heard = Date.now();
-    let silence = 40_000; // the server sends a sign of life every 15 s, or says how often
+    const begun = Date.now();
+    let heard = begun;
     /** @param {"over" | "hidden" | "lost" | "turn"} end */
     const leave = (end) => {
       events.close();
@@ -89,7 +92,7 @@ function stream(address, slot) {
     const change = () => leave("lost"); // of the network, on which the old connection may be dead
     const watch = setInterval(() => {
       if (Date.now() - heard > silence) leave("lost");
-      else if (slot ? !sign(slot) : Date.now() - heard > 3000) leave("turn");
+      else if (slot ? !sign(slot) : heard > begun && Date.now() - heard > 3000) leave("turn");
     }, 1000);
     /** @param {string} kind @param {(event: any) => void} react */
     const on = (kind, react) =>
