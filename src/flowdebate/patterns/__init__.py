@@ -99,6 +99,7 @@ _register_folder(
     subject="question",
     help="Check an answer; a judge verifies what a critic claims. Without an answer, an author writes one. Claims that "
     "hold by a quote lead to a revision.",
+    listed=True,
 )
 _register_folder(
     "review",

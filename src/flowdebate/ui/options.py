@@ -472,8 +472,8 @@ class PlanOptions(BaseModel):
         read=in_words,
     )
     depth: Depth | None = option(
-        "Depth of a run: quick, balanced (as by default) or thorough; auto begins quick, and goes deeper where those "
-        "who decide disagree. Options that are given as well come first.",
+        "Depth of the run: quick, balanced (the default) or thorough; auto starts quick and goes deeper if those who "
+        "decide disagree. Other options override it.",
         panel="Rounds",
     )
     seed: Whole | None = option("Seed for reproducible random choices.")
