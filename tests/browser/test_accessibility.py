@@ -55,6 +55,8 @@ PUBLIC = {
     "sign in": ("", "", ""),
 }
 """Pages for strangers: the run, what its link shows, and the rest of the address."""
+SIDES = [{"name": "Mira", "stance": "build"}, {"name": "Jon", "stance": "cap rents"}]
+OPTIONS: dict[str, Any] = {"max_rounds": 3, "debaters": SIDES}
 SAID = "**So far**, and more.\n\n- a point\n\n| City | Rents |\n|---|--:|\n| Tokyo | -3 % |\n"
 
 
@@ -77,12 +79,10 @@ class Mixed:
 def stage() -> Iterator[Stage]:
     """A server with runs of all kinds."""
     with staged(lambda: Service(store="memory:", model=Mixed())) as stage:
-        sides = [{"name": "Mira", "stance": "build"}, {"name": "Jon", "stance": "cap rents"}]
-        options: dict[str, Any] = {"max_rounds": 3, "debaters": sides}
-        debate = {"pattern": "debate", "question": "Cap rents, or build?", "options": options}
+        debate = {"pattern": "debate", "question": "Cap rents, or build?", "options": OPTIONS}
         stage.post("/runs", {**debate, "runId": "debate", "seed": 1})
         stage.post("/runs", {**debate, "runId": "other", "seed": 2})
-        stage.post("/runs", {**debate, "runId": "waits", "options": {**options, "humans": ["judge"]}})
+        stage.post("/runs", {**debate, "runId": "waits", "options": {**OPTIONS, "humans": ["judge"]}})
         stage.post("/runs", {"pattern": "review", "question": "def add(a, b): return a - b", "runId": "review"})
         stage.post("/runs", {**debate, "runId": "unread", "question": "Unread: cap rents?"})
         for run_id in ("debate", "other", "waits", "review", "unread"):
@@ -97,7 +97,8 @@ def test_axe_finds_nothing(stage: Stage, chromium: Browser, name: str, scheme: A
     """At 360 and 1280 pixels, with all folds open."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     visit = Visit(chromium, stage.url, token=None if name in PUBLIC else TOKEN)
-    live = stage.begin(question="Live: cap rents?") if "live" in name else ""  # a call has five minutes at most
+    # a run for each test: its call has five minutes at most
+    live = stage.begin(question="Live: cap rents?", options=OPTIONS) if "live" in name else ""
     page = visit.open(PAGES[name].format(live=live) if name in PAGES else public_path(stage, name, live))
     if live:
         page.locator("#speaking td").last.wait_for()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
@@ -45,8 +45,8 @@ WORDS = {
     ),
     "zh": ("应该限制房租还是多建住房", "限制房租", "多建住房", "李明", "王芳", "“房租”上涨了。", "柏林"),
 }
-PAPER = 673
-"""Pixels of the lines on a page of A4."""
+MEDIA: tuple[tuple[Literal["screen", "print"], int], ...] = (("screen", 360), ("screen", 1280), ("print", 673))
+"""A phone, a screen and a page of A4: the pixels of a line."""
 RIGHT_TO_LEFT = {"ar", "he", "fa"}
 DIRECTIONS = """() => [...document.querySelectorAll(
     ".prose > p, .prose li, .prose blockquote, .prose td:first-child, .prose .table, h1, .sides .serif, .found > p"
@@ -130,7 +130,7 @@ def test_each_text_has_its_own_direction(stage: Stage, visit: Callable[[str], Vi
         page = there.open(path)
         if name == "live":
             page.locator("#speaking td").last.wait_for()
-        for medium, width in ((None, 360), (None, 1280), ("print", PAPER)):
+        for medium, width in MEDIA:
             page.emulate_media(media=medium)
             page.set_viewport_size({"width": width, "height": 900})
             directions = page.evaluate(DIRECTIONS)
