@@ -104,12 +104,12 @@ def listed(problems: Iterable[tuple[str, str]]) -> str:
 
 def problems_of(error: ValidationError, *, got: bool = True) -> list[tuple[str, str]]:
     """The `(field, what is wrong)` pairs of a pydantic `ValidationError`; with `got`, each shows what was given."""
-    found = []
+    problems = []
     for item in error.errors(include_url=False, include_context=False):
         path = ".".join(cut(str(part), _LONGEST_KEY) for part in item["loc"])  # a model can invent keys of any length
         problem = item["msg"].removeprefix("Value error, ")
-        found.append((path, f"{problem}, got {shown(item.get('input'))}" if got else in_plain_words(problem)))
-    return found
+        problems.append((path, f"{problem}, got {shown(item.get('input'))}" if got else in_plain_words(problem)))
+    return problems
 
 
 _PYDANTIC = (
@@ -270,10 +270,10 @@ def one_line(text: str, *, secrets: Iterable[str] = ()) -> str:
     'bad key [redacted]\\x1b[2J'
     """
     text = without_keys(redact(text[:_LOOKED_AT], secrets))
-    shown = text[: _SHOWN + 1]
-    if not shown.isprintable():  # an escape is longer than the character
-        shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
-    return shown if len(shown) <= _SHOWN else f"{shown[: _SHOWN - 1]}…"
+    excerpt = text[: _SHOWN + 1]
+    if not excerpt.isprintable():  # an escape is longer than the character
+        excerpt = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in excerpt)
+    return excerpt if len(excerpt) <= _SHOWN else f"{excerpt[: _SHOWN - 1]}…"
 
 
 def hide_credentials(address: str) -> str:

@@ -363,9 +363,12 @@ class LostToThinking(OutputTruncated):
             advice = "check the server's chat template and reasoning parser, or lower effort"
             super().__init__(f"the model stopped after its thinking{used}, and wrote no answer: {advice}", **asker)
             return
-        most = "set max_tokens, which is left to the endpoint now" if room is None else f"raise max_tokens ({room:,})"
+        first_step = (
+            "set max_tokens, which is left to the endpoint now" if room is None else f"raise max_tokens ({room:,})"
+        )
         super().__init__(
-            f"the model thought until its room was used up{used}, and wrote no answer: {most}, or lower effort", **asker
+            f"the model thought until its room was used up{used}, and wrote no answer: {first_step}, or lower effort",
+            **asker,
         )
 
 
@@ -537,11 +540,11 @@ class BudgetReached(LimitReached):
 class TooManyRuns(FlowDebateError):
     """A service executes `most` runs, as many as it may, and `queued` wait; try again after `retry_after` seconds."""
 
-    def __init__(self, most: int, *, queued: int = 0, retry_after: float = 5.0) -> None:
-        self.most = most
+    def __init__(self, maximum: int, *, queued: int = 0, retry_after: float = 5.0) -> None:
+        self.most = maximum
         self.queued = queued
         self.retry_after = retry_after
-        super().__init__(f"{most} in progress and {queued} waiting: as many runs as this service takes; try later")
+        super().__init__(f"{maximum} in progress and {queued} waiting: as many runs as this service takes; try later")
 
 
 class QuorumLost(FlowDebateError):

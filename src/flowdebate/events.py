@@ -230,13 +230,13 @@ def _add_to(schema: dict[str, Any], kind: type[Any]) -> None:
     except NameError:  # a class may be imported for type checkers only
         types = {}
     declared: dict[str, Any] = {"kind": (Literal[kind.kind], ...)}
-    for each in fields(kind):
-        default = each.default if each.metadata.get("sparse") else ...
-        declared[each.name] = (types.get(each.name, Any), default)
+    for field in fields(kind):
+        default = field.default if field.metadata.get("sparse") else ...
+        declared[field.name] = (types.get(field.name, Any), default)
     config = ConfigDict(alias_generator=to_camel, arbitrary_types_allowed=True)
-    made = create_model(kind.__name__, __config__=config, __doc__=getdoc(kind), **declared)
-    own = made.model_json_schema(mode="serialization", ref_template="#/$defs/{model}")
-    schema["$defs"] |= {**own.pop("$defs", {}), kind.__name__: own}
+    model = create_model(kind.__name__, __config__=config, __doc__=getdoc(kind), **declared)
+    event_schema_ = model.model_json_schema(mode="serialization", ref_template="#/$defs/{model}")
+    schema["$defs"] |= {**event_schema_.pop("$defs", {}), kind.__name__: event_schema_}
     schema["oneOf"].append(ref := {"$ref": f"#/$defs/{kind.__name__}"})
     schema["discriminator"]["mapping"][kind.kind] = ref["$ref"]
 

@@ -258,15 +258,15 @@ def name_among(written: str, names: Iterable[str]) -> str | None:
     >>> name_among('"OPPONENT".', ["Proponent", "Opponent"])
     'Opponent'
     """
-    known = list(names)
-    if written in known:
+    name_list = list(names)
+    if written in name_list:
         return written
-    seen = {as_seen(name): name for name in known}
+    seen = {as_seen(name): name for name in name_list}
     for candidate in (written, unescaped(written), unescaped(written.strip(AROUND + " \t\r\n"))):
-        if (found := seen.get(as_seen(candidate))) is not None:
-            return found
+        if (match := seen.get(as_seen(candidate))) is not None:
+            return match
     joined = _join_words(written)
-    alike = [name for name in known if joined and _join_words(name) == joined]
+    alike = [name for name in name_list if joined and _join_words(name) == joined]
     return alike[0] if len(alike) == 1 else None
 
 
@@ -336,11 +336,11 @@ class Template:
     def __post_init__(self) -> None:
         for part in fields(self):
             text = getattr(self, part.name)
-            known = part.metadata["uses"]
+            field_names = part.metadata["uses"]
             if not isinstance(text, str):
                 raise ConfigurationError(type(self).__name__, part.name, text, "text")
             for match in _FIELD.finditer(text):
-                if problem := _problem(match, known, part.metadata["lines"]):
+                if problem := _problem(match, field_names, part.metadata["lines"]):
                     raise ConfigurationError(type(self).__name__, part.name, match[0], problem)
 
 
@@ -389,13 +389,13 @@ def words_of(length: Length) -> int:
     return _LENGTHS[length][1] if isinstance(length, str) else length
 
 
-def _problem(match: re.Match[str], known: frozenset[str], lines: frozenset[str]) -> str | None:
+def _problem(match: re.Match[str], placeholders: frozenset[str], lines: frozenset[str]) -> str | None:
     """The rule that a field breaks, or None."""
     name, text = match[1], match.string
     begins = match.start() == 0 or text[match.start() - 1] == "\n"
     ends = match.end() == len(text) or text[match.end()] == "\n"
-    if name not in known:
-        allowed = ", ".join(f"{{{field}}}" for field in sorted(known))
+    if name not in placeholders:
+        allowed = ", ".join(f"{{{field}}}" for field in sorted(placeholders))
         return f"text whose fields are among {allowed}" if allowed else "text without fields"
     if name in lines and not (begins and ends):
         return f"text in which {match[0]} stands alone on its line"

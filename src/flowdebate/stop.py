@@ -109,13 +109,13 @@ class _One(Condition):
 
     async def reason(self, ctx: Context) -> str | None:
         try:
-            held = _as_bool(await result_of(self.test(ctx)), self.name)
+            reached = _as_bool(await result_of(self.test(ctx)), self.name)
         except Exception as error:
             handle = ctx.scope.sequencer
             place = "" if handle is None else f" of {handle.name!r}"
             add_note(error, f"in the stop condition {self.name}{place}")
             raise
-        return self.name if held else None
+        return self.name if reached else None
 
     @property
     def functions(self) -> tuple[Callable[..., object], ...]:
@@ -154,12 +154,12 @@ class _Any(_Combined):
 class _All(_Combined):
     @property
     def name(self) -> str:
-        return " & ".join(f"({each})" if isinstance(each, _Any) else each.name for each in self.members)
+        return " & ".join(f"({member})" if isinstance(member, _Any) else member.name for member in self.members)
 
     async def reason(self, ctx: Context) -> str | None:
         reasons = await self._reasons(ctx)
-        held = [reason for reason in reasons if reason is not None]
-        return " & ".join(held) if len(held) == len(reasons) else None
+        reached_reasons = [reason for reason in reasons if reason is not None]
+        return " & ".join(reached_reasons) if len(reached_reasons) == len(reasons) else None
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ def converged(threshold: float = 0.9, *, similarity: Similarity | None = None) -
     apart, or if speakers state positions that differ (in `consensus`), or if there is only one speaker. `similarity` is
     the measure (`flowdebate.measures`); None is the best one installed.
     """
-    return _similar("converged", threshold, similarity, lambda found: found.status == "converged")
+    return _similar("converged", threshold, similarity, lambda convergence: convergence.status == "converged")
 
 
 def repeated(threshold: float = 0.9, *, similarity: Similarity | None = None) -> Condition:
@@ -236,7 +236,7 @@ def repeated(threshold: float = 0.9, *, similarity: Similarity | None = None) ->
     It holds if everybody has spoken twice, and the mean similarity of their last two contributions is `threshold` or
     more. `similarity` as in `converged`.
     """
-    return _similar("repeated", threshold, similarity, lambda found: (found.stability or 0.0) >= threshold)
+    return _similar("repeated", threshold, similarity, lambda convergence: (convergence.stability or 0.0) >= threshold)
 
 
 def _similar(
@@ -251,24 +251,24 @@ def _similar(
 
     async def test(ctx: Context) -> bool:
         state = ctx.scope.handle.state
-        said: dict[str, list[str]] = state.texts_by_speaker(ctx)
-        if not said or (kind == "repeated" and any(len(texts) == 1 for texts in said.values())):
+        texts_by_name: dict[str, list[str]] = state.texts_by_speaker(ctx)
+        if not texts_by_name or (kind == "repeated" and any(len(texts) == 1 for texts in texts_by_name.values())):
             return False
         from flowdebate.measures.similarity import convergence
 
-        found = await asyncio.to_thread(  # measures load libraries, and must not block the event loop
+        measurement = await asyncio.to_thread(  # measures load libraries, and must not block the event loop
             convergence,
-            {speaker: texts[-1] for speaker, texts in said.items()},
-            {speaker: texts[-2] for speaker, texts in said.items() if len(texts) > 1},
+            {speaker: texts[-1] for speaker, texts in texts_by_name.items()},
+            {speaker: texts[-2] for speaker, texts in texts_by_name.items() if len(texts) > 1},
             positions=getattr(state, "positions", None),
             similarity=measure,
             converged=threshold,
             diverging=min(0.4, threshold),
         )
-        return holds(found)
+        return holds(measurement)
 
-    about = "" if similarity is None else f", similarity={measure.name}"
-    return _One(f"{kind}({_number(threshold)}{about})", test)
+    suffix = "" if similarity is None else f", similarity={measure.name}"
+    return _One(f"{kind}({_number(threshold)}{suffix})", test)
 
 
 def when(function: Callable[[Context], bool | Awaitable[bool]], *, name: str | None = None) -> Condition:
@@ -279,8 +279,8 @@ def when(function: Callable[[Context], bool | Awaitable[bool]], *, name: str | N
     if not is_predicate(function):
         raise ConfigurationError("stop.when()", "function", function, "a sync or async function of (ctx)")
     if name is None:
-        own = str(getattr(function, "__name__", PREDICATE))
-        name = own if own.isidentifier() else PREDICATE
+        label = str(getattr(function, "__name__", PREDICATE))
+        name = label if label.isidentifier() else PREDICATE
     else:
         _check_name("stop.when()", name)
     if name in PATTERNS_OWN:
@@ -308,7 +308,7 @@ def is_predicate(value: object) -> bool:
     """Whether `value` is a function that can be called with the context alone and may return a bool."""
     if not callable(value) or isinstance(value, Block):
         return False
-    uncalled = any(value is each for each in _UNCALLED)  # `stop.rounds` without its number
+    uncalled = any(value is condition for condition in _UNCALLED)  # `stop.rounds` without its number
     generates = inspect.isgeneratorfunction(value) or inspect.isasyncgenfunction(value)
     return not uncalled and not generates and takes(value, 1)
 

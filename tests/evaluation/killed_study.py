@@ -95,7 +95,7 @@ def main() -> None:
     folder, kills, random = Path(sys.argv[1]), int(sys.argv[2]), Random(int(sys.argv[3]))
     # what is built at the first use is built here, not in each attempt
     with Path(os.devnull).open("wb") as nobody:
-        asyncio.run(ask_study(study(), folder / "first.jsonl", model=answering(nobody.fileno()), most=2))
+        asyncio.run(ask_study(study(), folder / "first.jsonl", model=answering(nobody.fileno()), maximum=2))
     gc.freeze()
     done = sum(not attempt(folder, random.randint(1, 12)) for _ in range(kills))
     while not attempt(folder, None):

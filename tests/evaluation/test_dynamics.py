@@ -189,7 +189,7 @@ importlib.util.find_spec = lambda name, *more: None if name in ("numpy", "scipy"
 sys.modules["numpy"] = sys.modules["scipy"] = None
 from flowdebate.ui.document import document_of
 from flowdebate.ui.markdown import report
-print(report(document_of(json.loads(sys.argv[1]), where="here")))
+print(report(document_of(json.loads(sys.argv[1]), location="here")))
 """
 
 

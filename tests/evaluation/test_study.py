@@ -152,7 +152,7 @@ async def test_a_study_that_was_killed_finds_what_the_whole_one_does(tmp_path: P
     lines = (tmp_path / "whole.jsonl").read_bytes()
     random, path, voters = Random(kills), tmp_path / "killed.jsonl", Answering()
     for _ in range(kills):
-        await ask_study(study(), path, model=voters.model, most=1)
+        await ask_study(study(), path, model=voters.model, maximum=1)
         held = path.read_bytes()
         path.write_bytes(held + lines[: random.randrange(1, 60)])  # the beginning of a line that was not finished
     await ask_study(study(), path, model=voters.model)
@@ -271,7 +271,7 @@ async def test_a_control_that_is_interrupted_is_finished_before_any_debate(tmp_p
     assert control is not None
     assert control.passed is None
     assert "The control is not finished" in study_report(held, answers).summary
-    answers = await ask_study(held, path, model=voters.model, most=2)
+    answers = await ask_study(held, path, model=voters.model, maximum=2)
     assert sum(answer.design == "together" for answer in answers) == 2
 
 
@@ -284,8 +284,8 @@ async def test_whose_arguments_noise_reads_does_not_depend_on_when_a_study_was_a
     noisy = study(noise=True, designs={"together": primes()}, primary=("together", "noise"))
     items = [case.item for case in noisy.cases]
     with tempfile.TemporaryDirectory() as folder:
-        for most in (*slices, None):
-            options: Any = {"model": Answering().model, "max_concurrency": at_once, "most": most}
+        for maximum in (*slices, None):
+            options: Any = {"model": Answering().model, "max_concurrency": at_once, "maximum": maximum}
             answers = await ask_study(noisy, Path(folder) / "a.jsonl", **options)
             debated = {answer.item for answer in answers if answer.design == "together"}
             found = {answer.item: answer.partner for answer in answers if answer.design == "noise"}
@@ -672,7 +672,7 @@ async def test_a_row_that_is_no_debate_is_refused_before_others_are_asked(tmp_pa
     """Also the last one of the last design, and however few are to be asked."""
     voters, odd = Answering(), {**ROWS[0], "choices": ["It is prime", "it is PRIME"]}
     with pytest.raises(ConfigurationError, match="stance of row 10` must be"):
-        await ask_study(study([*ROWS, odd]), tmp_path / "a.jsonl", model=voters.model, most=1)
+        await ask_study(study([*ROWS, odd]), tmp_path / "a.jsonl", model=voters.model, maximum=1)
     assert not voters.asked
 
 
@@ -701,7 +701,7 @@ async def test_the_time_left_is_what_answers_of_each_design_have_taken(tmp_path:
                 file.add(answer.model_copy(update={"seconds": slow[answer.design]}))
     so_far.clear()
     await ask_study(
-        held, tmp_path / "b.jsonl", model=Answering().model, max_concurrency=2, most=1, progress=so_far.append
+        held, tmp_path / "b.jsonl", model=Answering().model, max_concurrency=2, maximum=1, progress=so_far.append
     )
     # one more debate at once, in no time: one in turn and the noise of nine questions are left
     assert so_far[0].remaining == pytest.approx((30 + 9 * 5) / 2)

@@ -41,7 +41,7 @@ def test_whom_a_debater_follows(debater: SimDebater, held: str) -> None:
 
 def test_how_often_a_conformist_goes_over_is_what_it_was_given() -> None:
     """For names that it knows and for others apart, by seed."""
-    debater = SimDebater("juice", conformity=0.1, named=0.6, names=["ann"])
+    debater = SimDebater("juice", conformity=0.1, name_bias=0.6, names=["ann"])
     for tag, expected in (("ann", 0.6), ("someone", 0.1)):
         held = [debater.holds(f"[{tag}] I hold: tea.\nItem {item}") for item in range(2_000)]
         assert held.count("tea") / 2_000 == pytest.approx(expected, abs=0.035)
@@ -51,7 +51,7 @@ def test_how_often_a_conformist_goes_over_is_what_it_was_given() -> None:
 def test_names_that_are_not_shown_convince_nobody() -> None:
     """The library's own rendering, with names and without."""
     entries = [DebateContributionEntry(round=1, agent_name="ann", stance="for", text="I hold: tea.")]
-    debater = SimDebater("juice", named=1.0, names=["ann"])
+    debater = SimDebater("juice", name_bias=1.0, names=["ann"])
     assert debater.holds(render_entries(entries, names=True)) == "tea"
     assert debater.holds(render_entries(entries)) == "juice"
 
@@ -89,7 +89,7 @@ def test_they_look_for_a_consensus() -> None:
         ("", {}, "position"),
         ("Tea. Milk", {}, "position"),
         ("tea", {"conformity": 1.5}, "conformity"),
-        ("tea", {"named": True}, "named"),
+        ("tea", {"name_bias": True}, "name_bias"),
         ("tea", {"follows": "first"}, "follows"),
     ],
 )

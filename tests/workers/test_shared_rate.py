@@ -84,7 +84,7 @@ async def test_places_come_one_after_the_other(
     """The k-th place is due (k - burst) intervals after the first was taken, whoever takes it, and never before."""
     key, each = secrets.token_hex(6), per / requests
     counters = [PostgresCounter(a_server.url, schema="fleet", patience=1.0) for _ in range(askers)]
-    values = {"each": each, "burst": burst * each, "brim": per, "longest": 1e9}
+    values = {"interval": each, "burst": burst * each, "brim": per, "longest": 1e9}
     try:
         before = time.monotonic()
         found = [await counters[place % askers].take(key, **values) for place in range(number)]

@@ -59,7 +59,7 @@ def titles_of(place: str) -> Titles:
 
 def headings_of(text: str) -> list[str]:
     """The headings of a page, without those that are comments in its code."""
-    return [_plain(found[1]) for found in _HEADING.finditer(_FENCE.sub("", text))]
+    return [_plain(match[1]) for match in _HEADING.finditer(_FENCE.sub("", text))]
 
 
 def slug(heading: str) -> str:

@@ -31,18 +31,18 @@ def load_object(spec: str, kind: type[T], *, location: str, field: str = "MODULE
         sys.path.insert(0, str(file.parent))
         module = file.stem
     try:
-        found: object = import_module(module)
+        loaded: object = import_module(module)
         for name in path.split("."):
-            found = getattr(found, name)
+            loaded = getattr(loaded, name)
     except (ValueError, AttributeError, ModuleNotFoundError) as error:
         if isinstance(error, ModuleNotFoundError) and error.name not in (module, module.partition(".")[0]):
             raise
         raise ConfigurationError(location, field, spec, allowed) from error
-    if not isinstance(found, kind) and callable(found):
-        found = found()
-    if not isinstance(found, kind):
+    if not isinstance(loaded, kind) and callable(loaded):
+        loaded = loaded()
+    if not isinstance(loaded, kind):
         raise ConfigurationError(location, field, spec, allowed)
-    return found
+    return loaded
 
 
 class InNotebooks:

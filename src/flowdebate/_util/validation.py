@@ -48,9 +48,9 @@ _MEANT = {
 }
 
 
-def unknown_option(location: str, option: str, known: Iterable[str]) -> TypeError:
+def unknown_option(location: str, option: str, options: Iterable[str]) -> TypeError:
     """The error for a keyword that a function does not have; it says which one may be meant."""
-    names = list(known)
+    names = list(options)
     meant = _MEANT.get(option)
     if meant is None or meant.partition("=")[0] not in names:
         meant = nearest(option, names)
@@ -70,33 +70,33 @@ def suggesting(function: Callable[P, T]) -> Callable[P, T]:
                 raise  # raised inside
             from inspect import signature
 
-            known = list(signature(function).parameters)
-            unknown = next((option for option in options if option not in known), None)
+            parameters = list(signature(function).parameters)
+            unknown = next((option for option in options if option not in parameters), None)
             if unknown is None:
                 raise
-            raise unknown_option(function.__name__, unknown, known) from None
+            raise unknown_option(function.__name__, unknown, parameters) from None
 
     return checked
 
 
-def check_count(location: str, *, least: int = 1, most: int | None = None, **options: object) -> None:
-    """ConfigurationError for an option that is no int from `least` up, to `most`.
+def check_count(location: str, *, minimum: int = 1, maximum: int | None = None, **options: object) -> None:
+    """ConfigurationError for an option that is no int from `minimum` up, to `maximum`.
 
     >>> check_count("ConcurrencyLimit", max_concurrency=0)
     Traceback (most recent call last):
     flowdebate.errors.ConfigurationError: ConcurrencyLimit: `max_concurrency` must be an int >= 1, got 0
     """
     for name, value in options.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise ConfigurationError(location, name, value, f"an int >= {least}")
-        if most is not None and value > most:
-            raise ConfigurationError(location, name, value, f"an int <= {most:,}")
+        if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
+            raise ConfigurationError(location, name, value, f"an int >= {minimum}")
+        if maximum is not None and value > maximum:
+            raise ConfigurationError(location, name, value, f"an int <= {maximum:,}")
 
 
 def check_seconds(location: str, **options: object) -> None:
     """ConfigurationError for an option that is not a finite number of seconds > 0."""
     for name, value in options.items():
-        if not is_number(value, most=float_info.max):
+        if not is_number(value, maximum=float_info.max):
             raise ConfigurationError(location, name, value, "a number of seconds > 0")
 
 
@@ -107,13 +107,13 @@ def check_weight(location: str, name: str, weight: object) -> None:
     Traceback (most recent call last):
     flowdebate.errors.ConfigurationError: tally(): `weights['ann']` must be a number > 0, <= 1,000,000, got 1e+308
     """
-    if not is_number(weight, most=_MOST_WEIGHT):
+    if not is_number(weight, maximum=_MOST_WEIGHT):
         raise ConfigurationError(location, f"weights[{name!r}]", weight, f"a number > 0, <= {_MOST_WEIGHT:,}")
 
 
-def is_number(value: object, *, most: float) -> bool:
-    """Whether `value` is a number > 0, <= `most`; NaN is none, nor are integers that no float can hold."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= most
+def is_number(value: object, *, maximum: float) -> bool:
+    """Whether `value` is a number > 0, <= `maximum`; NaN is none, nor are integers that no float can hold."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= maximum
 
 
 def check_share(location: str, *, ends: bool = True, **options: object) -> None:

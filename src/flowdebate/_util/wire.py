@@ -22,8 +22,8 @@ def one_of(values: Sequence[str]) -> Any:  # noqa: ANN401 - a type
     somebody made that before: what models are shown would depend on earlier runs of the process. The order is part of
     this type.
     """
-    given = tuple(values)
-    return Annotated[Literal[given], given]
+    choices = tuple(values)
+    return Annotated[Literal[choices], choices]
 
 
 class WireModel(BaseModel):
@@ -44,8 +44,12 @@ class WireModel(BaseModel):
             return super().model_copy(update=update, deep=deep)
         copy = object.__new__(type(self))
         _set(copy, "__dict__", {**self.__dict__, **(update or {})})
-        given = self.__pydantic_fields_set__
-        _set(copy, "__pydantic_fields_set__", given if given.issuperset(update or ()) else given.union(update or ()))
+        fields_set = self.__pydantic_fields_set__
+        _set(
+            copy,
+            "__pydantic_fields_set__",
+            fields_set if fields_set.issuperset(update or ()) else fields_set.union(update or ()),
+        )
         _set(copy, "__pydantic_extra__", None)
         _set(copy, "__pydantic_private__", None)
         return copy

@@ -30,12 +30,12 @@ def comparison_metric(*, threshold: float = 0.5, **options: Unpack[CompareOption
             self.threshold = threshold
 
         async def a_measure(self, test_case: LLMTestCase, *_: object, **__: object) -> float:
-            found = await compare_with_baseline(
+            comparison = await compare_with_baseline(
                 test_case.input, test_case.actual_output, test_case.expected_output, options
             )
-            flips = f" ({found.flips} of {len(found.judges)} judges found otherwise in another order)"
-            self.reason = found.verdict + (flips if found.flips else "")
-            self.score = found.shares["output"]
+            flips = f" ({comparison.flips} of {len(comparison.judges)} judges found otherwise in another order)"
+            self.reason = comparison.verdict + (flips if comparison.flips else "")
+            self.score = comparison.shares["output"]
             self.success = self.score >= threshold
             return self.score
 

@@ -104,11 +104,11 @@ class InspectModel(AdaptedModel):
         from inspect_ai.tool import ToolInfo, ToolParams
         from inspect_ai.util import JSONSchema
 
-        chosen: dict[str, Any] = {**sampling_of(request, effort="reasoning_effort"), "max_retries": 0}
+        parameters: dict[str, Any] = {**sampling_of(request, effort="reasoning_effort"), "max_retries": 0}
         messages = [_message(message) for message in request.messages]
         if request.output is not None:
             schema = JSONSchema.model_validate(inline_definitions(request.output.json_schema))
-            chosen["response_schema"] = ResponseSchema(name=request.output.name, json_schema=schema, strict=False)
+            parameters["response_schema"] = ResponseSchema(name=request.output.name, json_schema=schema, strict=False)
             messages.insert(0, ChatMessageSystem(content=schema_prompt(request.output)))
         tools = [
             ToolInfo(
@@ -118,7 +118,7 @@ class InspectModel(AdaptedModel):
             )
             for tool in request.tools
         ]
-        config = self._config.merge(GenerateConfig(**chosen))
+        config = self._config.merge(GenerateConfig(**parameters))
         return {"input": messages, "tools": tools, "config": config, "on_stream": _handler(request)}
 
 
@@ -193,8 +193,8 @@ def debate_tool(
     check_library("inspect_ai.debate_tool", "inspect_ai", library="Inspect", extra="inspect-ai")
     from inspect_ai.tool import ToolDef
 
-    made = as_tool(pattern, name=name, description=description, **options)
-    return ToolDef(made, name=made.__name__).as_tool()
+    tool_ = as_tool(pattern, name=name, description=description, **options)
+    return ToolDef(tool_, name=tool_.__name__).as_tool()
 
 
 def debate_solver(
@@ -220,8 +220,8 @@ def debate_solver(
     from inspect_ai.solver import solver
 
     async def solve(state: TaskState, _: object) -> TaskState:
-        asked = state.user_prompt.text if question is None else question(state)
-        result = await _run_debate(pattern, asked, options, InspectModel())
+        question_text = state.user_prompt.text if question is None else question(state)
+        result = await _run_debate(pattern, question_text, options, InspectModel())
         output = result.output
         if output is None:
             text = None
@@ -238,8 +238,8 @@ def debate_solver(
     def debate_solver(pattern: str) -> Any:  # noqa: ANN401, ARG001 - a Solver; its arguments are in the log
         return solve
 
-    made: Solver = solver(debate_solver)(pattern.name)
-    return made
+    created: Solver = solver(debate_solver)(pattern.name)
+    return created
 
 
 def debate_scorer(
@@ -273,15 +273,15 @@ def debate_scorer(
         if not answer.strip():
             nothing = "There is no answer to debate."
             return Score(value=NOANSWER, answer=answer, explanation=nothing, reason="no_response")
-        asked = _ask_whether_correct(state, target) if question is None else question(state, target)
-        result = await _run_debate(pattern, asked, options, InspectModel(role="grader"))
+        question_text = _ask_whether_correct(state, target) if question is None else question(state, target)
+        result = await _run_debate(pattern, question_text, options, InspectModel(role="grader"))
         return _score_debate(location, result, correct, answer)
 
     def debate_scorer(pattern: str, correct: str) -> Any:  # noqa: ANN401, ARG001 - a Scorer; its arguments are in the log
         return score
 
-    made: Scorer = scorer(metrics=[accuracy(), stderr()])(debate_scorer)(pattern.name, correct)
-    return made
+    created: Scorer = scorer(metrics=[accuracy(), stderr()])(debate_scorer)(pattern.name, correct)
+    return created
 
 
 def _check(location: str, pattern: object, options: Mapping[str, Any]) -> None:
@@ -292,18 +292,20 @@ def _check(location: str, pattern: object, options: Mapping[str, Any]) -> None:
         raise ConfigurationError(location, "run_id", options["run_id"], "left out: each sample is a run of its own")
 
 
-async def _run_debate(pattern: Block[Any, Any], asked: str, options: RunOptions, model: InspectModel) -> RunResult[Any]:
+async def _run_debate(
+    pattern: Block[Any, Any], question: str, options: RunOptions, model: InspectModel
+) -> RunResult[Any]:
     """Run `pattern` inside a span of Inspect's transcript that has the id of the run."""
     from inspect_ai.log import transcript
     from inspect_ai.util import span
 
     # its id is made here: the transcript of a sample names its run also where that fails before it gives a result
-    chosen: RunOptions = {**options, "run_id": os.urandom(16).hex()}
+    run_options: RunOptions = {**options, "run_id": os.urandom(16).hex()}
     if options.get("model") is None:
-        chosen["model"] = model
+        run_options["model"] = model
     async with span(pattern.name, type="debate"):
-        transcript().info({"run_id": chosen["run_id"], "block": pattern.name}, source=_KEY)
-        return await pattern.run(asked, **chosen)
+        transcript().info({"run_id": run_options["run_id"], "block": pattern.name}, source=_KEY)
+        return await pattern.run(question, **run_options)
 
 
 def _tell_end(result: RunResult[Any]) -> str:
@@ -337,7 +339,7 @@ def _record(result: RunResult[Any]) -> dict[str, Any]:
 def _score_debate(location: str, result: RunResult[Any], correct: str, answer: str) -> Score:
     from inspect_ai.scorer import CORRECT, INCORRECT, NOANSWER, Score
 
-    about: dict[str, Any] = {"answer": answer, "metadata": {_KEY: _record(result)}}
+    fields: dict[str, Any] = {"answer": answer, "metadata": {_KEY: _record(result)}}
     raw = result.raw
     if not isinstance(raw, DebateRawOutput):
         raise ConfigurationError(location, "pattern", raw, "a debate, whose verdict names a winner")
@@ -345,17 +347,17 @@ def _score_debate(location: str, result: RunResult[Any], correct: str, answer: s
     if sides and correct not in sides:
         raise ConfigurationError(location, "correct", correct, f"one of the debate's stances: {list(sides)}")
     if raw.verdict is None:
-        return Score.unscored(reason="grader_failed", explanation=f"No verdict. {_tell_end(result)}", **about)
+        return Score.unscored(reason="grader_failed", explanation=f"No verdict. {_tell_end(result)}", **fields)
     explanation = f"{raw.verdict.verdict}\n\n{raw.verdict.reasoning}"
     if raw.verdict.winner is None:
-        return Score(value=NOANSWER, reason="undecided", explanation=explanation, **about)
+        return Score(value=NOANSWER, reason="undecided", explanation=explanation, **fields)
     value = CORRECT if raw.verdict.winner == correct else INCORRECT
-    return Score(value=value, explanation=explanation, **about)
+    return Score(value=value, explanation=explanation, **fields)
 
 
 def _ask_whether_correct(state: TaskState, target: Target) -> str:
     """The question whether an answer is correct; what others wrote is marked line by line."""
     parts = {"Task": state.input_text, "Correct answer, or criterion": target.text, "Submitted answer": ""}
     parts["Submitted answer"] = state.output.completion
-    shown = [f"{name}:\n{indent(text, '> ', lambda _: True)}" for name, text in parts.items() if text.strip()]
-    return "\n\n".join(["Is the submitted answer to this task correct?", *shown])
+    sections = [f"{name}:\n{indent(text, '> ', lambda _: True)}" for name, text in parts.items() if text.strip()]
+    return "\n\n".join(["Is the submitted answer to this task correct?", *sections])

@@ -116,10 +116,10 @@ class RunnableModel(AdaptedModel):
         # LangChain makes a function of the schema, which gets its name and description from these
         schema = {"title": request.output.name, "description": "The answer.", **request.output.json_schema}
         try:
-            asked = chat.with_structured_output(schema, include_raw=True, **sampling_of(request))
+            structured_chat = chat.with_structured_output(schema, include_raw=True, **sampling_of(request))
         except NotImplementedError:
             return None
-        answer = await asked.ainvoke(_messages(request), config)
+        answer = await structured_chat.ainvoke(_messages(request), config)
         return {"text": _text(answer["raw"])} if answer["parsed"] is None else {"data": answer["parsed"]}
 
     def _observed(self) -> tuple[Callable[[], Usage], RunnableConfig]:
@@ -133,7 +133,9 @@ class RunnableModel(AdaptedModel):
             """Collects what each model inside reports."""
 
             async def on_llm_end(self, response: LLMResult, **_: object) -> None:
-                reports.extend(getattr(each[0].message, "usage_metadata", None) for each in response.generations)
+                reports.extend(
+                    getattr(generation[0].message, "usage_metadata", None) for generation in response.generations
+                )
 
         def used() -> Usage:
             if not reports or not all(reports):
@@ -164,8 +166,8 @@ def debate_tool(
     check_library("langgraph.debate_tool", "langchain_core", library="LangGraph", extra="langgraph")
     from langchain_core.tools import StructuredTool
 
-    made = as_tool(pattern, name=name, description=description, **options)
-    return StructuredTool.from_function(coroutine=made, parse_docstring=True)
+    tool_ = as_tool(pattern, name=name, description=description, **options)
+    return StructuredTool.from_function(coroutine=tool_, parse_docstring=True)
 
 
 def debate_node(
@@ -182,15 +184,15 @@ def debate_node(
     check_library(location, "langgraph", library="LangGraph", extra="langgraph")
     if options.get("run_id") is not None:
         raise ConfigurationError(location, "run_id", options["run_id"], "left out: each call is a run of its own")
-    kept = options.get("store")
-    store = open_store(kept.store if isinstance(kept, StoreOptions) else kept, location=location)
+    own_store = options.get("store")
+    store = open_store(own_store.store if isinstance(own_store, StoreOptions) else own_store, location=location)
 
     async def debate(state: Any) -> dict[str, Any]:  # noqa: ANN401 - the graph's own
-        asked = state[question] if isinstance(state, dict) else getattr(state, question)
+        question_text = state[question] if isinstance(state, dict) else getattr(state, question)
         if store is None:
-            result = await _follow(pattern.start(asked, **options))
+            result = await _follow(pattern.start(question_text, **options))
         else:
-            result = await _durable(pattern, asked, options.copy(), store)
+            result = await _durable(pattern, question_text, options.copy(), store)
         output = result.output  # data, since a checkpoint of the graph holds it
         return {into: output if isinstance(output, str) else json.loads(result_text(output))}
 
@@ -198,7 +200,7 @@ def debate_node(
     return debate
 
 
-async def _durable(pattern: Block[Any, Any], asked: object, options: RunOptions, store: Store) -> RunResult[Any]:
+async def _durable(pattern: Block[Any, Any], question: object, options: RunOptions, store: Store) -> RunResult[Any]:
     from langgraph.config import get_config
     from langgraph.types import interrupt
 
@@ -213,7 +215,7 @@ async def _durable(pattern: Block[Any, Any], asked: object, options: RunOptions,
                 interrupt(None)  # LangGraph runs the node from its beginning, and repeats earlier answers in order
     except RunNotFound:
         options["run_id"] = run_id
-        handle = pattern.start(asked, **options)
+        handle = pattern.start(question, **options)
     result = await _follow(handle)
     while result.pending:
         request = result.pending[0]

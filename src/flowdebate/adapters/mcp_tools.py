@@ -46,12 +46,12 @@ async def mcp_tools(client: Client, *, only: Collection[str] | None = None, pref
         cursor = page.next_cursor
         if cursor is None:
             break
-    names = {each.name for each in listed}
+    names = {listed_tool.name for listed_tool in listed}
     for name in [] if only is None else only:
         if name not in names:
             allowed = f"names of tools: {', '.join(sorted(names)) or 'it has none'}"
             raise ConfigurationError(_WHERE, "only", name, allowed)
-    return [_tool(client, each, prefix) for each in listed if only is None or each.name in only]
+    return [_tool(client, listed_tool, prefix) for listed_tool in listed if only is None or listed_tool.name in only]
 
 
 def _tool(client: Client, listed: ListedTool, prefix: str) -> Tool:
@@ -59,7 +59,7 @@ def _tool(client: Client, listed: ListedTool, prefix: str) -> Tool:
     if not 0 < len(name) <= _LONGEST_NAME:
         raise ConfigurationError(_WHERE, "tools", name, f"a tool's name of 1 to {_LONGEST_NAME} characters")
     schema = OutputSchema.of(listed.input_schema, location=_WHERE, field=f"tools: {name}")
-    about = listed.description or listed.title or ""
+    description = listed.description or listed.title or ""
 
     async def call(values: dict[str, Any], _: Context) -> str:
         from mcp import MCPError
@@ -75,5 +75,5 @@ def _tool(client: Client, listed: ListedTool, prefix: str) -> Tool:
         text = text if len(text) <= _LONGEST_RESULT else f"{text[:_LONGEST_RESULT]}… (cut)"
         return f"Error: {text}" if result.is_error else text
 
-    spec = ToolSpec(name=name, description=about, parameters=drop_titles(schema.json_schema))
+    spec = ToolSpec(name=name, description=description, parameters=drop_titles(schema.json_schema))
     return Tool(spec=spec, call=call, arguments=schema.model)

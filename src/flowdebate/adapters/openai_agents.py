@@ -72,16 +72,19 @@ class AgentModel(AdaptedModel):
         if request.output is not None:
             agent = agent.clone(output_type=_output_type(request.output))
         settings = request.settings
-        chosen = sampling_of(replace(request, settings=replace(settings, extra={})))
+        sampling = sampling_of(replace(request, settings=replace(settings, extra={})))
         if settings.extra:  # ModelSettings takes only the fields that it knows; a provider's own go here
-            chosen["extra_args"] = dict(settings.extra)
-        ours = ModelSettings(**chosen)
-        theirs = self._run_config.model_settings
-        config = replace(self._run_config, model_settings=ours if theirs is None else theirs.resolve(ours))
+            sampling["extra_args"] = dict(settings.extra)
+        own_settings = ModelSettings(**sampling)
+        run_settings = self._run_config.model_settings
+        config = replace(
+            self._run_config,
+            model_settings=own_settings if run_settings is None else run_settings.resolve(own_settings),
+        )
         options = {"context": self._context, "run_config": config}
         system = system_of(request)
-        said = [*([("system", system)] if system else []), *chat_of(request)]
-        messages: list[Any] = [{"role": role, "content": text} for role, text in said]
+        chat_messages = [*([("system", system)] if system else []), *chat_of(request)]
+        messages: list[Any] = [{"role": role, "content": text} for role, text in chat_messages]
         with framework_failures():
             result: RunResult | RunResultStreaming
             if request.output is None and request.on_text is not None:

@@ -25,11 +25,11 @@ def comparison_evaluator(**options: Unpack[CompareOptions]) -> Evaluator[Any, An
     @dataclass
     class ComparisonEvaluator(Evaluator[Any, Any, Any]):
         async def evaluate(self, ctx: EvaluatorContext[Any, Any, Any]) -> dict[str, Any]:
-            found = await compare_with_baseline(ctx.inputs, ctx.output, ctx.expected_output, options)
+            comparison = await compare_with_baseline(ctx.inputs, ctx.output, ctx.expected_output, options)
             return {
-                "share": EvaluationReason(found.shares["output"], found.verdict),
-                "not_worse": found.winner != "expected",
-                "same_in_all_orders": found.flips == 0,
+                "share": EvaluationReason(comparison.shares["output"], comparison.verdict),
+                "not_worse": comparison.winner != "expected",
+                "same_in_all_orders": comparison.flips == 0,
             }
 
     # its annotations are read by name

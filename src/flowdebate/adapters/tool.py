@@ -43,7 +43,9 @@ def as_tool(
     if not re.fullmatch(rf"[A-Za-z_]\w{{0,{_LONGEST_NAME - 1}}}", called, flags=re.ASCII):
         allowed = f"a name of at most {_LONGEST_NAME} letters, digits and underscores that does not begin with a digit"
         raise ConfigurationError(location, "name", called, allowed)
-    about = description or f"Have {pattern.name!r} discuss a question from several sides, and return its result."
+    tool_description = (
+        description or f"Have {pattern.name!r} discuss a question from several sides, and return its result."
+    )
 
     async def ask(question: str) -> str:
         result = await pattern.run(question, **options)
@@ -52,6 +54,8 @@ def as_tool(
         return result_text(result.output)
 
     ask.__name__ = ask.__qualname__ = called
-    ask.__doc__ = f"{about}\n\nArgs:\n    question: The question, with everything that is needed to discuss it.\n"
+    ask.__doc__ = (
+        f"{tool_description}\n\nArgs:\n    question: The question, with everything that is needed to discuss it.\n"
+    )
     ask.__annotations__ = {"question": str, "return": str}
     return ask

@@ -34,9 +34,9 @@ class AdaptedModel:
     gives_logprobs = False
 
     def __init__(self, location: str, name: str, retry: Retry | None) -> None:
-        given: object = retry
-        if given is not None and not isinstance(given, Retry):
-            raise ConfigurationError(location, "retry", given, "a Retry, or None")
+        retry_value: object = retry
+        if retry_value is not None and not isinstance(retry_value, Retry):
+            raise ConfigurationError(location, "retry", retry_value, "a Retry, or None")
         self.name: str = name
         self.retry: Retry | None = retry
 
@@ -70,13 +70,13 @@ def _failure(error: Exception) -> ModelError:
         return first
     kind = type(error).__name__ if first is error else f"{type(error).__name__} of {type(first).__name__}"
     try:
-        said = str(error)
+        message = str(error)
     except Exception as another:  # noqa: BLE001 - it must not hide the error that is being reported
-        said = f"its __str__ raises {type(another).__name__}"
+        message = f"its __str__ raises {type(another).__name__}"
     status = getattr(error, "status_code", None)
     if isinstance(status, int) and _LOWEST_STATUS <= status <= _HIGHEST_STATUS:
-        return status_error(status, {"error": {"message": said}}, headers={}, explanation=f"{status} ({kind})")
-    text = one_line(f"{kind}: {said}" if said else kind)
+        return status_error(status, {"error": {"message": message}}, headers={}, explanation=f"{status} ({kind})")
+    text = one_line(f"{kind}: {message}" if message else kind)
     return ModelError(text, transient=isinstance(error, _TRANSIENT) or isinstance(first, _TRANSIENT))
 
 
@@ -115,9 +115,9 @@ def sampling_of(request: ModelRequest, *, effort: str | None = None) -> dict[str
     if settings.effort is not None and effort is None:
         allowed = "None: this framework's model is told how much to think where it is built"
         raise ConfigurationError(request.block, "effort", settings.effort, allowed)
-    chosen: dict[str, Any] = {"temperature": settings.temperature, "max_tokens": settings.max_tokens}
-    chosen[effort or ""] = settings.effort
-    return {**{name: value for name, value in chosen.items() if value is not None}, **settings.extra}
+    sampling: dict[str, Any] = {"temperature": settings.temperature, "max_tokens": settings.max_tokens}
+    sampling[effort or ""] = settings.effort
+    return {**{name: value for name, value in sampling.items() if value is not None}, **settings.extra}
 
 
 def schema_prompt(schema: OutputSchema) -> str:

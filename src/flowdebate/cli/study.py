@@ -276,7 +276,7 @@ def study(  # noqa: PLR0913 - the options of the command
             store=place.store,
             limits=plan.limits,
             max_concurrency=max_concurrency,
-            most=limit,
+            maximum=limit,
             seconds=seconds,
             until=totals.reached,
             progress=progress.show,

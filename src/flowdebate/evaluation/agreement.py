@@ -12,7 +12,7 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.statistics import two_sided_z
 
 
-def cohen_kappa(ones: Sequence[Hashable], others: Sequence[Hashable]) -> float | None:
+def cohen_kappa(ones: Sequence[Hashable], other_labels: Sequence[Hashable]) -> float | None:
     """Agreement of two raters of the same items beyond chance (Cohen 1960): 1 always, 0 as often as by chance.
 
     None where both always say the same one thing, and for no items: then there is no chance to be better than.
@@ -20,14 +20,16 @@ def cohen_kappa(ones: Sequence[Hashable], others: Sequence[Hashable]) -> float |
     >>> cohen_kappa("aabb", "aaba"), cohen_kappa("aa", "aa")
     (0.5, None)
     """
-    if len(ones) != len(others):
-        raise ConfigurationError("cohen_kappa()", "others", len(others), f"{len(ones)} of them, one for each of `ones`")
+    if len(ones) != len(other_labels):
+        raise ConfigurationError(
+            "cohen_kappa()", "others", len(other_labels), f"{len(ones)} of them, one for each of `ones`"
+        )
     n = len(ones)
-    one, other = Counter(ones), Counter(others)
+    one, other = Counter(ones), Counter(other_labels)
     by_chance = sum(one[name] * other[name] for name in one) / (n * n) if n else 1.0
     if by_chance >= 1:
         return None
-    observed = sum(a == b for a, b in zip(ones, others, strict=True)) / n
+    observed = sum(a == b for a, b in zip(ones, other_labels, strict=True)) / n
     return (observed - by_chance) / (1 - by_chance)
 
 
@@ -45,8 +47,8 @@ def fleiss_kappa(counts: Sequence[Mapping[str, int]]) -> float | None:
         raise ConfigurationError(
             "fleiss_kappa()", "counts", sorted(raters), "the same number of ratings, 2 or more, each"
         )
-    whole = sum((Counter(item) for item in counts), Counter[str]())
-    by_chance = sum((number / (m * len(counts))) ** 2 for number in whole.values())
+    totals = sum((Counter(item) for item in counts), Counter[str]())
+    by_chance = sum((number / (m * len(counts))) ** 2 for number in totals.values())
     if by_chance >= 1:
         return None
     observed = fmean(sum(k * (k - 1) for k in item.values()) / (m * (m - 1)) for item in counts)
@@ -65,14 +67,14 @@ def krippendorff_alpha(ratings: Sequence[Sequence[Hashable | None]]) -> float | 
     lengths = {len(row) for row in ratings}
     if len(lengths) > 1:
         raise ConfigurationError("krippendorff_alpha()", "ratings", sorted(lengths), "as many ratings from each rater")
-    items = [Counter(each for each in item if each is not None) for item in zip(*ratings, strict=True)]
+    items = [Counter(label for label in item if label is not None) for item in zip(*ratings, strict=True)]
     items = [item for item in items if sum(item.values()) > 1]  # alone, a rating can be compared with nothing
-    whole = sum(items, Counter[object]())
-    n = sum(whole.values())
-    if len(whole) < 2:  # noqa: PLR2004 - one name only
+    totals = sum(items, Counter[object]())
+    n = sum(totals.values())
+    if len(totals) < 2:  # noqa: PLR2004 - one name only
         return None
     unlike = sum((m * m - sum(k * k for k in item.values())) / (m - 1) for item in items for m in [sum(item.values())])
-    by_chance = (n * n - sum(k * k for k in whole.values())) / (n - 1)
+    by_chance = (n * n - sum(k * k for k in totals.values())) / (n - 1)
     return 1 - unlike / by_chance
 
 
@@ -101,8 +103,8 @@ def corrected_rate(
     location = "corrected_rate()"
     if len(judged) != len(human):
         raise ConfigurationError(location, "human", len(human), f"{len(judged)} of them, None where nobody has looked")
-    differing = [label - each for each, label in zip(judged, human, strict=True) if label is not None]
-    rest = [each for each, label in zip(judged, human, strict=True) if label is None]
+    differing = [label - judgement for judgement, label in zip(judged, human, strict=True) if label is not None]
+    rest = [judgement for judgement, label in zip(judged, human, strict=True) if label is None]
     if min(len(differing), len(rest)) < 2:  # noqa: PLR2004 - a variance takes two
         raise ConfigurationError(location, "human", len(differing), "labels of two items or more, and two without")
     value = fmean(rest) + fmean(differing)

@@ -169,7 +169,7 @@ class JudgeFigures(WireModel):
         every: list[Places | LastWord] = [*self.slots, *self.labels, *self.turns]
         if self.last_word is not None and any(turns.sides > 2 for turns in self.turns):  # noqa: PLR2004 - one and the other
             every.append(self.last_word)
-        return [each for each in every if each.p is not None and each.separable]
+        return [test for test in every if test.p is not None and test.separable]
 
     @property
     def unparsed_share(self) -> float:
@@ -248,18 +248,18 @@ class ReaderAgreement(InNotebooks, WireModel):
         read = [(winner, Counter(votes)) for winner, votes in debates if votes]
         if not read:
             return None
-        both: list[tuple[str, str]] = []
+        majorities: list[tuple[str, str]] = []
         for winner, votes in read:
-            (most, number), *others = votes.most_common(2)
+            (favourite, number), *runners_up = votes.most_common(2)
             # neither (None) counts as a side here: readers who are mostly for neither are not against the judge
-            if winner is not None and most is not None and not (others and others[0][1] == number):
-                both.append((winner, most))
-        share = sum(winner == most for winner, most in both) / len(both) if both else 0.0
-        low, high = share_interval(share, len(both)) if both else (None, None)
+            if winner is not None and favourite is not None and not (runners_up and runners_up[0][1] == number):
+                majorities.append((winner, favourite))
+        share = sum(winner == favourite for winner, favourite in majorities) / len(majorities) if majorities else 0.0
+        low, high = share_interval(share, len(majorities)) if majorities else (None, None)
         return cls(
-            agreement=Figure(value=share, n=len(both), low=low, high=high) if both else None,
+            agreement=Figure(value=share, n=len(majorities), low=low, high=high) if majorities else None,
             debates=len(read),
-            undecided=len(read) - len(both),
+            undecided=len(read) - len(majorities),
             votes=sum(votes.total() for _, votes in read),
             same=sum(votes[winner] for winner, votes in read),
         )
@@ -268,12 +268,15 @@ class ReaderAgreement(InNotebooks, WireModel):
     def findings(self) -> list[str]:
         """The agreement in words, a sentence each."""
         sentences = []
-        if (found := self.agreement) is not None:
-            shown = f"in {round(found.value * found.n)} of {counted(found.n, 'debate')} most readers voted as the judge"
-            if found.n < _FEW:
-                sentences.append(f"too few to tell: {shown}; with fewer than {_FEW} that says little about the judge")
+        if (agreement := self.agreement) is not None:
+            debates = f"{round(agreement.value * agreement.n)} of {counted(agreement.n, 'debate')}"
+            agreeing = f"in {debates} most readers voted as the judge"
+            if agreement.n < _FEW:
+                sentences.append(
+                    f"too few to tell: {agreeing}; with fewer than {_FEW} that says little about the judge"
+                )
             else:
-                sentences.append(f"agreement with readers {_value(found)}: {shown}")
+                sentences.append(f"agreement with readers {_value(agreement)}: {agreeing}")
         if self.undecided:
             sentences.append(f"in {counted(self.undecided, 'debate')} the readers, or the judge, were for no side")
         return [*sentences, f"{self.same} of {counted(self.votes, 'vote')} were for what the judge found"]
@@ -340,8 +343,8 @@ def _about_places(places: Places, tests: int) -> Iterator[str]:
     size = counted(places.items, "verdict" if places.n == places.items else "item")
     enough = f"at least {needed} are needed to find a rate of {sought(places.sides):.0%}"
     if small and (p is None or p > ALPHA):
-        shown = f"{_name(places, favoured)} won {won}, {favoured.rate:.0%}"
-        yield f"too few to tell: {size} ({shown}); {enough}"
+        share_text = f"{_name(places, favoured)} won {won}, {favoured.rate:.0%}"
+        yield f"too few to tell: {size} ({share_text}); {enough}"
     bounds = "" if favoured.low is None else f", 95% CI {favoured.low:.0%} to {favoured.high:.0%}"
     numbers = f"{won} ({favoured.rate:.0%}{bounds}{'' if p is None else f', {_p(p)}'})"
     if p is None:

@@ -138,8 +138,8 @@ def benefit_report(
     item that can be compared.
     """
     check_report_options(_WHERE, confidence=confidence, min_gain=min_gain, missing=missing)
-    known = [item for item in items if item.truth is not None]
-    counted = [item for item in known if not item.failed or missing == "wrong"]
+    labelled = [item for item in items if item.truth is not None]
+    counted = [item for item in labelled if not item.failed or missing == "wrong"]
     methods: list[Method] = ["debate", *(n for n in NAMES if any(n in item.baselines for item in counted))]
     names = [
         name
@@ -151,7 +151,9 @@ def benefit_report(
         )
     ]
     if not names:
-        raise ConfigurationError(_WHERE, "items", len(known), "at least one with a truth and an answer of a baseline")
+        raise ConfigurationError(
+            _WHERE, "items", len(labelled), "at least one with a truth and an answer of a baseline"
+        )
     comparisons = _compare(names, counted, confidence=confidence, min_gain=min_gain)
     if_wrong = _compare(names, counted, confidence=confidence, min_gain=min_gain, undecided="wrong")
     comparisons = [
@@ -162,15 +164,17 @@ def benefit_report(
     ]
     # "helped" has to hold against every baseline, all else against one
     order: tuple[Finding, ...] = ("harmed", "none_worth_it", "too_few", "helped")
-    finding = next(each for each in order if each in {compared.finding for compared in comparisons})
-    failed = sum(item.failed for item in known)
+    finding = next(
+        wanted_finding for wanted_finding in order if wanted_finding in {compared.finding for compared in comparisons}
+    )
+    failed = sum(item.failed for item in labelled)
     differing = [other for one, other in zip(comparisons, if_wrong, strict=True) if one.finding != other.finding]
     return BenefitReport(
         n=len(counted),
-        attempted=len(known),
+        attempted=len(labelled),
         failed=failed,
         missing=missing,
-        without_truth=len(items) - len(known),
+        without_truth=len(items) - len(labelled),
         confidence=confidence,
         min_gain=min_gain,
         methods=[_method_result(method, counted, confidence) for method in methods],
@@ -183,7 +187,7 @@ def benefit_report(
             min_gain=min_gain,
             failed=failed,
             undecided=sum(len(item.debate.answer) != 1 for item in counted if not item.failed),
-            attempted=len(known),
+            attempted=len(labelled),
             missing=missing,
         )
         + "".join(f" {_otherwise(other, confidence, min_gain)}" for other in differing[:1]),
@@ -222,8 +226,8 @@ def _method_result(method: Method, items: Sequence[BenefitItem], confidence: flo
 
 
 def _mean_known(amounts: Sequence[float | None]) -> float | None:
-    known = [amount for amount in amounts if amount is not None]
-    return fmean(known) if len(known) == len(amounts) else None
+    amounts_known = [amount for amount in amounts if amount is not None]
+    return fmean(amounts_known) if len(amounts_known) == len(amounts) else None
 
 
 def _clusters(items: Sequence[BenefitItem]) -> list[object]:
@@ -241,17 +245,17 @@ def _compare(
 ) -> list[PairedComparison]:
     """The debate against each baseline, with p-values adjusted for their number."""
     counts = [_compare_with(name, items, confidence, len(names), undecided) for name in names]
-    adjusted = holm([each.p for each, _ in counts])
+    adjusted = holm([comparison.p for comparison, _ in counts])
     compared = []
-    for (each, most), p in zip(counts, adjusted, strict=True):
-        finding: Finding = "none_worth_it" if most < min_gain else "too_few"
-        if p < 1 - confidence and each.difference:
-            finding = "helped" if each.difference > 0 else "harmed"
-        differing = (each.better + each.worse + 1) / (each.n + 2)  # above 0 where no pair differs
+    for (comparison, p_adjusted), p in zip(counts, adjusted, strict=True):
+        finding: Finding = "none_worth_it" if p_adjusted < min_gain else "too_few"
+        if p < 1 - confidence and comparison.difference:
+            finding = "helped" if comparison.difference > 0 else "harmed"
+        differing = (comparison.better + comparison.worse + 1) / (comparison.n + 2)  # above 0 where no pair differs
         n = required_n(min_gain, differing=round(differing, 2), tests=len(names), alpha=round(1 - confidence, 9))
-        full = each.model_copy(update={"p_holm": p, "finding": finding, "required_n": n})
-        about = f"{_difference(full, confidence)}; p = {p:.2g}"
-        summary = f"{_lead(finding, min_gain)}: {_right(full)} ({about}); {_cost(full)}."
+        full = comparison.model_copy(update={"p_holm": p, "finding": finding, "required_n": n})
+        difference = f"{_difference(full, confidence)}; p = {p:.2g}"
+        summary = f"{_lead(finding, min_gain)}: {_right(full)} ({difference}); {_cost(full)}."
         if finding == "too_few" and full.n < n:
             summary += f" To show a gain of {_gain(min_gain)} points takes about {n:,} questions."
         elif finding == "too_few":
@@ -264,47 +268,54 @@ def _compare_with(
     name: BaselineName, items: Sequence[BenefitItem], confidence: float, tests: int, undecided: Undecided
 ) -> tuple[PairedComparison, float]:
     """Counts, interval and test of one comparison, and the largest gain that `tests` of them do not exclude."""
-    both = [item for item in items if name in item.baselines]
-    credits_ = [item.baselines[name].credit(str(item.truth), sides=item.sides, undecided=undecided) for item in both]
-    paired = [*both, *(item for item in items if item.failed)]
+    answered = [item for item in items if name in item.baselines]
+    credits_ = [
+        item.baselines[name].credit(str(item.truth), sides=item.sides, undecided=undecided) for item in answered
+    ]
+    paired = [*answered, *(item for item in items if item.failed)]
     ones = [
         0.0 if item.failed else item.debate.credit(str(item.truth), sides=item.sides, undecided=undecided)
         for item in paired
     ]
-    others = [*credits_, *[fmean(credits_)] * (len(paired) - len(both))]  # a failed debate's baselines were not asked
-    found = compare_credits(ones, others, _clusters(paired), answered=len(both), confidence=confidence, tests=tests)
+    other_credits = [
+        *credits_,
+        *[fmean(credits_)] * (len(paired) - len(answered)),
+    ]  # a failed debate's baselines were not asked
+    comparison = compare_credits(
+        ones, other_credits, _clusters(paired), answered=len(answered), confidence=confidence, tests=tests
+    )
     return PairedComparison(
         baseline=name,
         n=len(paired),
         debate_right=sum(ones),
-        baseline_right=sum(others),
-        better=found.better,
-        worse=found.worse,
-        difference=found.difference,
-        low=found.low,
-        high=found.high,
-        worst=(found.answered - len(paired) + len(both)) / len(paired),
-        best=(found.answered + len(paired) - len(both)) / len(paired),
-        clusters=found.clusters,
-        p=found.p,
-        p_holm=found.p,
-        calls_ratio=_ratio([(item.debate.calls, item.baselines[name].calls) for item in both]),
-        tokens_ratio=_ratio([(item.debate.tokens, item.baselines[name].tokens) for item in both]),
+        baseline_right=sum(other_credits),
+        better=comparison.better,
+        worse=comparison.worse,
+        difference=comparison.difference,
+        low=comparison.low,
+        high=comparison.high,
+        worst=(comparison.answered - len(paired) + len(answered)) / len(paired),
+        best=(comparison.answered + len(paired) - len(answered)) / len(paired),
+        clusters=comparison.clusters,
+        p=comparison.p,
+        p_holm=comparison.p,
+        calls_ratio=_ratio([(item.debate.calls, item.baselines[name].calls) for item in answered]),
+        tokens_ratio=_ratio([(item.debate.tokens, item.baselines[name].tokens) for item in answered]),
         completion_tokens_ratio=_ratio(
-            [(item.debate.completion_tokens, item.baselines[name].completion_tokens) for item in both]
+            [(item.debate.completion_tokens, item.baselines[name].completion_tokens) for item in answered]
         ),
-        cost_ratio=_ratio([(item.debate.cost, item.baselines[name].cost) for item in both]),
+        cost_ratio=_ratio([(item.debate.cost, item.baselines[name].cost) for item in answered]),
         required_n=0,
         finding="too_few",
         summary="",
-    ), found.most
+    ), comparison.most
 
 
 def _ratio(pairs: Sequence[tuple[float | None, float | None]]) -> float | None:
-    ones, others = zip(*pairs, strict=True)
-    if None in ones or None in others or not sum(others):
+    ones, denominators = zip(*pairs, strict=True)
+    if None in ones or None in denominators or not sum(denominators):
         return None
-    return float(sum(ones) / sum(others))
+    return float(sum(ones) / sum(denominators))
 
 
 # In words
@@ -329,12 +340,12 @@ def _summarize(
     missing: Missing,
 ) -> str:
     """All comparisons in a few sentences, about the most accurate of the baselines that decided the finding."""
-    deciding = [each for each in comparisons if each.finding == finding]
-    best = max(deciding, key=lambda each: each.baseline_right / each.n)
+    deciding = [comparison for comparison in comparisons if comparison.finding == finding]
+    best = max(deciding, key=lambda item: item.baseline_right / item.n)
     lead = _lead(finding, min_gain)
     parts = [f"{lead}: {_right(best)} ({_difference(best, confidence)}); {_cost(best)}."]
     if finding == "too_few":
-        helped = [METHODS[each.baseline] for each in comparisons if each.finding == "helped"]
+        helped = [METHODS[comparison.baseline] for comparison in comparisons if comparison.finding == "helped"]
         parts += [f"It did better than {list_names(helped)}."] if helped else []
         if best.n < best.required_n:
             parts.append(f"To show a gain of {_gain(min_gain)} points takes about {best.required_n:,} questions.")

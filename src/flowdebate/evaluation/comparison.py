@@ -142,13 +142,13 @@ def create_comparison(
         )
         ctx.run.register_partial_output(ctx.sequencer.path, lambda status: read.model_copy(update={"status": status}))
         ctx.resources.transcript.set(DebateTranscriptState(entries=texts.transcript))
-        asked = texts.question
+        question_text = texts.question
         if texts.reference is not None:
-            asked = f"{asked}\n\nA reference answer, which is right:\n{texts.reference}"
+            question_text = f"{question_text}\n\nA reference answer, which is right:\n{texts.reference}"
         # a small model judges by letter in all orders, since its reasons may contradict its winner
         small = all(
-            profile_of(each) == "concise" and getattr(each, "gives_logprobs", True)
-            for each in map(ctx.model, judges or ("intent/synthesize",))
+            profile_of(model) == "concise" and getattr(model, "gives_logprobs", True)
+            for model in map(ctx.model, judges or ("intent/synthesize",))
         )
         options = replace(how, criteria=texts.criteria or criteria)
         if small and options.criteria is None:
@@ -156,7 +156,7 @@ def create_comparison(
                 answer_form="letter", schedule=how.plan, panel=how.panel, model=how.model, quotes=quotes
             )
         judge = Judge(options, name=name, transcript=transcript, stances=texts.sides, show=frame)
-        verdict = await judge(texts.model_copy(update={"question": asked}), ctx)
+        verdict = await judge(texts.model_copy(update={"question": question_text}), ctx)
         done = {"verdict": verdict, "status": "complete", "stop_reason": "max_rounds"}
         return publish(read.model_copy(update=done), ctx)
 
@@ -220,7 +220,7 @@ class Comparison(InNotebooks, WireModel):
     @property
     def flips(self) -> int:
         """Number of judges that decided otherwise in another order, also by a tie in one of them."""
-        return sum(found.flipped for found in self.judges)
+        return sum(judge.flipped for judge in self.judges)
 
     @property
     def shares(self) -> dict[str, float]:
@@ -240,16 +240,16 @@ def read_comparison(raw: DebateRawOutput | None, *, run_id: str) -> Comparison:
     for ballot in ballots:
         by.setdefault(ballot.model or "", []).append(ballot)
     order = list(names.values())
-    judges = [_judge_found(judge, own, order, judging.decided_by) for judge, own in by.items()]
+    judges = [_judge_found(judge, judge_ballots, order, judging.decided_by) for judge, judge_ballots in by.items()]
     used = [ballot for ballot in ballots if ballot.problem is None]
     firsts = Counter(ballot.winner for ballot in used)
-    kappa, alpha = agree([[ballot.winner or NOBODY for ballot in own] for own in by.values()])
+    kappa, alpha = agree([[ballot.winner or NOBODY for ballot in judge_ballots] for judge_ballots in by.values()])
     sides = []
     for entry in raw.transcript:
         share = min(judging.scores[entry.stance], 1.0)
         low, high = share_interval(share, len(by))
         scored = [ballot.criteria[entry.agent_name] for ballot in used if ballot.criteria is not None]
-        means = {name: fmean(each[name] for each in scored) for name in scored[0]} if scored else None
+        means = {name: fmean(scores[name] for scores in scored) for name in scored[0]} if scored else None
         sides.append(
             ComparedSide(
                 name=entry.agent_name, share=share, low=low, high=high, first=firsts[entry.agent_name],
@@ -274,18 +274,18 @@ def agree(ratings: Sequence[Sequence[str | None]]) -> tuple[float | None, float 
     """Fleiss' kappa and Krippendorff's alpha of raters, a row each; kappa of the items that all of them rated."""
     if len(ratings) < _TWO or len({len(row) for row in ratings}) > 1:
         return None, None
-    whole = [Counter(item) for item in zip(*ratings, strict=True) if None not in item]
-    return fleiss_kappa(whole) if whole else None, krippendorff_alpha(ratings)
+    complete = [Counter(item) for item in zip(*ratings, strict=True) if None not in item]
+    return fleiss_kappa(complete) if complete else None, krippendorff_alpha(ratings)
 
 
-def _judge_found(judge: str, own: Sequence[JudgeBallot], order: Sequence[str], by: DecidedBy) -> JudgeFound:
-    found = decide(own, sides=order, by=by)
-    used = [ballot for ballot in own if ballot.problem is None]
+def _judge_found(judge: str, judge_ballots: Sequence[JudgeBallot], order: Sequence[str], by: DecidedBy) -> JudgeFound:
+    decision = decide(judge_ballots, sides=order, by=by)
+    used = [ballot for ballot in judge_ballots if ballot.problem is None]
     return JudgeFound(
         judge=judge,
-        winner=found.winner,
-        shares=found.scores,
-        flipped=found.flipped,
+        winner=decision.winner,
+        shares=decision.scores,
+        flipped=decision.flipped,
         for_first=sum(ballot.winner == ballot.order[0] for ballot in used),
         ballots=len(used),
     )

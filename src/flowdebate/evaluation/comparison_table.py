@@ -176,8 +176,8 @@ async def compare_all(  # noqa: PLR0913 - those of a batch
         check_orders(orders, len(value.transcript), location=f"{_WHERE}, row {index}")
     if batch_id is None:
         names = [judge if isinstance(judge, str) else judge.name for judge in judges or ()]
-        asked = [[value.model_dump() for value in values], names, criteria, str(orders), seed]
-        batch_id = f"{NAME}-{hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:12]}"
+        settings = [[value.model_dump() for value in values], names, criteria, str(orders), seed]
+        batch_id = f"{NAME}-{hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:12]}"
     batch = Batch(
         block, values, store=store, batch_id=batch_id, seed=seed, limits=limits, max_concurrency=max_concurrency,
         progress=progress,
@@ -229,15 +229,15 @@ def tabulate(
         (_system(name, comparisons) for name in dict.fromkeys(s.name for c in comparisons for s in c.sides)),
         key=lambda system: -system.rate.value,
     )
-    names = list(dict.fromkeys(found.judge for c in comparisons for found in c.judges))
+    names = list(dict.fromkeys(judge.judge for c in comparisons for judge in c.judges))
     judges = [_judge(name, comparisons, len(names), labelled) for name in names]
-    said = [{found.judge: found.winner or NOBODY for found in c.judges} for c in comparisons]
-    kappa, alpha = agree([[row.get(name) for row in said] for name in names])
+    choices = [{judge.judge: judge.winner or NOBODY for judge in c.judges} for c in comparisons]
+    kappa, alpha = agree([[row.get(name) for row in choices] for name in names])
     longest = [
-        most[0] == c.winner
+        longest_sides[0] == c.winner
         for c in comparisons
         if c.winner is not None
-        if len(most := [s.name for s in c.sides if s.characters == max(s.characters for s in c.sides)]) == 1
+        if len(longest_sides := [s.name for s in c.sides if s.characters == max(s.characters for s in c.sides)]) == 1
     ]
     ranked = len(systems) > _PAIR and find_spec("scipy") is not None  # of two, the rate says it
     table = ComparisonTable(
@@ -263,18 +263,18 @@ def _figure(value: float, n: int, *, confidence: float = 1 - _ALPHA) -> Figure:
 
 
 def _system(name: str, comparisons: Sequence[Comparison]) -> ComparedSystem:
-    mine = [(c, side) for c in comparisons for side in c.sides if side.name == name]
-    wins, open_ = sum(c.winner == name for c, _ in mine), [c for c, _ in mine if c.winner is None]
-    scored = [side.criteria for _, side in mine if side.criteria is not None]
+    own_sides = [(c, side) for c in comparisons for side in c.sides if side.name == name]
+    wins, open_ = sum(c.winner == name for c, _ in own_sides), [c for c, _ in own_sides if c.winner is None]
+    scored = [side.criteria for _, side in own_sides if side.criteria is not None]
     return ComparedSystem(
         name=name,
-        rows=len(mine),
+        rows=len(own_sides),
         wins=wins,
         undecided=len(open_),
-        rate=_figure(min((wins + sum(1 / len(c.sides) for c in open_)) / len(mine), 1.0), len(mine)),
-        share=fmean(side.share for _, side in mine),
-        characters=fmean(side.characters for _, side in mine),
-        criteria={key: fmean(each[key] for each in scored) for key in scored[0]} if scored else None,
+        rate=_figure(min((wins + sum(1 / len(c.sides) for c in open_)) / len(own_sides), 1.0), len(own_sides)),
+        share=fmean(side.share for _, side in own_sides),
+        characters=fmean(side.characters for _, side in own_sides),
+        criteria={key: fmean(scores[key] for scores in scored) for key in scored[0]} if scored else None,
     )
 
 
@@ -318,10 +318,14 @@ def _orders_against_truth(name: str, labelled: Sequence[tuple[Comparison, str]])
 def _judge(
     name: str, comparisons: Sequence[Comparison], judges: int, labelled: Sequence[tuple[Comparison, str]]
 ) -> ComparingJudge:
-    own = [[ballot for ballot in c.ballots if (ballot.model or "") == name] for c in comparisons]
-    counts = [count(ballots) for ballots in own if ballots]
-    places = [wins for each in counts for wins in each.slots.values()]
-    steady = [each.figures["position_consistency"][0] for each in counts if "position_consistency" in each.figures]
+    judge_ballots = [[ballot for ballot in c.ballots if (ballot.model or "") == name] for c in comparisons]
+    counts = [count(ballots) for ballots in judge_ballots if ballots]
+    places = [wins for ballot_counts in counts for wins in ballot_counts.slots.values()]
+    steady = [
+        ballot_counts.figures["position_consistency"][0]
+        for ballot_counts in counts
+        if "position_consistency" in ballot_counts.figures
+    ]
     leans = [lean > 0 for wins in places if (lean := wins.wins[0] - wins.wins[-1])]
     favours: Literal["first", "last"] | None = None
     if leans and len(set[object]().union(*(wins.arrangements for wins in places))) > 1:
@@ -351,31 +355,31 @@ def _rank(comparisons: Sequence[Comparison]) -> Ranking:
 
 
 def _findings(table: ComparisonTable) -> list[str]:
-    found = []
+    findings = []
     if table.failed:
-        found.append(f"left out, because their judging failed: {counted(len(table.failed), 'row')}")
+        findings.append(f"left out, because their judging failed: {counted(len(table.failed), 'row')}")
     if len(table.systems) == _PAIR:  # of more, the ranking says it
         best = table.systems[0]
         p = 1.0 if table.p is None else table.p
         is_better = "is better" if p <= _ALPHA else "is not clearly better"
         halves = f", and half of {best.undecided:,} without a winner" if best.undecided else ""
-        found.append(
+        findings.append(
             f"{best.name} {is_better} (exact test: p = {p:.2g}): it won {best.wins:,}{halves}, "
             f"{_share(best.rate, 'row')}"
         )
     elif table.ranking is not None:
-        found += table.ranking.findings
+        findings += table.ranking.findings
     elif table.systems:
-        found.append('no ranking without scipy: pip install "flowdebate[audit]"')
-    found += [sentence for judge in table.judges for sentence in _judge_findings(judge)]
+        findings.append('no ranking without scipy: pip install "flowdebate[audit]"')
+    findings += [sentence for judge in table.judges for sentence in _judge_findings(judge)]
     if table.truth is not None:
-        found.append(_truth_finding(table.truth))
+        findings.append(_truth_finding(table.truth))
     if table.kappa is not None and table.alpha is not None:
-        found.append(f"agreement of judges: Fleiss' kappa {table.kappa:.2f}, Krippendorff's alpha {table.alpha:.2f}")
+        findings.append(f"agreement of judges: Fleiss' kappa {table.kappa:.2f}, Krippendorff's alpha {table.alpha:.2f}")
     if table.longer is not None:
         longest = _share(table.longer, "decided row")
-        found.append(f"the longest text won {longest}: length is shown, not corrected for")
-    return found
+        findings.append(f"the longest text won {longest}: length is shown, not corrected for")
+    return findings
 
 
 def _truth_finding(truth: VerdictsAgainstTruth) -> str:
@@ -389,10 +393,10 @@ def _judge_findings(judge: ComparingJudge) -> Iterator[str]:
     """Say what the order decides for a judge."""
     if judge.favours is not None and judge.towards_first is not None and judge.first_place is not None:
         odd = judge.towards_first
-        most = odd if judge.favours == "first" else _figure(1 - odd.value, odd.n)
+        first_share = odd if judge.favours == "first" else _figure(1 - odd.value, odd.n)
         yield (
             f"{judge.judge} favours the {judge.favours} place: where the order decided, it went to that in "
-            f"{_share(most, 'row')}; the first place won {judge.first_place.value:.0%} of its ballots "
+            f"{_share(first_share, 'row')}; the first place won {judge.first_place.value:.0%} of its ballots "
             f"({judge.even:.0%} is even)"
         )
     if judge.flips is not None and judge.flips.value > 0:

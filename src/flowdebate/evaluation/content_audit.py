@@ -81,11 +81,11 @@ def content_choices(
     By side: `systems` wrote it (None: the sides are the systems), `texts` are its arguments (None: the lengths that the
     ballots know, and no style), `models` spoke for it (None: nothing about kin).
     """
-    found = []
-    for ballot in (each for each in ballots if each.problem is None):
+    content_choices_found = []
+    for ballot in (candidate for candidate in ballots if candidate.problem is None):
         order, odds = ballot.order, ballot.log_odds
         sums = None if odds is None else {side: exp(odds[side]) for side in order}
-        shares = ballot.shares if sums is None else {side: each / fsum(sums.values()) for side, each in sums.items()}
+        shares = ballot.shares if sums is None else {side: odds / fsum(sums.values()) for side, odds in sums.items()}
         lengths = ballot.lengths if texts is None else {side: len(texts[side]) for side in order}
         columns = {"order": [1 / 2 - place / (len(order) - 1) for place in range(len(order))]}
         if lengths is not None:
@@ -95,12 +95,12 @@ def content_choices(
         if models is not None:
             columns["kin"] = [float(models.get(side) == ballot.model) for side in order]
         names = order if systems is None else [systems[side] for side in order]
-        found.append(
+        content_choices_found.append(
             ContentChoice(
                 systems=list(names), shares=[shares[side] for side in order], columns=columns, cluster=cluster
             )
         )
-    return found
+    return content_choices_found
 
 
 def content_audit(choices: Sequence[ContentChoice] | str | PathLike[str], *, confidence: float = 0.95) -> ContentAudit:
@@ -131,21 +131,21 @@ def content_audit(choices: Sequence[ContentChoice] | str | PathLike[str], *, con
     if not choices:
         raise ConfigurationError(_WHERE, "choices", 0, "at least one")
     sides = len(choices[0].systems)
-    for index, each in enumerate(choices):
-        lengths = {len(each.systems), len(each.shares), *map(len, each.columns.values())}
-        if {*each.columns} != {*choices[0].columns} or lengths != {sides} or sides < 2:  # noqa: PLR2004
+    for index, choice in enumerate(choices):
+        lengths = {len(choice.systems), len(choice.shares), *map(len, choice.columns.values())}
+        if {*choice.columns} != {*choices[0].columns} or lengths != {sides} or sides < 2:  # noqa: PLR2004
             allowed = f"the columns {sorted(choices[0].columns)}, each with {sides} sides"
-            raise ConfigurationError(_WHERE, f"choices[{index}]", sorted(each.columns), allowed)
-    names = sorted({name for each in choices for name in each.systems})
-    varied = [column for column in choices[0].columns if any(len({*each.columns[column]}) > 1 for each in choices)]
+            raise ConfigurationError(_WHERE, f"choices[{index}]", sorted(choice.columns), allowed)
+    names = sorted({name for choice in choices for name in choice.systems})
+    varied = [column for column in choices[0].columns if any(len({*choice.columns[column]}) > 1 for choice in choices)]
     options = np.array([
-        [[float(name == system) for name in names] + [each.columns[column][place] for column in varied]
-         for place, system in enumerate(each.systems)]
-        for each in choices
+        [[float(name == system) for name in names] + [choice.columns[column][place] for column in varied]
+         for place, system in enumerate(choice.systems)]
+        for choice in choices
     ])  # fmt: skip
-    chosen = np.array([each.shares for each in choices])
-    clusters = [("alone", row) if each.cluster is None else each.cluster for row, each in enumerate(choices)]
-    fit = fit_choices(options, chosen / chosen.sum(axis=1, keepdims=True), clusters, strengths=len(names))
+    share_rows = np.array([choice.shares for choice in choices])
+    clusters = [("alone", row) if choice.cluster is None else choice.cluster for row, choice in enumerate(choices)]
+    fit = fit_choices(options, share_rows / share_rows.sum(axis=1, keepdims=True), clusters, strengths=len(names))
     if fit is None:
         problem = "no regression: an effect would be infinite, or the columns cannot be told apart"
         return ContentAudit(ballots=len(choices), effects={}, systems=[], problem=problem, findings=[problem])
@@ -158,18 +158,20 @@ def content_audit(choices: Sequence[ContentChoice] | str | PathLike[str], *, con
     apart = len(names) / max(len(names) - 1, 1)
     systems = []
     for name, strength in zip(names, ends, strict=False):
-        given = [share for each in choices for who, share in zip(each.systems, each.shares, strict=True) if who == name]
+        shares = [
+            share for choice in choices for who, share in zip(choice.systems, choice.shares, strict=True) if who == name
+        ]
         value, low, high = (None if end is None else 1 / (1 + exp(-apart * end)) for end in strength)
         controlled = Figure(value=value or 0.0, n=fit.clusters, low=low, high=high)
-        systems.append(ControlledSystem(system=name, ballots=len(given), share=fmean(given), controlled=controlled))
-    systems.sort(key=lambda each: -each.controlled.value)
-    found = [_said(column, figure, confidence) for column, figure in effects.items()]
-    found += [] if fit.without_interval is None else [fit.without_interval]
-    found += [
-        f"{each.system}: {each.share:.0%} of the whole, {each.controlled.value:.0%} at equal {' and '.join(varied)}"
-        for each in systems
+        systems.append(ControlledSystem(system=name, ballots=len(shares), share=fmean(shares), controlled=controlled))
+    systems.sort(key=lambda effect: -effect.controlled.value)
+    findings = [_said(column, figure, confidence) for column, figure in effects.items()]
+    findings += [] if fit.without_interval is None else [fit.without_interval]
+    findings += [
+        f"{entry.system}: {entry.share:.0%} of the whole, {entry.controlled.value:.0%} at equal {' and '.join(varied)}"
+        for entry in systems
     ]
-    return ContentAudit(ballots=len(choices), effects=effects, systems=systems, findings=found)
+    return ContentAudit(ballots=len(choices), effects=effects, systems=systems, findings=findings)
 
 
 def _said(column: str, figure: Figure, confidence: float) -> str:

@@ -55,8 +55,8 @@ def lay_out(value: object) -> Summary | None:  # noqa: C901, PLR0911, PLR0912 - 
         case JudgeQuality():
             return Summary(title="Judge quality", sections=(Points(items=tuple(value.findings)),))
         case ContentAudit():
-            about = counted(value.ballots, "ballot")
-            return Summary(title="Content audit", about=about, sections=(Points(items=tuple(value.findings)),))
+            ballot_text = counted(value.ballots, "ballot")
+            return Summary(title="Content audit", about=ballot_text, sections=(Points(items=tuple(value.findings)),))
         case StudyReport():
             return lay_out_study(value)
         case Dynamics():
@@ -108,8 +108,8 @@ def lay_out_audit(
             Heading(title="What the ballots show"),
             Points(items=(*findings, *(() if readers is None else readers.findings))),
         ]
-    about = f"Audit of {counted(audit.ballots, 'ballot')} on {counted(audit.items, 'item')}{models}"
-    return Summary(title="Judge audit", about=about, sections=tuple(sections))
+    heading = f"Audit of {counted(audit.ballots, 'ballot')} on {counted(audit.items, 'item')}{models}"
+    return Summary(title="Judge audit", about=heading, sections=tuple(sections))
 
 
 def lay_out_review_benchmark(benchmark: ReviewBenchmark) -> Summary:
@@ -155,33 +155,35 @@ def lay_out_benefit(
         head=("", "Right", "Accuracy", interval, "Undecided", "Calls", "Tokens"),
         rows=tuple(
             (
-                METHODS[each.method],
-                f"{each.right:g} of {each.n:,}",
-                f"{each.accuracy:.1%}",
-                f"{each.low:.1%} to {each.high:.1%}",
-                f"{each.undecided:,}",
-                f"{each.calls:.1f}",
-                "unknown" if each.tokens is None else f"{each.tokens:,.0f}",
+                METHODS[method.method],
+                f"{method.right:g} of {method.n:,}",
+                f"{method.accuracy:.1%}",
+                f"{method.low:.1%} to {method.high:.1%}",
+                f"{method.undecided:,}",
+                f"{method.calls:.1f}",
+                "unknown" if method.tokens is None else f"{method.tokens:,.0f}",
             )
-            for each in report.methods
+            for method in report.methods
         ),
     )
     comparisons = Table(
         head=("Debate against", "Better", "Worse", "Difference", interval, "P (Holm)", "Times the tokens"),
         rows=tuple(
             (
-                METHODS[each.baseline],
-                f"{each.better:,}",
-                f"{each.worse:,}",
-                f"{each.difference:+.1%}",
-                f"{each.low:+.1%} to {each.high:+.1%}",
-                f"{each.p_holm:.2g}",
-                "unknown" if each.tokens_ratio is None else f"{each.tokens_ratio:.1f}",
+                METHODS[comparison.baseline],
+                f"{comparison.better:,}",
+                f"{comparison.worse:,}",
+                f"{comparison.difference:+.1%}",
+                f"{comparison.low:+.1%} to {comparison.high:+.1%}",
+                f"{comparison.p_holm:.2g}",
+                "unknown" if comparison.tokens_ratio is None else f"{comparison.tokens_ratio:.1f}",
             )
-            for each in report.comparisons
+            for comparison in report.comparisons
         ),
     )
-    against = tuple(f"Against {METHODS[each.baseline]}. {each.summary}" for each in report.comparisons)
+    against = tuple(
+        f"Against {METHODS[comparison.baseline]}. {comparison.summary}" for comparison in report.comparisons
+    )
     uncounted = [
         *(("Without a verdict", f"{number:,} ({why})") for why, number in sorted((without_verdict or {}).items())),
         *(("Not counted", f"{number:,} ({why})") for why, number in sorted((left_out or {}).items())),
@@ -207,14 +209,14 @@ def lay_out_study(report: StudyReport) -> Summary:
         head=("Method", "N", "Accuracy", interval, "Undecided", "Calls", "Tokens"),
         rows=tuple(
             (
-                each.method,
-                f"{each.n:,}",
-                f"{each.accuracy:.1%}",
-                f"{each.low:.1%} to {each.high:.1%}",
-                f"{each.undecided:,}",
-                *("unknown" if mean is None else f"{mean:,.1f}" for mean in (each.calls, each.tokens)),
+                method.method,
+                f"{method.n:,}",
+                f"{method.accuracy:.1%}",
+                f"{method.low:.1%} to {method.high:.1%}",
+                f"{method.undecided:,}",
+                *("unknown" if mean is None else f"{mean:,.1f}" for mean in (method.calls, method.tokens)),
             )
-            for each in report.methods
+            for method in report.methods
         ),
     )
     comparisons = Table(
@@ -222,19 +224,19 @@ def lay_out_study(report: StudyReport) -> Summary:
         head=("Comparison", "Better", "Worse", "Difference", interval, "P", "E-value", "Times the tokens"),
         rows=tuple(
             (
-                f"{each.one} against {each.other}{' (primary)' if each.primary else ''}",
-                f"{each.better:,}",
-                f"{each.worse:,}",
-                f"{each.difference:+.1%}",
-                f"{each.low:+.1%} to {each.high:+.1%}",
-                f"{each.p_adjusted:.2g}",
-                f"{each.e_value:.3g}",
-                "unknown" if each.tokens_ratio is None else f"{each.tokens_ratio:.1f}",
+                f"{comparison.one} against {comparison.other}{' (primary)' if comparison.primary else ''}",
+                f"{comparison.better:,}",
+                f"{comparison.worse:,}",
+                f"{comparison.difference:+.1%}",
+                f"{comparison.low:+.1%} to {comparison.high:+.1%}",
+                f"{comparison.p_adjusted:.2g}",
+                f"{comparison.e_value:.3g}",
+                "unknown" if comparison.tokens_ratio is None else f"{comparison.tokens_ratio:.1f}",
             )
-            for each in report.comparisons
+            for comparison in report.comparisons
         ),
     )
-    others = tuple(each.summary for each in report.comparisons if not each.primary)
+    other_summaries = tuple(comparison.summary for comparison in report.comparisons if not comparison.primary)
     registered = "not registered" if report.registered is None else f"registered as {report.registered[:12]}"
     return Summary(
         title=f"Study {report.study}",
@@ -245,16 +247,16 @@ def lay_out_study(report: StudyReport) -> Summary:
             *([_dynamics(report.dynamics)] if report.dynamics else []),
             *([_first_read(report.first_read, interval)] if report.first_read else []),
             Heading(title="Findings"),
-            Points(lead=report.summary, items=others),
+            Points(lead=report.summary, items=other_summaries),
             *(
-                Fact(label="Differences from the registration", text=each, tone="warning", edge=True)
-                for each in report.differences
+                Fact(label="Differences from the registration", text=difference, tone="warning", edge=True)
+                for difference in report.differences
             ),
         ),
     )
 
 
-def _dynamics(named: Mapping[str, Dynamics]) -> Table:
+def _dynamics(dynamics_by_method: Mapping[str, Dynamics]) -> Table:
     def share(figure: Figure | None) -> str:
         return "unknown" if figure is None else f"{figure.value:.0%} of {figure.n:,}"
 
@@ -264,29 +266,29 @@ def _dynamics(named: Mapping[str, Dynamics]) -> Table:
         rows=tuple(
             (
                 name,
-                *map(share, (each.first_right, each.last_right, each.right_to_wrong, each.wrong_to_right)),
-                "" if each.adopted is None else share(each.adopted),
-                "unknown" if each.oracle_gap is None else f"{100 * each.oracle_gap:.1f} points",
+                *map(share, (course.first_right, course.last_right, course.right_to_wrong, course.wrong_to_right)),
+                "" if course.adopted is None else share(course.adopted),
+                "unknown" if course.oracle_gap is None else f"{100 * course.oracle_gap:.1f} points",
             )
-            for name, each in named.items()
+            for name, course in dynamics_by_method.items()
         ),
     )
 
 
-def _first_read(named: Mapping[str, Figure], interval: str) -> Table:
+def _first_read(shares_by_judge: Mapping[str, Figure], interval: str) -> Table:
     return Table(
         title="Whom the judge reads first",
         head=("Judge of", "For the side read first", interval, "Debates"),
         rows=tuple(
-            (name, f"{each.value:.1%}", f"{each.low or 0:.1%} to {each.high or 0:.1%}", f"{each.n:,}")
-            for name, each in named.items()
+            (name, f"{figure.value:.1%}", f"{figure.low or 0:.1%} to {figure.high or 0:.1%}", f"{figure.n:,}")
+            for name, figure in shares_by_judge.items()
         ),
     )
 
 
-def lay_out_comparison(found: Comparison) -> Summary:
+def lay_out_comparison(comparison: Comparison) -> Summary:
     """The report of one comparison: texts, judges, agreement and reasons."""
-    rubric = [*(found.sides[0].criteria or {})]
+    rubric = [*(comparison.sides[0].criteria or {})]
     sides = Table(
         head=("Text", "Share", "95% interval", "First in", *map(str.capitalize, rubric), "Characters"),
         rows=tuple(
@@ -294,11 +296,11 @@ def lay_out_comparison(found: Comparison) -> Summary:
                 side.name,
                 f"{side.share:.0%}",
                 f"{side.low:.0%} to {side.high:.0%}",
-                f"{side.first} of {counted(sum(judge.ballots for judge in found.judges), 'ballot')}",
+                f"{side.first} of {counted(sum(judge.ballots for judge in comparison.judges), 'ballot')}",
                 *(f"{score:.0f}" for score in (side.criteria or {}).values()),
                 f"{side.characters:,}",
             )
-            for side in found.sides
+            for side in comparison.sides
         ),
     )
     judges = Table(
@@ -310,23 +312,23 @@ def lay_out_comparison(found: Comparison) -> Summary:
                 "finds otherwise" if judge.flipped else "the same",
                 f"{judge.for_first} of {judge.ballots}",
             )
-            for judge in found.judges
+            for judge in comparison.judges
         ),
     )
     agreement = [
         Fact(label=label, text=f"{value:.2f}", edge=True)
-        for label, value in (("Fleiss' kappa", found.kappa), ("Krippendorff's alpha", found.alpha))
+        for label, value in (("Fleiss' kappa", comparison.kappa), ("Krippendorff's alpha", comparison.alpha))
         if value is not None
     ]
     return Summary(
         title="Comparison",
-        about=f"Better: {found.winner}" if found.winner is not None else "Neither is better",
+        about=f"Better: {comparison.winner}" if comparison.winner is not None else "Neither is better",
         sections=(
             sides,
             judges,
             *agreement,
             Heading(title="Why"),
-            Points(lead=found.verdict, items=tuple(filter(None, found.reasoning.split("\n")))),
+            Points(lead=comparison.verdict, items=tuple(filter(None, comparison.reasoning.split("\n")))),
         ),
     )
 
@@ -334,7 +336,7 @@ def lay_out_comparison(found: Comparison) -> Summary:
 def _ranking_table(systems: Sequence[RankedSystem]) -> Table:
     return Table(
         head=("Ranking", "Strength", "95% interval"),
-        rows=tuple((each.name, f"{each.strength:+.2f}", each.interval or "none") for each in systems),
+        rows=tuple((system.name, f"{system.strength:+.2f}", system.interval or "none") for system in systems),
     )
 
 
@@ -346,16 +348,16 @@ def _first_place(ranking: Ranking, called: str) -> list[str]:
     return [f"the first {called} is worth {order.value:+.2f} log-odds ({between})"]
 
 
-def _lay_out_tournament(found: Tournament) -> Summary:
-    points = tuple((name, f"{won:g}") for name, won in found.points.items())
-    failed = [f"{counted(len(found.failed), 'run')} without a verdict"] if found.failed else []
+def _lay_out_tournament(tournament: Tournament) -> Summary:
+    points = tuple((name, f"{won:g}") for name, won in tournament.points.items())
+    failed = [f"{counted(len(tournament.failed), 'run')} without a verdict"] if tournament.failed else []
     return Summary(
         title="Tournament",
-        about=f"{counted(len(found.games), 'game')}",
+        about=f"{counted(len(tournament.games), 'game')}",
         sections=(
             Table(head=("System", "Points"), rows=points),
-            *([_ranking_table(found.ranking.systems)] if found.ranking.systems else []),
-            Points(items=(*_first_place(found.ranking, "seat"), *failed, *found.ranking.findings)),
+            *([_ranking_table(tournament.ranking.systems)] if tournament.ranking.systems else []),
+            Points(items=(*_first_place(tournament.ranking, "seat"), *failed, *tournament.ranking.findings)),
         ),
     )
 
@@ -375,26 +377,28 @@ def lay_out_leaderboard(board: Leaderboard) -> Summary:
         head=("Model", "Games", "Wins", "No winner", "Strength", "95% interval"),
         rows=tuple(
             (
-                each.model,
-                f"{each.games:,}",
-                f"{each.wins:,}",
-                f"{each.ties:,}",
-                "" if each.strength is None else f"{each.strength:+.2f}",
-                "" if each.low is None or each.high is None else f"{each.low:+.2f} to {each.high:+.2f}",
+                model_row.model,
+                f"{model_row.games:,}",
+                f"{model_row.wins:,}",
+                f"{model_row.ties:,}",
+                "" if model_row.strength is None else f"{model_row.strength:+.2f}",
+                ""
+                if model_row.low is None or model_row.high is None
+                else f"{model_row.low:+.2f} to {model_row.high:+.2f}",
             )
-            for each in board.models
+            for model_row in board.models
         ),
     )
     judges = Table(
         head=("Judge", "Debates", "Ballots", "For what it reads first", "For who speaks first", "Same in all orders"),
         rows=tuple(
             (
-                each.judge,
-                f"{each.debates:,}",
-                f"{each.ballots:,}",
-                *map(share, (each.first_read, each.first_speaker, each.consistency)),
+                judge.judge,
+                f"{judge.debates:,}",
+                f"{judge.ballots:,}",
+                *map(share, (judge.first_read, judge.first_speaker, judge.consistency)),
             )
-            for each in board.judges
+            for judge in board.judges
         ),
     )
     answers = Table(
@@ -459,27 +463,27 @@ def lay_out_comparisons(table: ComparisonTable) -> Summary:
         ),
         rows=tuple(
             (
-                each.name,
-                f"{each.rows:,}",
-                f"{each.wins:,}",
-                f"{each.undecided:,}",
-                *shown(each.rate),
-                *(f"{score:.0f}" for score in (each.criteria or {}).values()),
-                f"{each.characters:,.0f}",
+                system.name,
+                f"{system.rows:,}",
+                f"{system.wins:,}",
+                f"{system.undecided:,}",
+                *shown(system.rate),
+                *(f"{score:.0f}" for score in (system.criteria or {}).values()),
+                f"{system.characters:,.0f}",
             )
-            for each in table.systems
+            for system in table.systems
         ),
     )
     judges = Table(
         head=("Judge", "Flips", "95% interval", "For the first place", "95% interval", "Favours"),
         rows=tuple(
             (
-                each.judge,
-                *shown(each.flips),
-                *shown(each.first_place),
-                "no place" if each.favours is None else f"the {each.favours} place",
+                judge.judge,
+                *shown(judge.flips),
+                *shown(judge.first_place),
+                "no place" if judge.favours is None else f"the {judge.favours} place",
             )
-            for each in table.judges
+            for judge in table.judges
         ),
     )
     return Summary(
@@ -502,14 +506,14 @@ def batch_facts(summary: BatchSummary) -> Iterator[Fact]:
     total = summary.done if summary.total is None else summary.total
     not_done = [f"{total - summary.done:,} not done"] if total > summary.done else []
     before = [f"{summary.replayed:,} done before"] if summary.replayed else []
-    about = f" ({', '.join([*not_done, *before])})" if not_done or before else ""
+    progress_text = f" ({', '.join([*not_done, *before])})" if not_done or before else ""
     prompt, completion = (
         "unknown" if count is None else f"{count:,}" for count in (usage.prompt_tokens, usage.completion_tokens)
     )
     cached = f" (cached {usage.cached_tokens:,})" if usage.cached_tokens else ""
     tokens = f"{prompt} prompt{cached}, {completion} completion"
     parts: list[tuple[str, str, Tone]] = [
-        ("Questions", f"{total:,}{about}", "plain"),
+        ("Questions", f"{total:,}{progress_text}", "plain"),
         *(
             (status_text(status).capitalize(), f"{count:,}", "plain")
             for status, count in sorted(summary.statuses.items())

@@ -77,13 +77,13 @@ def dynamics(
     (1.0, 0.5, 1.0)
     """
     check_share(_WHERE, ends=False, confidence=confidence)
-    found = list(courses)
-    if not found:
+    course_list = list(courses)
+    if not course_list:
         raise ConfigurationError(_WHERE, "courses", 0, "at least one")
 
     are_same = same_or_missing(same)
     seen: dict[str, list[tuple[float, Hashable]]] = {}
-    for number, course in enumerate(found):
+    for number, course in enumerate(course_list):
         group = number if course.cluster is None else course.cluster
         for name, value in chain(changes_in(course, are_same), _results(course, are_same)):
             seen.setdefault(name, []).append((float(value), group))
@@ -96,14 +96,14 @@ def dynamics(
         return Figure(value=fmean(values), n=len(values), low=low, high=high)
 
     figures = {name: figure(name) for name in Dynamics.model_fields if name != "courses"}
-    return Dynamics(courses=len(found), **figures)
+    return Dynamics(courses=len(course_list), **figures)
 
 
 def _results(course: AnswerCourse, are_same: SameAnswer) -> Iterator[tuple[str, bool]]:
     """What was right, where the truth is known: first and last answers, what came out, and whatever was said."""
     if course.truth is None:
         return
-    right = {name: [are_same(each, course.truth) for each in answers] for name, answers in course.voices.items()}
+    right = {name: [are_same(answer, course.truth) for answer in answers] for name, answers in course.voices.items()}
     for answers in filter(None, right.values()):
         yield "first_right", answers[0]
         yield "last_right", answers[-1]

@@ -100,9 +100,9 @@ async def evaluate(  # noqa: PLR0913 - the options of an evaluation
     check_report_options(_WHERE, confidence=confidence, min_gain=min_gain, missing=missing)
     if not rows:
         raise ConfigurationError(_WHERE, "rows", rows, "at least one")
-    right, asked = reader(truth), reader(question)
-    shared = (lambda row: [asked(row), right(row)]) if cluster is None else reader(cluster)
-    made: Block[Any, Any] | Callable[..., Block[Any, Any]] = pattern
+    right, read_question = reader(truth), reader(question)
+    shared = (lambda row: [read_question(row), right(row)]) if cluster is None else reader(cluster)
+    factory: Block[Any, Any] | Callable[..., Block[Any, Any]] = pattern
     if choices is not None:
         positions, drawn_from = reader(choices), options.get("seed")
         if isinstance(pattern, Block):
@@ -110,17 +110,19 @@ async def evaluate(  # noqa: PLR0913 - the options of an evaluation
             raise ConfigurationError(_WHERE, "pattern", pattern.name, allowed)
 
         def deal_positions(row: object) -> Block[Any, Any]:
-            return pattern(row, deal(positions(row), question=asked(row), seed=drawn_from))
+            return pattern(row, deal(positions(row), question=read_question(row), seed=drawn_from))
 
-        made = deal_positions
+        factory = deal_positions
 
     # a block of a row's own has no stored plan
-    first, each = (made, None) if isinstance(made, Block) else (made(rows[0]), lambda row: (made(row), None))
-    batch = Batch(first, [*rows] * repeats, question=asked, plan_item=each, **options)
+    first, pattern_of_row = (
+        (factory, None) if isinstance(factory, Block) else (factory(rows[0]), lambda row: (factory(row), None))
+    )
+    batch = Batch(first, [*rows] * repeats, question=read_question, plan_item=pattern_of_row, **options)
     async with batch:
         pairs = [(item, _benefit_item(item, right(item.row), str(shared(item.row)))) async for item in batch]
     pairs.sort(key=lambda pair: pair[0].index)
-    items = [each for _, each in pairs]
+    items = [benefit_item for _, benefit_item in pairs]
     return Evaluation(
         report=benefit_report(items, confidence=confidence, min_gain=min_gain, missing=missing),
         items=items,

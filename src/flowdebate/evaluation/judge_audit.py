@@ -102,18 +102,20 @@ def count(ballots: Iterable[JudgeBallot], spoke: Sequence[str] | None = None) ->
             choice = leader_of(ballot.scores) if ballot.scores else ballot.winner
             _count_place(counts, ballot, choice, ballot.spoken or spoke)
             labels = tuple(sorted(ballot.labels.items())) if ballot.labels else ()
-            about = ballot.model, frozenset(ballot.order), tuple(ballot.spoken or ())
-            if ballot.log_odds is not None and about[1] == ballot.log_odds.keys():
-                by_letter.setdefault(about, []).append(ballot)
+            design = ballot.model, frozenset(ballot.order), tuple(ballot.spoken or ())
+            if ballot.log_odds is not None and design[1] == ballot.log_odds.keys():
+                by_letter.setdefault(design, []).append(ballot)
             elif ballot.scores:
                 terms.setdefault("saturation", []).append(float(max(ballot.scores.values()) >= SATURATED))
-            views = alike.setdefault(about, {})
+            views = alike.setdefault(design, {})
             views.setdefault((tuple(ballot.order), labels), []).append(choice)
     for letters in by_letter.values():
         # how far the first slot is ahead of the last one; in unbalanced orders that may be the sides
         if Counter(ballot.order[0] for ballot in letters) == Counter(ballot.order[-1] for ballot in letters):
             odds = [(ballot.log_odds or {}, ballot.order) for ballot in letters]
-            terms.setdefault("slot_log_odds", []).extend(each[order[0]] - each[order[-1]] for each, order in odds)
+            terms.setdefault("slot_log_odds", []).extend(
+                odds_of_order[order[0]] - odds_of_order[order[-1]] for odds_of_order, order in odds
+            )
     for views in alike.values():
         if len(views) > 1 or any(len(choices) > 1 for choices in views.values()):
             _compare_views(terms, views)
@@ -146,7 +148,7 @@ def _count_place(counts: ItemCounts, ballot: JudgeBallot, choice: str | None, sp
         sides = {label: side for side, label in ballot.labels.items()}
         labels = tuple(sorted(sides))
         wins = _count_win(
-            counts.labels, labels, labels.index(ballot.labels[choice]), tuple(sides[each] for each in labels)
+            counts.labels, labels, labels.index(ballot.labels[choice]), tuple(sides[letter] for letter in labels)
         )
         wins.label_orders.add(tuple(ballot.labels[side] for side in order))
 
@@ -232,7 +234,7 @@ def full_audit(
     (BCa). With 0 resamples there are no intervals, and p-values for two places only.
     """
     check_scipy("full_audit()")
-    check_count("full_audit()", least=0, seed=seed, resamples=resamples)
+    check_count("full_audit()", minimum=0, seed=seed, resamples=resamples)
     if isinstance(items, (str, PathLike)):
         items, truth = _read(items, truth)
     return _adjust(_audit(items, truth, spoken, Resampling(seed, resamples))).model_copy(update={"seed": seed})
@@ -284,15 +286,15 @@ def _audit(
     spoken: Spoken,
     resampling: Resampling | None,
 ) -> JudgeAudit:
-    for name, given in (("truth", truth), ("spoken", spoken)):
-        if given is not None and len(given) != len(items):
-            raise ConfigurationError("audit()", name, given, f"{len(items)} of them, one for each item")
+    for name, values in (("truth", truth), ("spoken", spoken)):
+        if values is not None and len(values) != len(items):
+            raise ConfigurationError("audit()", name, values, f"{len(items)} of them, one for each item")
     turns = [None] * len(items) if spoken is None else spoken
     figures = _figures(items, turns, resampling)
     by_model = _models_of(items, turns)
     if len(by_model) < 2:  # noqa: PLR2004 - one judge is no panel
         return JudgeAudit(**figures)
-    models = {name: JudgeFigures(**_figures(*own, resampling)) for name, own in by_model.items()}
+    models = {name: JudgeFigures(**_figures(*group, resampling)) for name, group in by_model.items()}
     return JudgeAudit(**figures, models=models, **_panel(items, truth, sorted(by_model), resampling))
 
 
@@ -303,16 +305,16 @@ def _adjust(audited: JudgeAudit) -> JudgeAudit:
 
     def of(figures: JudgeFigures) -> dict[str, Any]:
         kinds = {"slots": figures.slots, "labels": figures.labels, "turns": figures.turns}
-        found: dict[str, Any] = {
-            kind: [each.model_copy(update={"p_holm": adjusted.get(id(each), each.p)}) for each in places]
+        values: dict[str, Any] = {
+            kind: [place.model_copy(update={"p_holm": adjusted.get(id(place), place.p)}) for place in places]
             for kind, places in kinds.items()
         }
         if (last := figures.last_word) is not None:
-            same = found["turns"][0].p_holm  # of two sides: the same test
-            found["last_word"] = last.model_copy(
-                update={"p_holm": adjusted.get(id(last), same if len(found["turns"]) == 1 else last.p)}
+            same = values["turns"][0].p_holm  # of two sides: the same test
+            values["last_word"] = last.model_copy(
+                update={"p_holm": adjusted.get(id(last), same if len(values["turns"]) == 1 else last.p)}
             )
-        return found
+        return values
 
     models = {name: figures.model_copy(update=of(figures)) for name, figures in audited.models.items()}
     return audited.model_copy(update={**of(audited), "models": models, "tests": len(every)})
@@ -324,12 +326,12 @@ def _models_of(
     """The items of each model, with its ballots only, and who spoke in them; "" is the unknown model."""
     grouped: dict[str, tuple[list[list[JudgeBallot]], list[Sequence[str] | None]]] = {}
     for ballots, spoke in zip(items, turns, strict=True):
-        own: dict[str, list[JudgeBallot]] = {}
+        ballots_by_model: dict[str, list[JudgeBallot]] = {}
         for ballot in ballots:
-            own.setdefault(ballot.model or "", []).append(ballot)
-        for name, each in own.items():
+            ballots_by_model.setdefault(ballot.model or "", []).append(ballot)
+        for name, model_ballots in ballots_by_model.items():
             cast, order = grouped.setdefault(name, ([], []))
-            cast.append(each)
+            cast.append(model_ballots)
             order.append(spoke)
     return dict(sorted(grouped.items()))
 
@@ -341,9 +343,9 @@ def _figures(
     figures: dict[str, Figure] = {}
     for name in FIGURES:
         if terms := [item.figures[name] for item in counts if name in item.figures]:
-            n, least = sum(counted for _, counted in terms), _LEAST.get(name, 0.0)
-            alone = least is None and len(terms) == 1  # one item says nothing about another
-            low, high = _interval(terms, None if alone else resampling, least=least)
+            n, minimum = sum(counted for _, counted in terms), _LEAST.get(name, 0.0)
+            alone = minimum is None and len(terms) == 1  # one item says nothing about another
+            low, high = _interval(terms, None if alone else resampling, minimum=minimum)
             figures[name] = Figure(value=math.fsum(value for value, _ in terms) / n, n=n, low=low, high=high)
     return {
         "items": sum(item.ballots > 0 for item in counts),
@@ -366,8 +368,8 @@ def _families(
 ) -> list[Places]:
     grouped: dict[tuple[str, ...], list[PlaceWins]] = {}
     for item in wins:
-        for names, each in item.items():
-            grouped.setdefault(names, []).append(each)
+        for names, family_ballots in item.items():
+            grouped.setdefault(names, []).append(family_ballots)
     return [
         _places(kind, names, grouped[names], resampling)
         for names in sorted(grouped, key=lambda names: (len(names), names))
@@ -435,10 +437,10 @@ def _places(
 
 
 def _interval(
-    terms: Sequence[tuple[float, int]], resampling: Resampling | None, *, least: float | None = 0.0
+    terms: Sequence[tuple[float, int]], resampling: Resampling | None, *, minimum: float | None = 0.0
 ) -> tuple[float | None, float | None]:
     """The 95% interval of a ratio of two sums over items; none without resamples."""
-    return resampling.interval(terms, least=least) if resampling and resampling.resamples else (None, None)
+    return resampling.interval(terms, minimum=minimum) if resampling and resampling.resamples else (None, None)
 
 
 def _arrangements(items: Iterable[PlaceWins]) -> int:
@@ -453,12 +455,12 @@ def _panel(
 ) -> dict[str, Any]:
     """The mean correlation of two of `names`, the quantity that is correlated, and what the models are worth."""
     shares = [_shares(ballots) for ballots in items]
-    known = truth or [None] * len(items)
-    of: Literal["errors", "scores"] = "errors" if any(right is not None for right in known) else "scores"
+    truths = truth or [None] * len(items)
+    of: Literal["errors", "scores"] = "errors" if any(right is not None for right in truths) else "scores"
     pairs = [
         pair
         for one, other in combinations(names, 2)
-        if len(pair := _both(shares, known, one, other, of=of)) >= _ENOUGH
+        if len(pair := _both(shares, truths, one, other, of=of)) >= _ENOUGH
         if _correlation(_sums(pair.values()), centred=of == "scores") is not None
     ]
     if not pairs:
@@ -466,8 +468,8 @@ def _panel(
     at = sorted({item for pair in pairs for item in pair})
     centred, count = of == "scores", len(names)
     known_pairs = [_correlation(_sums(pair.values()), centred=centred) for pair in pairs]
-    found = [each for each in known_pairs if each is not None]
-    value = math.fsum(sorted(found)) / len(found)
+    known_found = [known_pair for known_pair in known_pairs if known_pair is not None]
+    value = math.fsum(sorted(known_found)) / len(known_found)
     low = high = None
     if resampling is not None and resampling.resamples:
         low, high = _correlation_interval(pairs, at, resampling, centred=centred)
@@ -488,7 +490,7 @@ _Sums: TypeAlias = tuple[float, float, float, float, float, float]
 
 def _both(
     shares: Sequence[dict[str, dict[str, float]]],
-    known: Sequence[str | None],
+    truths: Sequence[str | None],
     one: str,
     other: str,
     *,
@@ -499,14 +501,14 @@ def _both(
     for at, share in enumerate(shares):
         if one not in share or other not in share:
             continue
-        right = known[at]
+        right = truths[at]
         if of == "scores":  # less 1 / the number of sides; the names of sides do not matter
             sides = sorted(share[one].keys() | share[other].keys())
             even = 1 / len(sides)
             points[at] = [(share[one].get(side, 0.0) - even, share[other].get(side, 0.0) - even) for side in sides]
         elif right in share[one] and right in share[other]:
             points[at] = [(1 - share[one][right], 1 - share[other][right])]
-    return {at: _sums((1.0, x, y, x * x, y * y, x * y) for x, y in given) for at, given in points.items()}
+    return {at: _sums((1.0, x, y, x * x, y * y, x * y) for x, y in coordinates) for at, coordinates in points.items()}
 
 
 def _sums(rows: Iterable[_Sums]) -> _Sums:
@@ -528,23 +530,23 @@ def _correlation_interval(
     with np.errstate(all="ignore"):
         means = (0.0, 0.0) if centred else (x / n, y / n)
         spread = np.sqrt(np.maximum(xx / n - means[0] ** 2, 0) * np.maximum(yy / n - means[1] ** 2, 0))
-        found = np.where(spread > _FLAT, (xy / n - means[0] * means[1]) / spread, np.nan)
-        drawn = np.nansum(found, axis=1) / (~np.isnan(found)).sum(axis=1)
+        correlation = np.where(spread > _FLAT, (xy / n - means[0] * means[1]) / spread, np.nan)
+        drawn = np.nansum(correlation, axis=1) / (~np.isnan(correlation)).sum(axis=1)
     low, high = np.quantile(drawn[~np.isnan(drawn)], [0.025, 0.975])
     return float(low), float(high)
 
 
 def _shares(ballots: Iterable[JudgeBallot]) -> dict[str, dict[str, float]]:
-    own: dict[str, list[dict[str, float]]] = {}
+    shares_by_model: dict[str, list[dict[str, float]]] = {}
     for ballot in ballots:
         if ballot.problem is None and is_usable(ballot):
-            own.setdefault(ballot.model or "", []).append(ballot.shares)
+            shares_by_model.setdefault(ballot.model or "", []).append(ballot.shares)
     return {
         model: {
-            side: math.fsum(share.get(side, 0.0) for share in given) / len(given)
-            for side in sorted({side for share in given for side in share})
+            side: math.fsum(share.get(side, 0.0) for share in model_shares) / len(model_shares)
+            for side in sorted({side for share in model_shares for side in share})
         }
-        for model, given in own.items()
+        for model, model_shares in shares_by_model.items()
     }
 
 

@@ -86,8 +86,8 @@ class Calibration(WireModel):
             allowed = "one that predicts held-out items better than the judge itself"
             raise ConfigurationError("Calibration.shares()", "calibration", self.slope, allowed)
         weights = {side: exp(self.slope * behind) for side, behind in _behind(shares).items()}
-        whole = fsum(weights.values())
-        return {side: weight / whole for side, weight in weights.items()}
+        weight_sum = fsum(weights.values())
+        return {side: weight / weight_sum for side, weight in weights.items()}
 
 
 class JudgeQuality(InNotebooks, WireModel):
@@ -126,15 +126,15 @@ def judged_items(
 
     `by` is the decision rule (None: log-odds for letters, else the mean).
     """
-    found = []
+    judged = []
     for item in items:
         if item.truth is None or not any(ballot.problem is None for ballot in item.ballots):
             continue
         rule: DecidedBy = by or ("log_odds" if any(ballot.log_odds for ballot in item.ballots) else "mean")
         sides = sorted(item.ballots[0].order)
         decided = decide(item.ballots, sides=sides, by=rule, min_log_odds=min_log_odds)
-        found.append(JudgedItem(truth=item.truth, shares=decided.scores, winner=decided.winner))
-    return found
+        judged.append(JudgedItem(truth=item.truth, shares=decided.scores, winner=decided.winner))
+    return judged
 
 
 def judge_quality(
@@ -182,7 +182,9 @@ def judge_quality(
         value = measure(values)
         if value is None:
             return None
-        drawn = sorted(each for some in samples if (each := measure([values[at] for at in some])) is not None)
+        drawn = sorted(
+            sample_value for some in samples if (sample_value := measure([values[at] for at in some])) is not None
+        )
         cut = round(len(drawn) * (1 - confidence) / 2)
         ends = (drawn[cut], drawn[-1 - cut]) if drawn else (None, None)
         return Figure(value=value, n=n, low=ends[0], high=ends[1])
@@ -221,8 +223,8 @@ def _resample(groups: Sequence[Sequence[int]], seed: int) -> list[list[int]]:
 
 
 def _kappa(pairs: Sequence[_Pair]) -> float | None:
-    whole = [pair for pair in pairs if None not in pair]
-    return cohen_kappa(*map(list, zip(*whole, strict=True))) if whole else None
+    complete = [pair for pair in pairs if None not in pair]
+    return cohen_kappa(*map(list, zip(*complete, strict=True))) if complete else None
 
 
 def _alpha(pairs: Sequence[_Pair]) -> float | None:
@@ -236,16 +238,16 @@ def _squared_error(item: JudgedItem) -> float:
 
 def _placed(item: JudgedItem, bins: int) -> tuple[int, float, float]:
     """The part of the scale, how sure the judge was of its first side, and whether that was right."""
-    most = max(item.shares.values())
-    firsts = [side for side, share in item.shares.items() if share == most]
-    return min(int(most * bins), bins - 1), most, (item.truth in firsts) / len(firsts)
+    top_share = max(item.shares.values())
+    firsts = [side for side, share in item.shares.items() if share == top_share]
+    return min(int(top_share * bins), bins - 1), top_share, (item.truth in firsts) / len(firsts)
 
 
 def _ece(placed: Sequence[tuple[int, float, float]]) -> float:
     gaps: dict[int, list[float]] = {}
     for part, sure, right in placed:
         gaps.setdefault(part, []).append(sure - right)
-    return fsum(abs(fsum(each)) for each in gaps.values()) / len(placed)
+    return fsum(abs(fsum(gap)) for gap in gaps.values()) / len(placed)
 
 
 def _calibrated_errors(
@@ -275,13 +277,13 @@ def reliability(items: Sequence[JudgedItem], *, bins: int, confidence: float) ->
     """How sure the judge was and how often it was right, for each of `bins` equal parts of the scale with an item."""
     parts: dict[int, list[tuple[float, float]]] = {}
     for item in items:
-        number, *both = _placed(item, bins)
-        parts.setdefault(number, []).append((both[0], both[1]))
-    found = []
+        number, *bounds = _placed(item, bins)
+        parts.setdefault(number, []).append((bounds[0], bounds[1]))
+    bins_found = []
     for number, part in sorted(parts.items()):
         accuracy = fmean(right for _, right in part)
         low, high = share_interval(accuracy, len(part), confidence=confidence)
-        found.append(
+        bins_found.append(
             ReliabilityBin(
                 low=number / bins,
                 high=(number + 1) / bins,
@@ -292,7 +294,7 @@ def reliability(items: Sequence[JudgedItem], *, bins: int, confidence: float) ->
                 accuracy_high=high,
             )
         )
-    return found
+    return bins_found
 
 
 # Calibration
@@ -301,8 +303,8 @@ def reliability(items: Sequence[JudgedItem], *, bins: int, confidence: float) ->
 def _behind(shares: dict[str, float]) -> dict[str, float]:
     """How far each side is behind the first, in logarithms: 0 or less."""
     logs = {side: log(max(share, _LEAST)) for side, share in shares.items()}
-    most = max(logs.values())
-    return {side: value - most for side, value in logs.items()}
+    highest = max(logs.values())
+    return {side: value - highest for side, value in logs.items()}
 
 
 def _loss(items: Iterable[tuple[float, Sequence[float]]], slope: float) -> float:
@@ -329,9 +331,9 @@ def _calibration(items: Sequence[JudgedItem], seed: int) -> Calibration:
     Random(seed).shuffle(order)  # noqa: S311 - repeatable on purpose
     losses: list[float] = []
     for fold in range(min(_FOLDS, len(order))):
-        held, rest = order[fold::_FOLDS], [item for place, item in enumerate(order) if place % _FOLDS != fold]
+        fold_items, rest = order[fold::_FOLDS], [item for place, item in enumerate(order) if place % _FOLDS != fold]
         slope = _fit_slope(rest) if rest else 1.0
-        losses += [_loss([item], slope) for item in held]
+        losses += [_loss([item], slope) for item in fold_items]
     return Calibration(slope=_fit_slope(order), loss=_loss(order, 1.0), calibrated_loss=fmean(losses))
 
 
@@ -343,13 +345,13 @@ def _findings(quality: JudgeQuality, confidence: float) -> list[str]:
         low, high = (0.0 if end is None else end for end in (figure.low, figure.high))
         return f"{figure.value:.2f} ({confidence:.0%} interval {low:.2f} to {high:.2f})"
 
-    about = f", {quality.undecided:,} of them without a winner" if quality.undecided else ""
-    found = [f"right in {said(quality.accuracy)} of {quality.n:,} items{about}"]
+    undecided_text = f", {quality.undecided:,} of them without a winner" if quality.undecided else ""
+    findings = [f"right in {said(quality.accuracy)} of {quality.n:,} items{undecided_text}"]
     if quality.kappa is not None:
-        found.append(f"agreement with the truth beyond chance: Cohen's kappa {said(quality.kappa)}")
+        findings.append(f"agreement with the truth beyond chance: Cohen's kappa {said(quality.kappa)}")
     if quality.human_kappa is not None:
-        found.append(f"agreement with people beyond chance: Cohen's kappa {said(quality.human_kappa)}")
-    found.append(f"Brier score {said(quality.brier)}: .25 is a judge that never knows")
+        findings.append(f"agreement with people beyond chance: Cohen's kappa {said(quality.human_kappa)}")
+    findings.append(f"Brier score {said(quality.brier)}: .25 is a judge that never knows")
     slope = quality.calibration
     if not slope.helps:
         wants = "no slope for its log-odds predicts held-out items better than the judge as it is"
@@ -359,9 +361,9 @@ def _findings(quality: JudgeQuality, confidence: float) -> list[str]:
         wants = f"it is less sure than it could be: {slope.slope:.2f} times its log-odds predict held-out items better"
     perfect = quality.ece_calibrated
     larger = "larger than" if quality.ece_p <= 1 - confidence else "no larger than"
-    found.append(
+    findings.append(
         f"calibration error {quality.ece.value:.2f}, {larger} that of a perfectly calibrated judge with the same "
         f"shares: {perfect.value:.2f} ({confidence:.0%} between {perfect.low or 0:.2f} and {perfect.high or 0:.2f}); "
         f"{wants}"
     )
-    return found
+    return findings

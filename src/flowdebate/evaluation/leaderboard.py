@@ -152,20 +152,20 @@ def _rank(
     judges = [
         RankedJudge(
             judge=name or "(unknown)",
-            debates=found.items,
-            ballots=found.ballots,
-            first_read=_first(found.slots),
-            first_speaker=_first(found.turns),
-            consistency=found.position_consistency,
+            debates=figure.items,
+            ballots=figure.ballots,
+            first_read=_first(figure.slots),
+            first_speaker=_first(figure.turns),
+            consistency=figure.position_consistency,
         )
-        for name, found in figures.items()
-        if found.ballots
+        for name, figure in figures.items()
+        if figure.ballots
     ]
     board = Leaderboard(
         runs=runs,
         models=_models(games, ranking),
         ranking=ranking,
-        judges=sorted(judges, key=lambda each: -1 if each.consistency is None else -each.consistency.value),
+        judges=sorted(judges, key=lambda row: -1 if row.consistency is None else -row.consistency.value),
         answers=answers,
         left_out=dict(sorted(left_out.items())),
         findings=[],
@@ -184,7 +184,11 @@ def _games_of(run: StoredRun) -> list[Game] | str:
     for entry in debate.transcript:
         speakers.setdefault(entry.stance, set()).update(models.get(entry.agent_name, ()))
     # a side for which several models spoke is nobody's
-    sides = {side: own.pop() for side in speaking_order(debate.transcript) if len(own := speakers[side]) == 1}
+    sides = {
+        side: speakers_of_side.pop()
+        for side in speaking_order(debate.transcript)
+        if len(speakers_of_side := speakers[side]) == 1
+    }
     games = [
         Game(
             sides[one],
@@ -202,25 +206,25 @@ def _games_of(run: StoredRun) -> list[Game] | str:
 
 
 def _models(games: Sequence[Game], ranking: Ranking | None) -> list[RankedModel]:
-    strengths = {} if ranking is None else {each.name: each for each in ranking.systems}
+    strengths = {} if ranking is None else {system.name: system for system in ranking.systems}
     won = Counter[str]()
     for game in games:
         won[game.one if game.won == 1 else game.other] += game.won in (0, 1)
-    found = []
+    models = []
     for name in dict.fromkeys(name for game in games for name in (game.one, game.other)):
-        own, strength = [game for game in games if name in (game.one, game.other)], strengths.get(name)
-        found.append(
+        games_of_model, strength = [game for game in games if name in (game.one, game.other)], strengths.get(name)
+        models.append(
             RankedModel(
                 model=name,
-                games=len(own),
+                games=len(games_of_model),
                 wins=won[name],
-                ties=sum(game.won not in (0, 1) for game in own),
+                ties=sum(game.won not in (0, 1) for game in games_of_model),
                 strength=None if strength is None else strength.strength,
                 low=None if strength is None else strength.low,
                 high=None if strength is None else strength.high,
             )
         )
-    return sorted(found, key=lambda each: (-(each.strength or 0), -each.wins / each.games))
+    return sorted(models, key=lambda row: (-(row.strength or 0), -row.wins / row.games))
 
 
 # Number of dropped items, before the name of the list.
@@ -267,27 +271,27 @@ class _Answers:
 
 def _first(places: Sequence[Places]) -> Figure | None:
     """Of two places, how often the first one won; for the interval a debate is one observation."""
-    found = next((each for each in places if len(each.places) == 2 and each.n), None)  # noqa: PLR2004 - two sides
-    if found is None:
+    pair = next((place for place in places if len(place.places) == 2 and place.n), None)  # noqa: PLR2004 - two sides
+    if pair is None:
         return None
-    share = next(each.rate for each in found.places if each.place == "1")
-    low, high = share_interval(share, found.items)
-    return Figure(value=share, n=found.items, low=low, high=high)
+    share = next(place.rate for place in pair.places if place.place == "1")
+    low, high = share_interval(share, pair.items)
+    return Figure(value=share, n=pair.items, low=low, high=high)
 
 
 def _findings(board: Leaderboard) -> list[str]:
-    found = []
+    findings = []
     if board.ranking is not None:
-        found += board.ranking.findings
+        findings += board.ranking.findings
     order = None if board.ranking is None else board.ranking.order
     if order is not None and (order.low or 0) * (order.high or 0) > 0:
         which = "first" if order.value > 0 else "last"
-        found.append(f"between two equal models, whoever speaks {which} is ahead: {abs(order.value):.2f} log-odds")
+        findings.append(f"between two equal models, whoever speaks {which} is ahead: {abs(order.value):.2f} log-odds")
     for judge in board.judges:
         for figure, does in ((judge.first_read, "it reads"), (judge.first_speaker, "speaks")):
             if figure is not None and not (figure.low or 0) <= 1 / 2 <= (figure.high or 1):
                 place, share = ("first", figure.value) if figure.value > 1 / 2 else ("last", 1 - figure.value)
                 what = f"what {does} {place}" if does == "it reads" else f"whoever {does} {place}"
                 verdicts = f"{share:.0%} of its verdicts on {figure.n:,} debates"
-                found.append(f"the judge {judge.judge} picks {what} in {verdicts}")
-    return found
+                findings.append(f"the judge {judge.judge} picks {what} in {verdicts}")
+    return findings

@@ -23,7 +23,7 @@ def fit_letters(judged: Iterable[tuple[Judging, str | None]]) -> LetterFit:
     ceil(.95 (n + 1))-th smallest of n. ConfigurationError for fewer than 10 of the former and 20 of the latter, for
     sides that are all as long as each other, and for ballots of other forms.
     """
-    known: list[tuple[float, float]] = []
+    points: list[tuple[float, float]] = []
     equal: list[tuple[float, float]] = []
     for index, (judging, better) in enumerate(judged):
         used = balanced(judging.ballots)
@@ -34,13 +34,15 @@ def fit_letters(judged: Iterable[tuple[Judging, str | None]]) -> LetterFit:
         first, second = sorted(lengths, key=lambda side: side != better)
         leads = leads_of([(ballot.model, ballot.log_odds or {}) for ballot in used], [first, second])
         ratio = math.log(max(lengths[first], 1) / max(lengths[second], 1))
-        (equal if better is None else known).append((ratio, leads[first][second]))
-    if len(known) < _FEWEST_KNOWN or len(equal) < _FEWEST_EQUAL or len({ratio for ratio, _ in known}) < _TWO:
-        given = f"{len(known)} and {len(equal)}"
+        (equal if better is None else points).append((ratio, leads[first][second]))
+    if len(points) < _FEWEST_KNOWN or len(equal) < _FEWEST_EQUAL or len({ratio for ratio, _ in points}) < _TWO:
+        counts = f"{len(points)} and {len(equal)}"
         allowed = f"at least {_FEWEST_KNOWN} with a better side, of several lengths, and {_FEWEST_EQUAL} without"
-        raise ConfigurationError("fit_letters()", "judged", given, allowed)
-    means = [fmean(values) for values in zip(*known, strict=True)]  # equal sides could be told the other way round
-    pairs = [(ratio - means[0], lead - means[1]) for ratio, lead in known] + equal
+        raise ConfigurationError("fit_letters()", "judged", counts, allowed)
+    means = [fmean(values) for values in zip(*points, strict=True)]  # equal sides could be told the other way round
+    pairs = [(ratio - means[0], lead - means[1]) for ratio, lead in points] + equal
     slope = sum(ratio * lead for ratio, lead in pairs) / sum(ratio * ratio for ratio, _ in pairs)
-    left = sorted(abs(lead - slope * ratio) for ratio, lead in equal)
-    return LetterFit(per_log_length=slope, min_log_odds=left[min(math.ceil(0.95 * (len(left) + 1)), len(left)) - 1])
+    residuals = sorted(abs(lead - slope * ratio) for ratio, lead in equal)
+    return LetterFit(
+        per_log_length=slope, min_log_odds=residuals[min(math.ceil(0.95 * (len(residuals) + 1)), len(residuals)) - 1]
+    )

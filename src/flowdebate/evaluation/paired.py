@@ -38,7 +38,7 @@ class Paired:
 
 def compare_credits(
     ones: Sequence[float],
-    others: Sequence[float],
+    other_credits: Sequence[float],
     clusters: Sequence[Hashable],
     *,
     confidence: float,
@@ -51,22 +51,22 @@ def compare_credits(
     flips the signs of whole clusters. `tests` is the number of comparisons of which this is one. The first `answered`
     of them were answered by both (None: all), the rest count with what is put in their place.
     """
-    differences = [one - other for one, other in zip(ones, others, strict=True)]
+    differences = [one - other for one, other in zip(ones, other_credits, strict=True)]
     seen = differences[:answered]
     size = effective_size(differences, clusters)
-    low, high = newcombe(ones, others, confidence=confidence, size=size)
-    _, most = newcombe(ones, others, confidence=1 - (1 - confidence) / tests, size=size)
+    low, high = newcombe(ones, other_credits, confidence=confidence, size=size)
+    _, upper = newcombe(ones, other_credits, confidence=1 - (1 - confidence) / tests, size=size)
     sums: dict[Hashable, list[float]] = {}
     for value, cluster in zip(differences, clusters, strict=True):
         sums.setdefault(cluster, []).append(value)
-    leans = [fsum(own) for own in sums.values()]
+    leans = [fsum(cluster_sums) for cluster_sums in sums.values()]
     return Paired(
         better=sum(difference > _SURE for difference in seen),
         worse=sum(difference < -_SURE for difference in seen),
         difference=fmean(differences),
         low=low,
         high=high,
-        most=most,
+        most=upper,
         clusters=len(sums),
         p=sign_flip_test(leans),
         answered=fsum(seen),
@@ -74,8 +74,8 @@ def compare_credits(
     )
 
 
-def e_value(ones: int, others: int) -> float:
-    """The evidence of `ones` against `others` wins that a fair coin decides neither; it may be looked at at any time.
+def e_value(ones: int, other_wins: int) -> float:
+    """Weigh the evidence that `ones` against `other_wins` wins are no fair coin's; it is valid at any time.
 
     It is what a bet of 1 has become that is placed on each win before it is known, by the mixture of Krichevsky and
     Trofimov (1981). If both are as good, it ever reaches 1 / alpha in at most a share alpha of studies, however often
@@ -84,8 +84,8 @@ def e_value(ones: int, others: int) -> float:
     >>> [round(e_value(*wins), 2) for wins in ((0, 0), (5, 5), (10, 0), (15, 2))]
     [1.0, 0.25, 180.43, 52.21]
     """
-    check_count("e_value()", least=0, ones=ones, others=others)
-    n = ones + others
+    check_count("e_value()", minimum=0, ones=ones, others=other_wins)
+    n = ones + other_wins
     # of the ones, by Beta(1/2, 1/2) over their rate, to 1/2 for each
-    mixture = lgamma(ones + 0.5) + lgamma(others + 0.5) - lgamma(n + 1) - 2 * lgamma(0.5)
+    mixture = lgamma(ones + 0.5) + lgamma(other_wins + 0.5) - lgamma(n + 1) - 2 * lgamma(0.5)
     return exp(mixture + n * log(2))

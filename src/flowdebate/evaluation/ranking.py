@@ -128,7 +128,7 @@ def rank_games(
 
         games = read_ballots(games).games
     check_share(_WHERE, ends=False, confidence=confidence)
-    if prior is not None and not is_number(prior, most=float_info.max):
+    if prior is not None and not is_number(prior, maximum=float_info.max):
         raise ConfigurationError(_WHERE, "prior", prior, "None, or a number > 0")
     if not games:
         raise ConfigurationError(_WHERE, "games", 0, "at least one")
@@ -140,11 +140,11 @@ def rank_games(
         return _rank(games, _Groups(names, [], [], []), order=order, confidence=confidence, prior=prior)
     if all(game.won == _TIE for game in games):
         return Ranking(games=len(games), systems=[], problem="no ranking: all games are ties")
-    ranking = _rank(games, _group(names, games, least=_TIE), order=order, confidence=confidence)
+    ranking = _rank(games, _group(names, games, minimum=_TIE), order=order, confidence=confidence)
     if ranking.problem is None:
         return ranking
     # where ties alone connect systems, their strengths may be infinite together with the parameter of ties
-    return _rank(games, _group(names, games, least=1), order=order, confidence=confidence)
+    return _rank(games, _group(names, games, minimum=1), order=order, confidence=confidence)
 
 
 class _Groups(NamedTuple):
@@ -156,8 +156,8 @@ class _Groups(NamedTuple):
     apart: list[str]
 
 
-def _group(names: list[str], games: Sequence[Game], *, least: float) -> _Groups:
-    """Find the largest group in which a chain of results of `least` or more leads from each system to each other."""
+def _group(names: list[str], games: Sequence[Game], *, minimum: float) -> _Groups:
+    """Find the largest group in which a chain of results of `minimum` or more leads from each system to each other."""
     import numpy as np
     from scipy.sparse.csgraph import (  # type: ignore[import-untyped,unused-ignore]
         breadth_first_order,
@@ -167,8 +167,8 @@ def _group(names: list[str], games: Sequence[Game], *, least: float) -> _Groups:
     index = {name: place for place, name in enumerate(names)}
     links = np.zeros((len(names), len(names)))
     for game in games:
-        links[index[game.one], index[game.other]] += game.won >= least
-        links[index[game.other], index[game.one]] += 1 - game.won >= least
+        links[index[game.one], index[game.other]] += game.won >= minimum
+        links[index[game.other], index[game.one]] += 1 - game.won >= minimum
     _, part = connected_components(links, connection="strong")
 
     def size(number: int) -> tuple[int, float]:

@@ -49,9 +49,9 @@ class Votes(WireModel):
     @classmethod
     def of(cls, votes: Sequence[Vote], sides: Sequence[str]) -> Votes:
         """The counts of votes; those for a side that there is not do not count."""
-        found = [vote.winner for vote in votes if vote.winner is None or vote.winner in sides]
-        counts = {side: found.count(side) for side in sides}
-        return cls(readers=len(found), sides=counts, neither=found.count(None))
+        winners = [vote.winner for vote in votes if vote.winner is None or vote.winner in sides]
+        counts = {side: winners.count(side) for side in sides}
+        return cls(readers=len(winners), sides=counts, neither=winners.count(None))
 
     @property
     def leader(self) -> str | None:
@@ -60,18 +60,18 @@ class Votes(WireModel):
         >>> Votes(readers=3, sides={"yes": 2, "no": 1}, neither=0).leader
         'yes'
         """
-        most = max([*self.sides.values(), self.neither], default=0)
-        first = [side for side, votes in self.sides.items() if votes == most]
-        return first[0] if most and len(first) == 1 and self.neither < most else None
+        highest = max([*self.sides.values(), self.neither], default=0)
+        first = [side for side, votes in self.sides.items() if votes == highest]
+        return first[0] if highest and len(first) == 1 and self.neither < highest else None
 
 
 def sides_of(run: StoredRun) -> list[str]:
     """The stances of a debate that is over, in the order in which they were first argued; else none."""
     raw = (run.outcome or {}).get("raw")
-    said = raw.get("transcript") if isinstance(raw, dict) and run.status in COMPLETE and "verdict" in raw else None
-    stances = [each.get("stance") for each in said if isinstance(each, dict)] if isinstance(said, list) else []
-    found = list(dict.fromkeys(stance for stance in stances if isinstance(stance, str)))
-    return found if len(found) > 1 else []  # with one side there is nothing to choose
+    entries = raw.get("transcript") if isinstance(raw, dict) and run.status in COMPLETE and "verdict" in raw else None
+    stances = [entry.get("stance") for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    sides = list(dict.fromkeys(stance for stance in stances if isinstance(stance, str)))
+    return sides if len(sides) > 1 else []  # with one side there is nothing to choose
 
 
 async def votes_in(store: Store, run: StoredRun) -> dict[str, Vote]:
@@ -81,7 +81,7 @@ async def votes_in(store: Store, run: StoredRun) -> dict[str, Vote]:
 
 def votes_of(run: StoredRun, documents: Mapping[str, str]) -> dict[str, Vote]:
     """The votes in a run's documents; what cannot be read is left out, since anybody may have exported it."""
-    found = dict[str, Vote]()
+    votes = dict[str, Vote]()
     for key, body in documents.items():
         if key.startswith(_PREFIX) and body != GONE:
             try:
@@ -89,8 +89,8 @@ def votes_of(run: StoredRun, documents: Mapping[str, str]) -> dict[str, Vote]:
             except ValidationError:
                 continue
             if vote.begun_at == run.header.created_at:  # a deleted run's id may have been given again
-                found[key.removeprefix(_PREFIX)] = vote
-    return found
+                votes[key.removeprefix(_PREFIX)] = vote
+    return votes
 
 
 async def cast_vote(
@@ -158,7 +158,7 @@ def shares_in(run_id: str) -> str:
 
 async def shares_of(store: Store, run: StoredRun) -> dict[str, Share]:
     """The public links of a run that are good now, by id."""
-    found = dict[str, Share]()
+    shares = dict[str, Share]()
     for key, body in (await store.documents(shares_in(run.header.run_id))).items():
         if body != GONE:
             try:
@@ -166,8 +166,8 @@ async def shares_of(store: Store, run: StoredRun) -> dict[str, Share]:
             except ValidationError:
                 continue
             if share.begun_at == run.header.created_at and share.expires_at > time.time():
-                found[key] = share
-    return found
+                shares[key] = share
+    return shares
 
 
 async def make_share(store: Store, run: StoredRun, shows: Shown, seconds: float) -> Share:
@@ -187,14 +187,14 @@ async def make_share(store: Store, run: StoredRun, shows: Shown, seconds: float)
 
 async def end_shares(store: Store, run_id: str, share_id: str | None = None) -> bool:
     """Revoke a public link of a run, or all of them; False where there is none."""
-    found = [
+    shares = [
         (key, body)
         for key, body in (await store.documents(shares_in(run_id))).items()
         if share_id in (None, key) and body != GONE
     ]
-    for key, body in found:
+    for key, body in shares:
         await store.put(shares_in(run_id), key, GONE, expected=body)
-    return bool(found)
+    return bool(shares)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

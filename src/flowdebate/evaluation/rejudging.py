@@ -126,11 +126,11 @@ def judge_again_as(judging: Judging | None, **changes: Unpack[JudgeChanges]) -> 
         first, views = judging.ballots[0], {ballot.view for ballot in judging.ballots}
         crossed = len(views) > as_schedule(judging.schedule, location=NAME).calls(len(first.order))
         labels = sorted((first.labels or {}).values())
-        own = not set(labels) <= set(string.ascii_uppercase)
+        has_words = not set(labels) <= set(string.ascii_uppercase)
         how = {
             "answer_form": answer,
             "schedule": judging.schedule,
-            "labels": False if crossed or judging.answer or not labels else labels if own else True,
+            "labels": False if crossed or judging.answer or not labels else labels if has_words else True,
             "crossed_labels": crossed,
             "decided_by": judging.decided_by,
             "min_log_odds": judging.min_log_odds,
@@ -184,11 +184,11 @@ async def rejudge(  # noqa: PLR0913 - those of a batch
 
     def made(index: int, argued: ArguedDebate) -> Sequencer[ArguedDebate, AuditItem]:
         # an item's own seed and anonymity: it is judged as if there were no other item
-        own, sides = seed_of_item(seed, index), argued.sides
+        item_seed, sides = seed_of_item(seed, index), argued.sides
         names = tuple(dict.fromkeys(entry.agent_name for entry in argued.transcript))
         anonymity = Anonymity(names=names, stances=sides, question=argued.question)
         return create_rejudge(
-            stances=sides, judge=judges[index], repeat=repeat, seed=own, anonymity=anonymity, options=options
+            stances=sides, judge=judges[index], repeat=repeat, seed=item_seed, anonymity=anonymity, options=options
         )
 
     def each(row: tuple[int, ArguedDebate]) -> tuple[Sequencer[ArguedDebate, AuditItem], Mapping[str, Any] | None]:

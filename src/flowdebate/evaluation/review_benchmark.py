@@ -230,10 +230,10 @@ def review_benchmark(outcomes: Iterable[Outcome], *, left_out: int = 0) -> Revie
     kinds: dict[str, tuple[int, int, int]] = {}
     for case, findings in pairs:
         for fault in case.faults:
-            named = [finding for finding in findings if fault.is_named(finding)]
+            naming = [finding for finding in findings if fault.is_named(finding)]
             total, raised, confirmed = kinds.get(fault.kind, (0, 0, 0))
-            is_confirmed = any(finding.state == "confirmed" for finding in named)
-            kinds[fault.kind] = (total + 1, raised + bool(named), confirmed + is_confirmed)
+            is_confirmed = any(finding.state == "confirmed" for finding in naming)
+            kinds[fault.kind] = (total + 1, raised + bool(naming), confirmed + is_confirmed)
     return ReviewBenchmark(
         changes=len(pairs),
         faults=sum(len(case.faults) for case, _ in pairs),
@@ -274,7 +274,7 @@ def _mean(counts: Sequence[int]) -> Figure:
 
 def describe_benchmark(benchmark: ReviewBenchmark) -> str:
     """Say in a line how much was reviewed."""
-    about = f"{counted(benchmark.changes, 'change')}, {counted(benchmark.faults, 'planted fault')}"
+    counts = f"{counted(benchmark.changes, 'change')}, {counted(benchmark.faults, 'planted fault')}"
     return (
-        f"{about}; {counted(benchmark.left_out, 'change')} without a complete review" if benchmark.left_out else about
+        f"{counts}; {counted(benchmark.left_out, 'change')} without a complete review" if benchmark.left_out else counts
     )

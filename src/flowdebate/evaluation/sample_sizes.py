@@ -32,7 +32,7 @@ def sought(sides: int) -> float:
     >>> [round(sought(sides), 2) for sides in (2, 3, 4)]
     [0.7, 0.54, 0.44]
     """
-    check_count("sought()", least=2, sides=sides)
+    check_count("sought()", minimum=2, sides=sides)
     odds = SOUGHT / (1 - SOUGHT)
     return odds / (odds + sides - 1)
 
@@ -139,10 +139,10 @@ def _power(n: int, rate: float, sides: int, alpha: float) -> float:
     from scipy import stats  # type: ignore[import-untyped,unused-ignore]
 
     wins = np.arange(n + 1)
-    own = (wins - n / sides) ** 2 * sides / (sides - 1)  # its part of the sum of squared distances from even
-    left = stats.chi2.isf(alpha, sides - 1) * n / sides - own
-    others = stats.chi2.sf(left * (sides - 1) / np.maximum(n - wins, 1e-9), sides - 2)
-    return float(stats.binom.pmf(wins, n, rate) @ others)
+    distance = (wins - n / sides) ** 2 * sides / (sides - 1)  # its part of the sum of squared distances from even
+    remaining = stats.chi2.isf(alpha, sides - 1) * n / sides - distance
+    tail = stats.chi2.sf(remaining * (sides - 1) / np.maximum(n - wins, 1e-9), sides - 2)
+    return float(stats.binom.pmf(wins, n, rate) @ tail)
 
 
 def _powers_of_two(n: int | Integers, rate: float, alpha: float) -> Floats:
@@ -155,7 +155,7 @@ def _powers_of_two(n: int | Integers, rate: float, alpha: float) -> Floats:
 
 def _check(location: str, sides: int, rate: float | None = None, **shares: float) -> None:
     """ConfigurationError for options out of range, and where scipy is missing."""
-    check_count(location, least=2, sides=sides)
+    check_count(location, minimum=2, sides=sides)
     even = 1 / sides  # .01 above it takes some 20,000 items already
     if rate is not None and (not isinstance(rate, (int, float)) or rate is True or not even + 0.0099 <= rate <= 1):
         raise ConfigurationError(location, "rate", rate, f"a number from {even + 0.01:.2f} to 1")

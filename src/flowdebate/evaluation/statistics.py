@@ -43,13 +43,13 @@ def share_interval(share: float, n: float, *, confidence: float = 0.95) -> tuple
     z = two_sided_z(1 - confidence)
     middle = share + z * z / (2 * n)
     half = z * math.sqrt(max(share * (1 - share), 0.0) / n + (z / (2 * n)) ** 2)
-    whole = 1 + z * z / n
-    low, high = (middle - half) / whole, (middle + half) / whole
+    denominator = 1 + z * z / n
+    low, high = (middle - half) / denominator, (middle + half) / denominator
     return max(min(low, share), 0.0), min(max(high, share), 1.0)  # at the ends rounding may leave the share outside
 
 
 def newcombe(
-    ones: Sequence[float], others: Sequence[float], *, confidence: float = 0.95, size: float | None = None
+    ones: Sequence[float], other_values: Sequence[float], *, confidence: float = 0.95, size: float | None = None
 ) -> tuple[float, float]:
     """The interval of `mean(ones) - mean(others)`, which are pairs of numbers from 0 to 1 of the same items.
 
@@ -60,13 +60,15 @@ def newcombe(
     >>> tuple(round(end, 3) for end in newcombe([1] * 2 + [0] * 19, [1] + [0] + [1] * 7 + [0] * 12))
     (-0.507, -0.026)
     """
-    if len(ones) != len(others):
-        raise ConfigurationError("newcombe()", "others", len(others), f"{len(ones)} of them, one for each of `ones`")
+    if len(ones) != len(other_values):
+        raise ConfigurationError(
+            "newcombe()", "others", len(other_values), f"{len(ones)} of them, one for each of `ones`"
+        )
     check_count("newcombe()", ones=len(ones))
     n = len(ones) if size is None else size
-    one, other = fmean(ones), fmean(others)
-    (low_one, high_one), (low, high) = (share_interval(each, n, confidence=confidence) for each in (one, other))
-    together = fmean(a * b for a, b in zip(ones, others, strict=True)) - one * other
+    one, other = fmean(ones), fmean(other_values)
+    (low_one, high_one), (low, high) = (share_interval(share, n, confidence=confidence) for share in (one, other))
+    together = fmean(a * b for a, b in zip(ones, other_values, strict=True)) - one * other
     spread = math.sqrt(max(one * (1 - one) * other * (1 - other), 0.0))
     phi = 0.0 if spread <= 0 else (max(together - 1 / (2 * n), 0.0) if together > 0 else together) / spread
 
@@ -129,27 +131,27 @@ def sign_flip_test(leans: Sequence[float]) -> float:
     if not unit:
         return 1.0
     seen = abs(sum(units)) // unit
-    sizes = Counter(sorted(abs(each) // unit for each in units if each))
-    most = max(sizes, key=lambda size: (sizes[size], size))
+    sizes = Counter(sorted(abs(step) // unit for step in units if step))
+    largest = max(sizes, key=lambda size: (sizes[size], size))
     total = sum(size * times for size, times in sizes.items())
-    heads = np.arange(sizes[most] + 1)
+    heads = np.arange(sizes[largest] + 1)
     chances = np.zeros(2 * total + 1)  # of each sum, from -total to total
-    chances[total + most * (2 * heads - sizes[most])] = stats.binom.pmf(heads, sizes[most], 0.5)
+    chances[total + largest * (2 * heads - sizes[largest])] = stats.binom.pmf(heads, sizes[largest], 0.5)
     for size in sizes.elements():
-        if size != most:
+        if size != largest:
             chances = (np.roll(chances, size) + np.roll(chances, -size)) / 2  # nothing is carried over the ends
     return min(float(chances[: total - seen + 1].sum() + chances[total + seen :].sum()), 1.0) if seen else 1.0
 
 
-def sign_test(ones: int, others: int) -> float:
-    """Test exactly, and two-sidedly, that `ones` against `others` wins are those of a fair coin.
+def sign_test(ones: int, other_wins: int) -> float:
+    """Test exactly, and two-sidedly, that `ones` against `other_values` wins are those of a fair coin.
 
     >>> sign_test(4, 0), sign_test(6, 0), sign_test(0, 0)
     (0.125, 0.03125, 1.0)
     """
-    check_count("sign_test()", least=0, ones=ones, others=others)
-    n = ones + others
-    return min(2 * sum(math.comb(n, wins) for wins in range(min(ones, others) + 1)) / (1 << n), 1.0)
+    check_count("sign_test()", minimum=0, ones=ones, others=other_wins)
+    n = ones + other_wins
+    return min(2 * sum(math.comb(n, wins) for wins in range(min(ones, other_wins) + 1)) / (1 << n), 1.0)
 
 
 def place_test(items: Sequence[tuple[Sequence[int], int]]) -> float:
@@ -182,10 +184,10 @@ def holm(ps: Sequence[float]) -> list[float]:
     [0.03, 0.06, 0.06]
     """
     adjusted = [0.0] * len(ps)
-    least = 0.0
+    lowest = 0.0
     for rank, index in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
-        least = max(least, min(ps[index] * (len(ps) - rank), 1.0))
-        adjusted[index] = least
+        lowest = max(lowest, min(ps[index] * (len(ps) - rank), 1.0))
+        adjusted[index] = lowest
     return adjusted
 
 
@@ -199,23 +201,23 @@ class Resampling:
     seed: int
     resamples: int
 
-    def interval(self, terms: Sequence[tuple[float, int]], *, least: float | None = 0.0) -> tuple[float, float]:
-        """The 95% interval of a ratio: the sum of all first numbers of `terms` by that of all second ones.
+    def interval(self, terms: Sequence[tuple[float, int]], *, minimum: float | None = 0.0) -> tuple[float, float]:
+        """Compute the 95% interval of a ratio: the sum of the first numbers of `terms` divided by that of the second.
 
-        Clopper and Pearson's where each term is 0 or 1 of 1, and where terms do not differ, for a share from `least` to
-        1; else, and for a number without bounds (`least` None), of bootstrap samples of `terms`, bias-corrected and
-        accelerated (BCa).
+        Clopper and Pearson's interval if each term is 0 or 1 of 1, and if terms do not differ, for a share between
+        `minimum` and 1; otherwise, and for a number without bounds (`minimum` None), a bias-corrected and accelerated
+        (BCa) bootstrap over `terms`.
         """
         import numpy as np
         from scipy import stats  # type: ignore[import-untyped,unused-ignore]
 
         value, n = (np.asarray(column, dtype=float) for column in zip(*sorted(terms), strict=True))
         centre = float(value.sum() / n.sum())
-        counted = least == 0 and bool(np.all(n == 1)) and bool(np.all((value == 0) | (value == 1)))
-        if least is not None and (counted or np.allclose(value, centre * n)):
-            share = (centre - least) / (1 - least)
+        counted = minimum == 0 and bool(np.all(n == 1)) and bool(np.all((value == 0) | (value == 1)))
+        if minimum is not None and (counted or np.allclose(value, centre * n)):
+            share = (centre - minimum) / (1 - minimum)
             exact = stats.binomtest(round(share * len(n)), len(n)).proportion_ci(1 - ALPHA, method="exact")
-            return min(centre, least + exact.low * (1 - least)), max(centre, least + exact.high * (1 - least))
+            return min(centre, minimum + exact.low * (1 - minimum)), max(centre, minimum + exact.high * (1 - minimum))
         low, high = self._bootstrap(value, n, "BCa")
         if math.isnan(low) or math.isnan(high):  # the ratio is at an end of its samples
             low, high = self._bootstrap(value, n, "percentile")

@@ -116,8 +116,10 @@ class FigureRow:
 def rows_of(audited: JudgeAudit, readers: ReaderAgreement | None = None) -> list[FigureRow]:
     """The figures of an audit: of all ballots, of each model, and the agreement with readers."""
     models = [row for name, figures in audited.models.items() for row in _rows(name or "(unknown)", figures)]
-    found = None if readers is None else readers.agreement
-    agreement = [] if found is None else [_figure_row("all", "agreement with readers", found, "debate")]
+    reader_agreement = None if readers is None else readers.agreement
+    agreement = (
+        [] if reader_agreement is None else [_figure_row("all", "agreement with readers", reader_agreement, "debate")]
+    )
     return [*_rows("all", audited), *agreement, *models]
 
 

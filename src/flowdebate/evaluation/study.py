@@ -153,7 +153,7 @@ class Study:
     def __post_init__(self) -> None:
         location = self.location
         check_scipy(location)
-        check_count(location, most=_MOST_REPEATS, repeats=self.repeats)
+        check_count(location, maximum=_MOST_REPEATS, repeats=self.repeats)
         check_share(location, ends=False, control_gain=self.control_gain)
         check_report_options(location, confidence=self.confidence, min_gain=self.min_gain, missing=self.missing)
         object.__setattr__(self, "rows", _list_rows(self.rows, location))
@@ -171,18 +171,18 @@ class Study:
         ]
         methods += [NOISE] if self.noise else []
         object.__setattr__(self, "methods", (*methods, *([CONTROL, ALONE] if self.control is not None else [])))
-        wanted = [name for name in ("self_consistency", *methods[1:]) if name in methods]
-        if self.primary is None and not wanted:
+        baseline_names = [name for name in ("self_consistency", *methods[1:]) if name in methods]
+        if self.primary is None and not baseline_names:
             allowed = "two methods: a second design, `noise`, or debates with `baselines`"
             raise ConfigurationError(location, "primary", None, allowed)
-        primary = self._pair("primary", (self.first, wanted[0]) if self.primary is None else self.primary)
+        primary = self._pair("primary", (self.first, baseline_names[0]) if self.primary is None else self.primary)
         if self.compare is None:
-            others = [MethodPair(self.first, name) for name in methods[1:]]
-            others += [MethodPair(name, primary.other) for name in self.designs if name != primary.one]
+            pairs = [MethodPair(self.first, name) for name in methods[1:]]
+            pairs += [MethodPair(name, primary.other) for name in self.designs if name != primary.one]
         else:
-            others = [self._pair("compare", each) for each in self.compare]
+            pairs = [self._pair("compare", pair) for pair in self.compare]
         object.__setattr__(self, "primary", primary)
-        rest = dict.fromkeys(each for each in others if each != primary and each.one != each.other)
+        rest = dict.fromkeys(other for other in pairs if other != primary and other.one != other.other)
         object.__setattr__(self, "compare", tuple(rest))
         _ = self.cases  # each row is checked
 
@@ -227,10 +227,10 @@ class Study:
     @cached_property
     def keys(self) -> Mapping[tuple[str, str, int], Case]:
         """What there are answers for when all is asked, noise as well, and the case that each belongs to."""
-        found = {case.key: case for case in self.cases}
+        cases_by_key = {case.key: case for case in self.cases}
         judged = [NOISE] if self.noise else []
         judged += [] if self.control is None else [CONTROL, ALONE]
-        return found | {
+        return cases_by_key | {
             (name, *case.key[1:]): case for name in judged for case in self.cases if case.design == self.first
         }
 
@@ -239,9 +239,11 @@ class Study:
 
         That needs two debates with as many positions that did not fail.
         """
-        failed = {each.key for each in answers if each.problem is not None}
-        held = [case for case in self.cases if self.noise and case.design == self.first and case.key not in failed]
-        alike = Counter((case.repeat, len(case.positions)) for case in held)
+        failed = {answer.key for answer in answers if answer.problem is not None}
+        noise_cases = [
+            case for case in self.cases if self.noise and case.design == self.first and case.key not in failed
+        ]
+        alike = Counter((case.repeat, len(case.positions)) for case in noise_cases)
         noise = sum(count for count in alike.values() if count > 1)
         controls = 0 if self.control is None else sum(case.design == self.first for case in self.cases)
         judged = Counter({NOISE: noise, CONTROL: controls, ALONE: controls})
@@ -257,12 +259,12 @@ class Study:
 
         ConfigurationError for one that was given when another position of its row was right.
         """
-        found = [answer for answer in answers if answer.key in self.keys]
-        for answer in found:
+        known_answers = [answer for answer in answers if answer.key in self.keys]
+        for answer in known_answers:
             if answer.truth != (now := self.keys[answer.key].truth):
                 allowed = f"as when it was answered, position {answer.truth}; or answers in another file"
                 raise ConfigurationError(self.location, f"truth of {answer.item}", f"position {now}", allowed)
-        return [answer.model_copy(update={"cluster": self.keys[answer.key].cluster}) for answer in found]
+        return [answer.model_copy(update={"cluster": self.keys[answer.key].cluster}) for answer in known_answers]
 
     def method(self, design: str, baseline: str) -> str:
         """The name of the baseline of a design among the methods."""
@@ -286,7 +288,7 @@ class Study:
         from flowdebate.runs.header import list_model_names
 
         firsts = {case.design: case for case in reversed(self.cases)}
-        said = {
+        record = {
             "study": self.name,
             "rows": digest([[c.item, c.question, c.choices, c.truth, c.cluster] for c in self.cases]),
             "questions": len(self.rows),
@@ -297,40 +299,40 @@ class Study:
             "models": list_model_names(model),
             "methods": list(self.methods),
             "primary": " against ".join(self.primary or ()),
-            "compare": [" against ".join(each) for each in self.compare or ()],
+            "compare": [" against ".join(pair) for pair in self.compare or ()],
             "missing": self.missing,
             "confidence": self.confidence,
             "min_gain": self.min_gain,
             "prediction": self.prediction,
         }
         if sources := [row["sources"] for row in self.rows if isinstance(row, Mapping) and row.get("sources")]:
-            said["sources"] = digest(sources)
+            record["sources"] = digest(sources)
         if self.control is not None:
             texts = {case.item: self.control_text(case) for case in self.cases}
-            said["control"] = {"texts": digest(texts), "gain": self.control_gain}
+            record["control"] = {"texts": digest(texts), "gain": self.control_gain}
         if self.fixed:
-            said["fixed"] = {name: digest(value) for name, value in self.fixed.items()}
-        return Registration(at=time.time(), fixed=said, hash=digest(said))
+            record["fixed"] = {name: digest(value) for name, value in self.fixed.items()}
+        return Registration(at=time.time(), fixed=record, hash=digest(record))
 
     def register(self, path: str | PathLike[str], *, model: ModelChoice = None) -> Registration:
         """Write the registration to a new file at `path`; FileExistsError if there is one: it is made once."""
-        made = self.registration(model=model)
+        registration = self.registration(model=model)
         with Path(path).open("x", encoding="utf-8") as file:
-            file.write(f"{made.model_dump_json(by_alias=True, indent=2)}\n")
-        return made
+            file.write(f"{registration.model_dump_json(by_alias=True, indent=2)}\n")
+        return registration
 
     def _asked(self, design: str) -> list[str]:
         """The baselines that the debates of a design ask."""
         row = self.rows[0]
         structure = self._made(design, row, self._choices(0, row)).outline().structure
-        found = _ASKED.search(structure)
-        return found[1].split(", ") if found else []
+        match = _ASKED.search(structure)
+        return match[1].split(", ") if match else []
 
     def _made(self, design: str, row: object, positions: Sequence[str]) -> Block[Any, Any]:
-        made: object = self.designs[design](row, list(positions))
-        if not isinstance(made, Block):
-            raise ConfigurationError(self.location, f"designs[{design!r}]", made, "a function that returns a block")
-        return made
+        debate: object = self.designs[design](row, list(positions))
+        if not isinstance(debate, Block):
+            raise ConfigurationError(self.location, f"designs[{design!r}]", debate, "a function that returns a block")
+        return debate
 
     @cached_property
     def _index_of(self) -> Mapping[str, int]:
@@ -353,21 +355,25 @@ class Study:
         return item, question, choices, str(choices.index(str(truth))), cluster
 
     def _choices(self, index: int, row: Row) -> tuple[str, ...]:
-        found = self._column(index, row, "choices")
-        found = found.tolist() if hasattr(found, "tolist") else found  # an array, as data frames have them
-        values = found if isinstance(found, (list, tuple)) else ()
+        choices_found = self._column(index, row, "choices")
+        choices_found = (
+            choices_found.tolist() if hasattr(choices_found, "tolist") else choices_found
+        )  # an array, as data frames have them
+        values = choices_found if isinstance(choices_found, (list, tuple)) else ()
         texts = [text for text in values if isinstance(text, str) and text.strip()]
         if len(texts) < 2 or len(set(texts)) != len(values):  # noqa: PLR2004 - a choice takes two
-            raise ConfigurationError(self.location, f"choices of row {index}", found, "two different texts or more")
+            raise ConfigurationError(
+                self.location, f"choices of row {index}", choices_found, "two different texts or more"
+            )
         return tuple(texts)
 
     def _filled(self, index: int, row: Row, name: str) -> object:
-        found = self._column(index, row, name)
-        if found is None or not str(found).strip() or (not isinstance(found, str) and str(found) in _NOTHING):
+        text = self._column(index, row, name)
+        if text is None or not str(text).strip() or (not isinstance(text, str) and str(text) in _NOTHING):
             raise ConfigurationError(
-                self.location, f"{name} of row {index}", found, "text that is not blank, or a number"
+                self.location, f"{name} of row {index}", text, "text that is not blank, or a number"
             )
-        return found
+        return text
 
     def _column(self, index: int, row: Row, name: str) -> object:
         of: str | Callable[[object], object] = getattr(self, name)
@@ -393,14 +399,16 @@ class Registration(WireModel):
     def read(cls, path: str | PathLike[str]) -> Registration:
         """The registration in a file; BadFile if it is none, or was changed since."""
         try:
-            found = cls.model_validate_json(Path(path).read_bytes())
+            registration = cls.model_validate_json(Path(path).read_bytes())
         except ValidationError as error:
             raise BadFile(
                 str(path), "; ".join(f"{field}: {problem}".removeprefix(": ") for field, problem in problems_of(error))
             ) from None
-        if digest(found.fixed) != found.hash:
-            raise BadFile(str(path), f"was changed: its hash is {digest(found.fixed)[:12]}, not {found.hash[:12]}")
-        return found
+        if digest(registration.fixed) != registration.hash:
+            raise BadFile(
+                str(path), f"was changed: its hash is {digest(registration.fixed)[:12]}, not {registration.hash[:12]}"
+            )
+        return registration
 
     def differences(self, now: Registration) -> list[str]:
         """What is not as it was registered, a sentence each."""
@@ -429,7 +437,7 @@ def digest(value: object) -> str:
 def _source_digest() -> str:
     """The hash of this library's own code: prompts are part of it."""
     root = Path(flowdebate.__file__).parent
-    whole = hashlib.sha256()
+    source_hash = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
-        whole.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
-    return whole.hexdigest()[:12]
+        source_hash.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    return source_hash.hexdigest()[:12]

@@ -160,16 +160,16 @@ class StudyReport(InNotebooks, WireModel):
     def frontier(self) -> list[StudyMethod]:
         """The methods that no other one is as accurate as, or more, at fewer tokens; those with the fewest first."""
         best: list[StudyMethod] = []
-        priced = [(each.tokens, -each.accuracy, each) for each in self.methods if each.tokens is not None]
-        for *_, each in sorted(priced, key=lambda method: method[:2]):
-            if not best or each.accuracy > best[-1].accuracy:
-                best.append(each)
+        priced = [(row.tokens, -row.accuracy, row) for row in self.methods if row.tokens is not None]
+        for *_, priced_method in sorted(priced, key=lambda method: method[:2]):
+            if not best or priced_method.accuracy > best[-1].accuracy:
+                best.append(priced_method)
         return best
 
     @property
     def primary(self) -> StudyComparison | None:
         """The comparison that the study is for; None while nothing was answered by both."""
-        return next((each for each in self.comparisons if each.primary), None)
+        return next((comparison for comparison in self.comparisons if comparison.primary), None)
 
     def to_html(self) -> str:
         """The report as one HTML file without a script: tables, plots, and what differs from the registration."""
@@ -180,21 +180,23 @@ class StudyReport(InNotebooks, WireModel):
         """The tables for a paper, with the rules of the package booktabs."""
         head = r"Method & $n$ & Accuracy & Interval & Calls & Tokens \\"
         rows = [
-            f"{_latex(each.method)} & {each.n} & {each.accuracy:.3f} & [{each.low:.3f}, {each.high:.3f}] & "
-            rf"{_number(each.calls)} & {_number(each.tokens)} \\"
-            for each in self.methods
+            f"{_latex(method.method)} & {method.n} & {method.accuracy:.3f} & [{method.low:.3f}, {method.high:.3f}] & "
+            rf"{_number(method.calls)} & {_number(method.tokens)} \\"
+            for method in self.methods
         ]
         compared = r"Comparison & Difference & Interval & $p$ & $e$ \\"
-        others = [
-            f"{_latex(each.one)} -- {_latex(each.other)}{'*' if each.primary else ''} & {each.difference:+.3f} & "
-            rf"[{each.low:+.3f}, {each.high:+.3f}] & {each.p_adjusted:.2g} & {each.e_value:.2g} \\"
-            for each in self.comparisons
+        other_rows = [
+            f"{_latex(comparison.one)} -- {_latex(comparison.other)}{'*' if comparison.primary else ''} & "
+            rf"{comparison.difference:+.3f} & "
+            rf"[{comparison.low:+.3f}, {comparison.high:+.3f}] & {comparison.p_adjusted:.2g} & "
+            rf"{comparison.e_value:.2g} \\"
+            for comparison in self.comparisons
         ]
         return "\n".join(
             [
                 *_tabular("lrrrrr", head, rows),
                 "",
-                *_tabular("lrrrr", compared, others),
+                *_tabular("lrrrr", compared, other_rows),
                 f"% * primary; the other p-values are adjusted by Holm's method. {self.confidence:.0%} intervals.",
                 f"% registered: {self.registered or 'no'}",
                 *([f"% {self.asked} of {self.planned} answers: {_state(self.primary)}"] if self.unfinished else []),
@@ -249,10 +251,16 @@ def study_report(
     if older:
         differences.append(f"{older} of {len(answers)} answers are older than the registration")
     failed = sum(answer.problem is not None and answer.design not in JUDGED for answer in answers)
-    methods = [_method(method, study, found) for method, found in credits_.items() if found]
+    methods = [_method(method, study, method_credits) for method, method_credits in credits_.items() if method_credits]
     control = control_of(study, answers)
-    said = _summarize(
-        comparisons, methods, study, failed=failed, asked=len(answers), planned=planned.total(), differences=differences
+    summary = _summarize(
+        comparisons,
+        methods,
+        study,
+        failed=failed,
+        question_count=len(answers),
+        planned=planned.total(),
+        differences=differences,
     )
     return StudyReport(
         study=study.name,
@@ -267,7 +275,7 @@ def study_report(
         control=control,
         registered=None if registration is None else registration.hash,
         differences=differences,
-        summary=said if control is None else f"{control.summary} {said}",
+        summary=summary if control is None else f"{control.summary} {summary}",
         reliability=_reliability(study, answers),
         dynamics=_dynamics(study, answers),
         first_read=_first_read(study, answers),
@@ -329,17 +337,17 @@ def frame(study: Study, answers: Sequence[StudyAnswer]) -> list[dict[str, Any]]:
             "cluster": answer.cluster,
             "design": answer.design,
             "method": method,
-            "right": found.credit(answer.truth, sides=len(answer.order)),
-            "answer": found.answer[0] if len(found.answer) == 1 else None,
+            "right": method_answer.credit(answer.truth, sides=len(answer.order)),
+            "answer": method_answer.answer[0] if len(method_answer.answer) == 1 else None,
             "truth": answer.truth,
-            "calls": found.calls,
-            "tokens": found.tokens,
-            "completion_tokens": found.completion_tokens,
-            "cost": found.cost,
+            "calls": method_answer.calls,
+            "tokens": method_answer.tokens,
+            "completion_tokens": method_answer.completion_tokens,
+            "cost": method_answer.cost,
             "seconds": answer.seconds,
         }
         for answer in study.answered(answers)
-        for method, found in answer.answers.items()
+        for method, method_answer in answer.answers.items()
         if method in study.methods
     ]
 
@@ -349,29 +357,31 @@ def _credits_of(
 ) -> Mapping[Key, _Credit]:
     """By question and repeat what `method` gets, for those that it was asked, and those that count without."""
     design = study.design_of(method)
-    found: dict[Key, _Credit] = {}
+    credits_by_key: dict[Key, _Credit] = {}
     lost = []
     for answer in answers:
         key = answer.item, answer.repeat
         if answer.design == design and method in answer.answers:
-            own = answer.answers[method]
-            found[key] = _Credit(
-                own.credit(answer.truth, sides=len(answer.order), undecided=undecided), answer.cluster, own
+            method_answer = answer.answers[method]
+            credits_by_key[key] = _Credit(
+                method_answer.credit(answer.truth, sides=len(answer.order), undecided=undecided),
+                answer.cluster,
+                method_answer,
             )
         elif answer.design == design and answer.problem is not None:
             lost.append((key, answer.cluster))
-    if study.missing == "wrong" and (found or method == design):
+    if study.missing == "wrong" and (credits_by_key or method == design):
         # a debate that failed is wrong; baselines were not asked then, and are not helped by it
-        instead = 0.0 if method == design else fmean(each.value for each in found.values())
-        found |= {key: _Credit(instead, cluster, None) for key, cluster in lost}
-    return found
+        instead = 0.0 if method == design else fmean(credit.value for credit in credits_by_key.values())
+        credits_by_key |= {key: _Credit(instead, cluster, None) for key, cluster in lost}
+    return credits_by_key
 
 
-def _method(method: str, study: Study, found: Mapping[Key, _Credit]) -> StudyMethod:
-    values = [each.value for each in found.values()]
-    size = effective_size(values, [each.cluster for each in found.values()])
+def _method(method: str, study: Study, credits_by_key: Mapping[Key, _Credit]) -> StudyMethod:
+    values = [credit.value for credit in credits_by_key.values()]
+    size = effective_size(values, [credit.cluster for credit in credits_by_key.values()])
     low, high = share_interval(fmean(values), size, confidence=study.confidence)
-    answers = [each.answer for each in found.values() if each.answer is not None]
+    answers = [credit.answer for credit in credits_by_key.values() if credit.answer is not None]
     return StudyMethod(
         method=method,
         n=len(values),
@@ -387,9 +397,9 @@ def _method(method: str, study: Study, found: Mapping[Key, _Credit]) -> StudyMet
 
 
 def _mean(amounts: Sequence[float | None]) -> float | None:
-    known = [amount for amount in amounts if amount is not None]
+    amounts_known = [amount for amount in amounts if amount is not None]
     # a few that are unknown, such as those of a call that was cut off, hide no mean; that of a selection is none
-    return fmean(known) if known and len(known) >= _KNOWN * len(amounts) else None
+    return fmean(amounts_known) if amounts_known and len(amounts_known) >= _KNOWN * len(amounts) else None
 
 
 def _compare(
@@ -399,42 +409,46 @@ def _compare(
     one, other = credits_[compared.one], credits_[compared.other]
     # those that both answered come first
     keys = sorted(one.keys() & other.keys(), key=lambda key: one[key].answer is None or other[key].answer is None)
-    both = [key for key in keys if one[key].answer is not None and other[key].answer is not None]
-    ones, others = [one[key].value for key in keys], [other[key].value for key in keys]
+    answered = [key for key in keys if one[key].answer is not None and other[key].answer is not None]
+    ones, other_values = [one[key].value for key in keys], [other[key].value for key in keys]
     clusters = [one[key].cluster for key in keys]
-    found = compare_credits(ones, others, clusters, answered=len(both), confidence=study.confidence, tests=tests)
-    answers = [(one[key].answer, other[key].answer) for key in both]
+    comparison = compare_credits(
+        ones, other_values, clusters, answered=len(answered), confidence=study.confidence, tests=tests
+    )
+    answers = [(one[key].answer, other[key].answer) for key in answered]
     return StudyComparison(
         one=compared.one,
         other=compared.other,
         primary=compared == study.primary,
         n=len(keys),
         one_accuracy=fmean(ones),
-        other_accuracy=fmean(others),
-        better=found.better,
-        worse=found.worse,
-        difference=found.difference,
-        low=found.low,
-        high=found.high,
-        clusters=found.clusters,
-        p=found.p,
-        p_adjusted=found.p,
-        e_value=e_value(*found.leads),
+        other_accuracy=fmean(other_values),
+        better=comparison.better,
+        worse=comparison.worse,
+        difference=comparison.difference,
+        low=comparison.low,
+        high=comparison.high,
+        clusters=comparison.clusters,
+        p=comparison.p,
+        p_adjusted=comparison.p,
+        e_value=e_value(*comparison.leads),
         tokens_ratio=_ratio(answers, "tokens"),
         cost_ratio=_ratio(answers, "cost"),
         required_n=0,
         early=early,
         finding="too_few",
         summary="",
-    ), found.most
+    ), comparison.most
 
 
 def _ratio(answers: Sequence[tuple[Any, Any]], of: Literal["tokens", "cost"]) -> float | None:
     pairs = [(getattr(one, of), getattr(other, of)) for one, other in answers]
-    known = [pair for pair in pairs if None not in pair]
-    if not known or len(known) < _KNOWN * len(pairs) or not sum(other for _, other in known):
+    complete = [pair for pair in pairs if None not in pair]
+    if not complete or len(complete) < _KNOWN * len(pairs) or not sum(other for _, other in complete):
         return None
-    return fsum(one for one, _ in known) / fsum(other for _, other in known)  # in whatever order they were answered
+    return fsum(one for one, _ in complete) / fsum(
+        other for _, other in complete
+    )  # in whatever order they were answered
 
 
 def _reliability(study: Study, answers: Sequence[StudyAnswer]) -> list[ReliabilityBin]:
@@ -448,15 +462,25 @@ def _reliability(study: Study, answers: Sequence[StudyAnswer]) -> list[Reliabili
 
 def _dynamics(study: Study, answers: Sequence[StudyAnswer]) -> dict[str, Dynamics]:
     def one_of(answer: StudyAnswer | None, method: str) -> str | None:
-        said = None if answer is None else answer.answers.get(method)
-        return said.answer[0] if said is not None and len(said.answer) == 1 else None
+        method_answer = None if answer is None else answer.answers.get(method)
+        return method_answer.answer[0] if method_answer is not None and len(method_answer.answer) == 1 else None
 
-    firsts = {(each.item, each.repeat): each for each in answers if each.design == study.first}
-    found: dict[str, list[AnswerCourse]] = {}
-    for answer in (each for each in answers if each.design in study.designs and each.design in each.answers):
+    firsts = {
+        (first_answer.item, first_answer.repeat): first_answer
+        for first_answer in answers
+        if first_answer.design == study.first
+    }
+    courses: dict[str, list[AnswerCourse]] = {}
+    for answer in (
+        candidate
+        for candidate in answers
+        if candidate.design in study.designs and candidate.design in candidate.answers
+    ):
         end = one_of(answer, answer.design)
-        own = study.method(answer.design, "single")
-        alone, method = (answer, own) if own in answer.answers else (firsts.get((answer.item, answer.repeat)), "single")
+        single = study.method(answer.design, "single")
+        alone, method = (
+            (answer, single) if single in answer.answers else (firsts.get((answer.item, answer.repeat)), "single")
+        )
         voices: dict[str, dict[str, list[str | None]]] = {}
         if alone is not None and method in alone.answers:
             voices[f"one call, then {answer.design}"] = {"model": [one_of(alone, method), end]}
@@ -465,56 +489,63 @@ def _dynamics(study: Study, answers: Sequence[StudyAnswer]) -> dict[str, Dynamic
             for ballot in answer.ballots:
                 by_model.setdefault(ballot.model or "", []).append(ballot.winner)
             voices[f"ballots of {answer.design}"] = by_model
-        for name, each in voices.items():
-            course = AnswerCourse(voices=each, outcome=end, truth=answer.truth, cluster=answer.cluster)
-            found.setdefault(name, []).append(course)
+        for name, voice in voices.items():
+            course = AnswerCourse(voices=voice, outcome=end, truth=answer.truth, cluster=answer.cluster)
+            courses.setdefault(name, []).append(course)
     # positions are indexes here, which have no other words
-    measured = {name: dynamics(own, same=eq, confidence=study.confidence) for name, own in found.items()}
-    return {name: each for name, each in measured.items() if each.changed is not None}
+    measured = {name: dynamics(courses, same=eq, confidence=study.confidence) for name, courses in courses.items()}
+    return {name: item_dynamics for name, item_dynamics in measured.items() if item_dynamics.changed is not None}
 
 
 def _first_read(study: Study, answers: Sequence[StudyAnswer]) -> dict[str, Figure]:
-    found: dict[str, Figure] = {}
+    figures: dict[str, Figure] = {}
     for design in (*study.designs, *JUDGED):
         shares = {
-            (answer.item, answer.repeat): (fmean(each.winner == each.order[0] for each in ballots), answer.cluster)
+            (answer.item, answer.repeat): (
+                fmean(ballot.winner == ballot.order[0] for ballot in ballots),
+                answer.cluster,
+            )
             for answer in answers
             if answer.design == design
             and len(answer.order) == 2  # noqa: PLR2004 - of more, the first is not half
-            and (ballots := [each for each in answer.ballots if each.winner is not None])
+            and (ballots := [ballot for ballot in answer.ballots if ballot.winner is not None])
         }
         if shares:
             values, clusters = zip(*shares.values(), strict=True)
             low, high = share_interval(fmean(values), effective_size(values, clusters), confidence=study.confidence)
-            found[design] = Figure(value=fmean(values), n=len(values), low=low, high=high)
-    return found
+            figures[design] = Figure(value=fmean(values), n=len(values), low=low, high=high)
+    return figures
 
 
-def _conclude(found: StudyComparison, most: float, study: Study, *, p: float, tests: int) -> StudyComparison:
+def _conclude(
+    comparison: StudyComparison, minimum_gain: float, study: Study, *, p: float, tests: int
+) -> StudyComparison:
     """The comparison with its finding, and in words; before all is answered, only the e-value may find."""
-    alpha, early = 1 - study.confidence, found.early
-    finding: Finding = "none_worth_it" if most < study.min_gain and not early else "too_few"
+    alpha, early = 1 - study.confidence, comparison.early
+    finding: Finding = "none_worth_it" if minimum_gain < study.min_gain and not early else "too_few"
     # of several e-values, the smallest alpha by Bonferroni
-    if found.difference and (found.e_value >= tests / alpha if early else p < alpha):
-        finding = "helped" if found.difference > 0 else "harmed"
-    differing = (found.better + found.worse + 1) / (found.n + 2)
+    if comparison.difference and (comparison.e_value >= tests / alpha if early else p < alpha):
+        finding = "helped" if comparison.difference > 0 else "harmed"
+    differing = (comparison.better + comparison.worse + 1) / (comparison.n + 2)
     n = required_n(study.min_gain, differing=round(differing, 2), tests=tests, alpha=round(alpha, 9))
-    interval = f"{study.confidence:.0%} interval {100 * found.low:+.1f} to {100 * found.high:+.1f}"
+    interval = f"{study.confidence:.0%} interval {100 * comparison.low:+.1f} to {100 * comparison.high:+.1f}"
     gain = f"{100 * study.min_gain:g} points"
     lead = {
-        "helped": f"{found.one} is right more often than {found.other}",
-        "harmed": f"{found.one} is right less often than {found.other}",
-        "none_worth_it": f"{found.one} gains less than {gain} over {found.other}",
-        "too_few": f"So far, {found.one} against {found.other}"
+        "helped": f"{comparison.one} is right more often than {comparison.other}",
+        "harmed": f"{comparison.one} is right less often than {comparison.other}",
+        "none_worth_it": f"{comparison.one} gains less than {gain} over {comparison.other}",
+        "too_few": f"So far, {comparison.one} against {comparison.other}"
         if early
-        else f"Too few to say whether {found.one} gains {gain} over {found.other}",
+        else f"Too few to say whether {comparison.one} gains {gain} over {comparison.other}",
     }[finding]
-    about = f"{found.one_accuracy:.1%} against {found.other_accuracy:.1%} of {found.n:,}"
-    price = "" if found.tokens_ratio is None else f", at {found.tokens_ratio:.1f} times the tokens"
-    summary = f"{lead}: {about} (difference {100 * found.difference:+.1f} points, {interval}; p = {p:.2g}){price}."
-    if finding == "too_few" and found.clusters < n and not early:
+    accuracy = f"{comparison.one_accuracy:.1%} against {comparison.other_accuracy:.1%} of {comparison.n:,}"
+    price = "" if comparison.tokens_ratio is None else f", at {comparison.tokens_ratio:.1f} times the tokens"
+    summary = (
+        f"{lead}: {accuracy} (difference {100 * comparison.difference:+.1f} points, {interval}; p = {p:.2g}){price}."
+    )
+    if finding == "too_few" and comparison.clusters < n and not early:
         summary += f" To show a gain of {gain} takes about {n:,} questions."
-    return found.model_copy(update={"p_adjusted": p, "finding": finding, "required_n": n, "summary": summary})
+    return comparison.model_copy(update={"p_adjusted": p, "finding": finding, "required_n": n, "summary": summary})
 
 
 def _state(primary: StudyComparison | None) -> str:
@@ -529,29 +560,36 @@ def _summarize(
     study: Study,
     *,
     failed: int,
-    asked: int,
+    question_count: int,
     planned: int,
     differences: Sequence[str],
 ) -> str:
-    primary = next((each for each in comparisons if each.primary), None)
+    primary = next((comparison for comparison in comparisons if comparison.primary), None)
     none = f"Nothing was answered by both of {' and '.join(study.primary or ())} yet."
     parts = [none if primary is None else primary.summary]
-    if asked < planned:
-        parts.insert(0, f"{asked:,} of {planned:,} answered; {_state(primary)}.")
+    if question_count < planned:
+        parts.insert(0, f"{question_count:,} of {planned:,} answered; {_state(primary)}.")
     if primary and primary.early:
         parts.append(
             f"Whoever stops before the end has to go by the e-value, {primary.e_value:.3g}: it may be looked at at any "
             f"time, and from {1 / (1 - study.confidence):.0f} on says that the two differ."
         )
-    compared = [] if primary is None else [each for each in methods if each.method in (primary.one, primary.other)]
-    undecided = [f"{each.undecided:,} of {each.n:,} by {each.method}" for each in compared if each.undecided]
+    compared = (
+        [] if primary is None else [method for method in methods if method.method in (primary.one, primary.other)]
+    )
+    undecided = [
+        f"{comparison.undecided:,} of {comparison.n:,} by {comparison.method}"
+        for comparison in compared
+        if comparison.undecided
+    ]
     if undecided:
         parts.append(f"Undecided, counted as a lot: {' and '.join(undecided)}.")
     if failed:
         how = "counts as wrong" if study.missing == "wrong" else "is left out"
         parts.append(f"{counted(failed, 'debate')} ended without a verdict, which {how}.")
     if differences:
-        parts.append(f"Differences from the registration: {', '.join(each.partition(':')[0] for each in differences)}.")
+        fields = ", ".join(difference.partition(":")[0] for difference in differences)
+        parts.append(f"Differences from the registration: {fields}.")
     return " ".join(parts)
 
 

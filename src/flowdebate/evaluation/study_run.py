@@ -172,7 +172,7 @@ async def ask_study(  # noqa: PLR0913 - those of a batch
     store: StoreChoice = None,
     limits: Limits | None = None,
     max_concurrency: int = 4,
-    most: int | None = None,
+    maximum: int | None = None,
     seconds: float | None = None,
     until: Callable[[StudyProgress], bool] | None = None,
     observe: Observer | None = None,
@@ -181,7 +181,7 @@ async def ask_study(  # noqa: PLR0913 - those of a batch
     """Ask what the file `answers` has no answer for, and return all answers of the study.
 
     Each answer is written when it is there, as numbers without texts: the file alone says what is done. With a `store`
-    a debate that was interrupted goes on where it stopped. `most` bounds the debates of this call; after so many
+    a debate that was interrupted goes on where it stopped. `maximum` bounds the debates of this call; after so many
     `seconds`, or once `until(…)` is true of its progress, no further one is started. Noise for a question follows the
     debate of the next one, or of a later one where that failed. A `control` of the study comes first, after one debate
     that shows how its judge judges (none if the study has a `judge`); where it fails, nothing else is asked. Failed
@@ -211,7 +211,7 @@ async def ask_study(  # noqa: PLR0913 - those of a batch
         if study.control is not None and not await asking.control(cases, seconds=seconds):
             return study.answered(file.answers.values())
         cases = [case for case in cases if asking.is_open(case.key)]
-        await asking.all(cases[:most], asking.debate, seconds=seconds)
+        await asking.all(cases[:maximum], asking.debate, seconds=seconds)
         if study.noise:
             debated = [case for case in study.cases if case.design == study.first and not asking.is_open(case.key)]
             noise = [case for case in debated if asking.is_open((NOISE, *case.key[1:]))]
@@ -278,50 +278,50 @@ class _Asking:
         self._progress(self._so_far())
 
     def _so_far(self) -> StudyProgress:
-        found = [self._file.answers[key] for key in self._study.keys if key in self._file.answers]
-        planned = self._study.planned(found)
+        answers = [self._file.answers[key] for key in self._study.keys if key in self._file.answers]
+        planned = self._study.planned(answers)
         return StudyProgress(
-            done=len(found),
+            done=len(answers),
             total=planned.total(),
-            failed=sum(answer.problem is not None for answer in found),
+            failed=sum(answer.problem is not None for answer in answers),
             asked=self._asked,
             seconds=time.monotonic() - self._began,
             usage=self._spent.usage,
-            remaining=self._remaining(found, planned),
+            remaining=self._remaining(answers, planned),
         )
 
-    def _remaining(self, found: Sequence[StudyAnswer], planned: Counter[str]) -> float | None:
+    def _remaining(self, answers: Sequence[StudyAnswer], planned: Counter[str]) -> float | None:
         took: dict[str, list[float]] = {}
-        for answer in found:
+        for answer in answers:
             took.setdefault(answer.design, []).append(answer.seconds)
         if not took:
             return None
-        usual = fmean(answer.seconds for answer in found)  # of designs that have not started
-        left = planned - Counter(answer.design for answer in found)
-        return sum(count * fmean(took.get(design, [usual])) for design, count in left.items()) / self._size
+        usual = fmean(answer.seconds for answer in answers)  # of designs that have not started
+        remaining = planned - Counter(answer.design for answer in answers)
+        return sum(count * fmean(took.get(design, [usual])) for design, count in remaining.items()) / self._size
 
     async def debate(self, case: Case) -> Case:
         """Add the answer of a debate and its baselines, and noise for those that now have the next one's arguments."""
         self._add(await self._debated(case))
         if self._study.noise and case.design == self._study.first:
-            others = self._others(case)
+            other_cases = self._others(case)
             # of two neighbours, the one that is answered last sees both
-            pairs = [(others[-1], case), (case, others[0])] if others else []
-            held = [one for one, after in pairs if not self.is_open(one.key) and not self.is_open(after.key)]
-            for one in held:
+            pairs = [(other_cases[-1], case), (case, other_cases[0])] if other_cases else []
+            pairs_left = [one for one, after in pairs if not self.is_open(one.key) and not self.is_open(after.key)]
+            for one in pairs_left:
                 if self.is_open((NOISE, *one.key[1:])):
                     await self.noise(one)
         return case
 
     async def _debated(self, case: Case) -> StudyAnswer:
         """The answer of a debate and its baselines."""
-        began = time.monotonic()
+        started = time.monotonic()
         try:
             result = await self._run(self._study.block(case), case.question, case, case.design)
         except FlowDebateError as error:
             if isinstance(error, _FATAL):
                 raise
-            return self._answer(case, case.design, began, {}, problem=type(error).__name__)
+            return self._answer(case, case.design, started, {}, problem=type(error).__name__)
         raw = result.raw
         if not isinstance(raw, DebateRawOutput):
             location = f"designs[{case.design!r}]"
@@ -339,11 +339,11 @@ class _Asking:
             completion_tokens=usage.completion_tokens,
             cost=result.cost,
         )
-        found = {case.design: item.debate} if raw.verdict is not None else {}
-        found |= {self._study.method(case.design, name): answer for name, answer in item.baselines.items()}
+        debated = {case.design: item.debate} if raw.verdict is not None else {}
+        debated |= {self._study.method(case.design, name): answer for name, answer in item.baselines.items()}
         answers = {
-            name: answer.model_copy(update={"answer": [index[each] for each in answer.answer if each in index]})
-            for name, answer in found.items()
+            name: answer.model_copy(update={"answer": [index[side] for side in answer.answer if side in index]})
+            for name, answer in debated.items()
         }
         judging = None if raw.verdict is None else raw.verdict.judging
         lengths = dict.fromkeys(index.values(), 0)
@@ -352,7 +352,7 @@ class _Asking:
         return self._answer(
             case,
             case.design,
-            began,
+            started,
             answers,
             ballots=[] if judging is None else [_as_numbers(ballot, index) for ballot in judging.ballots],
             characters=lengths,
@@ -380,8 +380,8 @@ class _Asking:
             return case
 
         await self.all(missing, ask, seconds=seconds)
-        found = control_of(self._study, self._study.answered(self._file.answers.values()))
-        return found is not None and found.passed is True
+        control_result = control_of(self._study, self._study.answered(self._file.answers.values()))
+        return control_result is not None and control_result.passed is True
 
     async def _first_judge(self, cases: Sequence[Case], *, seconds: float | None) -> JudgeOptions | None:
         """Judge as a debate of the first design was judged; one of `cases` is held if none is at hand."""
@@ -421,8 +421,8 @@ class _Asking:
 
     async def _noise(self, case: Case, other: Case, raw: DebateRawOutput) -> StudyAnswer:
         """The answer of the judge who reads the arguments of the `other` question."""
-        own = dict(zip(other.positions, case.positions, strict=True))
-        entries = [entry.model_copy(update={"stance": own[entry.stance]}) for entry in raw.transcript]
+        position_names = dict(zip(other.positions, case.positions, strict=True))
+        entries = [entry.model_copy(update={"stance": position_names[entry.stance]}) for entry in raw.transcript]
         argued = ArguedDebate(question=str(case.question), transcript=entries)
         return await self._judged(case, NOISE, argued, self._study.judge or _judge_of(raw), partner=other.item)
 
@@ -430,7 +430,7 @@ class _Asking:
         self, case: Case, name: str, argued: ArguedDebate, how: JudgeOptions, *, partner: str | None = None
     ) -> StudyAnswer:
         """The answer of the judge who reads something else than the debate."""
-        began, entries = time.monotonic(), argued.transcript
+        started, entries = time.monotonic(), argued.transcript
         names = tuple(dict.fromkeys(entry.agent_name for entry in entries))
         anonymity = Anonymity(names=names, stances=case.positions, question=str(case.question))
         block = create_rejudge(stances=case.positions, judge=how, seed=case.seed, anonymity=anonymity)
@@ -439,7 +439,7 @@ class _Asking:
         except FlowDebateError as error:
             if isinstance(error, _FATAL):
                 raise
-            return self._answer(case, name, began, {}, problem=type(error).__name__, partner=partner)
+            return self._answer(case, name, started, {}, problem=type(error).__name__, partner=partner)
         by = how.decided_by or ("log_odds" if result.output.ballots[0].log_odds else "mean")
         decided = decide(result.output.ballots, sides=case.positions, by=by, min_log_odds=how.min_log_odds)
         usage, index = result.usage, _indexes(case)
@@ -451,14 +451,15 @@ class _Asking:
             cost=result.cost,
         )
         ballots = [_as_numbers(ballot, index) for ballot in result.output.ballots]
-        return self._answer(case, name, began, {name: answer}, ballots=ballots, partner=partner)
+        return self._answer(case, name, started, {name: answer}, ballots=ballots, partner=partner)
 
     def _others(self, case: Case) -> Sequence[Case]:
         """Other questions with as many positions, beginning with the next one."""
         alike = [
-            each
-            for each in self._study.cases
-            if (each.design, each.repeat, len(each.positions)) == (case.design, case.repeat, len(case.positions))
+            study_case
+            for study_case in self._study.cases
+            if (study_case.design, study_case.repeat, len(study_case.positions))
+            == (case.design, case.repeat, len(case.positions))
         ]
         at = alike.index(case)
         return [*alike[at + 1 :], *alike[:at]]
@@ -473,8 +474,8 @@ class _Asking:
             stored = await self._store.run(self._run_id(case, case.design))
         except RunNotFound:
             return None
-        found = (stored.outcome or {}).get("raw")
-        return None if found is None else DebateRawOutput.model_validate(found)
+        raw = (stored.outcome or {}).get("raw")
+        return None if raw is None else DebateRawOutput.model_validate(raw)
 
     async def _run(self, block: Block[Any, OutT], question: object, case: Case, design: str) -> RunResult[OutT]:
         if self._store is None:
@@ -490,7 +491,7 @@ class _Asking:
         self,
         case: Case,
         design: str,
-        began: float,
+        started: float,
         answers: Mapping[str, MethodAnswer],
         *,
         ballots: Sequence[JudgeBallot] = (),
@@ -501,7 +502,7 @@ class _Asking:
     ) -> StudyAnswer:
         index = _indexes(case)
         # sums of calls in the order in which they arrived differ in their last digits, also after a kill
-        costs = {name: None if own.cost is None else round(own.cost, 12) for name, own in answers.items()}
+        costs = {name: None if answer.cost is None else round(answer.cost, 12) for name, answer in answers.items()}
         return StudyAnswer(
             design=design,
             item=case.item,
@@ -509,10 +510,10 @@ class _Asking:
             truth=case.truth,
             cluster=case.cluster,
             order=[index[position] for position in case.positions],
-            answers={name: own.model_copy(update={"cost": costs[name]}) for name, own in answers.items()},
+            answers={name: answer.model_copy(update={"cost": costs[name]}) for name, answer in answers.items()},
             seed=case.seed,
             at=time.time(),
-            seconds=round(time.monotonic() - began, 3),
+            seconds=round(time.monotonic() - started, 3),
             ballots=list(ballots),
             characters=dict(characters),
             partner=partner,
@@ -538,8 +539,8 @@ def _as_numbers(ballot: JudgeBallot, index: Mapping[str, str]) -> JudgeBallot:
     by_side = {name: getattr(ballot, name) for name in ("labels", "scores", "criteria", "log_odds", "lengths")}
     update = {
         **{
-            name: None if given is None else {index[side]: value for side, value in given.items()}
-            for name, given in by_side.items()
+            name: None if values is None else {index[side]: value for side, value in values.items()}
+            for name, values in by_side.items()
         },
         "order": [index[side] for side in ballot.order],
         "winner": None if ballot.winner is None else index.get(ballot.winner),

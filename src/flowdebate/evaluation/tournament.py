@@ -48,11 +48,11 @@ class Tournament(InNotebooks, WireModel):
     @property
     def points(self) -> dict[str, float]:
         """By system, a point for each debate that it won, and half for one without a winner; the most first."""
-        found: dict[str, float] = {}
+        totals: dict[str, float] = {}
         for game in self.games:
-            found[game.one] = found.get(game.one, 0) + game.won
-            found[game.other] = found.get(game.other, 0) + 1 - game.won
-        return dict(sorted(found.items(), key=lambda each: -each[1]))
+            totals[game.one] = totals.get(game.one, 0) + game.won
+            totals[game.other] = totals.get(game.other, 0) + 1 - game.won
+        return dict(sorted(totals.items(), key=lambda pair: -pair[1]))
 
 
 async def tournament(  # noqa: PLR0913 - those of a batch
@@ -90,7 +90,7 @@ async def tournament(  # noqa: PLR0913 - those of a batch
     """
     check_scipy(_WHERE)
     check_share(_WHERE, ends=False, confidence=confidence)
-    asked, positions = reader(question), reader(choices)
+    read_question, positions = reader(question), reader(choices)
     _check(systems, rows, positions)
     # row by row, so that a tournament that ends early has compared all systems on its first rows
     plays = [
@@ -100,9 +100,9 @@ async def tournament(  # noqa: PLR0913 - those of a batch
         for pair in ((one, other), (other, one))
     ]
     if batch_id is None:
-        said = [[asked(row), positions(row)] for row in rows]
-        whole = json.dumps([list(systems), said, seed], default=str)
-        batch_id = f"tournament-{hashlib.sha256(whole.encode()).hexdigest()[:12]}"
+        rows_read = [[read_question(row), positions(row)] for row in rows]
+        identity = json.dumps([list(systems), rows_read, seed], default=str)
+        batch_id = f"tournament-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
 
     def each(match: tuple[int, Sequence[Seat[SystemT]]]) -> tuple[Block[Any, Any], None]:
         number, seats = match
@@ -112,7 +112,7 @@ async def tournament(  # noqa: PLR0913 - those of a batch
     batch = Batch(
         first,
         plays,
-        question=lambda match: asked(rows[match[0]]),
+        question=lambda match: read_question(rows[match[0]]),
         plan_item=each,
         seed=seed,
         batch_id=batch_id,
@@ -143,9 +143,10 @@ def _check(systems: Mapping[str, Any], rows: Sequence[Any], positions: Callable[
     if not rows:
         raise ConfigurationError(_WHERE, "rows", rows, "at least one")
     for number, row in enumerate(rows):
-        found = positions(row)
-        if not isinstance(found, (list, tuple)) or len(found) != 2 or found[0] == found[1]:  # noqa: PLR2004 - as above
-            raise ConfigurationError(_WHERE, f"choices of row {number}", found, "two different positions")
+        row_positions = positions(row)
+        is_pair = isinstance(row_positions, (list, tuple)) and len(row_positions) == 2  # noqa: PLR2004 - as above
+        if not is_pair or row_positions[0] == row_positions[1]:
+            raise ConfigurationError(_WHERE, f"choices of row {number}", row_positions, "two different positions")
 
 
 def _debate(seats: Sequence[Seat[Any]], judge: Model | str | None) -> Block[Any, Any]:

@@ -33,9 +33,9 @@ def count_changes(courses: Iterable[AnswerCourse]) -> tuple[int, int, int]:
     (2, 1, 1)
     """
     are_same = same_or_missing(same_answer)
-    found = [change for course in courses for change in changes_in(course, are_same)]
-    changed = [value for name, value in found if name == "changed"]
-    return len(changed), sum(changed), sum(value for name, value in found if name == "adopted")
+    changes = [change for course in courses for change in changes_in(course, are_same)]
+    changed = [value for name, value in changes if name == "changed"]
+    return len(changed), sum(changed), sum(value for name, value in changes if name == "adopted")
 
 
 def same_or_missing(same: Callable[[str, str], bool]) -> SameAnswer:
@@ -56,10 +56,10 @@ def changes_in(course: AnswerCourse, are_same: SameAnswer) -> Iterator[tuple[str
         begins, ends = answers[0], answers[-1]
         moved = not are_same(begins, ends)
         yield "changed", moved
-        rivals = [each for other, each in firsts.items() if other != name and each is not None]
-        rivals = [each for each in rivals if not are_same(each, begins)]
+        rivals = [first for other, first in firsts.items() if other != name and first is not None]
+        rivals = [rival for rival in rivals if not are_same(rival, begins)]
         if rivals:
-            yield "adopted", moved and any(are_same(each, ends) for each in rivals)
+            yield "adopted", moved and any(are_same(rival, ends) for rival in rivals)
         if course.truth is not None:
             was, is_now = are_same(begins, course.truth), are_same(ends, course.truth)
             yield "right_to_wrong" if was else "wrong_to_right", was != is_now

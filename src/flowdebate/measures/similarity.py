@@ -118,7 +118,7 @@ def copied_run(text: str, source: str) -> int:
     4
     """
     numbers: dict[str, int] = {}
-    runs = [[numbers.setdefault(word, len(numbers)) for word in text_words(each)] for each in (text, source)]
+    runs = [[numbers.setdefault(word, len(numbers)) for word in text_words(document)] for document in (text, source)]
     powers: list[list[list[int]]] = []  # the runs of 1, 2, 4, … words, as far as some are shared
     while not set(runs[0]).isdisjoint(runs[1]):
         powers.append(runs)
@@ -140,8 +140,8 @@ def copied_share(text: str, source: str) -> float:
     >>> copied_share("But trams are quiet, and clean.", "I say: trams are quiet and fast.")
     0.6
     """
-    pairs, others = ({*pairwise(text_words(each))} for each in (text, source))
-    return len(pairs & others) / (len(pairs) or 1)
+    pairs, source_pairs = ({*pairwise(text_words(document))} for document in (text, source))
+    return len(pairs & source_pairs) / (len(pairs) or 1)
 
 
 def _longer_runs(runs: list[list[int]], following: list[list[int]], length: int) -> list[list[int]]:
@@ -197,12 +197,12 @@ def measure_copy(text: str, earlier: str) -> Copy:
     """
     run = copied_run(text, earlier)
     share = copied_share(text, earlier) if len(text_words(text)) > LONGEST_COPY else 0.0
-    told = (
+    message = (
         f"it copies {run} words in a row from the transcript"
         if run > LONGEST_COPY
         else f"it shares {share:.0%} of its word pairs with an earlier turn"
     )
-    return Copy(max(run / LONGEST_COPY, share / MOST_COPIED), told)
+    return Copy(max(run / LONGEST_COPY, share / MOST_COPIED), message)
 
 
 ConvergenceStatus = Literal["converged", "refining", "diverging", "stagnant"]

@@ -53,7 +53,7 @@ def edges(
     _check(topology, names, hub=hub, sparsity=sparsity, some={"targets": targets, "critics": critics})
     live = set(names if targets is None else targets)
     able = set(names if critics is None else critics)
-    named: dict[Topology, Callable[..., Collection[Edge]]] = {
+    topologies: dict[Topology, Callable[..., Collection[Edge]]] = {
         "all-to-all": all_to_all,
         "round-robin": round_robin,
         "ring": ring,
@@ -61,17 +61,21 @@ def edges(
         "sparse": partial(sparse, sparsity=sparsity),
         "random-graph": partial(random_graph, sparsity=sparsity),
     }
-    choose = named[topology] if isinstance(topology, str) else partial(_ask_own, topology)
-    chosen = [edge for edge in choose(names, round, random) if edge[0] in able and edge[1] in live]
-    busy, reviewed, ordered = Counter(critic for critic, _ in chosen), {target for _, target in chosen}, sorted(names)
+    choose = topologies[topology] if isinstance(topology, str) else partial(_ask_own, topology)
+    edges_chosen = [edge for edge in choose(names, round, random) if edge[0] in able and edge[1] in live]
+    busy, reviewed, ordered = (
+        Counter(critic for critic, _ in edges_chosen),
+        {target for _, target in edges_chosen},
+        sorted(names),
+    )
     for at, target in enumerate(ordered):  # a critic for each that has none: the least busy, the next by name of equals
-        others = [name for name in (*ordered[at + 1 :], *ordered[:at]) if name in able]
-        if others and target in live and target not in reviewed:
-            critic = min(others, key=lambda name: busy[name])
+        candidates = [name for name in (*ordered[at + 1 :], *ordered[:at]) if name in able]
+        if candidates and target in live and target not in reviewed:
+            critic = min(candidates, key=lambda name: busy[name])
             busy[critic] += 1
-            chosen.append((critic, target))
+            edges_chosen.append((critic, target))
     place = {name: index for index, name in enumerate(names)}
-    return sorted(chosen, key=lambda edge: (place[edge[0]], place[edge[1]]))
+    return sorted(edges_chosen, key=lambda edge: (place[edge[0]], place[edge[1]]))
 
 
 def all_to_all(names: Sequence[str], round: int, random: Random) -> list[Edge]:  # noqa: A002, ARG001
@@ -97,15 +101,15 @@ def ring(names: Sequence[str], round: int, random: Random) -> list[Edge]:  # noq
     """Each reviews both neighbours in the order of names: 2N edges, 2 for two agents."""
     ring_of = sorted(names)
     neighbours = zip(ring_of, ring_of[1:] + ring_of[:1], strict=True)
-    both = [edge for one, other in neighbours if one != other for edge in ((one, other), (other, one))]
-    return list(dict.fromkeys(both))
+    directed = [edge for one, other in neighbours if one != other for edge in ((one, other), (other, one))]
+    return list(dict.fromkeys(directed))
 
 
 def star(names: Sequence[str], round: int, random: Random, *, hub: str | None = None) -> list[Edge]:  # noqa: A002, ARG001
     """The hub reviews all others, and they review the hub: 2(N - 1) edges; the default hub is the first by name."""
     centre = min(names, default=None) if hub is None else hub
-    others = [name for name in sorted(names) if name != centre]
-    return [edge for name in others if centre is not None for edge in ((centre, name), (name, centre))]
+    rim = [name for name in sorted(names) if name != centre]
+    return [edge for name in rim if centre is not None for edge in ((centre, name), (name, centre))]
 
 
 def sparse(names: Sequence[str], round: int, random: Random, *, sparsity: float = 0.5) -> list[Edge]:  # noqa: A002, ARG001
@@ -116,8 +120,8 @@ def sparse(names: Sequence[str], round: int, random: Random, *, sparsity: float 
     critics = _critics(len(names), sparsity)
     drawn: list[Edge] = []
     for target in sorted(names):
-        others = sorted((name for name in names if name != target), key=lambda name: (_digest(target, name), name))
-        drawn += [(critic, target) for critic in others[:critics]]
+        other_names = sorted((name for name in names if name != target), key=lambda name: (_digest(target, name), name))
+        drawn += [(critic, target) for critic in other_names[:critics]]
     return drawn
 
 
@@ -126,8 +130,8 @@ def random_graph(names: Sequence[str], round: int, random: Random, *, sparsity: 
     critics = _critics(len(names), sparsity)
     drawn: list[Edge] = []
     for target in sorted(names):
-        others = sorted(name for name in names if name != target)
-        drawn += [(critic, target) for critic in random.sample(others, critics)]
+        other_names = sorted(name for name in names if name != target)
+        drawn += [(critic, target) for critic in random.sample(other_names, critics)]
     return drawn
 
 
@@ -139,8 +143,8 @@ def _critics(count: int, sparsity: float) -> int:
 def _digest(*names: str) -> int:
     """A hash that is the same in every process; it accepts lone surrogates too."""
     parts = [name.encode("utf-8", "surrogatepass") for name in names]
-    whole = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
-    return int.from_bytes(sha256(whole).digest()[:8], "big")
+    data = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+    return int.from_bytes(sha256(data).digest()[:8], "big")
 
 
 def _check(
@@ -152,9 +156,9 @@ def _check(
     some: Mapping[str, Collection[str] | None],
 ) -> None:
     """ConfigurationError for invalid arguments."""
-    known = get_args(Topology)
-    if inspect.iscoroutinefunction(topology) or not (callable(topology) or topology in known):
-        allowed = f"one of {', '.join(map(repr, known))}, or a sync function of (names, round, random)"
+    topologies = get_args(Topology)
+    if inspect.iscoroutinefunction(topology) or not (callable(topology) or topology in topologies):
+        allowed = f"one of {', '.join(map(repr, topologies))}, or a sync function of (names, round, random)"
         raise ConfigurationError(_WHERE, "topology", topology, allowed)
     if isinstance(names, str) or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
         raise ConfigurationError(_WHERE, "names", names, "different names")
@@ -170,24 +174,26 @@ def _ask_own(
     topology: Callable[[Sequence[str], int, Random], object], names: Sequence[str], number: int, random: Random
 ) -> list[Edge]:
     """The edges of a custom topology; OutputError for invalid ones."""
-    chosen = topology(tuple(names), number, random)
-    own: list[Edge] = []
+    selected = topology(tuple(names), number, random)
+    custom_edges: list[Edge] = []
     problems: list[tuple[str, str]] = []
-    if not isinstance(chosen, (list, tuple, set, frozenset)):
-        chosen, problems = (), [("", f"got {shown(chosen)}")]
-    for place, edge in enumerate(chosen):
+    if not isinstance(selected, (list, tuple, set, frozenset)):
+        selected, problems = (), [("", f"got {shown(selected)}")]
+    for place, edge in enumerate(selected):
         match edge:
             case (str(critic), str(target)) if not {critic, target} <= {*names}:
-                known, stranger = ", ".join(map(repr, names)), target if critic in names else critic
-                problems.append((str(place), f"{shown(stranger)} is not an agent; agents: {known}"))
+                allowed, stranger = ", ".join(map(repr, names)), target if critic in names else critic
+                problems.append((str(place), f"{shown(stranger)} is not an agent; agents: {allowed}"))
             case (str(critic), str(target)) if critic == target:
                 problems.append((str(place), f"{shown(critic)} would review their own proposal"))
             case (str(critic), str(target)):
-                own.append((critic, target))
+                custom_edges.append((critic, target))
             case _:
                 problems.append((str(place), f"got {shown(edge)}"))
-    twice = [("", f"{shown(edge)} is there more than once") for edge, times in Counter(own).items() if times > 1]
+    twice = [
+        ("", f"{shown(edge)} is there more than once") for edge, times in Counter(custom_edges).items() if times > 1
+    ]
     if problems or twice:
         block = getattr(topology, "__name__", type(topology).__name__)
         raise OutputError(block, "a list of (critic, target) pairs", problems or twice)
-    return own
+    return custom_edges

@@ -102,9 +102,9 @@ def portions(scores: Mapping[str, float], sides: Sequence[str]) -> dict[str, Fra
     >>> portions({"a": 0.75, "b": 0.25}, ["a", "b"])
     {'a': Fraction(3, 4), 'b': Fraction(1, 4)}
     """
-    given = {side: exact(scores.get(side, 0.0)) for side in sides}
-    whole = sum(given.values(), _ZERO)
-    return {side: share / whole if whole else Fraction(1, len(sides)) for side, share in given.items()}
+    exact_scores = {side: exact(scores.get(side, 0.0)) for side in sides}
+    score_sum = sum(exact_scores.values(), _ZERO)
+    return {side: share / score_sum if score_sum else Fraction(1, len(sides)) for side, share in exact_scores.items()}
 
 
 def split(firsts: Sequence[str], sides: Sequence[str]) -> dict[str, Fraction]:
@@ -127,8 +127,8 @@ def leaders(totals: Mapping[_K, Fraction] | Mapping[_K, float]) -> list[_K]:
     >>> leaders({"a": Fraction(1), "b": Fraction(2), "c": Fraction(2)})
     ['b', 'c']
     """
-    most = max(totals.values())
-    return [key for key, amount in totals.items() if amount == most]
+    highest = max(totals.values())
+    return [key for key, amount in totals.items() if amount == highest]
 
 
 def margin(totals: Mapping[str, Fraction]) -> Fraction:
@@ -150,8 +150,8 @@ def agreement(counts: Mapping[str, int], eligible: int) -> Fraction:
     Fraction(1, 2)
     """
     check_count("agreement()", eligible=eligible)
-    whole = all(isinstance(count, int) and count >= 0 for count in counts.values())
-    if not whole or sum(counts.values()) > eligible:
+    is_whole = all(isinstance(count, int) and count >= 0 for count in counts.values())
+    if not is_whole or sum(counts.values()) > eligible:
         allowed = f"ints >= 0, in all no more than the {eligible} eligible voters"
         raise ConfigurationError("agreement()", "counts", dict(counts), allowed)
     return Fraction(max(counts.values(), default=0), eligible)
@@ -174,8 +174,8 @@ def strength(counts: Mapping[str, int], *, eligible: int) -> Strength:
         return "moderate"
     if share > _HALF:
         return "weak"
-    chosen = [count for count in counts.values() if count]
-    return "contested" if len(chosen) > 1 and max(chosen) == 1 else "split"
+    positive = [count for count in counts.values() if count]
+    return "contested" if len(positive) > 1 and max(positive) == 1 else "split"
 
 
 def tally(
@@ -211,10 +211,10 @@ def tally(
     valid = [ballot for ballot in ballots if ballot.choice in choices]
     heavy = {voter: exact((weights or {}).get(voter, 1.0)) for voter in eligible}
     counted = heavy if rule == "weighted" else dict.fromkeys(eligible, _ONE)
-    whole = sum(counted.values(), _ZERO)
+    total_weight = sum(counted.values(), _ZERO)
     heads = Counter(str(ballot.choice) for ballot in valid)
     weight = _sum(valid, choices, heavy)
-    shares = {choice: amount / whole for choice, amount in _sum(valid, choices, counted).items()}
+    shares = {choice: amount / total_weight for choice, amount in _sum(valid, choices, counted).items()}
     first = leaders(shares) if any(shares.values()) else []
     tied = first if len(first) > 1 else []
     if tied and tie_break is not None and tie_break not in tied:
@@ -223,7 +223,7 @@ def tally(
     leader = tie_break if tied else next(iter(first), None)
     winner = leader if met else None
     sure = [ballot for ballot in valid if ballot.choice == winner]
-    confidence = sum((exact(ballot.confidence) * counted[ballot.voter] for ballot in sure), _ZERO) / whole
+    confidence = sum((exact(ballot.confidence) * counted[ballot.voter] for ballot in sure), _ZERO) / total_weight
     return Tally(
         rule=rule,
         eligible=len(eligible),

@@ -65,7 +65,7 @@ def show(handle: RunHandle[OutT, RawT], *, every: float = 0.25) -> Shown[OutT, R
     if not isinstance(given, RunHandle):
         hint = "Start the run in the background: handle = pattern.start(question)"
         raise ConfigurationError("show()", "handle", handle, "the handle of a run", hint=hint)
-    if not is_number(every, most=_SLOWEST):
+    if not is_number(every, maximum=_SLOWEST):
         raise ConfigurationError("show()", "every", every, f"a number > 0, <= {_SLOWEST}")
     live, news = Live(), asyncio.Event()
 

@@ -35,7 +35,7 @@ class PastDebate(WireModel):
     """The time of the debate, in seconds since the epoch."""
     dissent: list[Ballot] = Field(default_factory=list, exclude_if=lambda dissent: not dissent)
     """The votes against the winner that gave a reason."""
-    turned_out: Literal["right", "wrong"] | None = Field(default=None, exclude_if=lambda known: known is None)
+    turned_out: Literal["right", "wrong"] | None = Field(default=None, exclude_if=lambda outcome: outcome is None)
     """What its recorded outcome says about the winner."""
 
 
@@ -196,11 +196,13 @@ class LoggedDebates(PastDebates):
     async def all(self) -> list[PastDebate]:
         """All debates, the newest first, with what turned out after them."""
         debates, outcomes = await self.log.read(), await self.outcomes.read()
-        known = {
+        outcome_by_debate = {
             debate: outcomes[debate].says_of(past.winner) for debate, past in debates.items() if debate in outcomes
         }
-        found = [past.model_copy(update={"turned_out": known.get(debate)}) for debate, past in debates.items()]
-        return sorted(found, key=lambda past: (-past.at, past.id))
+        debates_with_outcomes = [
+            past.model_copy(update={"turned_out": outcome_by_debate.get(debate)}) for debate, past in debates.items()
+        ]
+        return sorted(debates_with_outcomes, key=lambda past: (-past.at, past.id))
 
     async def add(self, debate: PastDebate, /) -> None:
         await self.log.add(debate.id, debate)
@@ -213,13 +215,13 @@ class LoggedPatterns(CritiquePatterns):
     log: Log[list[CritiquePattern]] = field(default_factory=Log)
 
     async def successful(self, *, limit: int) -> Sequence[CritiquePattern]:
-        found: dict[tuple[str, str], list[CritiquePattern]] = {}
+        patterns: dict[tuple[str, str], list[CritiquePattern]] = {}
         for point in (point for points in (await self.log.read()).values() for point in points):
             # Models say the same point with other capitals and spaces.
-            found.setdefault((_fold(point.issue), _fold(point.suggestion)), []).append(point)
+            patterns.setdefault((_fold(point.issue), _fold(point.suggestion)), []).append(point)
         sums = []
-        for same in found.values():
-            counts = {name: sum(getattr(each, name) for each in same) for name in ("successes", "uses")}
+        for same in patterns.values():
+            counts = {name: sum(getattr(pattern, name) for pattern in same) for name in ("successes", "uses")}
             sums.append(same[0].model_copy(update=counts))
         ranked = sorted(sums, key=lambda item: (-item.successes, item.uses, item.issue))
         return [item for item in ranked if item.successes][:limit]
@@ -235,12 +237,12 @@ class LoggedRatings(Ratings):
     log: Log[dict[str, float]] = field(default_factory=Log)
 
     async def of(self, names: Sequence[str], /) -> Mapping[str, Rating]:
-        told = (await self.log.read()).values()
-        changes = {name: [changes[name] for changes in told if name in changes] for name in names}
+        values = (await self.log.read()).values()
+        changes = {name: [changes[name] for changes in values if name in changes] for name in names}
         return {
-            name: Rating(elo=sum(found, start=Rating().elo), debates=len(found))
-            for name, found in changes.items()
-            if found
+            name: Rating(elo=sum(change, start=Rating().elo), debates=len(change))
+            for name, change in changes.items()
+            if change
         }
 
     async def apply(self, debate: str, changes: Mapping[str, float], /) -> None:
@@ -268,9 +270,9 @@ class LoggedPersonas(Personas):
     log: Log[dict[str, PersonaRecord]] = field(default_factory=Log)
 
     async def of(self, agent: str, /) -> PersonaRecord:
-        found = [records[agent] for records in (await self.log.read()).values() if agent in records]
+        ratings = [records[agent] for records in (await self.log.read()).values() if agent in records]
         names = PersonaRecord.model_fields
-        return PersonaRecord(**{name: sum(getattr(record, name) for record in found) for name in names})
+        return PersonaRecord(**{name: sum(getattr(record, name) for record in ratings) for name in names})
 
     async def record(self, debate: str, records: Mapping[str, PersonaRecord], /) -> None:
         await self.log.add(debate, dict(records))
@@ -293,13 +295,13 @@ class LoggedOutcomes(Outcomes):
         await self.outcomes.add(debate, outcome)
 
     async def of(self, names: Sequence[str], /) -> Mapping[str, Sequence[Forecast]]:
-        votes, found = await self.votes.read(), dict[str, list[Forecast]]()
+        votes, forecasts = await self.votes.read(), dict[str, list[Forecast]]()
         for debate, outcome in (await self.outcomes.read()).items():
             for ballot in votes.get(debate, ()):
-                known = outcome.says_of(ballot.choice)
-                if known is not None and ballot.voter in names:
-                    found.setdefault(ballot.voter, []).append(Forecast(ballot.confidence, known == "right"))
-        return found
+                outcome_known = outcome.says_of(ballot.choice)
+                if outcome_known is not None and ballot.voter in names:
+                    forecasts.setdefault(ballot.voter, []).append(Forecast(ballot.confidence, outcome_known == "right"))
+        return forecasts
 
 
 @dataclass(slots=True, kw_only=True)
@@ -349,8 +351,8 @@ class Archive:
             raise ConfigurationError(location, "debate", debate, "the `feedback.debate` of a debate with this archive")
         agents = {agent for ballot in ballots for agent in (ballot.voter, ballot.choice) if agent is not None}
         if name not in agents and not await self.positions.of(name):  # it may have proposed, and got no vote
-            known = ", ".join(map(shown, sorted(agents)))
-            raise ConfigurationError(location, field, name, f"an agent of the debate, such as {known}")
+            agents_text = ", ".join(map(shown, sorted(agents)))
+            raise ConfigurationError(location, field, name, f"an agent of the debate, such as {agents_text}")
         return VerdictOutcome(right=right, wrong=wrong)
 
 

@@ -102,9 +102,9 @@ class StateHandle(Protectable, Generic[StateT]):
 
     def snapshot(self) -> StateHandle[StateT]:
         """A handle of its own on the value of now, from which no change gets out."""
-        made = copy(self)
-        made._saved, made._around = {}, None  # noqa: SLF001 - of its own class
-        return made
+        copied = copy(self)
+        copied._saved, copied._around = {}, None  # noqa: SLF001 - of its own class
+        return copied
 
     def view(self, block: str) -> StateView[StateT]:
         return StateView(self, block)
@@ -171,8 +171,11 @@ class Resources:
         return handle.view(self._block) if isinstance(handle, Protectable) and handle.protected else handle
 
     def _missing(self, key: str) -> str:
-        there = ", ".join(map(repr, self._handles)) or "none"
-        return f"no resource {key!r} is in reach (there: {there}); declare it: handler(..., resources={{{key!r}: ...}})"
+        bound_names = ", ".join(map(repr, self._handles)) or "none"
+        return (
+            f"no resource {key!r} is in reach (there: {bound_names}); "
+            f"declare it: handler(..., resources={{{key!r}: ...}})"
+        )
 
 
 HeldT = TypeVar("HeldT")

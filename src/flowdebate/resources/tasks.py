@@ -109,11 +109,11 @@ def _plain(value: object) -> object:
 
 def _change_fields(task: Task, changes: Mapping[str, Any]) -> Task:
     # Each turn of a debate changes its task three times, and `dataclasses.replace` takes four times as long.
-    made = object.__new__(Task)
-    values = made.__dict__
+    changed = object.__new__(Task)
+    values = changed.__dict__
     values.update(task.__dict__)
     values.update(changes)
-    return made
+    return changed
 
 
 class Outcome(NamedTuple):
@@ -269,10 +269,14 @@ class TaskCollection(Protectable):
         The earliest task that is pending, for `assignee` or for anybody, and has all `labels`. With `task_id` that task
         is claimed or IllegalTransition raised; its assignee then matters only if `assignee` is given.
         """
-        wanted = self._check_labels(labels)
+        labels_wanted = self._check_labels(labels)
         if task_id is None:
             pending = (self._tasks[id] for id in self._unfinished if self._tasks[id].status == "pending")  # noqa: A001
-            free = (each for each in pending if each.assignee in {None, assignee} and wanted <= each.labels)
+            free = (
+                candidate
+                for candidate in pending
+                if candidate.assignee in {None, assignee} and labels_wanted <= candidate.labels
+            )
             task = next(free, None)
             if task is None:
                 return None
@@ -280,8 +284,8 @@ class TaskCollection(Protectable):
             task = self.get(task_id)
             if assignee is not None and task.assignee is not None and assignee != task.assignee:
                 _refuse(task, "claim", f"it is for {task.assignee!r}, not for {assignee!r}")
-            if not wanted <= task.labels:
-                _refuse(task, "claim", f"it lacks the labels {sorted(wanted - task.labels)}")
+            if not labels_wanted <= task.labels:
+                _refuse(task, "claim", f"it lacks the labels {sorted(labels_wanted - task.labels)}")
         return self._change(task, "claim", attempts=task.attempts + 1, claimed_by=by)
 
     def complete(self, task_id: str, output: object = None, *, by: str | None = None) -> Task:
@@ -323,14 +327,14 @@ class TaskCollection(Protectable):
     ) -> builtins.list[Task]:
         """The tasks with this status, for this assignee (None: all), and with all `labels`, in order of creation."""
         self._check_status(status)
-        wanted = self._check_labels(labels)
+        labels_wanted = self._check_labels(labels)
         finished = status is None or status in TERMINAL_STATUSES
         return [
             task
             for task in (self._tasks.values() if finished else map(self._tasks.__getitem__, self._unfinished))
             if (status is None or task.status == status)
             and (assignee is None or task.assignee == assignee)
-            and wanted <= task.labels
+            and labels_wanted <= task.labels
         ]
 
     def count(self, status: TaskStatus | None = None) -> int:
@@ -362,8 +366,8 @@ class TaskCollection(Protectable):
             while id in self._tasks:  # somebody chose an id that looks like a derived one
                 number += 1
                 id = f"{self._collection_id}-{seq}-{number}"  # noqa: A001
-        given = {"id": id, "goal": goal, "assignee": assignee, "metadata": dict(metadata) if metadata else {}}
-        return _change_fields(_NEW, {**given, "created_at": at, "updated_at": at, "seq": seq, **more})
+        values = {"id": id, "goal": goal, "assignee": assignee, "metadata": dict(metadata) if metadata else {}}
+        return _change_fields(_NEW, {**values, "created_at": at, "updated_at": at, "seq": seq, **more})
 
     def _put(self, task: Task, status: TaskStatus) -> None:
         self._tasks[task.id] = task
@@ -433,10 +437,10 @@ class TaskCollection(Protectable):
         if labels == ():
             return frozenset()
         # A string is an iterable of strings as well: "gpu" would be the labels g, p and u.
-        found = None if isinstance(labels, str) or not isinstance(labels, Iterable) else tuple(labels)
-        if found is None or not all(map(_is_name, found)):
-            raise ConfigurationError(self._where, "labels", found or labels, "an iterable of non-empty strings")
-        return frozenset(found)
+        label_tuple = None if isinstance(labels, str) or not isinstance(labels, Iterable) else tuple(labels)
+        if label_tuple is None or not all(map(_is_name, label_tuple)):
+            raise ConfigurationError(self._where, "labels", label_tuple or labels, "an iterable of non-empty strings")
+        return frozenset(label_tuple)
 
     def _check_text(self, name: str, value: object, *, optional: bool = False) -> None:
         if not (isinstance(value, str) or (optional and value is None)):
@@ -460,7 +464,7 @@ def _check_id(collection_id: str) -> str:
 def _find_outcome(task: Task, action: TaskAction) -> Outcome:
     outcomes = TRANSITIONS.get((task.status, action))
     if outcomes is None:
-        allowed = [status for status, known in TRANSITIONS if known == action]
+        allowed = [status for status, allowed_action in TRANSITIONS if allowed_action == action]
         raise IllegalTransition(task.id, action=action, status=task.status, allowed=allowed)
     return outcomes[0] if task.attempts < task.max_attempts else outcomes[-1]
 

@@ -118,7 +118,7 @@ class Limits:
 
 def _check(name: str, value: object, kind: type | tuple[type, ...], allowed: str) -> None:
     # An integer beyond all floats is no time that asyncio could wait for.
-    if value is not None and not (isinstance(value, kind) and is_number(value, most=float_info.max)):
+    if value is not None and not (isinstance(value, kind) and is_number(value, maximum=float_info.max)):
         raise ConfigurationError("Limits", name, value, allowed)
 
 

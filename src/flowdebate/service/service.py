@@ -141,7 +141,7 @@ class Service(Readership):
     ) -> None:
         each = 1 if owner_concurrency is None else owner_concurrency
         check_count("Service", max_concurrency=max_concurrency, owner_concurrency=each)
-        check_count("Service", least=0, max_queued=max_queued)
+        check_count("Service", minimum=0, max_queued=max_queued)
         check_seconds("Service", poll=poll)
         if keep_days is not None:
             check_seconds("Service", keep_days=keep_days)
@@ -244,7 +244,7 @@ class Service(Readership):
         request; TooManyRuns where no more may wait, BudgetReached. `check` gets the options before anything that they
         name is read or connected to, and may raise ConfigurationError for those that this caller may not use.
         """
-        check_count("Service.begin()", least=0, most=LOWEST, priority=priority)
+        check_count("Service.begin()", minimum=0, maximum=LOWEST, priority=priority)
         options = options or {}
         new = partial(
             self._recipes.new, pattern, question, options, seed=seed, labels=labels, limits=limits, check=check

@@ -158,19 +158,19 @@ def _fold(text: str) -> tuple[str, str | None]:
     begin = next((index for index, line in enumerate(lines) if line.startswith("@@ ")), len(lines))
     changed = [index for index, line in enumerate(lines) if index > begin and line[:1] in ("+", "-")]
     end = changed[_FOLDED_LINES] if len(changed) > _FOLDED_LINES else len(lines)
-    room, kept = _FOLDED_CHARACTERS, lines[:begin]
+    room, kept_lines = _FOLDED_CHARACTERS, lines[:begin]
     for line in lines[begin:end]:
         room -= len(line) + 1
         if room < 0:
             break
-        kept.append(line)
-    if len(kept) == len(lines):
+        kept_lines.append(line)
+    if len(kept_lines) == len(lines):
         return text, None
-    cut = sum(index >= len(kept) for index in changed)
+    cut = sum(index >= len(kept_lines) for index in changed)
     if cut == 0:
         return text, None
     # like "\ No newline at end of file", it is no line of the file
-    return "\n".join([*kept, f"\\ {counted(cut, 'more changed line')}, not shown", ""]), (
+    return "\n".join([*kept_lines, f"\\ {counted(cut, 'more changed line')}, not shown", ""]), (
         f"{cut:,} of {counted(len(changed), 'changed line')}, folded"
     )
 

@@ -54,10 +54,10 @@ def find_passages(sources: tuple[Source, ...], queries: Sequence[str], character
         if size <= room:
             best.append(place)
             room -= size
-    found: list[Passage] = []
+    matches: list[Passage] = []
     for place in sorted(best):
-        _append(found, passages[place])
-    return found
+        _append(matches, passages[place])
+    return matches
 
 
 def _append(passages: list[Passage], passage: Passage) -> None:

@@ -21,11 +21,11 @@ class JsonLines(logging.Formatter):
         self._times = times
 
     def format(self, record: logging.LogRecord) -> str:
-        told: dict[str, object] = {}
+        fields: dict[str, object] = {}
         if self._times:
-            told["time"] = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        told |= {"level": record.levelname, "logger": record.name, "message": record.getMessage()}
-        told |= {name: value for name, value in vars(record).items() if name not in _FIELDS}
+            fields["time"] = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        fields |= {"level": record.levelname, "logger": record.name, "message": record.getMessage()}
+        fields |= {name: value for name, value in vars(record).items() if name not in _FIELDS}
         if record.exc_info and record.exc_info[0] is not None:
-            told["exception"] = record.exc_info[0].__name__
-        return json.dumps(told, default=str)
+            fields["exception"] = record.exc_info[0].__name__
+        return json.dumps(fields, default=str)

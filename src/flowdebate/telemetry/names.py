@@ -159,5 +159,7 @@ def _hosts() -> dict[str, str]:
     """The providers by their hosts; a server on this machine may be any."""
     from flowdebate.models.providers import PROVIDERS as ENDPOINTS
 
-    hosted = {name: each.base_url or "https://api.openai.com" for name, each in ENDPOINTS.items() if each.key_env}
+    hosted = {
+        name: endpoint.base_url or "https://api.openai.com" for name, endpoint in ENDPOINTS.items() if endpoint.key_env
+    }
     return {str(urlsplit(url).hostname): PROVIDERS.get(name, name) for name, url in hosted.items()}

@@ -108,10 +108,10 @@ class OpenTelemetry(Observer):
     def queue(self, state: QueueState, /) -> None:
         """Set the gauges of a queue."""
         for version in state.versions:
-            about: Attributes = {names.QUEUE: state.queue, names.VERSION: version.version}
-            self._meters.queued.set(version.waiting + version.put_off, about)
-            self._meters.oldest.set(version.oldest or 0.0, about)
-            self._meters.alive.set(version.workers, about)
+            attributes: Attributes = {names.QUEUE: state.queue, names.VERSION: version.version}
+            self._meters.queued.set(version.waiting + version.put_off, attributes)
+            self._meters.oldest.set(version.oldest or 0.0, attributes)
+            self._meters.alive.set(version.workers, attributes)
         for status, number in (("rejected", state.rejected), ("dead_letter", state.dead_letters)):
             self._meters.given_up.set(number, {names.QUEUE: state.queue, names.STATUS: status})
 
@@ -241,13 +241,13 @@ class _Chat(_Current):
     """A model call."""
 
     def __init__(
-        self, span: Span, run: _RunTrace, started: CallStarted, request: ModelRequest, about: Attributes
+        self, span: Span, run: _RunTrace, started: CallStarted, request: ModelRequest, attributes: Attributes
     ) -> None:
         super().__init__(span)
         self._run = run
         self._path = started.path
         self._request = request
-        self._about = about
+        self._about = attributes
         """The attributes of its metrics."""
         self._began = time.perf_counter()
 
@@ -271,12 +271,12 @@ class _Chat(_Current):
             if response.data is not None and not text:
                 text = to_json(response.data, fallback=str, inf_nan_mode="strings").decode()
             calls = [_call(call.id, call.name, call.arguments) for call in response.tool_calls]
-            said = {
+            response_attributes = {
                 "role": "assistant",
                 "parts": [*([_text(text)] if text else []), *calls],
                 "finish_reason": response.finish,
             }
-            self.span.set_attribute(names.OUTPUT_MESSAGES, _json([said]))
+            self.span.set_attribute(names.OUTPUT_MESSAGES, _json([response_attributes]))
 
     def finish(self) -> None:
         self._run.chats.pop(self._path, None)
@@ -286,9 +286,9 @@ class _Chat(_Current):
             self._about[names.PROVIDER] = provider
         attributes = {names.PROVIDER: provider, names.SERVER_ADDRESS: host, names.SERVER_PORT: port}
         self.span.set_attributes({name: value for name, value in attributes.items() if value is not None})
-        made = self._request.attempts.made
-        usage = total_usage(made)
-        self.span.set_attribute(names.ATTEMPTS, len(made))
+        attempts = self._request.attempts.made
+        usage = total_usage(attempts)
+        self.span.set_attribute(names.ATTEMPTS, len(attempts))
         tokens = {
             names.INPUT_TOKENS: usage.prompt_tokens,
             names.CACHED_TOKENS: usage.cached_tokens,
@@ -296,11 +296,11 @@ class _Chat(_Current):
             names.OUTPUT_TOKENS: usage.completion_tokens,
             names.REASONING_TOKENS: usage.reasoning_tokens,
         }
-        self.span.set_attributes({name: count for name, count in tokens.items() if count is not None and made})
+        self.span.set_attributes({name: count for name, count in tokens.items() if count is not None and attempts})
         for kind, count in (("input", usage.prompt_tokens), ("output", usage.completion_tokens)):
-            if count and made:
+            if count and attempts:
                 self._run.meters.tokens.record(count, {**self._about, names.TOKEN_TYPE: kind})
-        self._run.count_cost(made, self._about)
+        self._run.count_cost(attempts, self._about)
         failed: Attributes = {} if self.error is None else {names.ERROR: self.error}
         self._run.meters.operations.record(time.perf_counter() - self._began, {**self._about, **failed})
 
@@ -356,13 +356,13 @@ class _RunTrace(_Current, Observer):
     def given(self) -> _RunTrace:
         return self
 
-    def count_cost(self, attempts: Sequence[Attempt], about: Attributes) -> None:
+    def count_cost(self, attempts: Sequence[Attempt], attributes: Attributes) -> None:
         """Count what `attempts` have cost, where it is known."""
         for attempt in attempts:
             with suppress(Exception):  # a function of prices is the application's; the run raises what it raises
                 cost = self._run.cost_of(attempt.model, attempt.usage)
                 if cost is not None and cost > 0:
-                    self.meters.cost.add(cost, about)
+                    self.meters.cost.add(cost, attributes)
 
     def finish(self) -> None:
         if self._ended is not None:
@@ -393,9 +393,13 @@ class _RunTrace(_Current, Observer):
 
     def call(self, started: CallStarted, request: ModelRequest, /) -> AbstractContextManager[Any]:
         provider, model = names.model_names(started.model)
-        about: Attributes = {names.OPERATION: names.CHAT, names.PROVIDER: provider, names.REQUEST_MODEL: model}
+        request_attributes: Attributes = {
+            names.OPERATION: names.CHAT,
+            names.PROVIDER: provider,
+            names.REQUEST_MODEL: model,
+        }
         attributes: Attributes = {
-            **about,
+            **request_attributes,
             names.CONVERSATION: self._run.run_id,
             names.OUTPUT_TYPE: "text" if request.output is None else "json",
             names.REQUEST_STREAM: request.on_text is not None,
@@ -409,15 +413,15 @@ class _RunTrace(_Current, Observer):
         if request.settings.max_tokens is not None:
             attributes[names.REQUEST_MAX_TOKENS] = request.settings.max_tokens
         if self.with_content:
-            system = [_text(each.get("content")) for each in request.messages if each.get("role") == "system"]
-            others = [_message(each) for each in request.messages if each.get("role") != "system"]
-            attributes[names.INPUT_MESSAGES] = _json(others)
+            system = [_text(message.get("content")) for message in request.messages if message.get("role") == "system"]
+            chat_messages = [_message(message) for message in request.messages if message.get("role") != "system"]
+            attributes[names.INPUT_MESSAGES] = _json(chat_messages)
             if system:
                 attributes[names.SYSTEM_INSTRUCTIONS] = _json(system)
         span = self._tracer.start_span(
             f"{names.CHAT} {model}", _within_agent(), kind=SpanKind.CLIENT, attributes=attributes
         )
-        return _Chat(span, self, started, request, about)
+        return _Chat(span, self, started, request, request_attributes)
 
     def tool(self, call: ToolCall, path: str, /) -> AbstractContextManager[Any]:
         attributes: Attributes = {
@@ -436,26 +440,26 @@ class _RunTrace(_Current, Observer):
     # Events
 
     def event(self, event: object, /) -> None:
-        about: Attributes
+        attributes: Attributes
         match event:
             case TurnStarted():
                 self._turns[event.path] = event
                 if event.stance is not None:
                     self._sides.setdefault(event.stance, len(self._sides) + 1)
             case CallRetried() if event.path in self.chats:
-                about = {names.ATTEMPT: event.attempt, names.ERROR: event.error, names.WAIT: event.wait}
-                self.chats[event.path].add_event(names.RETRIED, about)
+                attributes = {names.ATTEMPT: event.attempt, names.ERROR: event.error, names.WAIT: event.wait}
+                self.chats[event.path].add_event(names.RETRIED, attributes)
             case CallFellBack() if event.path in self.chats:
-                about = {names.FALLBACK: event.to, names.ERROR: event.error}
-                self.chats[event.path].add_event(names.FELL_BACK, about)
+                attributes = {names.FALLBACK: event.to, names.ERROR: event.error}
+                self.chats[event.path].add_event(names.FELL_BACK, attributes)
             case RoundsEnded():
                 self.span.set_attributes({names.ROUNDS: event.rounds, names.STOP_REASON: event.reason})
             case VerdictReached() if is_new(self._run.events):
                 self._verdict(event)
             case RoleFailed() if is_new(self._run.events, event.path):
-                about = {names.ROLE: event.role, names.RECOVERY: event.instead, names.ERROR: event.error}
-                self.span.add_event(names.ROLE_FAILED, {**about, names.BLOCK: event.block, names.PATH: event.path})
-                self.meters.failures.add(1, {names.WORKFLOW: self._workflow, **about})
+                attributes = {names.ROLE: event.role, names.RECOVERY: event.instead, names.ERROR: event.error}
+                self.span.add_event(names.ROLE_FAILED, {**attributes, names.BLOCK: event.block, names.PATH: event.path})
+                self.meters.failures.add(1, {names.WORKFLOW: self._workflow, **attributes})
             case RunFinished():
                 self._ended = event
 
@@ -512,8 +516,8 @@ def _inject(span: Span, labels: dict[str, str]) -> None:
 def _links(labels: Mapping[str, str], kind: str) -> list[Link]:
     """A link to the trace in `labels`, if there is one."""
     carrier = {TRACEPARENT: str(labels.get(TRACEPARENT, ""))}
-    found = TraceContextTextMapPropagator().extract(carrier, context.Context())
-    first = trace.get_current_span(found).get_span_context()
+    parent = TraceContextTextMapPropagator().extract(carrier, context.Context())
+    first = trace.get_current_span(parent).get_span_context()
     return [Link(first, {names.LINK: kind})] if first.is_valid else []
 
 

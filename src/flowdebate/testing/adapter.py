@@ -266,14 +266,14 @@ class AdapterConformance:
     @_promise
     async def test_resume(self, make: MakeAdapter) -> None:
         """A resumed run asks the framework only for what it has not answered yet."""
-        asked: list[str] = []
+        prompts: list[str] = []
         broken = True
 
         async def script(_: str) -> FakeAnswer:
-            asked.append("second" if asked else "first")
-            if broken and len(asked) > 1:
+            prompts.append("second" if prompts else "first")
+            if broken and len(prompts) > 1:
                 raise _TheirFailure("no engine")
-            return FakeAnswer(pieces=("Two." if len(asked) > 1 else "One.",))
+            return FakeAnswer(pieces=("Two." if len(prompts) > 1 else "One.",))
 
         model, store = make(script), MemoryStore()
         two = sequencer(name="two").then(generator(name="first")).then(generator(name="second"))
@@ -281,11 +281,11 @@ class AdapterConformance:
         with suppress(ModelError):
             await handle
         assert handle.status == "failed"
-        broken, before = False, len(asked)
+        broken, before = False, len(prompts)
         for _ in range(2):  # the second time all is answered already
             result = await two.resume(handle.run_id, model=model, store=store)
             assert result.output == "Two."
-            assert len(asked) == before + 1
+            assert len(prompts) == before + 1
 
     @_promise
     async def test_limits(self, make: MakeAdapter) -> None:
@@ -306,9 +306,9 @@ class AdapterConformance:
             return FakeAnswer(pieces=(next(word for word in prompt.split() if word.startswith("question-")),))
 
         model = make(script)
-        asked = [f"question-{number}" for number in range(_AT_ONCE)]
-        responses = await asyncio.gather(*(call.ask(model, _request(text)) for text in asked))
-        assert [response.text for response in responses] == asked
+        questions = [f"question-{number}" for number in range(_AT_ONCE)]
+        responses = await asyncio.gather(*(call.ask(model, _request(text)) for text in questions))
+        assert [response.text for response in responses] == questions
 
     @_promise
     async def test_tools(self, make: MakeAdapter) -> None:

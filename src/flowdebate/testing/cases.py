@@ -141,12 +141,12 @@ class Answers:
 
     def model(self) -> FunctionModel:
         """A new model with these answers, from the beginning."""
-        given: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
 
         def answer(request: ModelRequest) -> Reply:
             role, replies = self._replies_to(request)
-            given[role] += 1
-            reply: Reply = replies[(given[role] - 1) % len(replies)]
+            counts[role] += 1
+            reply: Reply = replies[(counts[role] - 1) % len(replies)]
             return reply
 
         return FunctionModel(answer, name="answers")
@@ -213,9 +213,9 @@ class DebateCase:
     @property
     def max_rounds(self) -> int:
         """The highest number of rounds: those of its phases, if it has any."""
-        chosen = find_format(self.options.get("format"), location="case", pattern="debate")
-        given = self.options.get("phases") or (None if chosen is None else chosen.phases) or None
-        phases = check_phases(given, location="case", members=len(self.roster))
+        format_ = find_format(self.options.get("format"), location="case", pattern="debate")
+        phase_values = self.options.get("phases") or (None if format_ is None else format_.phases) or None
+        phases = check_phases(phase_values, location="case", members=len(self.roster))
         return sum(phase.rounds for phase in phases) or int(self.options.get("max_rounds", 2))
 
     def debate(self) -> Sequencer[Any, Any]:

@@ -146,8 +146,8 @@ def find_broken_promise(
     make = _maker(pattern, location)
     skip, seed = options.get("skip", ()), options.get("seed")
     check_library(f"{location}()", "hypothesis", library="hypothesis", extra="testing")
-    most = {"max_examples": options.get("max_examples", 1), "max_calls": options.get("max_calls", 1)}
-    check_count(f"{location}()", **most)
+    bounds = {"max_examples": options.get("max_examples", 1), "max_calls": options.get("max_calls", 1)}
+    check_count(f"{location}()", **bounds)
     check_seconds(f"{location}()", max_seconds=options.get("max_seconds", 5.0))
     for name in skip:
         if name not in PROMISES:
@@ -177,8 +177,10 @@ def _draw(check: _Check) -> None:
 
     options = check.options
     # a `terminate_when` may wait for somebody to say a word, which stands in its code
-    predicates = [each for each in _predicates_of(_parts_of(check.make())) if each is not None]
-    words = [word for each in predicates for code in _codes_of(each) for word in _strings_of(code) if word.strip()]
+    predicates = [predicate for predicate in _predicates_of(_parts_of(check.make())) if predicate is not None]
+    words = [
+        word for predicate in predicates for code in _codes_of(predicate) for word in _strings_of(code) if word.strip()
+    ]
     drawn = examples(
         failures=options.get("failures", True),
         questions=options.get("questions"),
@@ -301,10 +303,10 @@ class _Check:
         parts = [*_parts_of(pattern)]
         stances = frozenset(part.stance for part in parts if isinstance(part, Turn) and part.stance)
         seen = self.found.seen
-        predicate, *others = {id(each): each for each in _predicates_of(parts)}.values() or [None]
+        predicate, *rest = {id(test): test for test in _predicates_of(parts)}.values() or [None]
         # not of a pattern in another one; and what waits for time, tokens or the application may never come in a check
         seen.speakers = frozenset((part.name, part.agent_name) for part in parts if isinstance(part, Turn))
-        seen.has_predicate = not others and predicate is not None and not _waits_outside(predicate)
+        seen.has_predicate = not rest and predicate is not None and not _waits_outside(predicate)
 
         async def play(example: Example) -> Played:
             run = await self._play(pattern, example, stances)
@@ -396,8 +398,8 @@ class _Check:
         try:
             while (hangs := await self._hang(handle)) is None and (result := await handle).status == "awaiting":
                 assert store  # noqa: S101 - only a stored run waits for somebody
-                for asked in result.pending:
-                    await submit_answer(store, result.run_id, answer_of(example, asked), place=asked.place)
+                for request in result.pending:
+                    await submit_answer(store, result.run_id, answer_of(example, request), place=request.place)
                 view = handle = await pattern.start_resume(result.run_id, override_model=model, store=store)
                 handles.append(handle)
             if hangs is None:
@@ -441,20 +443,20 @@ def _maker(pattern: object, location: str) -> Callable[[], Block[Any, Any]]:
     build: Callable[[], object] = (lambda: pattern) if isinstance(pattern, Block) else pattern
 
     def make() -> Block[Any, Any]:
-        made = build()
-        if not isinstance(made, Block):
-            raise ConfigurationError(f"{location}()", "pattern", made, "a pattern, or a function that builds one")
-        return made
+        pattern = build()
+        if not isinstance(pattern, Block):
+            raise ConfigurationError(f"{location}()", "pattern", pattern, "a pattern, or a function that builds one")
+        return pattern
 
     return make
 
 
-def _parts_of(whole: object) -> Iterator[object]:
-    """The blocks and steps that `whole` is made of, without those that a function calls."""
+def _parts_of(root: object) -> Iterator[object]:
+    """The blocks and steps that `root` is made of, without those that a function calls."""
     seen: set[int] = set()
-    left = [whole]
-    while left:
-        part: object = left.pop()
+    queue = [root]
+    while queue:
+        part: object = queue.pop()
         if id(part) in seen:
             continue
         seen.add(id(part))
@@ -466,7 +468,7 @@ def _parts_of(whole: object) -> Iterator[object]:
             children = part.values()
         elif isinstance(part, (list, tuple)):
             children = part
-        left += [each for each in children if isinstance(each, (Block, Step, list, tuple, Mapping))][::-1]
+        queue += [child for child in children if isinstance(child, (Block, Step, list, tuple, Mapping))][::-1]
 
 
 def _predicates_of(parts: Iterable[Any]) -> list[Any]:
@@ -483,8 +485,8 @@ def _waits_outside(predicate: StopWhen) -> bool:
 
 def _codes_of(predicate: StopWhen) -> Iterator[CodeType]:
     """The code of the application's functions in it."""
-    for each in as_condition(predicate).functions:
-        function = inspect.unwrap(each.func if isinstance(each, partial) else each)
+    for test in as_condition(predicate).functions:
+        function = inspect.unwrap(test.func if isinstance(test, partial) else test)
         call = function if hasattr(function, "__code__") else type(function).__call__  # an object that can be called
         if isinstance(code := getattr(call, "__code__", None), CodeType):
             yield code

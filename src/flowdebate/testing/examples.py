@@ -114,9 +114,9 @@ class ExampleModel:
         return replace(answer, usage=Usage(calls=1, prompt_tokens=len(prompt), cached_tokens=0, completion_tokens=1))
 
     async def _answer(self, request: ModelRequest, prompt: str) -> ModelResponse:
-        own = None if self._answers is None else self._answers(request)
-        if own is not None:
-            return response_of(own, request, self.name)
+        answer = None if self._answers is None else self._answers(request)
+        if answer is not None:
+            return response_of(answer, request, self.name)
         fields = (request.output_schema or {}).get("properties", {})
         if request.choices or fields.keys() & {"winner", "scores"}:
             # the favourite by its stance, or by what it says where the prompt has no stances, wherever it is in the
@@ -186,22 +186,22 @@ class _Drawn:
     ) -> object:
         """An instance of `schema`, without references; the enums of a list's items differ as long as they can."""
         if "enum" in schema:
-            named = sorted(schema["enum"], key=str)  # whatever order a judge is to read them in
-            return named[(self.pick(len(named), place) + nth) % len(named)]
+            values = sorted(schema["enum"], key=str)  # whatever order a judge is to read them in
+            return values[(self.pick(len(values), place) + nth) % len(values)]
         options = schema.get("anyOf") or schema.get("oneOf")
         if options:
             ends = depth >= _DEEPEST and {"type": "null"} in options
-            chosen = {"type": "null"} if ends else options[self.pick(len(options), f"{place}|")]
-            return self.instance(chosen, place, nth, depth + 1)
+            schema_chosen = {"type": "null"} if ends else options[self.pick(len(options), f"{place}|")]
+            return self.instance(schema_chosen, place, nth, depth + 1)
         kind = schema.get("type")
         if kind == "object":
             fields = schema.get("properties", {})
             return {name: self.instance(fields[name], f"{place}.{name}", nth, depth + 1) for name in fields}
         if kind == "array":
-            least = schema.get("minItems", 0 if depth >= _DEEPEST else 1)
-            length = least
+            minimum = schema.get("minItems", 0 if depth >= _DEEPEST else 1)
+            length = minimum
             if depth < _DEEPEST:
-                length = min(least + self.pick(3, f"{place}#"), schema.get("maxItems", least + 2))
+                length = min(minimum + self.pick(3, f"{place}#"), schema.get("maxItems", minimum + 2))
             items = schema.get("items", {})
             return [self.instance(items, f"{place}[]", index, depth + 1) for index in range(length)]
         if kind == "boolean":
@@ -209,9 +209,9 @@ class _Drawn:
         if kind == "null":
             return None
         if kind in ("integer", "number"):
-            least = schema.get("minimum", 0)
-            most = schema.get("maximum", least + 10)
-            value = least + (most - least) * self.pick(11, place) / 10
+            minimum = schema.get("minimum", 0)
+            maximum = schema.get("maximum", minimum + 10)
+            value = minimum + (maximum - minimum) * self.pick(11, place) / 10
             return round(value) if kind == "integer" else value
         return self.text(place)[: schema.get("maxLength")]
 

@@ -77,10 +77,10 @@ class Played:
     def events(self, kind: type[EventT]) -> list[EventT]:
         """The events of one kind, in order, without those of patterns inside the outermost one."""
         outermost, inside = self._patterns
-        found: list[Any] = [event for event in self.view.events if isinstance(event, kind)]
+        matching: list[Any] = [event for event in self.view.events if isinstance(event, kind)]
         return [
             event
-            for event in found
+            for event in matching
             if f"{event.path}/".startswith(f"{outermost}/") and not f"{event.path}/".startswith(inside)
         ]
 
@@ -161,31 +161,31 @@ def ends_within_its_rounds(run: Played) -> Problems:
     if run.unending:
         yield run.hangs or f"{len(run.model.calls) - 1} calls, and no end"
         return
-    began = run.events(RoundStarted)
-    numbers = [event.round for event in began]
+    rounds = run.events(RoundStarted)
+    numbers = [event.round for event in rounds]
     if numbers != list(range(1, len(numbers) + 1)):
         yield f"rounds {numbers}"
-    if began and len(began) > began[0].max_rounds:
-        yield f"{len(began)} rounds of at most {began[0].max_rounds}"
+    if rounds and len(rounds) > rounds[0].max_rounds:
+        yield f"{len(rounds)} rounds of at most {rounds[0].max_rounds}"
     counted = _count_rounds(run.raw)
-    if counted is not None and counted != len(began):
-        yield f"the output says {counted} rounds, {len(began)} began"
+    if counted is not None and counted != len(rounds):
+        yield f"the output says {counted} rounds, {len(rounds)} began"
 
 
 def stops_for_the_reason_it_says(run: Played) -> Problems:
     """A run that came to its end says why: at its maximum if all rounds took place, and what its role decided."""
     ended = run.events(RoundsEnded)
-    began = run.events(RoundStarted)
-    if not run.complete or run.raw is None or not ended or not began:
+    rounds = run.events(RoundStarted)
+    if not run.complete or run.raw is None or not ended or not rounds:
         return
     reason = run.raw.stop_reason
-    if [(event.reason, event.rounds) for event in ended] != [(reason, len(began))]:
-        told = [f"{event.reason!r} after {event.rounds}" for event in ended]
-        yield f"the output says {reason!r} after {len(began)} rounds, the events {', '.join(told)}"
+    if [(event.reason, event.rounds) for event in ended] != [(reason, len(rounds))]:
+        reasons = [f"{event.reason!r} after {event.rounds}" for event in ended]
+        yield f"the output says {reason!r} after {len(rounds)} rounds, the events {', '.join(reasons)}"
     settled = getattr(run.raw, "is_settled", False)
-    at_most, over = ("max_rounds", "max_turns"), len(began) >= began[0].max_rounds
+    at_most, over = ("max_rounds", "max_turns"), len(rounds) >= rounds[0].max_rounds
     if (reason in at_most and not over) or (over and reason not in (*at_most, *getattr(run.raw, "early_reasons", ()))):
-        yield f"{reason!r} after {len(began)} of {began[0].max_rounds} rounds"
+        yield f"{reason!r} after {len(rounds)} of {rounds[0].max_rounds} rounds"
     decisions = getattr(run.raw, "moderator_decisions", ())
     if reason == "moderator_done" and not (decisions and decisions[-1].done):
         yield "'moderator_done', and the moderator's last decision is not done"
@@ -197,14 +197,14 @@ def records_what_was_said(run: Played) -> Problems:
     """The transcript has one entry for each turn that was finished, by its speaker, in ascending rounds."""
     if run.raw is None:
         return
-    said = [(entry.round, entry.speaker) for entry in run.raw.entries]
-    if [number for number, _ in said] != sorted(number for number, _ in said):
-        yield f"the rounds of the entries are {[number for number, _ in said]}"
+    spoken = [(entry.round, entry.speaker) for entry in run.raw.entries]
+    if [number for number, _ in spoken] != sorted(number for number, _ in spoken):
+        yield f"the rounds of the entries are {[number for number, _ in spoken]}"
     finished = [event for event in run.events(TurnFinished) if event.phase not in _BALLOTS]
     turns = Counter((event.round, event.agent_name) for event in finished)
-    for (number, speaker), missing in (turns - Counter(said)).items() if run.complete else ():
+    for (number, speaker), missing in (turns - Counter(spoken)).items() if run.complete else ():
         yield f"{missing} of {turns[number, speaker]} turns of {speaker!r} in round {number} are not in the transcript"
-    for (number, speaker), more in (Counter(said) - turns).items():
+    for (number, speaker), more in (Counter(spoken) - turns).items():
         yield f"{more} entries of {speaker!r} in round {number} come from no turn"
 
 
@@ -233,11 +233,11 @@ def only_those_called_speak(run: Played) -> Problems:
     """
     ordered = {event.round: list(event.speakers) for event in run.events(TurnsOrdered)}
     for decision in getattr(run.raw, "moderator_decisions", ()):
-        began = [event for event in run.events(TurnStarted) if event.round == decision.round]
-        spoke, called = [event.agent_name for event in began], decision.next_speakers
-        asked = [event.target for event in began if event.phase == "question" and event.target is not None]
+        turns = [event for event in run.events(TurnStarted) if event.round == decision.round]
+        spoke, called = [event.agent_name for event in turns], decision.next_speakers
+        targets = [event.target for event in turns if event.phase == "question" and event.target is not None]
         order = ordered.get(decision.round, called)
-        if (run.complete or not asked) and sorted(order) != sorted([*called, *asked]):
+        if (run.complete or not targets) and sorted(order) != sorted([*called, *targets]):
             yield f"round {decision.round}: {called} were called, {order} have turns"
         expected = order if run.complete else order[: len(spoke)]
         if spoke != expected:
@@ -248,13 +248,13 @@ def turns_keep_their_order(run: Played) -> Problems:
     """Turns begin, and entries stand, in the order that was announced for the round; nobody is in it by chance."""
     for event in run.events(TurnsOrdered):
         order = list(event.speakers)
-        began = [turn.agent_name for turn in run.events(TurnStarted) if turn.round == event.round]
-        if began != (order if run.complete else order[: len(began)]):
-            yield f"round {event.round}: the order is {order}, the turns are {began}"
-        said = [entry.speaker for entry in run.raw.entries if entry.round == event.round] if run.raw else []
+        turns = [turn.agent_name for turn in run.events(TurnStarted) if turn.round == event.round]
+        if turns != (order if run.complete else order[: len(turns)]):
+            yield f"round {event.round}: the order is {order}, the turns are {turns}"
+        spoken = [entry.speaker for entry in run.raw.entries if entry.round == event.round] if run.raw else []
         rest = iter(order)
-        if not all(speaker in rest for speaker in said):  # skipped turns leave gaps
-            yield f"round {event.round}: the order is {order}, the entries are of {said}"
+        if not all(speaker in rest for speaker in spoken):  # skipped turns leave gaps
+            yield f"round {event.round}: the order is {order}, the entries are of {spoken}"
 
 
 def arguments_say_something(run: Played) -> Problems:
@@ -269,24 +269,24 @@ def winner_is_among_the_positions(run: Played) -> Problems:
     if isinstance(run.raw, DebateRawOutput):
         verdict = run.raw.verdict
         winner = None if verdict is None else verdict.unknown_winner or verdict.winner
-        known = run.stances
+        positions = run.stances
     else:
         winner = getattr(run.raw, "winner", None)
-        known = frozenset(proposal.agent for proposal in getattr(run.raw, "final_proposals", ()))
-    if winner is not None and known and winner not in known:
-        yield f"the winner is {winner!r}, the positions are {', '.join(sorted(map(repr, known)))}"
+        positions = frozenset(proposal.agent for proposal in getattr(run.raw, "final_proposals", ()))
+    if winner is not None and positions and winner not in positions:
+        yield f"the winner is {winner!r}, the positions are {', '.join(sorted(map(repr, positions)))}"
 
 
 def tells_its_failures(run: Played) -> Problems:
     """Every provider failure that a run went on without is an event, is in `losses`, and shows in its status."""
     if run.raw is None:
         return
-    losses, told = list(run.raw.losses), run.events(RoleFailed)
-    if Counter(loss.name for loss in losses) != Counter(event.name for event in told):
-        yield f"losses of {[loss.name for loss in losses]}, and events of {[event.name for event in told]}"
+    losses, failures = list(run.raw.losses), run.events(RoleFailed)
+    if Counter(loss.name for loss in losses) != Counter(event.name for event in failures):
+        yield f"losses of {[loss.name for loss in losses]}, and events of {[event.name for event in failures]}"
     if run.complete and losses and "complete" in (run.raw.status, run.view.status):
         yield f"status {run.view.status!r} of the run and {run.raw.status!r} of the output, with {len(losses)} losses"
-    inside = sum(isinstance(event, RoleFailed) for event in run.view.events) > len(told)
+    inside = sum(isinstance(event, RoleFailed) for event in run.view.events) > len(failures)
     if run.complete and run.raw.status != run.view.status and not inside:  # failures of inner patterns are the run's
         yield f"the run is {run.view.status!r}, its output {run.raw.status!r}"
     if run.error is not None and run.view.status != "failed":
@@ -543,7 +543,7 @@ def _describe_difference(one: object, two: object, place: str = "") -> str:
     if isinstance(one, Mapping) and isinstance(two, Mapping) and one.keys() == two.keys():
         pairs = [(f"{place}.{key}" if place else str(key), one[key], two[key]) for key in one]
     elif isinstance(one, list) and isinstance(two, list) and len(one) == len(two):
-        pairs = [(f"{place}[{index}]", *both) for index, both in enumerate(zip(one, two, strict=True))]
+        pairs = [(f"{place}[{index}]", *values) for index, values in enumerate(zip(one, two, strict=True))]
     elif isinstance(one, str) and isinstance(two, str) and one != two:
         same = next((index for index, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), 0)
         begin = max(same - _BEFORE, 0)

@@ -118,8 +118,9 @@ class ScriptedModel:
     def assert_complete(self) -> None:
         """ScriptError while replies are left."""
         if self.remaining:
-            left = self._replies[len(self.calls) :]
-            message = f"{len(left)} of {len(self._replies)} replies were not asked for; the next is {shown(left[0])}"
+            remaining = self._replies[len(self.calls) :]
+            count = f"{len(remaining)} of {len(self._replies)}"
+            message = f"{count} replies were not asked for; the next is {shown(remaining[0])}"
             raise ScriptError(message, model=self.name)
 
     def __repr__(self) -> str:

@@ -125,8 +125,8 @@ def _writes(store: Store) -> list[Coroutine[Any, Any, object]]:
     ]
 
 
-async def _ids(store: Store, **asked: Unpack[RunFilter]) -> list[str]:
-    return [run.header.run_id for run in await store.runs(**asked)]
+async def _ids(store: Store, **filters: Unpack[RunFilter]) -> list[str]:
+    return [run.header.run_id for run in await store.runs(**filters)]
 
 
 async def _add_old(
@@ -158,7 +158,7 @@ class StoreConformance:
     async def test_a_new_run_is_there_whole(self, store: Store) -> None:
         """It is running, owned, without steps or outcome, and its header is what was given; its id is taken."""
         # a seed may have more bits than an integer of a database, and later versions may add fields to a header
-        given = header(
+        run_header = header(
             "r",
             seed=2**80,
             question="Straße?",
@@ -169,9 +169,9 @@ class StoreConformance:
             foreign=True,
         )
         before = time.time()
-        await store.create(given)
+        await store.create(run_header)
         run = await store.run("r")
-        assert run == StoredRun(header=given, status="running", updated_at=run.updated_at, steps=0, owned=True)
+        assert run == StoredRun(header=run_header, status="running", updated_at=run.updated_at, steps=0, owned=True)
         assert before <= run.updated_at <= time.time()
         assert list(await store.steps("r")) == []
         await _refuses(RunExists, store.create(header("r", block="second")), store.add(run, []))
@@ -195,8 +195,8 @@ class StoreConformance:
         assert (run.status, run.outcome, run.owned) == ("interrupted", outcome, False)
         await _refuses(RunConflict, *_writes(store))
         assert await store.run("r") == run
-        taken = await store.take("r")
-        assert (taken.status, taken.outcome, taken.recoveries) == ("interrupted", outcome, 0)
+        taken_run = await store.take("r")
+        assert (taken_run.status, taken_run.outcome, taken_run.recoveries) == ("interrupted", outcome, 0)
         assert (await store.run("r")).status == "running"
         await store.finish("r", "complete", None)
         run = await store.run("r")
@@ -210,9 +210,9 @@ class StoreConformance:
         await store.finish("r", "complete", outcome)
         await store.add(replace(await store.run("r"), header=header("s")), [])
         await store.create(header("t"))
-        found = {run.header.run_id: run.outcome for run in await store.runs(brief=True)}
+        outcomes = {run.header.run_id: run.outcome for run in await store.runs(brief=True)}
         brief = {key: outcome[key] for key in ("seconds", "summary")}
-        assert found == {"r": brief, "s": brief, "t": None}
+        assert outcomes == {"r": brief, "s": brief, "t": None}
         assert [run.outcome for run in await store.runs() if run.outcome] == [outcome, outcome]
 
     @_promise
@@ -278,15 +278,15 @@ class StoreConformance:
         end = time.monotonic() + self.take_within
         while True:  # a server may notice a moment later that the owner is gone
             try:
-                taken = await other.take("r")
+                taken_run = await other.take("r")
             except RunConflict:
                 assert time.monotonic() < end
                 await asyncio.sleep(0.02)
             else:
                 break
-        assert (taken.status, taken.steps, taken.recoveries) == ("running", 1, 1)
-        found = [(row.key, row.body, row.failures) for row in await other.steps("r")]
-        assert found == [("a", "1", ()), ("b", None, ("it broke",))]
+        assert (taken_run.status, taken_run.steps, taken_run.recoveries) == ("running", 1, 1)
+        steps = [(row.key, row.body, row.failures) for row in await other.steps("r")]
+        assert steps == [("a", "1", ()), ("b", None, ("it broke",))]
         assert await other.documents("c") == {"k": "1"}
         assert await other.intend("r", "b", "effect", "hash") == 2
 
@@ -337,8 +337,8 @@ class StoreConformance:
             await store.intend("r", f"k{5 - number}", "call", "hash")
             await store.commit("r", f"k{5 - number}", "call", str(number), float(number))
         await store.intend("r", "a", "call", "hash")
-        found = [(row.key, row.seq, row.body) for row in await store.steps("r", after=3)]
-        assert found == [("k2", 4, "3"), ("k1", 5, "4"), ("a", None, None)]
+        steps = [(row.key, row.seq, row.body) for row in await store.steps("r", after=3)]
+        assert steps == [("k2", 4, "3"), ("k1", 5, "4"), ("a", None, None)]
         assert [row.key for row in await store.steps("r", after=5)] == ["a"]
 
     @_promise
@@ -350,8 +350,8 @@ class StoreConformance:
             await store.intend("r", key, "call", None)
         for key in ("z", "C"):
             await store.commit("r", key, "call", "0", 1.0)
-        found = [(row.key, row.seq) for row in await store.steps("r")]
-        assert found == [("z", 1), ("C", 2), *((key, None) for key in ("B", "a", "é", "\uffff", "\U0001f469"))]
+        steps = [(row.key, row.seq) for row in await store.steps("r")]
+        assert steps == [("z", 1), ("C", 2), *((key, None) for key in ("B", "a", "é", "\uffff", "\U0001f469"))]
 
     @_promise
     async def test_any_text_is_stored_unchanged(self, store: Store) -> None:
@@ -450,8 +450,8 @@ class StoreConformance:
             ({"labels": {}}, "cba"),
             ({"labels": {"t": "1"}, "block": "x", "status": "running", "text": "die", "limit": 5}, "a"),
         ]
-        for asked, expected in cases:
-            assert "".join(await _ids(store, **asked)) == expected, asked
+        for filters, expected in cases:
+            assert "".join(await _ids(store, **filters)) == expected, filters
         assert list(await store.runs()) == [await store.run(name) for name in "cba"]
 
     @_promise
@@ -474,13 +474,13 @@ class StoreConformance:
             await _add_old(store, name, float(number // 4), status, block=block, labels=labels)
         several = {"labels": {"t": "1"}, "block": "x", "status": "failed", "text": "cars"}
         alone: list[dict[str, Any]] = [{}, {"status": "queued"}, {"prefix": "\x00"}]
-        for asked in (*alone, several, *({name: value} for name, value in several.items())):
-            whole = list(await store.runs(**asked))
+        for filters in (*alone, several, *({name: value} for name, value in several.items())):
+            full_list = list(await store.runs(**filters))
             for size in (1, 2, 3, 4, 9, 10):
                 before = None
-                for begin in range(0, len(whole) + 1, size):
-                    page = list(await store.runs(**asked, limit=size, before=before))
-                    assert page == whole[begin : begin + size], (asked, size, begin)
+                for begin in range(0, len(full_list) + 1, size):
+                    page = list(await store.runs(**filters, limit=size, before=before))
+                    assert page == full_list[begin : begin + size], (filters, size, begin)
                     before = page[-1].position if page else None
 
     @_promise
@@ -511,7 +511,10 @@ class StoreConformance:
         )
         limits: tuple[Any, ...] = (-1, True, 1.0, "1", 2**63)
         await store.create(header("r"))
-        for field, value in (*(("before", each) for each in positions), *(("limit", each) for each in limits)):
+        for field, value in (
+            *(("before", position) for position in positions),
+            *(("limit", position) for position in limits),
+        ):
             try:
                 await store.runs(**{field: value})
             except ConfigurationError as error:

@@ -61,8 +61,8 @@ class _StoreMachine(RuleBasedStateMachine):
     @rule(target=runs, name=_TEXTS, which=_OBJECTS, question=_TEXTS, block=st.sampled_from("xy"))
     def create(self, name: str, which: int, question: str, block: str) -> str:
         run_id = f"{self.mark}:{name}"
-        given = header(run_id, question=question, block=block, labels={"mark": self.mark})
-        if self.both(which, lambda store: store.create(given)) is None:
+        new_header = header(run_id, question=question, block=block, labels={"mark": self.mark})
+        if self.both(which, lambda store: store.create(new_header)) is None:
             self.owners[run_id] = self.at(which)
         return run_id
 
@@ -148,25 +148,25 @@ class _StoreMachine(RuleBasedStateMachine):
         limit=st.none() | st.integers(0, 3),
         after=st.none() | st.integers(0, 5),
     )
-    def find(self, which: int, after: int | None, **asked: Unpack[RunFilter]) -> None:
+    def find(self, which: int, after: int | None, **filters: Unpack[RunFilter]) -> None:
         positions = [run.position for run in self.loop.run(self.model.runs())]
         before = positions[after % len(positions)] if positions and after is not None else None
-        asked["labels"], asked["before"] = {"mark": self.mark}, before
-        found, expected = self.loop.run(self.at(which).runs(**asked)), self.loop.run(self.model.runs(**asked))
-        assert [run.position for run in found] == [run.position for run in expected]
+        filters["labels"], filters["before"] = {"mark": self.mark}, before
+        runs, expected = self.loop.run(self.at(which).runs(**filters)), self.loop.run(self.model.runs(**filters))
+        assert [run.position for run in runs] == [run.position for run in expected]
 
     @invariant()
     def all_see_the_same(self) -> None:
         expected = {run.header.run_id: _without_time(run) for run in self.loop.run(self.model.runs())}
         end = time.monotonic() + self.take_within
         for store in self.stores:
-            found = None
-            while found != expected and (found is None or time.monotonic() <= end):
-                if found is not None:
+            listing = None
+            while listing != expected and (listing is None or time.monotonic() <= end):
+                if listing is not None:
                     time.sleep(0.01)  # `owned` may lag behind
                 runs = self.loop.run(store.runs(labels={"mark": self.mark}))
-                found = {run.header.run_id: _without_time(run) for run in runs}
-            assert found == expected
+                listing = {run.header.run_id: _without_time(run) for run in runs}
+            assert listing == expected
         for run_id in expected:
             assert list(self.loop.run(self.stores[-1].steps(run_id))) == list(self.loop.run(self.model.steps(run_id)))
 

@@ -68,10 +68,10 @@ _MARKUP = ("{not}", "{0}", "{{it}}", "100 %", "%s", "%(name)d", "<b>you</b>", "&
 _UNICODE = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 
 
-def _texts(*known: str, max_size: int) -> SearchStrategy[str]:
+def _texts(*fixed_texts: str, max_size: int) -> SearchStrategy[str]:
     """Text that is not blank: plain words first, since draws shrink to them, then anything that is valid Unicode."""
     anything = st.text(_UNICODE, min_size=1, max_size=max_size)
-    return st.sampled_from(known) | anything.filter(lambda text: bool(text.strip()) and not is_blank(text))
+    return st.sampled_from(fixed_texts) | anything.filter(lambda text: bool(text.strip()) and not is_blank(text))
 
 
 @cache
@@ -158,14 +158,14 @@ def examples(
 
     With `failures`, calls fail in about a third of them. Models also say `texts`.
     """
-    said = st.sampled_from(texts) | arguments() if texts else arguments()
+    texts_drawn = st.sampled_from(texts) | arguments() if texts else arguments()
     fails = st.dictionaries(st.integers(1, 9), st.sampled_from(list(FAULTS)), min_size=1, max_size=2)
     never: SearchStrategy[dict[int, str]] = st.just({})
     return st.builds(
         Example,
         question=_questions() if questions is None else questions,
         seed=st.integers(0, 2**32),
-        texts=st.lists(said, min_size=1, max_size=4).map(tuple),
+        texts=st.lists(texts_drawn, min_size=1, max_size=4).map(tuple),
         choices=st.lists(st.integers(0, 9), min_size=1, max_size=4).map(tuple),
         faults=st.one_of(never, fails, never.map(dict)) if failures else never,
         delays=st.lists(st.integers(0, 3), max_size=4).map(tuple),
@@ -193,9 +193,9 @@ def transcripts(
     turns = st.lists(st.tuples(st.sampled_from(sides), text), max_size=max_turns)
     rounds = draw(st.lists(turns, max_size=max_rounds))
     entries = [
-        DebateContributionEntry(round=number, agent_name=side.name, stance=side.stance, text=said)
+        DebateContributionEntry(round=number, agent_name=side.name, stance=side.stance, text=spoken_text)
         for number, spoken in enumerate(rounds, start=1)
-        for side, said in spoken
+        for side, spoken_text in spoken
     ]
     return DebateTranscriptState(entries=entries)
 
@@ -214,9 +214,9 @@ def moderator_decisions(
     name strangers, or nobody without being done, lack keys or have too many, have values of wrong types, or are no
     decisions at all; a few of them happen to be valid.
     """
-    known = [side if isinstance(side, str) else _name(side) for side in roster]
+    sides = [side if isinstance(side, str) else _name(side) for side in roster]
     done = draw(st.booleans())
-    speakers = st.lists(st.sampled_from(known), min_size=0 if done else 1, max_size=max_turns)
+    speakers = st.lists(st.sampled_from(sides), min_size=0 if done else 1, max_size=max_turns)
     words = st.none() | arguments()
     decision: dict[str, Any] = {
         "next_speakers": draw(speakers),
@@ -225,7 +225,7 @@ def moderator_decisions(
         "done": done,
     }
     if not (draw(st.booleans()) if valid is None else valid):
-        stranger = names().filter(lambda name: name not in known)
+        stranger = names().filter(lambda name: name not in sides)
         bad = st.one_of(
             stranger.map(lambda name: {**decision, "next_speakers": [*decision["next_speakers"], name]}),
             st.just({**decision, "next_speakers": [], "done": False}),
@@ -241,9 +241,9 @@ def verdicts(stances: Sequence[str], *, valid: bool | None = True) -> SearchStra
     The invalid ones have a winner who is not among `stances`, lack keys or have too many, have values of wrong types,
     or are no verdicts at all.
     """
-    said = arguments()
+    texts = arguments()
     winner = st.sampled_from([*stances, None])
-    good = st.fixed_dictionaries({"verdict": said, "winner": winner, "reasoning": said})
+    good = st.fixed_dictionaries({"verdict": texts, "winner": winner, "reasoning": texts})
     if valid is True:
         return good
     stranger = names().filter(lambda name: name not in stances)
@@ -309,13 +309,13 @@ def debates(  # noqa: C901 - an option a step
     A hostile debate may raise a FlowDebateError, or `Sabotage` where a block of it does; it never runs for longer
     than its `max_rounds`, and may warn.
     """
-    said = _said(hostile=hostile)
+    texts = _said(hostile=hostile)
     options: dict[str, Any] = {"name": "debate", **fixed}
     if "debaters" not in fixed:
-        options["debaters"] = [replace(side, block=_own(draw, said)) for side in draw(_rosters())]
+        options["debaters"] = [replace(side, block=_own(draw, texts)) for side in draw(_rosters())]
     roster = check_roster(options["debaters"], location="debates()")
-    chosen = find_format(fixed.get("format"), location="debates()", pattern="debate")
-    if not fixed.keys() & {"max_rounds", "phases"} and (chosen is None or not chosen.phases):
+    format_ = find_format(fixed.get("format"), location="debates()", pattern="debate")
+    if not fixed.keys() & {"max_rounds", "phases"} and (format_ is None or not format_.phases):
         phased = draw(st.booleans())
         drawn = phases(members=len(roster), up_to_rounds=up_to_rounds) if phased else st.integers(1, up_to_rounds)
         options["phases" if phased else "max_rounds"] = draw(drawn)
@@ -323,12 +323,12 @@ def debates(  # noqa: C901 - an option a step
     decisions = _some(moderator_decisions(roster, valid=None if hostile else True))
     if "moderator" not in fixed and (draw(st.booleans()) if moderated is None else moderated):
         # unless somebody opens there is nothing to judge
-        own = (
+        side_names = (
             decisions
             if hostile
             else decisions.filter(lambda some: bool(some[0].get("next_speakers") or some[0].get("nextSpeakers")))
         )
-        moderator: Returns | Block[Any, Any] | None = _own(draw, own)
+        moderator: Returns | Block[Any, Any] | None = _own(draw, side_names)
         if moderator is None:
             if options.get("transcript") is None:
                 options["transcript"] = create_debate_transcript()
@@ -337,10 +337,10 @@ def debates(  # noqa: C901 - an option a step
                 name=options["name"], roster_names=names_, transcript=options["transcript"]
             )
         options["moderator"] = moderator
-    if "judge" not in fixed and not fixed.get("audience") and (chosen is None or not chosen.audience):
+    if "judge" not in fixed and not fixed.get("audience") and (format_ is None or not format_.audience):
         options["judge"] = _own(draw, _some(verdict))
     if "synthesizer" not in fixed and options.get("output_schema") is None:
-        options["synthesizer"] = _own(draw, said) if draw(st.booleans()) else False
+        options["synthesizer"] = _own(draw, texts) if draw(st.booleans()) else False
     if "terminate_when" not in fixed:
         ends = termination_predicates(hostile=hostile) | stop_conditions(hostile=hostile)
         options["terminate_when"] = draw(ends) if draw(st.booleans()) else None

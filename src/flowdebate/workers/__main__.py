@@ -45,13 +45,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--patience", type=float, default=30.0, help="seconds that calls have to end at SIGTERM")
     parser.add_argument("--log-json", action="store_true", help="log lines of JSON, without content")
     parser.add_argument("--health", type=int, metavar="PORT", help="answer GET /health and /ready on this port")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     handler = logging.StreamHandler()
-    handler.setFormatter(JsonLines() if given.log_json else logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    handler.setFormatter(
+        JsonLines() if options.log_json else logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+    )
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     logging.getLogger("flowdebate").setLevel(logging.INFO)
     try:
-        asyncio.run(_work(load(given.workers), given.patience, given.health))
+        asyncio.run(_work(load(options.workers), options.patience, options.health))
     except (FlowDebateError, OSError) as error:  # a port that is taken
         sys.stderr.write(f"{error}\n")
         return 2

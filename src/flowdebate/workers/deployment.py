@@ -135,7 +135,7 @@ class Workers:
         ConfigurationError for an unknown pattern, or a question or limit that cannot be stored; RunExists if another
         run has the id; StoreError.
         """
-        check_count("Workers.submit()", least=0, most=LOWEST, priority=priority)
+        check_count("Workers.submit()", minimum=0, maximum=LOWEST, priority=priority)
         block, bounded = self._pattern("submit", pattern), self._bounded("submit", limits)
         options = StoreOptions(store=self.store, labels=labels or {}, plan=self._plan(pattern, limits, priority))
         run = make_run(block, question, model=self.model, seed=seed, limits=bounded, store=options, run_id=run_id)
@@ -232,8 +232,8 @@ class Workers:
     async def status(self, run_id: str) -> QueuedRunStatus:
         """The status of the run; RunNotFound."""
         # The run is read last: a worker notes there why it gave a run up before it ends the delivery.
-        found = await asyncio.to_thread(self.queue.of, run_id)
-        last = found[0] if found else None
+        deliveries = await asyncio.to_thread(self.queue.of, run_id)
+        last = deliveries[0] if deliveries else None
         problem = None if last is None else await asyncio.to_thread(self.queue.problem_of, last.workflow_id)
         stored = await self.store.run(run_id)
         if stored.status in GIVEN_UP:
@@ -309,9 +309,9 @@ class Workers:
         return block
 
     def _plan(self, pattern: str, limits: Limits | None, priority: int = 0) -> dict[str, Any]:
-        own = {"limits": limit_numbers(limits), "priority": priority}
-        given = {name: value for name, value in own.items() if value}
-        return {"workers": self.name, "version": self.version, "pattern": pattern, **given}
+        settings = {"limits": limit_numbers(limits), "priority": priority}
+        options = {name: value for name, value in settings.items() if value}
+        return {"workers": self.name, "version": self.version, "pattern": pattern, **options}
 
     def _within(self, limits: Limits | None) -> Limits | None:
         return limits.within(self.limits) if limits is not None and self.limits is not None else limits or self.limits
@@ -319,22 +319,22 @@ class Workers:
     def _bounded(self, location: str, limits: Limits | None) -> Limits | None:
         """The limits of a run; ConfigurationError for a cost of its own."""
         bounded = self._within(limits)
-        most = None if self.limits is None else self.limits.cost
-        if bounded is not None and bounded.cost != most:
-            allowed = f"that of the workers ({most}): prices are not stored with a run"
+        maximum_cost = None if self.limits is None else self.limits.cost
+        if bounded is not None and bounded.cost != maximum_cost:
+            allowed = f"that of the workers ({maximum_cost}): prices are not stored with a run"
             raise ConfigurationError(f"Workers.{location}()", "limits.cost", bounded.cost, allowed)
         return bounded
 
     async def _find_same(self, header: RunHeader, *, seeded: bool) -> StoredRun:
         """The stored run with this id; RunExists if it is a different one."""
-        known = await self.store.run(header.run_id)
-        then = known.header
+        existing = await self.store.run(header.run_id)
+        then = existing.header
         # A submission without a seed draws another one each time that it is repeated.
         as_then = replace(header, created_at=then.created_at, seed=header.seed if seeded else then.seed)
         if (as_then.input, as_then.seed, _request(as_then)) != (then.input, then.seed, _request(then)):
             raise RunExists(self.store.name, header.run_id)
         self.check_accepted(then)
-        return known
+        return existing
 
     async def _deliver(self, header: RunHeader, *, first: bool = False) -> None:
         """Put the run on the queue; a delivery that is just ending, and misses this, is waited for."""

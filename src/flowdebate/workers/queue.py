@@ -93,18 +93,22 @@ def read_queue(workers: Workers) -> QueueState:
     table = sql.Identifier(workers.queue.schema, "workflow_status")
     try:
         with open_prepared(address) as session:
-            found = session.execute(sql.SQL(_DELIVERIES).format(deliveries=table), values).fetchall()
-            taken: dict[str, int] = dict(session.execute(sql.SQL(_TAKEN).format(deliveries=table), values).fetchall())
+            rows = session.execute(sql.SQL(_DELIVERIES).format(deliveries=table), values).fetchall()
+            taken_counts: dict[str, int] = dict(
+                session.execute(sql.SQL(_TAKEN).format(deliveries=table), values).fetchall()
+            )
             given_up: dict[str, int] = dict(session.execute(_GIVEN_UP.encode(), values).fetchall())
             alive = session.execute(_WORKERS.encode(), values).fetchall()
     except Exception as error:
         if address.is_error(error):
             raise StoreError(address.name, address.describe(error)) from None
         raise
-    there = [WorkerState(worker=worker, running=taken.get(worker, 0), **json.loads(body)) for worker, body in alive]
-    of_version = Counter(each.version for each in there)
+    alive_workers = [
+        WorkerState(worker=worker, running=taken_counts.get(worker, 0), **json.loads(body)) for worker, body in alive
+    ]
+    of_version = Counter(state.version for state in alive_workers)
     counts: dict[str, Any] = dict.fromkeys(of_version, (0, 0, 0, None))
-    counts |= {name.removeprefix(f"{workers.name}/"): numbers for name, *numbers in found}
+    counts |= {name.removeprefix(f"{workers.name}/"): numbers for name, *numbers in rows}
     versions = tuple(
         QueueVersion(
             version=name, waiting=waiting, put_off=put_off, running=running, oldest=oldest, workers=of_version[name]
@@ -113,14 +117,14 @@ def read_queue(workers: Workers) -> QueueState:
     )
     return QueueState(
         queue=workers.name,
-        waiting=sum(each.waiting for each in versions),
-        put_off=sum(each.put_off for each in versions),
-        running=sum(each.running for each in versions),
-        oldest=max((each.oldest for each in versions if each.oldest is not None), default=None),
+        waiting=sum(version.waiting for version in versions),
+        put_off=sum(version.put_off for version in versions),
+        running=sum(version.running for version in versions),
+        oldest=max((version.oldest for version in versions if version.oldest is not None), default=None),
         rejected=given_up.get("rejected", 0),
         dead_letters=given_up.get("dead_letter", 0),
         versions=versions,
-        workers=tuple(sorted(there, key=lambda each: each.since)),
+        workers=tuple(sorted(alive_workers, key=lambda version: version.since)),
     )
 
 
@@ -190,8 +194,8 @@ class History:
 
     @classmethod
     def of(cls, delivery: WorkflowStatus) -> History:
-        given = delivery.attributes or {}
-        return cls(**{each.name: int(given.get(each.name) or 0) for each in fields(cls)})
+        attributes = delivery.attributes or {}
+        return cls(**{field.name: int(attributes.get(field.name) or 0) for field in fields(cls)})
 
     @property
     def suspect(self) -> bool:
@@ -202,9 +206,9 @@ class History:
     def delay(self) -> float:
         """Seconds until the run is delivered again: each time twice as long."""
         longest = 0.0
-        for number, (first, most) in ((self.deaths, DELAYS["death"]), (self.outages, DELAYS["outage"])):
+        for number, (first, longest_delay) in ((self.deaths, DELAYS["death"]), (self.outages, DELAYS["outage"])):
             if number:
-                longest = max(longest, min(first * 2.0 ** min(number - 1, 60), most))
+                longest = max(longest, min(first * 2.0 ** min(number - 1, 60), longest_delay))
         return longest
 
     def after_death(self, steps: int) -> History:
@@ -289,20 +293,23 @@ class RunQueue:
 
         Lower priorities are taken first; of one priority owners take turns. None is before all of them.
         """
-        known = self.of(run_id)
-        active = [each.status for each in known if each.status in ACTIVE]
+        deliveries = self.of(run_id)
+        active = [delivery.status for delivery in deliveries if delivery.status in ACTIVE]
         if not active:
             partition = _partition(owner)
             turn = {} if priority is None else {"priority": self._turn(partition, priority)}
-            self._send(run_id, known, History(), queue_partition_key=partition, **turn)
+            self._send(run_id, deliveries, History(), queue_partition_key=partition, **turn)
         return "PENDING" not in active
 
     def send_again(self, old: str, run_id: str, history: History, *, delay: float) -> None:
         """Put the run on the queue in place of its delivery `old`, first, but after `delay` seconds; safe to repeat."""
-        known = self.of(run_id)
-        if {each.workflow_id for each in known if each.status in ACTIVE} <= {old}:
-            partition = next((each.queue_partition_key for each in known if each.queue_partition_key), _partition(""))
-            self._send(run_id, known, history, queue_partition_key=partition, delay_seconds=delay)
+        deliveries = self.of(run_id)
+        if {delivery.workflow_id for delivery in deliveries if delivery.status in ACTIVE} <= {old}:
+            partition = next(
+                (delivery.queue_partition_key for delivery in deliveries if delivery.queue_partition_key),
+                _partition(""),
+            )
+            self._send(run_id, deliveries, history, queue_partition_key=partition, delay_seconds=delay)
 
     def problem_of(self, delivery: str) -> str | None:
         """Read a worker's reason for giving up on a delivery; None if it did not."""
@@ -329,10 +336,10 @@ class RunQueue:
         """Forget a delivery: cancelled, it would mean the will of a user to a worker that is alive all the same."""
         self.open().delete_workflows([delivery])
 
-    def _send(self, run_id: str, known: Sequence[WorkflowStatus], history: History, **options: object) -> None:
+    def _send(self, run_id: str, deliveries: Sequence[WorkflowStatus], history: History, **options: object) -> None:
         # The next number, not a random one: of clients that send a run at once all but one find it there.
-        number = 1 + max((int(each.workflow_id.rpartition("/")[2], 16) for each in known), default=-1)
-        given: Any = options | {
+        number = 1 + max((int(delivery.workflow_id.rpartition("/")[2], 16) for delivery in deliveries), default=-1)
+        options_sent: Any = options | {
             "workflow_name": WORKFLOW,
             "queue_name": self.name,
             "workflow_id": f"{encode_text(run_id)}/{number:x}",
@@ -340,7 +347,7 @@ class RunQueue:
             "serialization_type": driver().WorkflowSerializationFormat.PORTABLE,  # JSON, not pickles
             "attributes": {"run": encode_text(run_id)} | asdict(history),
         }
-        self.open().enqueue(given, run_id)
+        self.open().enqueue(options_sent, run_id)
 
     def _turn(self, partition: str, priority: int) -> int:
         first = 1 + priority * _TURNS  # runs that have started have none, which DBOS takes first
@@ -350,19 +357,19 @@ class RunQueue:
 
     def taken_by(self, worker: str, delivery: str) -> tuple[DeliveredRun, History]:
         """The delivery as observers are told of it, and what became of those before it."""
-        found = self.open().list_workflows(workflow_ids=[delivery], load_input=False, load_output=False)
-        here = {"queue": self.name, "worker": worker, "version": self.version.removeprefix(f"{self.name}/")}
-        if not found:
-            return DeliveredRun(**here, delivery=1, seconds=0.0), History()
-        status, history = found[0], History.of(found[0])
+        workflows = self.open().list_workflows(workflow_ids=[delivery], load_input=False, load_output=False)
+        origin = {"queue": self.name, "worker": worker, "version": self.version.removeprefix(f"{self.name}/")}
+        if not workflows:
+            return DeliveredRun(**origin, delivery=1, seconds=0.0), History()
+        status, history = workflows[0], History.of(workflows[0])
         due = max(status.created_at or 0, status.delay_until_epoch_ms or 0)
         number = history.deaths + history.outages + max(status.recovery_attempts or 0, 1)
         waited = max((status.dequeued_at or due) - due, 0) / 1000
-        return DeliveredRun(**here, delivery=number, seconds=waited), history
+        return DeliveredRun(**origin, delivery=number, seconds=waited), history
 
     def of(self, run_id: str) -> Sequence[WorkflowStatus]:
         """The run's deliveries, the newest first."""
-        found = self.open().list_workflows(
+        workflows = self.open().list_workflows(
             workflow_id_prefix=f"{encode_text(run_id)}/",
             attributes={"run": encode_text(run_id)},
             sort_desc=True,
@@ -370,11 +377,11 @@ class RunQueue:
             load_output=False,
         )
         # The id of another run may begin with this one and "/".
-        return [each for each in found if each.workflow_id.rpartition("/")[0] == encode_text(run_id)]
+        return [workflow for workflow in workflows if workflow.workflow_id.rpartition("/")[0] == encode_text(run_id)]
 
     def active(self, run_id: str) -> list[str]:
         """The ids of the run's deliveries that have not ended."""
-        return [each.workflow_id for each in self.of(run_id) if each.status in ACTIVE]
+        return [workflow.workflow_id for workflow in self.of(run_id) if workflow.status in ACTIVE]
 
     def taken(self, worker: str | None = None) -> Sequence[WorkflowStatus]:
         """The deliveries in progress at workers of this version, or at this one."""
@@ -389,10 +396,10 @@ class RunQueue:
 
     def cancelled(self, ids: Iterable[str]) -> set[str]:
         """Those of the deliveries that were cancelled."""
-        found = self.open().list_workflows(
+        workflows = self.open().list_workflows(
             workflow_ids=list(ids), status="CANCELLED", load_input=False, load_output=False
         )
-        return {each.workflow_id for each in found}
+        return {workflow.workflow_id for workflow in workflows}
 
     def cancel(self, ids: Sequence[str]) -> None:
         """Cancel deliveries; those that have ended stay as they are."""

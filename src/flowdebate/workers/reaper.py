@@ -81,11 +81,15 @@ class Reaper:
         try:
             for delivery in await asyncio.to_thread(self._workers.queue.foreign):
                 await self._give_up(delivery)
-            taken = {each.workflow_id: each for each in await asyncio.to_thread(self._workers.queue.taken)}
+            taken_deliveries = {
+                workflow.workflow_id: workflow for workflow in await asyncio.to_thread(self._workers.queue.taken)
+            }
             alive = set(await self._ask(_ALIVE))
-            dead = [name for name, each in taken.items() if number_of(each.executor_id) not in alive]
+            dead = [name for name, workflow in taken_deliveries.items() if number_of(workflow.executor_id) not in alive]
             # All at once: each take may wait a moment for the owner to come back.
-            await asyncio.gather(*(self._redeliver(taken[name]) for name in self._long_enough("delivery", dead)))
+            await asyncio.gather(
+                *(self._redeliver(taken_deliveries[name]) for name in self._long_enough("delivery", dead))
+            )
         finally:
             await self._ask(b"SELECT pg_advisory_unlock(%s, hashtext(%s))", lock)
 
@@ -128,11 +132,15 @@ class Reaper:
 
         As when a worker lost its connection and died, or a client between storing the run and putting it on the queue.
         """
-        workers, left, before = self._workers, list[str](), None
+        workers, unowned, before = self._workers, list[str](), None
         while page := await workers.store.runs(status="running", brief=True, limit=_PAGE, before=before):
-            left += [each.header.run_id for each in page if not each.owned and workers.is_ours(each.header)]
+            unowned += [
+                stored_run.header.run_id
+                for stored_run in page
+                if not stored_run.owned and workers.is_ours(stored_run.header)
+            ]
             before = page[-1].position
-        left += await self._undelivered()
+        unowned += await self._undelivered()
 
         def send_if_done(stored: StoredRun) -> None:
             # A delivery in progress is its worker's, and a run that a worker gave up on needs a person.
@@ -140,7 +148,7 @@ class Reaper:
             if last is None or (last.status == "SUCCESS" and not workers.queue.problem_of(last.workflow_id)):
                 workers.send(stored.header, first=stored.status == "running")
 
-        for run_id in self._long_enough("run", left):
+        for run_id in self._long_enough("run", unowned):
             with suppress(RunNotFound):  # deleted
                 await asyncio.to_thread(send_if_done, await workers.store.run(run_id))
         await self._ask(FORGET, (workers_of(workers.name),))
@@ -152,14 +160,14 @@ class Reaper:
         """Say of runs that have waited for a while that no worker of their version is alive; one may yet come."""
         from psycopg import sql
 
-        workers, others = self._workers, ", ".join(sorted({repr(each.version) for each in state.workers}))
-        for each in state.versions:
-            if each.workers or (each.oldest or 0.0) < STRANDED:
+        workers, versions = self._workers, ", ".join(sorted({repr(worker.version) for worker in state.workers}))
+        for version in state.versions:
+            if version.workers or (version.oldest or 0.0) < STRANDED:
                 continue
             query = sql.SQL(_STRANDED).format(deliveries=sql.Identifier(workers.queue.schema, "workflow_status"))
-            values = {"queue": workers.name, "version": f"{workers.name}/{each.version}", "seconds": STRANDED}
+            values = {"queue": workers.name, "version": f"{workers.name}/{version.version}", "seconds": STRANDED}
             for run_id in await self._ask(query, values):
-                await workers.reject(run_id, f"no worker of version {each.version!r} is alive, only of {others}")
+                await workers.reject(run_id, f"no worker of version {version.version!r} is alive, only of {versions}")
 
     async def _undelivered(self) -> list[str]:
         from psycopg import sql
@@ -168,10 +176,10 @@ class Reaper:
         query = sql.SQL(_UNDELIVERED).format(deliveries=sql.Identifier(workers.queue.schema, "workflow_status"))
         plan = json.dumps({"workers": workers.name, "version": workers.version})
         values = {"queue": workers.name, "active": list(ACTIVE), "plan": plan, "page": _PAGE}
-        found: list[str] = []
-        while page := await self._ask(query, values | {"after": found[-1] if found else ""}):
-            found += page
-        return found
+        undelivered: list[str] = []
+        while page := await self._ask(query, values | {"after": undelivered[-1] if undelivered else ""}):
+            undelivered += page
+        return undelivered
 
     async def _ask(self, query: bytes | Composed, values: Params = ()) -> list[Any]:
         """The first column of what the database answers."""
@@ -191,8 +199,8 @@ class Reaper:
 
     def _long_enough(self, kind: str, ids: list[str]) -> list[str]:
         """The `ids` that have been seen for at least GRACE; all others of their kind are forgotten."""
-        now, names = time.monotonic(), {f"{kind} {each}" for each in ids}
+        now, names = time.monotonic(), {f"{kind} {run_id}" for run_id in ids}
         self._gone = {
             name: since for name, since in self._gone.items() if name in names or not name.startswith(f"{kind} ")
         }
-        return [each for each in ids if now - self._gone.setdefault(f"{kind} {each}", now) >= GRACE]
+        return [run_id for run_id in ids if now - self._gone.setdefault(f"{kind} {run_id}", now) >= GRACE]

@@ -86,10 +86,10 @@ class _Provider:
     async def admit(self) -> int:
         """Wait until a run may start; the ticket with which it settles its end."""
         while True:
-            left = max(self._paused_until - time.monotonic(), self.circuit.seconds_left)
-            if left <= 0 and (ticket := self.circuit.admit().ticket) is not None:
+            delay = max(self._paused_until - time.monotonic(), self.circuit.seconds_left)
+            if delay <= 0 and (ticket := self.circuit.admit().ticket) is not None:
                 return ticket
-            await asyncio.sleep(min(max(left, _PAUSE), 1.0))
+            await asyncio.sleep(min(max(delay, _PAUSE), 1.0))
 
     async def settle(self, ticket: int, *, away: bool) -> None:
         """Count how a run ended; tell the other workers if nothing more can be asked."""
@@ -108,8 +108,8 @@ class _Provider:
         run, history = self.runs.get(run_id, (None, History()))
         error = None if run is None else run.failure
         # where the provider cannot be used at the moment, another call would fail as well
-        known = (ModelUnavailable, ProviderFailed, RateLimited, ModelTimeout)
-        is_away = isinstance(error, CircuitOpen) or (isinstance(error, known) and error.transient)
+        temporary = (ModelUnavailable, ProviderFailed, RateLimited, ModelTimeout)
+        is_away = isinstance(error, CircuitOpen) or (isinstance(error, temporary) and error.transient)
         if not is_away or not self._outage:
             return False
         now = time.time()
@@ -166,8 +166,8 @@ class Worker:
             engine = self._make_engine()
             try:
                 engine.launch()
-                there = {"version": workers.version, "since": time.time()}
-                await workers.store.put(workers_of(workers.name), self.id, json.dumps(there))
+                presence = {"version": workers.version, "since": time.time()}
+                await workers.store.put(workers_of(workers.name), self.id, json.dumps(presence))
                 _LOGGER.info("worker %s: takes runs of %r", self.id, self._workers)
                 await self._sweep(stop)
             finally:
@@ -183,7 +183,7 @@ class Worker:
 
         StoreError for one that lets nobody in.
         """
-        workers, told = self._workers, ""
+        workers, reported = self._workers, ""
         while not stop.is_set():
             try:
                 await asyncio.to_thread(self._owner.ensure)
@@ -200,10 +200,10 @@ class Worker:
                 if sessions >= _SESSIONS:
                     return True
                 problem = f"needs {_SESSIONS} sessions, there are {sessions}"
-            if problem != told:
+            if problem != reported:
                 location = self._address.name
                 _LOGGER.warning("worker %s waits for its database: %s (%s)", self.id, location, problem)
-            told = problem
+            reported = problem
             with suppress(TimeoutError):  # workers that start together do not look for sessions together
                 await asyncio.wait_for(stop.wait(), 1.0 + SystemRandom().random())
         return False
@@ -297,7 +297,7 @@ class Worker:
     async def _resume(self, run_id: str, history: History, delivered: DeliveredRun) -> str:
         """The status of the run at its end; repeated while the store is unreachable."""
         pause, away = 0.1, False
-        for left in reversed(range(_TRIES)):
+        for tries_left in reversed(range(_TRIES)):
             try:
                 if away:
                     await self._store.release(run_id)  # this worker may own it, and could not take it again
@@ -305,7 +305,7 @@ class Worker:
             except RunConflict:
                 return "elsewhere"  # the process that executes it has another delivery
             except StoreError as error:
-                if type(error) is not StoreError or not left:
+                if type(error) is not StoreError or not tries_left:
                     raise
                 _LOGGER.warning("run %s: %s", run_id, error_text(error))
             away = True
@@ -357,8 +357,8 @@ class Worker:
     async def tell_health(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer a request over HTTP: that the worker turns, or, to one for /ready, whether its database answers."""
         with suppress(OSError, TimeoutError, ValueError):
-            asked = await asyncio.wait_for(reader.readline(), 5.0)
-            well = self._well or b"/ready" not in asked
+            request = await asyncio.wait_for(reader.readline(), 5.0)
+            well = self._well or b"/ready" not in request
             body = json.dumps({"status": "ok" if well else "away", "worker": self.id, "running": self._executing})
             head = f"HTTP/1.1 {'200 OK' if well else '503 Service Unavailable'}\r\nContent-Type: application/json"
             writer.write(f"{head}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}".encode())
@@ -407,14 +407,14 @@ class Worker:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await ending
-        left = tuple(self._delivering)
-        for task in left:
+        unfinished = tuple(self._delivering)
+        for task in unfinished:
             task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        await asyncio.gather(*unfinished, return_exceptions=True)
         deliveries = self._workers.queue
         with suppress(Exception):  # else the reaper of another worker does it
             await asyncio.to_thread(
-                lambda: deliveries.hand_back([each.workflow_id for each in deliveries.taken(self.id)])
+                lambda: deliveries.hand_back([delivery.workflow_id for delivery in deliveries.taken(self.id)])
             )
 
 

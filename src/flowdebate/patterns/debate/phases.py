@@ -59,7 +59,7 @@ class Phase:
         if not isinstance(self.name, str) or re.match(PHASE_NAME, self.name) is None or "\n" in self.name:
             raise ConfigurationError(location, "name", self.name, "1 to 60 letters, digits, spaces, hyphens")
         location = f"Phase {self.name!r}"
-        check_count(location, most=1_000, rounds=self.rounds)
+        check_count(location, maximum=1_000, rounds=self.rounds)
         if self.asks not in (None, "pairs"):
             raise ConfigurationError(location, "asks", self.asks, "'pairs' or None")
         places = tuple(self.speakers) if isinstance(self.speakers, (list, tuple)) else None

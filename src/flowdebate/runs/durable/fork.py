@@ -63,7 +63,7 @@ class GoesOn:
 
 def goes_on(stored: StoredRun, *, location: str, rounds: int = 1, ask: str | None = None) -> GoesOn:
     """How a stored run goes on for `rounds` more; ConfigurationError for one that is not over, and has no rounds."""
-    check_count(location, most=MOST, rounds=rounds)
+    check_count(location, maximum=MOST, rounds=rounds)
     if ask is not None and (not isinstance(ask, str) or is_blank(ask) or len(ask) > LONGEST):
         raise ConfigurationError(location, "ask", ask, ASKED)
     raw = (stored.outcome or {}).get("raw")

@@ -31,7 +31,7 @@ class SimDebater:
 
     - `position`: its own, on one line and without a full stop.
     - `conformity`: how likely it says the others' position instead of its own, each time it is asked.
-    - `named`: the same if one of `names` is in the tags of those it would follow; None: no different.
+    - `name_bias`: the conformity towards positions whose supporters have one of `names` in their tags; None: the same.
     - `follows`: the position that most others hold (of several the latest), or the last one that was said.
 
     It answers text (`debate()`, `deliberation()`), and the four forms of `consensus()`; among proposals with
@@ -49,7 +49,7 @@ class SimDebater:
         position: str,
         *,
         conformity: float = 0.0,
-        named: float | None = None,
+        name_bias: float | None = None,
         names: Collection[str] = (),
         follows: Follows = "majority",
         seed: int = 0,
@@ -57,14 +57,14 @@ class SimDebater:
     ) -> None:
         if not position.strip() or re.search(r"[.\n]", position):
             raise ConfigurationError("SimDebater()", "position", position, "text on one line, without a full stop")
-        for field, value in (("conformity", conformity), ("named", named)):
+        for field, value in (("conformity", conformity), ("name_bias", name_bias)):
             if value is not None and (isinstance(value, bool) or not 0 <= value <= 1):
                 raise ConfigurationError("SimDebater()", field, value, "a number from 0 to 1")
         if follows not in ("majority", "last"):
             raise ConfigurationError("SimDebater()", "follows", follows, '"majority" or "last"')
         self.position: str = position.strip()
         self.name: str = name or f"sim-{self.position}"
-        self._conformity, self._named, self._names = conformity, named, frozenset(names)
+        self._conformity, self._name_bias, self._names = conformity, name_bias, frozenset(names)
         self._follows = follows
         self._seed = seed
 
@@ -74,52 +74,61 @@ class SimDebater:
     async def request(self, request: ModelRequest, /) -> ModelResponse:
         """Say a position."""
         prompt = str(request.messages[-1]["content"])
-        held = self.holds(prompt)
+        position = self.holds(prompt)
         usage = Usage(calls=1, prompt_tokens=0, cached_tokens=0, completion_tokens=0)
-        text = f"I hold: {held}."
+        text = f"I hold: {position}."
         if request.output_schema is None:
             if request.on_text is not None:
                 request.on_text(text)
             return ModelResponse(text=text, usage=usage)
-        return ModelResponse(data=self._filled(request, held, prompt), usage=usage)
+        return ModelResponse(data=self._filled(request, position, prompt), usage=usage)
 
     def holds(self, prompt: str) -> str:
         """Its position after reading `prompt`."""
-        others = [said for said in read_positions(prompt) if said.position != self.position]
-        if not others:
+        other_statements = [statement for statement in read_positions(prompt) if statement.position != self.position]
+        if not other_statements:
             return self.position
         if self._follows == "last":
-            followed = others[-1].position
+            followed = other_statements[-1].position
         else:
             # each counts once, with what it said last, or who speaks most would be the majority
-            counted = Counter({said.tag: said.position for said in others}.values())
-            followed = [said.position for said in others if counted[said.position] == max(counted.values())][-1]
-        known = any(name in said.tag for said in others if said.position == followed for name in self._names)
-        likely = self._named if known and self._named is not None else self._conformity
+            counted = Counter({statement.tag: statement.position for statement in other_statements}.values())
+            followed = [
+                statement.position
+                for statement in other_statements
+                if counted[statement.position] == max(counted.values())
+            ][-1]
+        is_model = any(
+            name in statement.tag
+            for statement in other_statements
+            if statement.position == followed
+            for name in self._names
+        )
+        likely = self._name_bias if is_model and self._name_bias is not None else self._conformity
         # by the prompt and not by the number of requests: concurrent debaters are asked in any order
         adopts = uniform(self._seed, key_of(prompt), key_of(self.name), 0) < likely
         return followed if adopts else self.position
 
-    def _filled(self, request: ModelRequest, held: str, prompt: str) -> dict[str, Any]:
+    def _filled(self, request: ModelRequest, position: str, prompt: str) -> dict[str, Any]:
         schema: dict[str, Any] = request.output_schema or {}
-        text = f"I hold: {held}."
-        known: dict[str, Any] = {
+        text = f"I hold: {position}."
+        values: dict[str, Any] = {
             **dict.fromkeys(("proposal", "reasoning"), text),
             "issues": [],
             "suggestions": [],
             **dict.fromkeys(("severity", "confidence"), 0.5),
-            "position": held,
-            "enough": held == self.position,
-            "choice": min(_authors(prompt, held) or _authors(prompt), default=""),
+            "position": position,
+            "enough": position == self.position,
+            "choice": min(_authors(prompt, position) or _authors(prompt), default=""),
         }
-        if not set(schema.get("required", ())) <= known.keys():
-            message = f"a simulated debater has no answer for {sorted(set(schema['required']) - known.keys())}"
+        if not set(schema.get("required", ())) <= values.keys():
+            message = f"a simulated debater has no answer for {sorted(set(schema['required']) - values.keys())}"
             raise MalformedResponse(message, model=self.name, block=request.block)
-        return {field: known[field] for field in schema.get("properties", {}) if field in known}
+        return {field: values[field] for field in schema.get("properties", {}) if field in values}
 
 
 def _authors(prompt: str, position: str | None = None) -> list[str]:
-    return [said.tag for said in read_positions(prompt) if position in (None, said.position)]
+    return [statement.tag for statement in read_positions(prompt) if position in (None, statement.position)]
 
 
 def conformist(

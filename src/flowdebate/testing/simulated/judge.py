@@ -125,8 +125,8 @@ def _read_letters(turn: str, letters: tuple[str, ...]) -> SimView:
     """The view of a request for a letter: arguments by side, or sentences to choose a quote from."""
     blocks = {match[1]: match[2] for match in _BY_SIDE.finditer(turn)}
     if set(blocks) == set(letters):
-        said = {letter: tuple(map(_unescape, _ARGUMENT.findall(block))) for letter, block in blocks.items()}
-        sides = tuple(SimSide(called=letter, stance=letter, texts=texts) for letter, texts in said.items())
+        arguments = {letter: tuple(map(_unescape, _ARGUMENT.findall(block))) for letter, block in blocks.items()}
+        sides = tuple(SimSide(called=letter, stance=letter, texts=texts) for letter, texts in arguments.items())
         return SimView(sides=sides, form="letter", fields=())
     sentences = {match[1]: _unescape(match[2]) for match in _LETTERED.finditer(turn)}
     sides = tuple(
@@ -143,12 +143,12 @@ def _unescape(text: str) -> str:
 
 def _read_entries(turn: str, names: Sequence[str]) -> list[DebateContributionEntry]:
     """The entries of a transcript without names, if all its tags are sides; else of one with names."""
-    found = _TRANSCRIPT.search(turn)
-    if found is None:
+    match = _TRANSCRIPT.search(turn)
+    if match is None:
         return []
     try:  # "[for]" and "[ann, for]" look alike where a stance has a comma: the sides that may win decide
-        plain = parse_entries(found[0])
-        return plain if all(entry.stance in names for entry in plain) else parse_entries(found[0], names=True)
+        plain = parse_entries(match[0])
+        return plain if all(entry.stance in names for entry in plain) else parse_entries(match[0], names=True)
     except ViewError:
         return []
 
@@ -227,8 +227,8 @@ class SimJudge:
             return ModelResponse(text=max(logprobs, key=logprobs.__getitem__), logprobs=logprobs, usage=usage)
         shares = self.shares(view, draw=draw)
         best = [name for name, share in shares.items() if share == max(shares.values())]
-        shown = ", ".join(f"{name}: {share:.3f}" for name, share in shares.items())
-        answer: dict[str, Any] = dict.fromkeys(view.fields, f"Simulated ({shown}).")
+        shares_text = ", ".join(f"{name}: {share:.3f}" for name, share in shares.items())
+        answer: dict[str, Any] = dict.fromkeys(view.fields, f"Simulated ({shares_text}).")
         if view.form == "scores":
             scores = {name: 100 * share for name, share in shares.items()}
             rubric = {name: dict.fromkeys(view.criteria, score) for name, score in scores.items()}
@@ -240,18 +240,18 @@ class SimJudge:
     def shares(self, view: SimView, *, draw: object = None) -> dict[str, float]:
         """The share of each side of `view`, by its name there; they add up to 1."""
         odds = self._odds(view, draw=draw)
-        most = max(odds)  # taken off, since the exponential of a large bias has no float
-        weights = [math.exp(value - most) for value in odds]
-        whole = math.fsum(weights)
-        return {side.called: weight / whole for side, weight in zip(view.sides, weights, strict=True)}
+        highest = max(odds)  # taken off, since the exponential of a large bias has no float
+        weights = [math.exp(value - highest) for value in odds]
+        total = math.fsum(weights)
+        return {side.called: weight / total for side, weight in zip(view.sides, weights, strict=True)}
 
     def _logprobs(self, view: SimView, *, draw: object) -> dict[str, float]:
         """The logarithms of `shares()`; of a sentence to quote, by its quality alone."""
         quoted = view.form == "quote"
         odds = [self._quality_of(side) for side in view.sides] if quoted else self._odds(view, draw=draw)
-        most = max(odds)
-        whole = most + math.log(math.fsum(math.exp(value - most) for value in odds))
-        return {side.called: value - whole for side, value in zip(view.sides, odds, strict=True)}
+        highest = max(odds)
+        total = highest + math.log(math.fsum(math.exp(value - highest) for value in odds))
+        return {side.called: value - total for side, value in zip(view.sides, odds, strict=True)}
 
     def _odds(self, view: SimView, *, draw: object) -> list[float]:
         return self.log_odds(
@@ -284,13 +284,13 @@ class SimJudge:
         sides = len(quality)
         slots, labels = self._slot(sides), self._labels(sides, names)
         at = {side: slot for slot, side in enumerate(order)}
-        found = []
+        odds = []
         for side in range(sides):
             value = quality[side] + slots[at[side]]
             value += labels[called[side]] if called is not None else 0.0
             value += content[side] if content is not None else 0.0
-            found.append(value + self._noise * normal(self.seed, item, view, at[side]))
-        return found
+            odds.append(value + self._noise * normal(self.seed, item, view, at[side]))
+        return odds
 
     def log_odds_of(
         self,
@@ -315,12 +315,12 @@ class SimJudge:
         at = np.argsort(_views_first(orders), axis=-1)
         views = np.arange(at.shape[1]) if views is None else np.asarray(views)
         items = np.arange(count) if items is None else np.asarray(items)
-        found: Floats = quality + np.array(self._slot(sides))[at]
-        found = found + (0.0 if called is None else np.array(self._labels(sides, names))[_views_first(called)])
-        found = found + (0.0 if content is None else np.asarray(content, dtype=float)[:, None, :])
+        log_odds: Floats = quality + np.array(self._slot(sides))[at]
+        log_odds = log_odds + (0.0 if called is None else np.array(self._labels(sides, names))[_views_first(called)])
+        log_odds = log_odds + (0.0 if content is None else np.asarray(content, dtype=float)[:, None, :])
         if self._noise:
-            found = found + self._noise * normals(self.seed, items[:, None, None], views[None, :, None], at)
-        return found
+            log_odds = log_odds + self._noise * normals(self.seed, items[:, None, None], views[None, :, None], at)
+        return log_odds
 
     def _labels(self, sides: int, names: Sequence[str] | None) -> list[float]:
         if self._named is None:
@@ -338,13 +338,13 @@ class SimJudge:
 
     def _content(self, side: SimSide) -> float:
         text = "\n".join(side.texts)
-        shown = {word.casefold() for word in _WORD.findall(" ".join((text, *side.speakers)))}
-        known = sum(
+        words = {word.casefold() for word in _WORD.findall(" ".join((text, *side.speakers)))}
+        known_words = sum(
             bonus
             for name, bonus in self._identity.items()
-            if {word.casefold() for word in _WORD.findall(name)} <= shown
+            if {word.casefold() for word in _WORD.findall(name)} <= words
         )
-        return self._style * style_of(text) + self._length * length_of(text) + known
+        return self._style * style_of(text) + self._length * length_of(text) + known_words
 
 
 def style_of(text: str) -> float:
@@ -375,14 +375,14 @@ def _ladder(field: str, value: float | Sequence[float]) -> Callable[[int], list[
         if not _is_number(value):
             raise ConfigurationError("SimJudge()", field, value, "a number, or one for each place")
         return lambda places: [value * (places - 1 - place) / max(1, places - 1) for place in range(places)]
-    given = list(value)
-    if not all(map(_is_number, given)):
+    values = list(value)
+    if not all(map(_is_number, values)):
         raise ConfigurationError("SimJudge()", field, value, "a number, or one for each place")
 
     def one_each(places: int) -> list[float]:
-        if len(given) != places:
+        if len(values) != places:
             raise ConfigurationError("SimJudge()", field, value, f"a number, or one for each of {places} places")
-        return [float(each) for each in given]
+        return [float(number) for number in values]
 
     return one_each
 
@@ -390,8 +390,8 @@ def _ladder(field: str, value: float | Sequence[float]) -> Callable[[int], list[
 def _views_first(value: ArrayLike) -> Integers:
     import numpy as np
 
-    found = np.asarray(value)
-    return found if found.ndim == 3 else found[None]  # noqa: PLR2004 - items, views, sides
+    views = np.asarray(value)
+    return views if views.ndim == 3 else views[None]  # noqa: PLR2004 - items, views, sides
 
 
 # Sums of floats that are as near as this are a tie: `decide()` sums exactly, in fractions.
@@ -446,6 +446,6 @@ def is_right(decided: Decided, best: ArrayLike) -> Floats:
     """For each item how far the verdict is right: 1, 0, or for a tie that the right side is in, its part of the tie."""
     import numpy as np
 
-    found = np.take_along_axis(decided.leaders, np.asarray(best)[:, None], axis=1)[:, 0]
-    parts: Floats = found / decided.leaders.sum(axis=-1)
+    leaders = np.take_along_axis(decided.leaders, np.asarray(best)[:, None], axis=1)[:, 0]
+    parts: Floats = leaders / decided.leaders.sum(axis=-1)
     return parts

@@ -140,7 +140,7 @@ class JudgeOptions:
         rubric = self.criteria
         weighed = rubric is None or (isinstance(rubric, dict) and 0 < len(rubric) <= MOST_CRITERIA)
         for name, weight in (rubric or {}).items() if weighed else ():
-            weighed = weighed and isinstance(name, str) and bool(name.strip()) and is_number(weight, most=HEAVIEST)
+            weighed = weighed and isinstance(name, str) and bool(name.strip()) and is_number(weight, maximum=HEAVIEST)
         allowed = f"None, or 1 to {MOST_CRITERIA} names, each with a number > 0, <= {HEAVIEST:,}"
         self._require(weighed, "criteria", allowed)
         self._require(rubric is None or self.form == "scores", "criteria", "None unless the answers are scores")

@@ -71,7 +71,7 @@ class Schedule:
                     f"schedule {self.kind!r}", "size", drawn, "None: only a sampled schedule has a size"
                 )
         else:
-            check_count("schedule 'sampled'", most=_MOST_SAMPLES, size=drawn)
+            check_count("schedule 'sampled'", maximum=_MOST_SAMPLES, size=drawn)
 
     def __str__(self) -> str:
         return self.kind if self.size is None else f"{self.kind}({self.size})"
