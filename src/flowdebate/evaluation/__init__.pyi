@@ -38,6 +38,10 @@ from .dynamics import AnswerCourse as AnswerCourse
 from .dynamics import Dynamics as Dynamics
 from .dynamics import courses_of as courses_of
 from .dynamics import dynamics as dynamics
+from .escalation import DecidedStep as DecidedStep
+from .escalation import EscalationArm as EscalationArm
+from .escalation import EscalationReport as EscalationReport
+from .escalation import compare_escalation as compare_escalation
 from .evaluation_run import Evaluation as Evaluation
 from .evaluation_run import evaluate as evaluate
 from .evaluation_run import evaluate_sync as evaluate_sync

@@ -1,0 +1,238 @@
+"""Comparison of an escalation with always taking its most thorough step, over the same questions with known answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, Unpack
+
+from flowdebate._text import counted
+from flowdebate._util.validation import check_share
+from flowdebate._util.wire import WireModel
+from flowdebate.blocks.base import Block
+from flowdebate.errors import ConfigurationError
+from flowdebate.evaluation.audit_report import Figure
+from flowdebate.evaluation.evaluation_run import EvaluationBatch, reader
+from flowdebate.evaluation.paired import compare_credits
+from flowdebate.evaluation.statistics import Resampling, check_scipy, effective_size, share_interval
+from flowdebate.runs.batch import Batch, BatchItem
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+_CALLER = "compare_escalation()"
+_RESAMPLES = 2_000
+
+
+class EscalationArm(WireModel):
+    """One of the two ways to answer all questions."""
+
+    accuracy: Figure
+    """The share of right answers, with Wilson's interval."""
+    calls: float
+    """Mean calls of a question."""
+    tokens: float | None
+    """Mean tokens of a question; None unless they are known for each."""
+
+
+class DecidedStep(WireModel):
+    """The questions that one step of the escalation decided."""
+
+    name: str
+    decided: Figure
+    """Their share of all questions."""
+    right: Figure | None
+    """The share of them that the step decided rightly; None without any."""
+    always_right: float | None
+    """The share of them that are right if the alternative is always asked."""
+
+
+class EscalationReport(WireModel):
+    """An escalation against an alternative that is always asked, at equal questions."""
+
+    n: int
+    """Questions; failed ones count as wrong in both."""
+    failed: int
+    """Those of them of which one of the two runs failed."""
+    confidence: float
+    escalation: EscalationArm
+    always: EscalationArm
+    difference: Figure
+    """The accuracy of the escalation less that of the alternative, with Newcombe's interval for paired shares."""
+    better: int
+    worse: int
+    """Questions that only the escalation, and only the alternative, answers rightly."""
+    p: float
+    """Of the exact sign-flip test over clusters, two-sided."""
+    calls_ratio: Figure
+    """All calls of the escalation as a share of those of the alternative, with a bootstrap interval over questions."""
+    tokens_ratio: Figure | None
+    """The same of tokens; None where they are not known."""
+    steps: list[DecidedStep]
+    """By the step that decided, in order."""
+
+    @property
+    def summary(self) -> str:
+        """The comparison in two sentences."""
+        cost, word = (self.calls_ratio, "calls") if self.tokens_ratio is None else (self.tokens_ratio, "tokens")
+        shares = ", ".join(f"{step.name} {step.decided.value:.0%}" for step in self.steps)
+        return (
+            f"The escalation is right on {self.escalation.accuracy.value:.1%} of {counted(self.n, 'question')}, the "
+            f"alternative on {self.always.accuracy.value:.1%} ({_points(self.difference)}), with "
+            f"{cost.value:.0%} of its {word} ({_range(cost)}). Decided by: {shares}."
+        )
+
+
+def _points(figure: Figure) -> str:
+    low, high = figure.low or 0.0, figure.high or 0.0
+    return f"{100 * figure.value:+.1f} points, {100 * low:+.1f} to {100 * high:+.1f}"
+
+
+def _range(figure: Figure) -> str:
+    return f"{figure.low or 0.0:.0%} to {figure.high or 0.0:.0%}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outcome:
+    """One question, answered in one way."""
+
+    right: bool
+    failed: bool
+    calls: int
+    tokens: int | None
+    steps: tuple[str, ...]
+    """The steps of an escalation that answered; the last one has decided."""
+
+
+async def compare_escalation(  # noqa: PLR0913 - the options of an evaluation
+    escalation: Block[Any, Any],
+    always: Block[Any, Any],
+    rows: Sequence[Any],
+    *,
+    truth: str | Callable[[Any], str],
+    question: str | Callable[[Any], Any] = "question",
+    answer: Callable[[Any], object] | None = None,
+    right: Callable[[object, str], bool] | None = None,
+    cluster: str | Callable[[Any], Hashable] | None = None,
+    confidence: float = 0.95,
+    **options: Unpack[EvaluationBatch],
+) -> EscalationReport:
+    """Answer each of `rows` by `escalation` and by `always`, and compare accuracy and cost.
+
+    - `truth`, `question`: the key of a row, or a function of it, for the right answer and for the question.
+    - `answer`: the answer in a raw output; None: the winner of a debate, or the output's `answer`.
+    - `right`: whether an answer is right, given the truth; None: if it has the same words.
+    - `cluster`: the key of a row, or a function of it, for what dependent rows share; None: rows are independent.
+
+    `options` are those of `Block.batch`. Both are run with the same seeds. Needs scipy. A failed run counts as wrong.
+    """
+    check_scipy(_CALLER)
+    check_share(_CALLER, ends=False, confidence=confidence)
+    if not rows:
+        raise ConfigurationError(_CALLER, "rows", rows, "at least one")
+    truths = [reader(truth)(row) for row in rows]
+    clusters = [*range(len(rows))] if cluster is None else [reader(cluster)(row) for row in rows]
+    arms: list[list[_Outcome]] = []
+    for name, block in (("escalation", escalation), ("always", always)):
+        arm: EvaluationBatch = {**options}
+        if (batch_id := options.get("batch_id")) is not None:
+            arm["batch_id"] = f"{batch_id}-{name}"
+        async with Batch(block, rows, question=reader(question), **arm) as batch:
+            items = sorted([item async for item in batch], key=lambda item: item.index)
+        arms.append([_outcome(item, truths[item.index], answer or answer_of, right or _same_words) for item in items])
+    return _report(*arms, clusters=clusters, confidence=confidence)
+
+
+def answer_of(output: object) -> object:
+    """The answer in a raw output: the winner of a debate, or its `answer`."""
+    inner = getattr(output, "output", output)
+    verdict = getattr(inner, "verdict", None)
+    return getattr(output, "answer", output) if verdict is None else getattr(verdict, "winner", None)
+
+
+def _same_words(answer: object, truth: str) -> bool:
+    return str(answer).casefold().split() == truth.casefold().split()
+
+
+def _outcome(
+    item: BatchItem[Any, Any], truth: str, answer: Callable[[Any], object], right: Callable[[object, str], bool]
+) -> _Outcome:
+    raw = item.output if item.raw is None else item.raw
+    usage = None if item.run is None else item.run.usage
+    steps = getattr(raw, "escalation", None) or getattr(raw, "steps", ())
+    failed = item.result is None or raw is None
+    return _Outcome(
+        right=not failed and right(answer(raw), truth),
+        failed=failed,
+        calls=0 if usage is None else usage.calls,
+        tokens=0 if usage is None else usage.total_tokens,
+        steps=() if failed else tuple(step.name for step in steps),
+    )
+
+
+def _report(
+    ones: Sequence[_Outcome], others: Sequence[_Outcome], *, clusters: Sequence[Hashable], confidence: float
+) -> EscalationReport:
+    credits_ = [[float(outcome.right) for outcome in arm] for arm in (ones, others)]
+    paired = compare_credits(*credits_, clusters, confidence=confidence)
+    size = effective_size([one - other for one, other in zip(*credits_, strict=True)], clusters)
+    return EscalationReport(
+        n=len(ones),
+        failed=sum(one.failed or other.failed for one, other in zip(ones, others, strict=True)),
+        confidence=confidence,
+        escalation=_arm(ones, confidence),
+        always=_arm(others, confidence),
+        difference=Figure(value=paired.difference, n=max(1, round(size)), low=paired.low, high=paired.high),
+        better=paired.better,
+        worse=paired.worse,
+        p=paired.p,
+        calls_ratio=_ratio([(one.calls, other.calls) for one, other in zip(ones, others, strict=True)]),
+        tokens_ratio=_tokens_ratio(ones, others),
+        steps=[_step(name, ones, others, confidence) for name in max((one.steps for one in ones), key=len)],
+    )
+
+
+def _arm(outcomes: Sequence[_Outcome], confidence: float) -> EscalationArm:
+    tokens = [outcome.tokens for outcome in outcomes]
+    known = [count for count in tokens if count is not None]
+    return EscalationArm(
+        accuracy=_share([outcome.right for outcome in outcomes], confidence),
+        calls=fmean(outcome.calls for outcome in outcomes),
+        tokens=fmean(known) if len(known) == len(tokens) else None,
+    )
+
+
+def _share(values: Sequence[bool], confidence: float) -> Figure:
+    low, high = share_interval(fmean(values), len(values), confidence=confidence)
+    return Figure(value=fmean(values), n=len(values), low=low, high=high)
+
+
+def _tokens_ratio(ones: Sequence[_Outcome], others: Sequence[_Outcome]) -> Figure | None:
+    pairs = [
+        (one.tokens, other.tokens)
+        for one, other in zip(ones, others, strict=True)
+        if one.tokens is not None and other.tokens is not None
+    ]
+    return _ratio(pairs) if len(pairs) == len(ones) and any(other for _, other in pairs) else None
+
+
+def _ratio(pairs: Sequence[tuple[int, int]]) -> Figure:
+    """The ratio of two sums over questions, with its bootstrap interval."""
+    spent, alternative = (sum(column) for column in zip(*pairs, strict=True))
+    value = spent / alternative if alternative else 0.0
+    if len(pairs) < 2 or not alternative or len({*pairs}) == 1:  # noqa: PLR2004 - nothing varies
+        return Figure(value=value, n=len(pairs), low=value, high=value)
+    low, high = Resampling(seed=0, resamples=_RESAMPLES).interval(pairs, least=None)
+    return Figure(value=value, n=len(pairs), low=low, high=high)
+
+
+def _step(name: str, ones: Sequence[_Outcome], others: Sequence[_Outcome], confidence: float) -> DecidedStep:
+    decided = [one.steps[-1:] == (name,) for one in ones]
+    pairs = [(one.right, other.right) for one, other in zip(ones, others, strict=True) if one.steps[-1:] == (name,)]
+    return DecidedStep(
+        name=name,
+        decided=_share(decided, confidence),
+        right=_share([one for one, _ in pairs], confidence) if pairs else None,
+        always_right=fmean(other for _, other in pairs) if pairs else None,
+    )
