@@ -77,10 +77,11 @@ class EscalationReport(WireModel):
         """The comparison in two sentences."""
         cost, word = (self.calls_ratio, "calls") if self.tokens_ratio is None else (self.tokens_ratio, "tokens")
         shares = ", ".join(f"{step.name} {step.decided.value:.0%}" for step in self.steps)
+        failed = f" {counted(self.failed, 'question')} failed in one of the two." if self.failed else ""
         return (
             f"The escalation is right on {self.escalation.accuracy.value:.1%} of {counted(self.n, 'question')}, the "
             f"alternative on {self.always.accuracy.value:.1%} ({_points(self.difference)}), with "
-            f"{cost.value:.0%} of its {word} ({_range(cost)}). Decided by: {shares}."
+            f"{cost.value:.0%} of its {word} ({_range(cost)}). Decided by: {shares}.{failed}"
         )
 
 
