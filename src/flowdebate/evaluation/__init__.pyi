@@ -34,6 +34,10 @@ from .content_audit import ContentChoice as ContentChoice
 from .content_audit import ControlledSystem as ControlledSystem
 from .content_audit import content_audit as content_audit
 from .content_audit import content_choices as content_choices
+from .critique_check import CheckedAnswer as CheckedAnswer
+from .critique_check import CritiqueCheck as CritiqueCheck
+from .critique_check import critique_check as critique_check
+from .critique_check import critique_check_sync as critique_check_sync
 from .dynamics import AnswerCourse as AnswerCourse
 from .dynamics import Dynamics as Dynamics
 from .dynamics import courses_of as courses_of

@@ -138,15 +138,17 @@ def critique(  # noqa: PLR0913 - the pattern's options, each with its default
         block = loop.role(JUDGE, claim_ids=list(claim_ids), sources=loop.material)
         return loop.guard(JUDGE, block, heard=lambda _: True)
 
-    return (
+    # without the author's turns nobody needs a model for them
+    pipeline = (
         loop.opening()
-        .tap(Answering(_author_turn(loop, "answer"), loop))
+        .tap(Answering(loop, None if answer is not None else _author_turn(loop, "answer")))
         .tap(sequencer(name=f"{name}-critics").parallel(critic_turns, max_concurrency=max_concurrency))
         .tap(gather_claims(loop))
         .tap(Judging(loop, make_judge, custom=is_own(judge)))
-        .tap(Revising(_author_turn(loop, "revise"), loop))
-        .then(build_critique(loop))
     )
+    if revise:
+        pipeline = pipeline.tap(Revising(_author_turn(loop, "revise"), loop))
+    return pipeline.then(build_critique(loop))
 
 
 def _critics(loop: Loop[CritiqueOptions], member: Any) -> list[Block[Any, Any]]:  # noqa: ANN401 - a Persona

@@ -40,28 +40,33 @@ MakeJudge: TypeAlias = "Callable[[tuple[str, ...]], Block[Any, Any]]"
 _CACHED_JUDGES = 32
 
 
-class Answering(Wrapped):
+class Answering(Block[Any, None]):
     """The step that gets the answer: from the input, the options, or else the author's turn."""
 
-    def __init__(self, turn: Turn, loop: Loop[CritiqueOptions]) -> None:
-        super().__init__(turn)
-        self._loop = loop
+    def __init__(self, loop: Loop[CritiqueOptions], turn: Turn | None) -> None:
+        """`turn` is None where the options have an answer."""
+        resources, hidden = ({}, {}) if turn is None else (turn.resources, turn.hidden)
+        super().__init__(f"{loop.name}-answer", resources=resources, hidden=hidden)
+        self._loop, self._turn = loop, turn
 
     async def act(self, value: CritiqueInput, ctx: Context, /) -> None:
         answer = self._loop.options.answer if value.answer is None else value.answer
         handle = ctx.scope.handle
-        if answer is None:
-            await self._inner(value, ctx)
-            entries = ctx.scope.handles["transcript"].state.entries
-            handle.update(answer=entries[-1].text if entries else None)
-        else:
+        if answer is not None:
             handle.update(answer=clean_text(answer), is_given=True)
             ctx.emit(AnswerGiven(answer=clean_text(answer)))
+        elif self._turn is not None:
+            await self._turn(value, ctx)
+            entries = ctx.scope.handles["transcript"].state.entries
+            handle.update(answer=entries[-1].text if entries else None)
         handle.deadline = None  # the time of the author is over
         state = state_of(ctx, CritiqueState)
         check_quorum(state, [AUTHOR] if state.answer is not None else [], quorum=1, block=ctx.block)
         if is_answered(ctx):
             self._loop.open_round(ctx, 2)
+
+    def outline(self) -> Outline:
+        return Outline(text=self.name, kind="handler") if self._turn is None else self._turn.outline()
 
 
 def is_answered(ctx: Context) -> bool:
@@ -197,14 +202,14 @@ class Judging(Block[Any, None]):
 
 
 class Revising(Wrapped):
-    """The step that has the author revise the answer, if a claim holds and revisions are wanted."""
+    """The step that has the author revise the answer, if a claim holds."""
 
     def __init__(self, turn: Turn, loop: Loop[CritiqueOptions]) -> None:
         super().__init__(turn)
         self._loop = loop
 
     async def act(self, value: object, ctx: Context, /) -> None:
-        if not (state_of(ctx, CritiqueState).holding and self._loop.options.revise):
+        if not state_of(ctx, CritiqueState).holding:
             return
         self._loop.open_round(ctx, 3)
         await self._inner(value, ctx)

@@ -1,0 +1,308 @@
+"""Check of a critique before it is used: whether a critic helps its judge, on answers with known labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, Unpack
+
+from flowdebate._text import counted, is_blank, shown
+from flowdebate._util.importing import InNotebooks
+from flowdebate._util.validation import check_share
+from flowdebate._util.wire import WireModel
+from flowdebate.errors import ConfigurationError
+from flowdebate.evaluation.audit_report import Figure
+from flowdebate.evaluation.evaluation_run import EvaluationBatch, reader
+from flowdebate.evaluation.paired import Paired, compare_credits
+from flowdebate.evaluation.sample_sizes import required_n
+from flowdebate.evaluation.statistics import check_scipy, share_interval
+from flowdebate.runs.batch import Batch
+from flowdebate.runs.execute import run_sync
+
+if TYPE_CHECKING:
+    from flowdebate.blocks.base import Block
+    from flowdebate.blocks.functions import BlockLike
+    from flowdebate.chassis.roles import RoleOptions
+    from flowdebate.chassis.roster import MemberLike
+    from flowdebate.models.resolve import ModelChoice
+    from flowdebate.sources.source import SourcesLike
+
+_LOCATION = "critique_check()"
+_WRONG_ANSWER = "The answer to the question is wrong."
+"""Claim that the judge rules on by itself, without a critic."""
+_WORDS: Mapping[str, bool] = {
+    **dict.fromkeys(("right", "correct", "true", "yes", "1"), True),
+    **dict.fromkeys(("wrong", "incorrect", "false", "no", "0"), False),
+}
+
+
+class CheckedAnswer(WireModel):
+    """One labelled answer, and what was decided about it."""
+
+    question: str
+    is_right: bool
+    """The label."""
+    rejected: bool
+    """Whether a claim of the critic held, so that the critique rejects the answer."""
+    judged_wrong: bool
+    """Whether the judge alone called it wrong, in its own word and without needing a quote."""
+    claims: int
+    """The number of claims about it."""
+
+
+class MethodRates(WireModel):
+    """How well one method tells right answers from wrong ones."""
+
+    accuracy: Figure
+    """Share of answers that it decided as labelled."""
+    found: Figure | None
+    """Share of the wrong answers that it called wrong; None without any."""
+    false_alarms: Figure | None
+    """Share of the right answers that it called wrong; None without any."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CritiqueCheck(InNotebooks):
+    """The result of a check: `print(check.summary)`."""
+
+    critique: MethodRates
+    alone: MethodRates
+    """The judge without a critic."""
+    comparison: Paired
+    """Accuracy of the critique minus that of the judge alone, on the same answers."""
+    found: Paired | None
+    """The same, on the wrong answers only."""
+    answers: Sequence[CheckedAnswer]
+    left_out: int
+    """Answers without a decision: a call failed, or a limit was reached."""
+    confidence: float
+    min_gain: float
+    calls: float
+    """Mean number of calls of models for an answer, those of the judge alone included."""
+
+    @property
+    def helps(self) -> bool | None:
+        """Return True if the critique gains, False if a gain of `min_gain` is excluded, None if neither is shown."""
+        if self.comparison.low > 0:
+            return True
+        return False if self.comparison.high < self.min_gain else None
+
+    @property
+    def advice(self) -> str:
+        """Return what to do, in a sentence."""
+        if self.helps:
+            return "Use critique() with these models: it decides better than the judge alone."
+        if self.helps is False:
+            return f"Do not use critique() with these models: it gains less than {self.min_gain:.0%} over the judge."
+        differing = (self.comparison.better + self.comparison.worse) / len(self.answers)
+        needed = required_n(self.min_gain, differing=max(differing, self.min_gain))
+        return (
+            f"These answers do not decide it: a gain of {self.min_gain:.0%} takes about {needed:,} labelled answers, "
+            f"and there are {len(self.answers):,}."
+        )
+
+    @property
+    def summary(self) -> str:
+        """Return the figures in lines."""
+        gain = self.comparison
+        interval = f"{self.confidence:.0%} interval {gain.low:+.1%} to {gain.high:+.1%}, p = {gain.p:.2g}"
+        lines = [
+            f"Answers: {len(self.answers):,}, of which {sum(not each.is_right for each in self.answers):,} are wrong",
+            *(
+                f"{name}: accuracy {_percent(rates.accuracy)}, found {_percent(rates.found)}, "
+                f"false alarms {_percent(rates.false_alarms)}"
+                for name, rates in (("Critique", self.critique), ("Judge alone", self.alone))
+            ),
+            f"Gain in accuracy: {gain.difference:+.1%} ({interval})",
+            self.advice,
+        ]
+        if self.left_out:
+            lines.insert(1, f"Left out: {counted(self.left_out, 'answer')} without a decision")
+        return "\n".join(lines)
+
+
+def _percent(figure: Figure | None) -> str:
+    return "none" if figure is None else f"{figure.value:.0%}"
+
+
+async def critique_check(  # noqa: PLR0913 - the options of a check
+    rows: Sequence[Any],
+    *,
+    critics: Sequence[MemberLike] | None = None,
+    judge: BlockLike | RoleOptions | None = None,
+    sources: SourcesLike | None = None,
+    question: str | Callable[[Any], Any] = "question",
+    answer: str | Callable[[Any], Any] = "answer",
+    truth: str | Callable[[Any], Any] = "right",
+    cluster: str | Callable[[Any], Any] | None = None,
+    confidence: float = 0.95,
+    min_gain: float = 0.05,
+    **options: Unpack[EvaluationBatch],
+) -> CritiqueCheck:
+    """Check on labelled answers whether a critic finds more than its judge does alone.
+
+    Each answer is criticized without a revision, and is also given to the judge alone: up to 3 calls of models.
+
+    - `critics`, `judge`, `model`: as for `critique()`.
+    - `sources`: for all rows; a row's own, under "sources", take their place.
+    - `question`, `answer`: the key of a row, or a function of it.
+    - `truth`: the same for the label: True or "right", False or "wrong", or the list of its faults, empty for none.
+    - `cluster`: the same for what rows share that are not independent of each other; None: the question.
+    - `confidence`, `min_gain`: of the interval, and the smallest gain in accuracy that is worth the calls.
+    - `options` are those of `Block.batch`: with `store` and `batch_id` an interrupted check continues where it stopped.
+
+    Needs scipy. ConfigurationError for a row without a question, an answer or a label, and where no answer has a
+    decision.
+    """
+    check_scipy(_LOCATION)
+    model = options.pop("model", None)  # of the pattern, whose roles may have different ones
+    check_share(_LOCATION, ends=False, confidence=confidence, min_gain=min_gain)
+    readers = {"question": reader(question), "answer": reader(answer)}
+    label = reader(truth)
+    shared = readers["question"] if cluster is None else reader(cluster)
+    _check_rows(rows, readers)
+    labels = [_read_label(label(row), index) for index, row in enumerate(rows)]
+
+    def build(row: Any) -> Block[Any, Any]:  # noqa: ANN401 - a row of any kind
+        own = row.get("sources") if isinstance(row, Mapping) else None
+        return _create_check(readers["answer"](row), critics, judge, model, own or sources)
+
+    batch = Batch(
+        build(rows[0]),
+        rows,
+        question=readers["question"],
+        plan_item=lambda row: (build(row), None),
+        **options,
+    )
+    answers: dict[int, CheckedAnswer] = {}
+    calls: list[int] = []
+    errors: list[BaseException] = []
+    async with batch:
+        async for item in batch:
+            calls += [] if item.run is None else [item.run.usage.calls]
+            errors += [] if item.error is None else [item.error]
+            outputs: Any = item.output
+            if not outputs or None in (outputs["critique"].outcome, outputs["alone"].outcome):
+                continue
+            [ruled] = outputs["alone"].claims
+            answers[item.index] = CheckedAnswer(
+                question=readers["question"](item.row),
+                is_right=labels[item.index],
+                rejected=outputs["critique"].outcome == "rejected",
+                judged_wrong=ruled.judged == "holds",
+                claims=len(outputs["critique"].claims),
+            )
+    if not answers and errors:  # every run failed, most likely for the same reason
+        raise errors[0]
+    if not answers:
+        raise ConfigurationError(_LOCATION, "rows", f"{len(rows)} of them", "answers that the models decide about")
+    indexes = sorted(answers)
+    return _report(
+        [answers[index] for index in indexes],
+        [str(shared(rows[index])) for index in indexes],
+        left_out=len(rows) - len(answers),
+        calls=fmean(calls),
+        confidence=confidence,
+        min_gain=min_gain,
+    )
+
+
+def _report(
+    answers: Sequence[CheckedAnswer],
+    clusters: Sequence[str],
+    *,
+    left_out: int,
+    calls: float,
+    confidence: float,
+    min_gain: float,
+) -> CritiqueCheck:
+    def compare(indexes: Sequence[int]) -> Paired:
+        return compare_credits(
+            [float(answers[index].rejected != answers[index].is_right) for index in indexes],
+            [float(answers[index].judged_wrong != answers[index].is_right) for index in indexes],
+            [clusters[index] for index in indexes],
+            confidence=confidence,
+        )
+
+    wrong = [index for index, answer in enumerate(answers) if not answer.is_right]
+    return CritiqueCheck(
+        critique=_rates(answers, [answer.rejected for answer in answers], confidence),
+        alone=_rates(answers, [answer.judged_wrong for answer in answers], confidence),
+        comparison=compare(range(len(answers))),
+        found=compare(wrong) if wrong else None,
+        answers=answers,
+        left_out=left_out,
+        confidence=confidence,
+        min_gain=min_gain,
+        calls=calls,
+    )
+
+
+def critique_check_sync(rows: Sequence[Any], **options: Any) -> CritiqueCheck:  # noqa: ANN401 - those of critique_check
+    """Run `critique_check`, for scripts and notebooks."""
+    return run_sync(lambda: critique_check(rows, **options))
+
+
+def _check_rows(rows: Sequence[Any], readers: Mapping[str, Callable[[Any], Any]]) -> None:
+    if not rows:
+        raise ConfigurationError(_LOCATION, "rows", rows, "at least one")
+    for index, row in enumerate(rows):
+        for name, read in readers.items():
+            text = read(row)
+            if not isinstance(text, str) or is_blank(text):
+                raise ConfigurationError(_LOCATION, f"{name} of row {index}", text, "text that is not blank")
+
+
+def _create_check(
+    answer: str,
+    critics: Sequence[MemberLike] | None,
+    judge: BlockLike | RoleOptions | None,
+    model: ModelChoice,
+    sources: SourcesLike | None,
+) -> Block[Any, Any]:
+    """Create the block that has one answer decided twice: by a critique, and by the judge alone."""
+    from flowdebate.blocks.sequencer import sequencer
+    from flowdebate.chassis.roster import Persona
+    from flowdebate.patterns.critique import ClaimDraft, critique
+
+    def state_claim(_: object) -> list[ClaimDraft]:
+        return [ClaimDraft(claim=_WRONG_ANSWER, kind="false")]
+
+    # a model for the critics by role has no seat where a function is the critic
+    alone = {key: value for key, value in model.items() if key != "critic"} if isinstance(model, Mapping) else model
+    shared: dict[str, Any] = {"answer": answer, "judge": judge, "sources": sources, "revise": False}
+    checks = {
+        "critique": critique(name="critique", critics=critics, model=model, **shared),
+        "alone": critique(name="alone", critics=[Persona("nobody", block=state_claim)], model=alone or None, **shared),
+    }
+    return sequencer(name="critique-check").parallel(checks)
+
+
+def _read_label(value: object, index: int) -> bool:
+    """Read whether an answer is right: a bool or a word for it, or the list of its faults."""
+    if isinstance(value, (list, tuple)):
+        return not value
+    word = str(value).strip().casefold()
+    if word not in _WORDS:
+        allowed = 'true or "right", false or "wrong", or a list of faults'
+        raise ConfigurationError(_LOCATION, f"truth of row {index}", shown(value), allowed)
+    return _WORDS[word]
+
+
+def _rates(answers: Sequence[CheckedAnswer], called_wrong: Sequence[bool], confidence: float) -> MethodRates:
+    pairs = list(zip(answers, called_wrong, strict=True))
+    accuracy = _share([wrong != answer.is_right for answer, wrong in pairs], confidence)
+    assert accuracy is not None  # noqa: S101 - there are answers
+    return MethodRates(
+        accuracy=accuracy,
+        found=_share([wrong for answer, wrong in pairs if not answer.is_right], confidence),
+        false_alarms=_share([wrong for answer, wrong in pairs if answer.is_right], confidence),
+    )
+
+
+def _share(hits: Sequence[bool], confidence: float) -> Figure | None:
+    if not hits:
+        return None
+    low, high = share_interval(fmean(hits), len(hits), confidence=confidence)
+    return Figure(value=fmean(hits), n=len(hits), low=low, high=high)
