@@ -139,11 +139,11 @@ async def test_hosts_of_mcp_have_a_tool_for_it() -> None:
         Client(create_server(service)) as client,
     ):
         tools = {tool.name: tool.description or "" for tool in (await client.list_tools()).tools}
-        for level, calls in (("quick", 2), ("balanced", 3), ("high", 5)):
-            assert re.search(rf'"{level}" (makes )?up\s+to\s+{calls}', tools["check_answer"])
+        for level, calls in (("quick", 2), ("balanced", 3), ("thorough", 5)):
+            assert re.search(rf'"{level}"\s+(makes\s+)?up\s+to\s+{calls}', tools["check_answer"])
         given = {"question": QUESTION, "answer": ANSWER, "sources": {"lease.md": LEASE}, "wait": 50}
         run = told(await client.call_tool("check_answer", given))
-        quick = told(await client.call_tool("check_answer", {**given, "confidence": "quick"}))
+        quick = told(await client.call_tool("check_answer", {**given, "depth": "quick"}))
     assert run["status"] == quick["status"] == "complete"
     assert REVISED in run["result"]
     assert "The answer was rejected: 1 of 1 claim held up" in quick["result"]

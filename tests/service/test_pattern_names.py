@@ -40,8 +40,10 @@ OTHERS = {
     "resources/archive.py": "an outcome of a stored debate is called consensus",
     "measures/topologies.py": "a topology has the name of a pattern",
     "cli/benchmark.py": "measures reviews, for the option --benchmark",
+    "cli/critics.py": "measures critics, for the command eval critic",
     "cli/demo/__init__.py": "plays the recording of a review",
     "cli/pull_request.py": "posts reviews, for the option --pr",
+    "evaluation/critique_check.py": "compares a critique with its judge alone",
     "evaluation/model_check.py": "checks a model in the roles of the patterns that there are",
 }
 """Modules that may name another pattern, though each can be deleted (`scripts/delete_patterns.py`)."""

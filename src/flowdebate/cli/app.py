@@ -71,6 +71,7 @@ _OF_EVAL = {
         "flowdebate.cli.evaluate:evaluate", "Measure on questions with known answers whether debates help."
     ),
     "study": _Entry("flowdebate.cli.study:study", "Compare several designs of a debate with baselines."),
+    "critic": _Entry("flowdebate.cli.critics:critic", "Check on labelled answers whether critiques help."),
     "audit": _Entry("flowdebate.cli.ballots:audit", "Audit judges for bias and consistency."),
     "leaderboard": _Entry("flowdebate.cli.ballots:leaderboard", "Rank models and judges by stored debates."),
 }

@@ -102,6 +102,27 @@ class CritiqueCheck(InNotebooks):
             f"and there are {len(self.answers):,}."
         )
 
+    def to_data(self) -> dict[str, Any]:
+        """Return the check as JSON data, in camelCase."""
+
+        def gain(paired: Paired | None) -> dict[str, Any] | None:
+            names = ("difference", "low", "high", "p", "better", "worse")
+            return None if paired is None else {name: getattr(paired, name) for name in names}
+
+        return {
+            "critique": self.critique.to_wire(),
+            "alone": self.alone.to_wire(),
+            "gain": gain(self.comparison),
+            "gainOnWrongAnswers": gain(self.found),
+            "helps": self.helps,
+            "advice": self.advice,
+            "leftOut": self.left_out,
+            "calls": self.calls,
+            "confidence": self.confidence,
+            "minGain": self.min_gain,
+            "answers": [answer.to_wire() for answer in self.answers],
+        }
+
     @property
     def summary(self) -> str:
         """Return the figures in lines."""

@@ -13,10 +13,12 @@ from flowdebate.evaluation.benefit import BenefitReport
 from flowdebate.evaluation.comparison import Comparison
 from flowdebate.evaluation.comparison_table import ComparisonTable
 from flowdebate.evaluation.content_audit import ContentAudit
+from flowdebate.evaluation.critique_check import CritiqueCheck
 from flowdebate.evaluation.dynamics import Dynamics
 from flowdebate.evaluation.evaluation_run import Evaluation
 from flowdebate.evaluation.judge_quality import JudgeQuality
 from flowdebate.evaluation.leaderboard import Leaderboard
+from flowdebate.evaluation.paired import Paired
 from flowdebate.evaluation.ranking import RankedSystem, Ranking
 from flowdebate.evaluation.review_benchmark import ReviewBenchmark, describe_benchmark
 from flowdebate.evaluation.stored_audit import rows_of
@@ -80,6 +82,8 @@ def lay_out(value: object) -> Summary | None:  # noqa: C901, PLR0911, PLR0912 - 
             return _lay_out_tournament(value)
         case ReviewBenchmark():
             return lay_out_review_benchmark(value)
+        case CritiqueCheck():
+            return lay_out_critique_check(value)
         case BatchResult():
             table = Table(head=("Index", "Question", "Status", "Result"), rows=tuple(map(_item_cells, value)))
             title = f"Batch of {counted(len(value), 'run')}"
@@ -136,6 +140,34 @@ def lay_out_review_benchmark(benchmark: ReviewBenchmark) -> Summary:
         rows=tuple((kind, *(f"{count:,}" for count in counts)) for kind, counts in benchmark.recall_by_kind.items()),
     )
     return Summary(title="Review benchmark", about=describe_benchmark(benchmark), sections=(rates, kinds))
+
+
+def lay_out_critique_check(check: CritiqueCheck) -> Summary:
+    """Lay out how a critique and its judge alone decide about labelled answers, and what to do."""
+
+    def cell(figure: Figure | None) -> str:
+        return "none" if figure is None else f"{figure.value:.0%} ({figure.low:.0%} to {figure.high:.0%})"
+
+    def row(name: str, paired: Paired) -> tuple[str, ...]:
+        interval = f"{paired.low:+.1%} to {paired.high:+.1%}"
+        return name, f"{paired.difference:+.1%}", interval, f"{paired.better} to {paired.worse}", f"{paired.p:.2g}"
+
+    share = f"{check.confidence:.0%} interval"
+    rates = Table(
+        head=(f"Decided by ({share})", "Accuracy", "Wrong answers found", "False alarms"),
+        rows=tuple(
+            (name, cell(rates.accuracy), cell(rates.found), cell(rates.false_alarms))
+            for name, rates in (("Critique", check.critique), ("Judge alone", check.alone))
+        ),
+    )
+    gains = [row("All answers", check.comparison)]
+    gains += [] if check.found is None else [row("Wrong answers", check.found)]
+    gain = Table(head=("Gain of the critique", "Accuracy", share, "Better to worse", "p"), rows=tuple(gains))
+    wrong = sum(not answer.is_right for answer in check.answers)
+    left_out = [f"{counted(check.left_out, 'answer')} without a decision left out"] if check.left_out else []
+    about = f"Check of a critique on {counted(len(check.answers), 'answer')}, {wrong:,} of them wrong"
+    points = Points(items=(check.advice, f"Calls for each answer: {check.calls:.1f}", *left_out))
+    return Summary(title="Critique check", about=about, sections=(rates, gain, points))
 
 
 def lay_out_benefit(
