@@ -191,8 +191,16 @@ def checked(name: str, report: EscalationReport) -> str:
 
 
 HEAD = """\
-| | accuracy | always the last step | difference, points | tokens | decided by first, second, last | right where the second agreed | the last step there |
-| --- | --- | --- | --- | --- | --- | --- | --- |"""
+| first, second, then | right | always the last step | difference, points | tokens | decided by the second | right there |
+| --- | --- | --- | --- | --- | --- | --- |"""
+NAMES = {
+    "R1": "PaLM 2, GPT-4, a panel of five",
+    "R2": "ChatGPT, LLaMA 2, a panel of five",
+    "R3": "PaLM 2, GPT-4, both in both orders",
+    "S1": "none mislead",
+    "S2": "10 % mislead",
+    "S3": "30 % mislead",
+}
 
 
 def row_of(name: str, report: EscalationReport) -> str:
@@ -200,16 +208,17 @@ def row_of(name: str, report: EscalationReport) -> str:
     early = report.steps[1]
     assert early.right is not None
     assert report.tokens_ratio is not None
-    shares = ", ".join(f"{step.decided.value:.1%}" for step in report.steps)
+    difference, low, high = (
+        100 * (end or 0.0) for end in (report.difference.value, report.difference.low, report.difference.high)
+    )
     cells = [
-        name,
+        f"{name}: {NAMES[name]}",
         share(report.escalation.accuracy),
         share(report.always.accuracy),
-        f"{100 * report.difference.value:+.1f} [{100 * (report.difference.low or 0):+.1f}, {100 * (report.difference.high or 0):+.1f}]",
+        f"{difference:+.1f} [{low:+.1f}, {high:+.1f}]",
         share(report.tokens_ratio),
-        shares,
+        f"{early.decided.value:.1%}",
         share(early.right),
-        f"{early.always_right:.1%}",
     ]
     return f"| {' | '.join(cells)} |"
 
@@ -227,7 +236,7 @@ it was computed, and say what each row is. Brackets contain 95 % intervals.
 
 ## Replayed: LLMBar at `{commit}`
 
-{pairs} pairs, judges of five vendors' models.
+{pairs} pairs, five judging models.
 
 {replayed}
 

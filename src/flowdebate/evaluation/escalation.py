@@ -161,7 +161,7 @@ def _outcome(
 ) -> _Outcome:
     raw = item.output if item.raw is None else item.raw
     usage = None if item.run is None else item.run.usage
-    steps = getattr(raw, "escalation", None) or getattr(raw, "steps", ())
+    steps: Sequence[Any] = getattr(raw, "escalation", None) or getattr(raw, "steps", None) or ()
     failed = item.result is None or raw is None
     return _Outcome(
         right=not failed and right(answer(raw), truth),
@@ -175,9 +175,9 @@ def _outcome(
 def _report(
     ones: Sequence[_Outcome], others: Sequence[_Outcome], *, clusters: Sequence[Hashable], confidence: float
 ) -> EscalationReport:
-    credits_ = [[float(outcome.right) for outcome in arm] for arm in (ones, others)]
-    paired = compare_credits(*credits_, clusters, confidence=confidence)
-    size = effective_size([one - other for one, other in zip(*credits_, strict=True)], clusters)
+    right, right_always = ([float(outcome.right) for outcome in arm] for arm in (ones, others))
+    paired = compare_credits(right, right_always, clusters, confidence=confidence)
+    size = effective_size([one - other for one, other in zip(right, right_always, strict=True)], clusters)
     return EscalationReport(
         n=len(ones),
         failed=sum(one.failed or other.failed for one, other in zip(ones, others, strict=True)),
@@ -224,7 +224,7 @@ def _ratio(pairs: Sequence[tuple[int, int]]) -> Figure:
     value = spent / alternative if alternative else 0.0
     if len(pairs) < 2 or not alternative or len({*pairs}) == 1:  # noqa: PLR2004 - nothing varies
         return Figure(value=value, n=len(pairs), low=value, high=value)
-    low, high = Resampling(seed=0, resamples=_RESAMPLES).interval(pairs, least=None)
+    low, high = Resampling(seed=0, resamples=_RESAMPLES).interval(pairs, minimum=None)
     return Figure(value=value, n=len(pairs), low=low, high=high)
 
 
