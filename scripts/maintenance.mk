@@ -151,7 +151,7 @@ injection: $(VENV)/.run ## measure how often attacks win over the local judge, a
 	$(BIN)/python scripts/benchmarks/injection.py --out build/injection.jsonl
 	$(BIN)/python scripts/benchmarks/injection.py --out build/injection.jsonl --report evidence/records/injection.md
 
-adapter-table: .venv-newest/.made ## write the table of promises in docs/adapters.md from the tests
+adapter-table: .venv-newest/.made ## write evidence/records/adapters.md from the tests
 	LITELLM_LOCAL_MODEL_COST_MAP=True .venv-newest/bin/python -m tests.adapters.table
 
 event-schema: $(VENV)/.dev ## write the published schema and table of events from their classes

@@ -1,4 +1,4 @@
-"""The table of promises in docs/adapters.md: `make adapter-table` runs the suite of each adapter, and writes it.
+"""The table of promises of the adapters: `make adapter-table` runs the suite of each adapter, and writes it.
 
 Nothing is written if a promise is broken, or was not tested because a framework is missing.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ("BEGIN", "END", "PAGE", "SUITES", "table", "untested")
 
-PAGE = Path(__file__).parents[2] / "docs" / "adapters.md"
+PAGE = Path(__file__).parents[2] / "evidence" / "records" / "adapters.md"
 BEGIN, END = "<!-- table of promises: make adapter-table -->\n", "<!-- end of the table -->\n"
 SUITES: dict[str, type[AdapterConformance]] = {
     "pydantic_ai": test_pydantic_ai.TestAgentModel,
