@@ -77,6 +77,38 @@ def test_passages_fill_the_room_that_they_have() -> None:
     assert [(passage.start, passage.end) for passage in whole] == [(0, len(files[0].text))]
 
 
+@given(st.integers(1, 5), st.integers(0, 40_000), st.integers(1, 60))
+def test_readers_share_what_is_too_long_for_one(readers: int, room: int, files: int) -> None:
+    """Each has no more than its room, all have the best half, and other halves only where nothing else is left."""
+    sources = tuple(Source.of(f"f{number:02}.py", f"limit_{number} = {number}\n" * 60) for number in range(files))
+    found = [find_passages(sources, ["What is the limit?"], room, share=(one, readers)) for one in range(readers)]
+    shown = [{(passage.source, passage.start, passage.end) for passage in passages} for passages in found]
+    assert all(sum(end - start for _, start, end in passages) <= room for passages in shown)
+    best = find_passages(sources, ["What is the limit?"], room if readers == 1 else room // 2)
+    texts = {(each.source, place) for each in best for place in range(each.start, each.end)}
+    assert all(texts <= {(name, place) for name, *ends in one for place in range(*ends)} for one in shown)
+    if readers * room <= sum(len(source.text) for source in sources) // 2:
+        own = [
+            {passage for passage in one if not any(passage in other for other in shown if other is not one)}
+            for one in shown
+        ]
+        assert all(len(part) >= (len(one) - len(best)) // 2 for part, one in zip(own, shown, strict=True))
+
+
+@pytest.mark.parametrize("pattern", ["council", "deliberation", "round_robin", "consensus", "debate"])
+def test_a_panel_reads_more_than_one_of_it(pattern: str) -> None:
+    """Debaters who have to win are shown the same, as far as they ask the same."""
+    files = {f"file_{number:02}": f"limit_{number} = {number}\n" * 50 for number in range(40)}
+    talkers = Talkers()
+    raw = talk(pattern, sources=Sources(files, tokens=1_000)).run_sync(QUESTION, model=talkers.model(), seed=1).raw
+    first = [turn for turn in raw.passages if turn.round == min(turn.round for turn in raw.passages)]
+    shown = [{passage.source for passage in turn.passages} for turn in first]
+    assert len(shown) > 1
+    assert (len(set().union(*shown)) > max(map(len, shown))) is (pattern != "debate")
+    everything = {passage.source for turn in raw.passages for passage in turn.passages}
+    assert f"Shown: {len(everything)} of 40 files, in passages that fit the turns best" in material_notes(raw)
+
+
 def test_many_files_are_counted_in_a_prompt_and_their_passages_named() -> None:
     """Names of files that nothing is shown of would take the room of passages."""
     files = tuple(Source.of(f"src/file_{number}.py", "x = 1\n" * 30) for number in range(2_000))
@@ -146,8 +178,8 @@ def test_a_resumed_run_is_shown_the_recorded_passages(
             await long.run(QUESTION, model=FunctionModel(failing, name="talkers"), store=store, run_id="a", seed=1)
         before = find_passages
 
-        def otherwise(sources: Any, _: Any, room: int) -> Any:
-            return before(sources, ["museums"], room)
+        def otherwise(sources: Any, _: Any, room: int, **share: Any) -> Any:
+            return before(sources, ["museums"], room, **share)
 
         monkeypatch.setattr("flowdebate.chassis.material.find_passages", otherwise)
         result = await long.resume("a", model=talkers.model(), store=store)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import secrets
 import threading
 import weakref
@@ -18,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowdebate.store.base import NEWEST_SEARCHED, StoredRun
+from flowdebate.store.base import NEWEST_SEARCHED, StoredRun, header_text
 from flowdebate.store.memory import MemoryStore
 from flowdebate.store.postgres import rows as postgres
 from flowdebate.store.postgres.store import PostgresStore
@@ -148,10 +149,31 @@ async def test_postgresql_begins_a_page_where_the_last_one_ended(a_server: Serve
         cursor.execute("ANALYZE run_labels")
         plan = "\n".join(row[0] for row in cursor.execute(b"EXPLAIN " + statement, values).fetchall())
     assert index in plan
+    plan = re.sub(r"\n  InitPlan.*(?:\n {4,}.*)*", "", plan)  # where the newest runs begin, for a short text
     assert "Seq Scan on run" not in plan
     if before is not None:
         assert "created_at <= " in plan
         assert "Sort" not in plan
+
+
+async def test_postgresql_looks_for_two_letters_in_the_newest_runs(a_server: Server) -> None:
+    """As SQLite does. Its trigrams are of bytes, so that two Chinese or Cyrillic characters are found in all runs."""
+    schema, letters = f"t{secrets.token_hex(8)}", "\u0436\u0436"
+    store = PostgresStore(a_server.url, schema=schema)
+    await store.runs()
+    insert = """
+        INSERT INTO runs (run_id, block, folded, labels, status, created_at, updated_at, claim, header)
+        SELECT 'r' || n, 'x', convert_to(CASE n WHEN 1 THEN %s WHEN %s THEN 'last xy' ELSE 'often' END, 'UTF8'),
+               ARRAY[]::text[], 'complete', n, n, 0, replace(%s, 'r-id', 'r' || n)
+        FROM generate_series(1, %s) AS n
+    """
+    number = NEWEST_SEARCHED + 1
+    with psycopg.connect(a_server.url, autocommit=True) as session:
+        session.execute(f"SET search_path TO {schema}".encode())
+        session.execute(insert, (f"first xy {letters}", number, header_text(header("r-id")), number))
+    found = {text: [run.header.run_id for run in await store.runs(text=text)] for text in ("xy", " xy", letters)}
+    await store.close()
+    assert found == {"xy": [f"r{number}"], " xy": [f"r{number}", "r1"], letters: ["r1"]}
 
 
 async def test_sqlite_holds_nothing_that_it_has_given(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
@@ -69,6 +69,18 @@ class Material:
     """Whether prompts show the numbers of lines, by which places are named."""
     divided: bool = False
     """Whether sources that do not fit into one prompt are divided over several, each a `Part`, and never searched."""
+    share: tuple[int, int] = (0, 1)
+    """The number of the speaker who is shown passages, from 0, and the number of those who share what is too long."""
+    shared: Material | None = None
+    """The material that this is one speaker's view of; None for the material of a run."""
+
+    def for_speaker(self, number: int, speakers: int) -> Material:
+        """Return the material of one of several speakers who are shown different passages of what is too long."""
+        return replace(self, share=(number, speakers), shared=self)
+
+    @property
+    def _of_run(self) -> Material:
+        return self.shared or self
 
     def of_run(self, ctx: Context) -> tuple[Source, ...]:
         """The sources that can be read, as they were when the run began."""
@@ -76,7 +88,7 @@ class Material:
 
     def all_of_run(self, ctx: Context) -> tuple[Source, ...]:
         """Return all sources as of the start of the run, omitted ones included."""
-        sources: tuple[Source, ...] = ctx.run.known.get(self, self.sources)
+        sources: tuple[Source, ...] = ctx.run.known.get(self._of_run, self.sources)
         return sources
 
     async def record(self, ctx: Context) -> None:
@@ -135,10 +147,10 @@ class Material:
             queries = pattern_state(ctx).question, before[-_LAST_WORDS:]
 
             async def search() -> list[Passage]:
-                return await asyncio.to_thread(find_passages, sources, queries, room)
+                return await asyncio.to_thread(find_passages, sources, queries, room, share=self.share)
 
             passages = await ctx.decide(search, returns=list[Passage])
-            turns = ctx.run.known.setdefault((self, Shown), [])
+            turns = ctx.run.known.setdefault((self._of_run, Shown), [])
             turns.append(Shown(round=round_of(ctx), block=ctx.block, passages=passages))
             return "\n\n".join(
                 [*([before] if before else []), render_passages(passages, sources, numbers=self.numbered), task]

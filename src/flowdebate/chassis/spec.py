@@ -130,6 +130,9 @@ class PatternSpec(Generic[OptionsT]):
     """The word for a pass of the loop in the paths of blocks."""
     many_rounds: int | None = None
     """More rounds than this are warned of."""
+    shares_sources: bool = False
+    """Whether speakers are shown different passages of sources that are too long for their prompts, besides the best
+    ones: together they read more, where nobody has to win by what all have seen."""
 
 
 EntryT = TypeVar("EntryT", bound=Contribution)
@@ -458,7 +461,10 @@ class Loop(Generic[OptionsT]):
             {"visibility": self.visibilities[role.name]},
         ]
         if role is self.spec.speaker:
-            layers.append({"length": self.prompts.length, "template": self.prompts.template, "sources": self.material})
+            material = self.material
+            if material is not None and member is not None and self.spec.shares_sources:
+                material = material.for_speaker(self.roster.index(member), len(self.roster))
+            layers.append({"length": self.prompts.length, "template": self.prompts.template, "sources": material})
         if (model := self.models.get(role.name)) is not None:
             layers.append({"model": model})
         if member is not None:

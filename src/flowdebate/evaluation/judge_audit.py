@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from os import PathLike
@@ -57,15 +57,26 @@ class PlaceWins:
     """Wins of each place in one item."""
 
     wins: list[int]
-    arrangements: set[tuple[str, ...]] = field(default_factory=set)
+    arrangements: frozenset[tuple[str, ...]] = frozenset()
     """The arrangements that were shown: orders of sides, or the sides that had the labels."""
-    label_orders: set[tuple[str, ...]] = field(default_factory=set)
+    label_orders: frozenset[tuple[str, ...]] = frozenset()
+    is_mirrored: bool = False
+    """Whether the item was judged in one order and its reverse: then only a reversal is fair."""
+
+    def add(self, place: int, arrangement: tuple[str, ...]) -> None:
+        """Add a win of a place."""
+        self.wins[place] += 1
+        self.arrangements |= {arrangement}
+        orders = list(self.arrangements)
+        self.is_mirrored = len(orders) == 2 and orders[0] == orders[1][::-1]  # noqa: PLR2004 - an order and another
 
     @property
-    def is_mirrored(self) -> bool:
-        """Whether the item was judged in one order and its reverse: then only a reversal is fair."""
-        orders = list(self.arrangements)
-        return len(orders) == 2 and orders[0] == orders[1][::-1]  # noqa: PLR2004 - an order and another
+    def key(self) -> Hashable:
+        """What distinguishes it from the wins of other items, besides the names of sides."""
+        return tuple(self.wins), self.label_orders, self.is_mirrored
+
+
+Names: TypeAlias = tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -76,14 +87,86 @@ class ItemCounts:
     unparsed: int = 0
     unusable: int = 0
     undecided: int = 0
-    slots: dict[tuple[str, ...], PlaceWins] = field(default_factory=dict)
+    slots: dict[Names, PlaceWins] = field(default_factory=dict)
     """By the names of the slots."""
-    labels: dict[tuple[str, ...], PlaceWins] = field(default_factory=dict)
+    labels: dict[Names, PlaceWins] = field(default_factory=dict)
     """By the labels, sorted."""
-    turns: dict[tuple[str, ...], PlaceWins] = field(default_factory=dict)
+    turns: dict[Names, PlaceWins] = field(default_factory=dict)
     """By the places in the speaking order."""
     figures: dict[str, tuple[float, int]] = field(default_factory=dict)
     """A sum, and the number of its terms, for each of FIGURES."""
+
+    @property
+    def key(self) -> Hashable:
+        """What distinguishes it from the counts of other items, besides the names of sides."""
+        families = [(kind, names, wins.key) for kind, own in self.families for names, wins in own.items()]
+        totals = (self.ballots, self.unparsed, self.unusable, self.undecided)
+        return totals, tuple(families), tuple(self.figures.items())
+
+    @property
+    def families(self) -> tuple[tuple[PlaceKind, dict[Names, PlaceWins]], ...]:
+        """Wins of places by their kind."""
+        return ("slot", self.slots), ("label", self.labels), ("turn", self.turns)
+
+
+class CountedItems:
+    """Counts of items, which are added one by one, so that their ballots need not be in memory together.
+
+    Most items differ only by the names of their sides, and share one object.
+    """
+
+    def __init__(self, known: dict[Hashable, ItemCounts]) -> None:
+        self._known = known
+        self.counts: list[ItemCounts] = []
+        self.arrangements: dict[tuple[PlaceKind, Names], set[int]] = {}
+        """Hashes of the arrangements that were shown."""
+
+    def add(self, counts: ItemCounts) -> None:
+        """Add the counts of one item."""
+        for kind, own in counts.families:
+            for names, wins in own.items():
+                self.arrangements.setdefault((kind, names), set()).update(map(hash, wins.arrangements))
+                wins.arrangements = frozenset()
+        self.counts.append(self._known.setdefault(counts.key, counts))
+
+
+@dataclass(slots=True)
+class CountedJudges:
+    """Counts of all judges together and of each of them, and the shares that panels gave."""
+
+    all: CountedItems
+    models: dict[str, CountedItems] = field(default_factory=dict)
+    """By model; "" is the unknown one."""
+    shares: list[dict[str, dict[str, float]]] = field(default_factory=list)
+    """Of the items that several models have judged: the share of each side, by model."""
+    truth: list[str | None] = field(default_factory=list)
+    """The right sides of these items."""
+    is_known: bool = False
+    """Whether the right side of any item is known."""
+    known: dict[Hashable, ItemCounts] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, items: Iterable[tuple[Sequence[JudgeBallot], Sequence[str] | None, str | None]]) -> CountedJudges:
+        """Count items: the ballots of each, the sides as they spoke, and the right side."""
+        known: dict[Hashable, ItemCounts] = {}
+        judges = cls(all=CountedItems(known), known=known)
+        for ballots, spoke, right in items:
+            judges.add(ballots, spoke, right)
+        judges.models = dict(sorted(judges.models.items()))
+        return judges
+
+    def add(self, ballots: Sequence[JudgeBallot], spoke: Sequence[str] | None, right: str | None) -> None:
+        """Add the ballots of an item."""
+        by_model: dict[str, list[JudgeBallot]] = {}
+        for ballot in ballots:
+            by_model.setdefault(ballot.model or "", []).append(ballot)
+        self.all.add(count(ballots, spoke))
+        for name, own in by_model.items():
+            self.models.setdefault(name, CountedItems(self.known)).add(count(own, spoke))
+        self.is_known |= right is not None
+        if len(by_model) > 1:
+            self.shares.append(_shares(ballots))
+            self.truth.append(right)
 
 
 def count(ballots: Iterable[JudgeBallot], spoke: Sequence[str] | None = None) -> ItemCounts:
@@ -147,18 +230,14 @@ def _count_place(counts: ItemCounts, ballot: JudgeBallot, choice: str | None, sp
     if ballot.labels is not None:
         sides = {label: side for side, label in ballot.labels.items()}
         labels = tuple(sorted(sides))
-        wins = _count_win(
-            counts.labels, labels, labels.index(ballot.labels[choice]), tuple(sides[letter] for letter in labels)
-        )
-        wins.label_orders.add(tuple(ballot.labels[side] for side in order))
+        shown = tuple(sides[letter] for letter in labels)
+        wins = _count_win(counts.labels, labels, labels.index(ballot.labels[choice]), shown)
+        wins.label_orders |= {tuple(ballot.labels[side] for side in order)}
 
 
-def _count_win(
-    places: dict[tuple[str, ...], PlaceWins], names: tuple[str, ...], place: int, arrangement: tuple[str, ...]
-) -> PlaceWins:
+def _count_win(places: dict[Names, PlaceWins], names: Names, place: int, arrangement: tuple[str, ...]) -> PlaceWins:
     wins = places.setdefault(names, PlaceWins([0] * len(names)))
-    wins.wins[place] += 1
-    wins.arrangements.add(arrangement)
+    wins.add(place, arrangement)
     return wins
 
 
@@ -289,13 +368,24 @@ def _audit(
     for name, values in (("truth", truth), ("spoken", spoken)):
         if values is not None and len(values) != len(items):
             raise ConfigurationError("audit()", name, values, f"{len(items)} of them, one for each item")
-    turns = [None] * len(items) if spoken is None else spoken
-    figures = _figures(items, turns, resampling)
-    by_model = _models_of(items, turns)
-    if len(by_model) < 2:  # noqa: PLR2004 - one judge is no panel
+    nothing = [None] * len(items)
+    return _audit_counted(CountedJudges.of(zip(items, spoken or nothing, truth or nothing, strict=True)), resampling)
+
+
+def audit_counted(judges: CountedJudges, *, seed: int = 0, resamples: int | None = 2_000) -> JudgeAudit:
+    """Audit judges by their counts: with the figures of `full_audit()`, or of `audit()` where `resamples` is None."""
+    if resamples is None:
+        return _audit_counted(judges, None)
+    check_scipy("full_audit()")
+    return _adjust(_audit_counted(judges, Resampling(seed, resamples))).model_copy(update={"seed": seed})
+
+
+def _audit_counted(judges: CountedJudges, resampling: Resampling | None) -> JudgeAudit:
+    figures = _figures(judges.all, resampling)
+    if len(judges.models) < 2:  # noqa: PLR2004 - one judge is no panel
         return JudgeAudit(**figures)
-    models = {name: JudgeFigures(**_figures(*group, resampling)) for name, group in by_model.items()}
-    return JudgeAudit(**figures, models=models, **_panel(items, truth, sorted(by_model), resampling))
+    models = {name: JudgeFigures(**_figures(items, resampling)) for name, items in judges.models.items()}
+    return JudgeAudit(**figures, models=models, **_panel(judges, resampling))
 
 
 def _adjust(audited: JudgeAudit) -> JudgeAudit:
@@ -320,26 +410,8 @@ def _adjust(audited: JudgeAudit) -> JudgeAudit:
     return audited.model_copy(update={**of(audited), "models": models, "tests": len(every)})
 
 
-def _models_of(
-    items: Sequence[Sequence[JudgeBallot]], turns: Sequence[Sequence[str] | None]
-) -> dict[str, tuple[list[list[JudgeBallot]], list[Sequence[str] | None]]]:
-    """The items of each model, with its ballots only, and who spoke in them; "" is the unknown model."""
-    grouped: dict[str, tuple[list[list[JudgeBallot]], list[Sequence[str] | None]]] = {}
-    for ballots, spoke in zip(items, turns, strict=True):
-        ballots_by_model: dict[str, list[JudgeBallot]] = {}
-        for ballot in ballots:
-            ballots_by_model.setdefault(ballot.model or "", []).append(ballot)
-        for name, model_ballots in ballots_by_model.items():
-            cast, order = grouped.setdefault(name, ([], []))
-            cast.append(model_ballots)
-            order.append(spoke)
-    return dict(sorted(grouped.items()))
-
-
-def _figures(
-    items: Sequence[Sequence[JudgeBallot]], turns: Sequence[Sequence[str] | None], resampling: Resampling | None
-) -> dict[str, Any]:
-    counts = [count(ballots, spoke) for ballots, spoke in zip(items, turns, strict=True)]
+def _figures(items: CountedItems, resampling: Resampling | None) -> dict[str, Any]:
+    counts = items.counts
     figures: dict[str, Figure] = {}
     for name in FIGURES:
         if terms := [item.figures[name] for item in counts if name in item.figures]:
@@ -353,33 +425,36 @@ def _figures(
         "unparsed": sum(item.unparsed for item in counts),
         "unusable": sum(item.unusable for item in counts),
         "undecided": sum(item.undecided for item in counts),
-        "slots": _families("slot", [item.slots for item in counts], resampling),
-        "labels": _families("label", [item.labels for item in counts], resampling),
-        "turns": _families("turn", [item.turns for item in counts], resampling),
-        "last_word": _last_word([turns for item in counts for turns in item.turns.values()], resampling),
+        "slots": _families("slot", (item.slots for item in counts), items, resampling),
+        "labels": _families("label", (item.labels for item in counts), items, resampling),
+        "turns": _families("turn", (item.turns for item in counts), items, resampling),
+        "last_word": _last_word(items, resampling),
         **figures,
     }
 
 
 def _families(
     kind: PlaceKind,
-    wins: Iterable[dict[tuple[str, ...], PlaceWins]],
+    wins: Iterable[dict[Names, PlaceWins]],
+    items: CountedItems,
     resampling: Resampling | None,
 ) -> list[Places]:
-    grouped: dict[tuple[str, ...], list[PlaceWins]] = {}
+    grouped: dict[Names, list[PlaceWins]] = {}
     for item in wins:
         for names, family_ballots in item.items():
             grouped.setdefault(names, []).append(family_ballots)
     return [
-        _places(kind, names, grouped[names], resampling)
+        _places(kind, names, grouped[names], len(items.arrangements[kind, names]), resampling)
         for names in sorted(grouped, key=lambda names: (len(names), names))
     ]
 
 
-def _last_word(items: Sequence[PlaceWins], resampling: Resampling | None) -> LastWord | None:
+def _last_word(counted: CountedItems, resampling: Resampling | None) -> LastWord | None:
     """The wins of whoever spoke last, over items with any number of sides."""
+    items = [turns for item in counted.counts for turns in item.turns.values()]
     if not items:
         return None
+    orders = set[int]().union(*(orders for (kind, _), orders in counted.arrangements.items() if kind == "turn"))
     won, n = sum(item.wins[-1] for item in items), sum(sum(item.wins) for item in items)
     even = math.fsum(sum(item.wins) / len(item.wins) for item in items) / n
     p = None if resampling is None else place_test([(item.wins, len(item.wins) - 1) for item in items])
@@ -394,13 +469,13 @@ def _last_word(items: Sequence[PlaceWins], resampling: Resampling | None) -> Las
         low=low,
         high=high,
         items=len(items),
-        orders=_arrangements(items),
+        orders=len(orders),
         p=p,
     )
 
 
 def _places(
-    kind: PlaceKind, names: tuple[str, ...], items: Sequence[PlaceWins], resampling: Resampling | None
+    kind: PlaceKind, names: Names, items: Sequence[PlaceWins], arrangements: int, resampling: Resampling | None
 ) -> Places:
     wins = [sum(place) for place in zip(*(item.wins for item in items), strict=True)]
     n = sum(wins)
@@ -429,7 +504,7 @@ def _places(
         items=len(items),
         leaning=leaning,
         first=first,
-        arrangements=_arrangements(items),
+        arrangements=arrangements,
         apart=kind != "label" or len(set[object]().union(*(item.label_orders for item in items))) > 1,
         p=p,
         test=test,
@@ -443,20 +518,10 @@ def _interval(
     return resampling.interval(terms, minimum=minimum) if resampling and resampling.resamples else (None, None)
 
 
-def _arrangements(items: Iterable[PlaceWins]) -> int:
-    return len(set[object]().union(*(item.arrangements for item in items)))
-
-
-def _panel(
-    items: Sequence[Sequence[JudgeBallot]],
-    truth: Sequence[str | None] | None,
-    names: Sequence[str],
-    resampling: Resampling | None,
-) -> dict[str, Any]:
-    """The mean correlation of two of `names`, the quantity that is correlated, and what the models are worth."""
-    shares = [_shares(ballots) for ballots in items]
-    truths = truth or [None] * len(items)
-    of: Literal["errors", "scores"] = "errors" if any(right is not None for right in truths) else "scores"
+def _panel(judges: CountedJudges, resampling: Resampling | None) -> dict[str, Any]:
+    """The mean correlation of two models, the quantity that is correlated, and what the models are worth."""
+    shares, truths, names = judges.shares, judges.truth, sorted(judges.models)
+    of: Literal["errors", "scores"] = "errors" if judges.is_known else "scores"
     pairs = [
         pair
         for one, other in combinations(names, 2)
@@ -526,7 +591,7 @@ def _correlation_interval(
     # items, not verdicts, are drawn: the verdicts of one item are not independent
     nothing = (0.0,) * 6
     rows = np.array(sorted([number for pair in pairs for number in pair.get(item, nothing)] for item in at))
-    n, x, y, xx, yy, xy = np.moveaxis((resampling.weights(len(at)) @ rows).reshape(-1, len(pairs), 6), -1, 0)
+    n, x, y, xx, yy, xy = np.moveaxis(resampling.sums(rows).reshape(-1, len(pairs), 6), -1, 0)
     with np.errstate(all="ignore"):
         means = (0.0, 0.0) if centred else (x / n, y / n)
         spread = np.sqrt(np.maximum(xx / n - means[0] ** 2, 0) * np.maximum(yy / n - means[1] ** 2, 0))

@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from hashlib import blake2b
 from itertools import combinations
+from sys import intern
 from typing import Any
 
 from pydantic import Field
@@ -191,10 +193,10 @@ def _games_of(run: StoredRun) -> list[Game] | str:
     }
     games = [
         Game(
-            sides[one],
-            sides[other],
+            intern(sides[one]),
+            intern(sides[other]),
             1 if winner == one else 0 if winner == other else 0.5,
-            run.header.question,
+            blake2b(run.header.question.encode(errors="surrogatepass"), digest_size=8).digest(),  # it may be long
             placed=raw.get("turnOrder") != "simultaneous",
         )
         for winner in [verdict.get("winner")]

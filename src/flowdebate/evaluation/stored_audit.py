@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterable, Iterable, Iterator
+from collections.abc import AsyncIterable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, overload
+from zlib import compressobj, decompressobj
 
 from pydantic import ValidationError
 
@@ -23,7 +24,7 @@ from flowdebate.evaluation.audit_report import (
     ReaderAgreement,
 )
 from flowdebate.evaluation.ballot_file import BallotFile, parse_ballots
-from flowdebate.evaluation.judge_audit import audit, full_audit
+from flowdebate.evaluation.judge_audit import CountedJudges, audit_counted
 from flowdebate.evaluation.readers import sides_of, votes_in
 from flowdebate.evaluation.rejudging import NAME as REJUDGE
 from flowdebate.evaluation.rejudging import ArguedDebate
@@ -44,7 +45,7 @@ _UNREADABLE = "ballots that cannot be read"
 class Items:
     """Transcripts with their ballots."""
 
-    items: list[AuditItem]
+    items: Sequence[AuditItem]
     left_out: Counter[str] = field(default_factory=Counter)
     """The number of runs without ballots, by reason."""
     readers: ReaderAgreement | None = None
@@ -58,8 +59,8 @@ async def audited_runs(store: Store, runs: AsyncIterable[StoredRun]) -> Items:
         collector.add(run)
         verdict, sides = _verdict_of(run), sides_of(run)
         # an import may have anything there
-        if isinstance(verdict, dict) and sides and verdict.get("winner") in (None, *sides):
-            votes = await votes_in(store, run)
+        is_decided = isinstance(verdict, dict) and sides and verdict.get("winner") in (None, *sides)
+        if isinstance(verdict, dict) and is_decided and (votes := await votes_in(store, run)):
             read.append((verdict.get("winner"), [vote.winner for vote in votes.values()]))
     return replace(collector.items, readers=ReaderAgreement.of(read))
 
@@ -71,11 +72,8 @@ def _verdict_of(run: StoredRun) -> object:
 
 def audit_of(items: Items, *, seed: int = 0) -> JudgeAudit:
     """The audit of all items: with p-values and intervals where scipy is installed (`has_intervals`)."""
-    ballots, truth = [item.ballots for item in items.items], [item.truth for item in items.items]
-    spoken = [item.spoken for item in items.items]
-    if has_intervals():
-        return full_audit(ballots, truth=truth, spoken=spoken, seed=seed)
-    return audit(ballots, truth=truth, spoken=spoken)
+    judges = CountedJudges.of((item.ballots, item.spoken, item.truth) for item in items.items)
+    return audit_counted(judges, seed=seed, resamples=2_000 if has_intervals() else None)
 
 
 def has_intervals() -> bool:
@@ -174,10 +172,13 @@ def items_of(runs: Iterable[StoredRun]) -> Items:
 
 
 class ItemCollector:
-    """Collects the ballots of runs, which need not be in memory together."""
+    """Collects the ballots of runs, which need not be in memory together.
+
+    What it keeps of a run is some 300 bytes: its ballots without the words of judges.
+    """
 
     def __init__(self) -> None:
-        self._items: dict[str, AuditItem] = {}
+        self._items: dict[bytes, bytes] = {}
         self._left_out = Counter[str]()
         self._forks = set[str]()
 
@@ -191,23 +192,74 @@ class ItemCollector:
             return
         debate = argued(run)
         text = run.header.run_id if debate is None else json_text(debate.model_dump())
-        key = blake2b(text.encode(), digest_size=16).hexdigest()  # a transcript is long, and a store has many
-        before, raw = self._items.get(key), (run.outcome or {}).get("raw")
+        key = _digest(text)  # a transcript is long, and a store has many
+        packed, raw = self._items.get(key), (run.outcome or {}).get("raw")
         at_once = isinstance(raw, dict) and raw.get("turnOrder") == "simultaneous"
-        if before is None:
+        ballots = [ballot.model_copy(update={"verdict": "", "reasoning": _words(ballot)}) for ballot in ballots]
+        if packed is None:
             # Where all speak at once, nobody has the last word.
             spoken = None if debate is None or at_once else speaking_order(debate.transcript)
-            self._items[key] = AuditItem(id=run.header.run_id, ballots=ballots, spoken=spoken)
+            item = AuditItem(id=run.header.run_id, ballots=ballots, spoken=spoken)
         else:
+            before = _unpack(packed)
             spoken = None if at_once else before.spoken
             if run.header.parent is not None or before.id in self._forks:
                 ballots = [ballot for ballot in ballots if ballot not in before.ballots]
-            self._items[key] = before.model_copy(update={"ballots": [*before.ballots, *ballots], "spoken": spoken})
+            item = before.model_copy(update={"ballots": [*before.ballots, *ballots], "spoken": spoken})
+        self._items[key] = _pack(item)
 
     @property
     def items(self) -> Items:
         """All items so far."""
-        return Items(items=list(self._items.values()), left_out=self._left_out)
+        return Items(items=_PackedItems(list(self._items.values())), left_out=self._left_out)
+
+
+class _PackedItems(Sequence[AuditItem]):
+    """Items that are unpacked one by one, without the words of judges."""
+
+    def __init__(self, packed: Sequence[bytes]) -> None:
+        self._packed = packed
+
+    def __len__(self) -> int:
+        return len(self._packed)
+
+    @overload
+    def __getitem__(self, place: int) -> AuditItem: ...
+    @overload
+    def __getitem__(self, place: slice) -> _PackedItems: ...
+    def __getitem__(self, place: int | slice) -> AuditItem | _PackedItems:
+        if isinstance(place, slice):
+            return _PackedItems(self._packed[place])
+        item = _unpack(self._packed[place])
+        return item.model_copy(
+            update={"ballots": [ballot.model_copy(update={"reasoning": ""}) for ballot in item.ballots]}
+        )
+
+
+_USUAL = (
+    b'"spoken":["","truth":null,"problem":null,"reasoning":"","verdict":"","winner":null,"scores":{"":0.5,"":0.49999'
+    b'{"id":"","ballots":[{"view":0,"order":["",""],"labels":{"":"Side A","":"Side B"},"labels":null,"model":"'
+)
+"""What most packed items have in common."""
+
+
+def _pack(item: AuditItem) -> bytes:
+    packer = compressobj(zdict=_USUAL)
+    return packer.compress(item.model_dump_json(by_alias=True).encode()) + packer.flush()
+
+
+def _unpack(packed: bytes) -> AuditItem:
+    return AuditItem.model_validate_json(decompressobj(zdict=_USUAL).decompress(packed))
+
+
+def _digest(text: str) -> bytes:
+    return blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
+
+
+def _words(ballot: JudgeBallot) -> str:
+    """Return what tells the words of a ballot from those of others; "" for a ballot without any."""
+    words = f"{ballot.verdict}\0{ballot.reasoning}"
+    return _digest(words).hex()[:8] if len(words) > 1 else ""
 
 
 def argued(run: StoredRun) -> ArguedDebate | None:

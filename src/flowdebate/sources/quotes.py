@@ -35,10 +35,15 @@ class Passage(WireModel):
     """Its page; None in a source without pages."""
 
 
-def find_passages(sources: tuple[Source, ...], queries: Sequence[str], characters: int) -> list[Passage]:
+def find_passages(
+    sources: tuple[Source, ...], queries: Sequence[str], characters: int, *, share: tuple[int, int] = (0, 1)
+) -> list[Passage]:
     """Find the best passages for all `queries`, as many as `characters` have room for, in the order of the sources.
 
-    Neighbours in a source become one passage. Raises ConfigurationError if the extra `flowdebate[documents]` is not
+    A `share` is the number of a reader, from 0, and the number of readers: half of the room has the same passages for
+    all of them, and the other half each reader's own ones of the next best. Neighbours in a source become one passage.
+
+    Raises ConfigurationError if the extra `flowdebate[documents]` is not
     installed.
     """
     passages, index = _index(sources)
@@ -47,17 +52,28 @@ def find_passages(sources: tuple[Source, ...], queries: Sequence[str], character
         weights = index.get_scores(words)
         highest = max(weights) or 1.0  # a long query has higher scores, but the same weight
         scores = [score + float(weight / highest) for score, weight in zip(scores, weights, strict=True)]
-    best: list[int] = []
-    room = characters
-    for place in sorted(range(len(passages)), key=lambda place: (-scores[place], place)):
-        size = passages[place].end - passages[place].start
-        if size <= room:
-            best.append(place)
-            room -= size
+    ranked = sorted(range(len(passages)), key=lambda place: (-scores[place], place))
+    sizes = [passage.end - passage.start for passage in passages]
+    number, readers = share
+    best = _fill(ranked, sizes, characters if readers == 1 else characters // 2)
+    rest = [place for place in ranked if place not in best]
+    for places in (rest[number::readers], rest):  # passages of other readers only where there is room left
+        room = characters - sum(sizes[place] for place in best)
+        best |= _fill([place for place in places if place not in best], sizes, room)
     matches: list[Passage] = []
     for place in sorted(best):
         _append(matches, passages[place])
     return matches
+
+
+def _fill(ranked: Sequence[int], sizes: Sequence[int], room: int) -> set[int]:
+    """Choose the first places of `ranked` that fit into `room`, without those that are too long for what is left."""
+    chosen = set[int]()
+    for place in ranked:
+        if sizes[place] <= room:
+            chosen.add(place)
+            room -= sizes[place]
+    return chosen
 
 
 def _append(passages: list[Passage], passage: Passage) -> None:

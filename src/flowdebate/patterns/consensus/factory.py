@@ -372,6 +372,7 @@ def _sort_round(one: ConsensusRound, names: Sequence[str]) -> ConsensusRound:
 CONSENSUS: PatternSpec[ConsensusOptions] = PatternSpec(
     name="consensus",
     speaker=AGENT,
+    shares_sources=True,
     roles=[JUDGE, TIE_BREAK],
     constraints=CONSTRAINTS,
     input_type=ConsensusInput,

@@ -297,6 +297,7 @@ CHAIR = Role(name="chair", create=[create_chair], instead="no_output")
 COUNCIL: PatternSpec[CommonOptions] = PatternSpec(
     name="council",
     speaker=Role(name="member", create=[create_council_member], visibility=NOT_KEPT),
+    shares_sources=True,
     roles=[CHAIR],
     constraints=[quorum_of("members")],
     input_type=CouncilInput,

@@ -198,6 +198,7 @@ MODERATOR = Role(name="moderator", create=[create_moderator], instead="no_report
 DELIBERATION = PatternSpec(
     name="deliberation",
     speaker=Role(name="debater", create=[create_persona_debater], visibility=NOT_KEPT),
+    shares_sources=True,
     roles=[MODERATOR],
     constraints=[quorum_of("debaters")],
     input_type=DeliberationInput,

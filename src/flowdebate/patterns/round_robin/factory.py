@@ -237,6 +237,7 @@ SYNTHESIZER = Role(name="synthesizer", create=[create_round_robin_synthesizer], 
 ROUND_ROBIN = PatternSpec(
     name="round_robin",
     speaker=Role(name="debater", create=[create_round_robin_debater], visibility=NOT_KEPT),
+    shares_sources=True,
     roles=[REFEREE, SYNTHESIZER],
     constraints=[NEEDS_SYNTHESIZER, quorum_of("debaters")],
     input_type=RoundRobinInput,

@@ -43,7 +43,7 @@ from flowdebate.web.run.travel import Course, ForkLine, fork_line, moment_at
 from flowdebate.web.run.travel import compare as compare_steps
 from flowdebate.web.templates import assets, render
 
-_MOST_RUNS = 1_000
+_MOST_RUNS = 10_000
 """Runs of an audit; the page says so, and the command has no such bound."""
 _PLACES = ("slot", "label", "speaker", "last word")
 """Beginnings of the names of figures about places."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 from flowdebate.store.base import (
+    NEWEST_SEARCHED,
     RunFilter,
     RunHeader,
     StepRow,
@@ -35,6 +36,10 @@ _CONDITIONS = {
     "status": "status = %(status)s",
     "block": "block = %(block)s",
     "text": "position(%(text)s::bytea in folded) > 0",
+    "newest": (
+        "{created} >= coalesce((SELECT newest.created_at FROM runs AS newest"  # noqa: S608 - a constant
+        f" ORDER BY newest.created_at DESC, newest.run_id LIMIT 1 OFFSET {NEWEST_SEARCHED - 1}), '-infinity')"
+    ),
     "grams": "grams(folded) @> grams(%(grams)s::bytea)",
     "labels": "labels @> %(labels)s",
     "label": f"label = left(%(label)s, {_LABEL})",
@@ -123,6 +128,8 @@ def build_query(**filters: Unpack[RunFilter]) -> tuple[bytes, dict[str, Any]]:
     parameters |= {"prefix": filters.get("prefix") or None, "text": fold_case(text) if text else None}
     if text and len(parameters["text"]) >= _SHORTEST_GRAM:
         parameters["grams"] = parameters["text"][:_GRAMS]
+    elif text:
+        parameters["newest"] = True
     if parameters["prefix"]:
         parameters["end"] = prefix_end(parameters["prefix"])
     source = RUN if not filters.get("brief") else _BRIEF
