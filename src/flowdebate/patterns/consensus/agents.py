@@ -50,7 +50,10 @@ if TYPE_CHECKING:
 def create_conclusive_judge(
     *, name: str, template: ConsensusTemplate | None = None, **options: Unpack[BlockOptions]
 ) -> Generator[JudgeAnswer]:
-    """The block `{name}-judge`: takes a `RoundsAsked`, says whether the discussion is conclusive (a `JudgeAnswer`)."""
+    """Create the block `{name}-judge`.
+
+    It takes a `RoundsAsked` and says whether the discussion is conclusive (a `JudgeAnswer`).
+    """
     return create_block(f"{name}-judge", None, output_schema=JudgeAnswer, template=template, **options)
 
 
@@ -58,7 +61,7 @@ def create_conclusive_judge(
 def create_tie_judge(
     *, name: str, choices: Sequence[str], template: ConsensusTemplate | None = None, **options: Unpack[BlockOptions]
 ) -> Generator[str]:
-    """The block `{name}-tie-judge`: takes a `TieAsked`, gives the name of one of those whose proposals are tied."""
+    """Create the block `{name}-tie-judge`: it takes a `TieAsked` and returns the name of one of the tied authors."""
 
     def choice(answer: VoteAnswer, _: ModelResponse, __: Context) -> str:
         return answer.choice
@@ -80,7 +83,7 @@ def create_block(
     length: Length | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[Any]:
-    """The block `name` of an agent, or of a judge without one.
+    """Create the block `name` of an agent, or of a judge without one.
 
     With `shuffle` it sees the proposals in a random order of its own, drawn from the run's seed.
     """
@@ -155,7 +158,7 @@ class RevisionForm(RevisionAnswer):
 
 @lru_cache(maxsize=256)  # debates of the same agents share it
 def create_vote_form(choices: tuple[str, ...]) -> type[VoteAnswer]:
-    """A voter's answer, whose `choices` are an enum for models that can be held to one.
+    """Build a voter's answer, with `choices` as an enum for models with schemas.
 
     Any other choice is recorded as it was written, and counts as spoiled.
     """
@@ -190,9 +193,9 @@ class Phase(Generic[QuestionT, AnswerT]):
     returns: ClassVar[object]
     """The type of a checked answer."""
     form: ClassVar[type[WireModel] | None] = None
-    """What a default block answers; None for text."""
+    """Answer schema of a default block; None for text."""
     has_length: ClassVar[bool] = False
-    """Whether the option `length` bounds an answer; forms have bounds of their own."""
+    """Flag of an answer bounded by the option `length`; forms have bounds of their own."""
 
     def __init__(self, loop: Loop[ConsensusOptions]) -> None:
         self.loop = loop
@@ -202,11 +205,11 @@ class Phase(Generic[QuestionT, AnswerT]):
         return {"transform": whole_sentences} if self.form is None else {"output_schema": self.form}
 
     def ask(self, _: object, ctx: Context) -> Sequence[QuestionT]:
-        """The questions of the phase, each to one agent."""
+        """Return the questions of the phase, each to one agent."""
         raise NotImplementedError
 
     def read(self, answer: object, block: str, question: QuestionT, ctx: Context) -> AnswerT:
-        """The checked answer; OutputError for one that cannot be used."""
+        """Check an answer; raise OutputError for an unusable one."""
         raise NotImplementedError
 
     def record(self, answer: AnswerT, question: QuestionT, ctx: Context) -> object:
@@ -214,7 +217,7 @@ class Phase(Generic[QuestionT, AnswerT]):
         raise NotImplementedError
 
     def create_block(self, agent: Persona, stand_in: Model | str | None = None) -> Block[Any, Any]:
-        """The block of `agent`: its own, or the default one; or the one with which another model stands in for it."""
+        """Return the block of `agent`: its own, the default one, or its fallback with another model."""
         loop = self.loop
         if is_custom(agent.block) and stand_in is None:
             return loop.own_speaker(agent)
@@ -320,7 +323,7 @@ BREAKERS = "breakers"
 
 
 def breakers_of(ctx: Context) -> Breakers:
-    """The circuits of the debate around a block."""
+    """Return the circuit breakers of the debate around a block."""
     breakers: Breakers = ctx.scope.handles[BREAKERS]
     return breakers
 

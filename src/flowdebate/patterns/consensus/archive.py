@@ -80,7 +80,7 @@ async def _look_up(research: Invocation | None, task: str, skipped: list[Skipped
 
 
 async def _fetch(source: ContextSource, call: Awaitable[T], skipped: list[SkippedContext]) -> T | None:
-    """What `call` gives; None, and an entry in `skipped`, if it fails or finds nothing."""
+    """Await `call`; return None, with an entry in `skipped`, if it fails or finds nothing."""
     try:
         result = await call
     except LimitReached:  # no failure of the source: nothing more may be asked
@@ -118,7 +118,7 @@ async def _ask(
 
 
 async def read_ratings(archive: Archive, names: Sequence[str], ctx: Context) -> dict[str, Rating]:
-    """The ratings of those of `names` that `archive` knows, with the calibration that their outcomes show."""
+    """Read the known ratings of `names` from `archive`, with the calibration shown by their outcomes."""
 
     async def read() -> dict[str, Rating]:
         ratings = dict(await archive.ratings.of(names))
@@ -132,7 +132,7 @@ async def read_ratings(archive: Archive, names: Sequence[str], ctx: Context) -> 
 
 
 async def _weigh_votes(loop: Loop[ConsensusOptions], ctx: Context) -> dict[str, float] | None:
-    """The weights of the votes: those of the application, then those by the archive's ratings; None if all weigh 1."""
+    """Return the weights of the votes: the application's, then the archive's ratings; None if all weigh 1."""
     voting = loop.options.voting
     if voting.voting != "weighted":
         return None
@@ -231,7 +231,7 @@ async def give_feedback(loop: Loop[ConsensusOptions], output: ConsensusOutput, c
 
 
 def _find_patterns(output: ConsensusOutput) -> list[CritiquePattern]:
-    """The points that critics made; one helped if its target then revised its proposal, and won with consensus."""
+    """Collect the critics' points; a point helped if its target then revised its proposal, and won with consensus."""
     tallies: dict[tuple[str, str], Counter[str]] = {}
     for one in output.rounds:
         revised = {proposal.agent for proposal in one.revisions}
@@ -247,7 +247,7 @@ def _find_patterns(output: ConsensusOutput) -> list[CritiquePattern]:
 
 
 def _make_records(names: Sequence[str], output: ConsensusOutput, changed: Sequence[Flip]) -> dict[str, PersonaRecord]:
-    """The record that this debate adds for each agent."""
+    """Build the record that this debate adds for each agent."""
     critics = Counter(critique.critic for one in output.rounds for critique in one.critiques)
     # a proposal that was cut off and a vote that did not count are no failed calls
     failed = Counter(loss.name for loss in output.losses if loss.instead in ("skipped", "stand_in"))

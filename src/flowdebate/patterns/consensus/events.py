@@ -49,7 +49,7 @@ class AgentMessage(BaseEvent):
     agent: str
     """The agent's name."""
     phase: Literal["proposal", "revision"]
-    """Whether it is its first proposal or a later one."""
+    """Kind of the proposal: the first or a later one."""
     round: int
     """0 for the first proposals."""
     text: str
@@ -91,11 +91,11 @@ class ConsensusDecided(BaseEvent):
 
     kind: ClassVar[str] = "consensus"
     outcome: Outcome
-    """Whether there is a consensus."""
+    """Outcome of the debate."""
     winner: str | None
     """The author of the chosen proposal; None without one."""
     strength: Strength
-    """How many are behind it."""
+    """Strength of the agreement behind it."""
     tally: Tally
     """The count."""
 
@@ -106,9 +106,9 @@ class DebateEnded(BaseEvent):
 
     kind: ClassVar[str] = "debate_end"
     outcome: Outcome | None
-    """None where the votes were not counted."""
+    """Outcome of the vote; None if the votes were not counted."""
     rounds: int
-    """How many rounds there were."""
+    """Number of rounds."""
     error: str | None = None
     """The error that ended it early, if one did."""
 
@@ -143,7 +143,7 @@ class WireEvents:
         """The debates in progress by path, each with the numbers of its events."""
 
     def of(self, event: object) -> Iterator[dict[str, Any]]:
-        """What `event` is on the wire: nothing, one event, or two for the stage that opens a round."""
+        """Convert `event` to its form on the wire: nothing, one event, or two for the stage that opens a round."""
         if isinstance(event, DebateStarted):
             self._debates[event.path] = event, count(1)
         elif not isinstance(event, _TOLD) or (isinstance(event, RoleFailed) and event.phase is None):
@@ -170,7 +170,7 @@ class WireEvents:
 
 
 def wire_events(events: Iterable[object]) -> Iterator[dict[str, Any]]:
-    """The wire form of consensus debates in a run's `events`; see `WireEvents`."""
+    """Convert a run's `events` to the wire form of consensus debates; see `WireEvents`."""
     wire = WireEvents()
     for event in events:
         yield from wire.of(event)

@@ -190,7 +190,7 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
 
 
 def _assemble(loop: Loop[ConsensusOptions]) -> Sequencer[Any, ConsensusOutput]:
-    """The debate as a block: its phases inside of what ends in its output."""
+    """Assemble the debate as a block: its phases, within a block that ends in its output."""
     name, options, stage = loop.name, loop.options, ConsensusStage
     judge: Block[Any, Any] | None = None
     tie_judge: Block[Any, Any] | None = None
@@ -323,7 +323,7 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
 
 
 def raw_output(loop: Loop[ConsensusOptions], ctx: Context, status: RunStatus) -> ConsensusOutput:
-    """The output of the debate around a step as it is now; lists are in declared order, not in order of arrival."""
+    """Return the current output of the debate around a step; lists are in declared order, not in order of arrival."""
     state: ConsensusState = ctx.scope.handle.state
     phases: tuple[str | None, ...] = get_args(AgentPhase)
     names, counted, heard = loop.names, state.tally, len(state.proposals)

@@ -113,7 +113,7 @@ class VotingOptions:
     min_votes: int | None = field(default=None, kw_only=True)
     """Minimum number of valid votes; None for half of the agents, and at least two."""
     shuffle: bool = field(default=True, kw_only=True)
-    """Whether each voter sees the proposals in its own random order, drawn from the run's seed."""
+    """Flag to show each voter the proposals in a random order of its own, drawn from the run's seed."""
 
     def __post_init__(self) -> None:
         location = type(self).__name__

@@ -188,7 +188,7 @@ class ConsensusDocument(Document):
         yield from self.result()
 
     def result(self) -> Iterator[Section]:
-        """The result; nothing where the votes were not counted."""
+        """Show the result; nothing if the votes were not counted."""
         yield from self.mark()
         raw, counted = self.raw, self.raw.tally
         if counted is None:
@@ -233,7 +233,7 @@ class ConsensusDocument(Document):
         return Entry(name=proposal.agent, about="", text=proposal.text, quotes=self.quoted(place))
 
     def _failed(self, phase: str, number: int | None = None) -> Iterator[Fact]:
-        """What failed in a phase, of one round or of all."""
+        """List the failures in a phase, of one round or of all."""
         failed = (loss for loss in self.raw.losses if loss.phase == phase and number in (None, loss.round))
         return (_failed(loss.name, phase, loss.target, loss.error, loss.instead) for loss in failed)
 
@@ -273,19 +273,19 @@ class ConsensusLive(Live):
 
 
 def critique_fact(critique: Critique) -> Fact:
-    """A critique of a proposal."""
+    """Show a critique of a proposal."""
     issues = "; ".join(critique.issues).replace(".;", ";") or critique.reasoning or "nothing"
     label = f"{critique.critic} on {critique.target}"
     return Fact(label=label, text=f"severity {critique.severity:.1f}: {issues}", speaker=critique.critic, short=True)
 
 
 def poll_fact(ballot: Ballot) -> Fact:
-    """A vote of the poll after a round."""
+    """Show a vote of the poll after a round."""
     return replace(ballot_fact(ballot), label=f"{ballot.voter} would vote for")
 
 
 def ballot_fact(ballot: Ballot) -> Fact:
-    """A vote."""
+    """Show a vote."""
     choice = "nobody" if ballot.choice is None else ballot.choice
     text = f"{choice}, confidence {ballot.confidence:.1f}{f': {ballot.reasoning}' if ballot.reasoning else ''}"
     return Fact(label=f"{ballot.voter} votes for", text=text, speaker=ballot.voter)
@@ -300,7 +300,7 @@ def _failed(agent: str, phase: str, target: str | None, error: str, instead: str
 
 
 def _relationship(relationship: Relationship) -> str:
-    """What one agent did to another; nothing where they only voted."""
+    """Describe what one agent did to another; empty if they only voted."""
     done = [f"voted for {relationship.other}"] if relationship.endorsed else []
     if relationship.critiques:
         critiques = counted(relationship.critiques, "critique")
@@ -324,7 +324,7 @@ class ConsensusPage(PatternPage):
     default_length = 3
 
     def speakers(self, options: ConsensusPlanOptions, models: Models) -> tuple[Any, ...]:
-        """The agents as the format has them: nobody knows the name of another in an anonymous one."""
+        """Return the agents of the format: in an anonymous one nobody knows another's name."""
         format_ = format_of(options, "consensus")
         if format_ is None:
             return super().speakers(options, models)

@@ -34,14 +34,14 @@ class ConsensusTemplate(Template):
         f"{_READ}",
         uses("task"),
     )
-    """The same for all agents."""
+    """System message, the same for all agents."""
     context: str = part("Background:\n{context}", uses("context"))
     """Follows the rules, where something is known."""
     persona: str = part("You are the agent {name}.", uses("name"))
     """Follows what all agents share; then the role, then the agent's own system prompt."""
     role: str = part("Your role: {role}", uses("role"))
     judge: str = part("You are not one of the agents. You judge their discussion and take no side.")
-    """In place of a persona."""
+    """System message of a judge, who has no persona."""
     propose: str = part(
         "Propose your answer to the task. Say what should be done, why that is better than the alternatives, what "
         "evidence supports it, and what its weaknesses are. Give figures where you know them, and do not invent facts "
@@ -88,14 +88,14 @@ class ConsensusTemplate(Template):
         "- Conclusive: true if more discussion would change nothing that matters; otherwise false.",
         uses("round", "proposals", "critiques"),
     )
-    """For a judge who may end the rounds."""
+    """Task of a judge who may end the rounds."""
     tie: str = part(
         "The vote is tied between these proposals:\n{proposals}\n\n"
         "Decide which one is best. Give your reasoning first, then your choice: the name of its author, exactly as it "
         "is written between the brackets.",
         uses("proposals"),
     )
-    """For a judge who breaks a tie."""
+    """Task of a judge who breaks a tie."""
 
 
 CONSENSUS = ConsensusTemplate()
@@ -138,7 +138,7 @@ def render_agent_system(
     system_prompt: str | None = None,
     template: ConsensusTemplate = CONSENSUS,
 ) -> str:
-    """The rules, the task and what is known, then who the agent is; without a name, that it is a judge."""
+    """Render the rules, the task and the known context, then the agent's persona; without a name, a judge's."""
     parts = [filled(template.system, task=quoted(task))]
     context_lines = [] if context is None else list(_render_context(context))
     if context_lines:

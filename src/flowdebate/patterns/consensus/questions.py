@@ -25,11 +25,11 @@ class Question:
     task: str
 
     def task_for_human(self) -> str:
-        """The proposals, what was said of them, and the task."""
+        """Describe the proposals, their critiques, and the task."""
         return render_human_task(self)
 
     def answer_schema(self) -> object:
-        """The form of a human's answer; None for text."""
+        """Build the form of a human's answer; None for text."""
         return self.answer
 
 
@@ -74,7 +74,7 @@ class ChoiceAsked(Question):
     """Proposals to choose from."""
 
     def answer_schema(self) -> object:
-        """The form of a human's choice."""
+        """Build the form of a human's choice."""
         # `one_of` keeps the order in which the proposals are shown
         authors = [proposal.agent for proposal in self.proposals]
         return create_model(

@@ -11,7 +11,7 @@ from flowdebate.measures import Flip, agreement
 from .schemas import Analytics, ConsensusOutput, Critique, Dissent, Moment, Relationship
 
 _SEVERE = 0.7
-"""From this severity on, a critique is severe, and an issue a risk."""
+"""Lowest severity of a severe critique, and of an issue that is a risk."""
 _UPSET = 100.0  # at which the other is expected to win 64 games of 100
 """Points of ELO that a winner has to be behind."""
 _SHOWN = 10
@@ -66,7 +66,7 @@ def _find_insights(output: ConsensusOutput) -> Iterator[str]:
 
 
 def relationships(output: ConsensusOutput) -> list[Relationship]:
-    """The relationship of each agent to each other agent with which it had to do, in declared order."""
+    """Describe the relationship of each agent to each other agent it dealt with, in declared order."""
     valid = {proposal.agent for proposal in output.final_proposals}
     choices = {ballot.voter: ballot.choice for ballot in output.ballots if ballot.choice in valid}
     by_pair: dict[tuple[str, str], list[Critique]] = {}
@@ -95,7 +95,7 @@ def relationships(output: ConsensusOutput) -> list[Relationship]:
 def moments(
     output: ConsensusOutput, flips: Sequence[Flip] = (), ratings: Mapping[str, float] | None = None
 ) -> list[Moment]:
-    """The moments of a debate, round by round, those of the vote last.
+    """Return the moments of a debate, round by round, and of the vote last.
 
     `flips` are the agents' changes of mind, and `ratings` their ELO before the debate.
     """
@@ -120,7 +120,7 @@ def moments(
 
 
 def _find_turns(output: ConsensusOutput) -> Iterator[Moment]:
-    """The first deadlock, and the first convergence after a round without."""
+    """Find the first deadlock, and the first convergence after a round without."""
     measured = [(one.round, one.convergence) for one in output.rounds if one.convergence is not None]
     names = [proposal.agent for proposal in output.final_proposals]
     stuck = next((number for number, convergence in measured if convergence.status == "stagnant"), None)
@@ -135,7 +135,7 @@ def _find_turns(output: ConsensusOutput) -> Iterator[Moment]:
 
 
 def _find_surprises(output: ConsensusOutput, ratings: Mapping[str, float]) -> Iterator[Moment]:
-    """The moments of the vote."""
+    """Find the moments of the vote."""
     severe, winner = _severe_pairs(_critiques(output)), output.winner
     for ballot in output.ballots:
         if ballot.choice is not None and (ballot.voter, ballot.choice) in severe:
@@ -163,7 +163,7 @@ def _critiques(output: ConsensusOutput) -> list[Critique]:
 
 
 def _severe_pairs(critiques: Iterable[Critique]) -> set[tuple[str, str]]:
-    """(critic, target) of the severe ones."""
+    """Return (critic, target) of the severe critiques."""
     return {(item.critic, item.target) for item in critiques if item.severity >= _SEVERE}
 
 

@@ -94,7 +94,7 @@ _POSITION = re.compile(r"[\s>*_#-]*position[*_ \t]*:[*_ \t]*(.*)", re.IGNORECASE
 
 
 def split_position(text: str) -> tuple[str, str | None]:
-    r"""`text` without its last line "Position: …", and that position; the whole text and None without such a line.
+    r"""Split off the last line "Position: …" of `text`; without such a line, return the whole text and None.
 
     >>> split_position("Cap rents at 3%.\n\n**Position:** a cap of 3%")
     ('Cap rents at 3%.', 'a cap of 3%')
@@ -151,7 +151,7 @@ async def open_round(loop: Loop[ConsensusOptions], ctx: Context) -> None:
 
 
 def current_round(ctx: Context) -> ConsensusRound:
-    """The round in progress."""
+    """Return the round in progress."""
     latest: ConsensusRound = ctx.scope.handle.state.rounds[-1]
     return latest
 
@@ -235,7 +235,7 @@ class Revising(Phase[RevisionAsked, tuple[Proposal, bool]]):
 
 
 def _sort_critiques(ctx: Context) -> list[Critique]:
-    """This round's critiques in the order of its edges: in that of arrival, prompts would differ from run to run."""
+    """Sort this round's critiques by its edges: in order of arrival, prompts would differ from run to run."""
     latest = current_round(ctx)
     order = {edge: index for index, edge in enumerate(latest.edges)}
     return sorted(latest.critiques, key=lambda critique: order[critique.critic, critique.target])
@@ -313,7 +313,7 @@ async def ask_conclusive_judge(judge: Block[Any, Any], loop: Loop[ConsensusOptio
 
 
 def rounds_are_over(loop: Loop[ConsensusOptions], ctx: Context) -> bool:
-    """Whether there is no further round anyway, so that nobody has to be asked about it."""
+    """Check whether there is no further round anyway, so that nobody has to be asked about it."""
     state: ConsensusState = ctx.scope.handle.state
     return state.early_end is not None or state.round >= loop.max_rounds
 
@@ -326,14 +326,14 @@ def end_early(ctx: Context, source: EndSource, reason: str) -> None:
 
 
 def stop_reason(state: ConsensusState, max_rounds: int) -> str | None:
-    """The pattern's own reason for no further round; None if there is none."""
+    """Return the pattern's own reason for no further round, or None."""
     if state.round >= max_rounds:
         return "max_rounds"
     return None if state.early_end is None else state.early_end.source
 
 
 def find_early_end(state: ConsensusState) -> EarlyEnd | None:
-    """The reason for which the rounds ended before `max_rounds`; None if they did not."""
+    """Find the reason for an end of the rounds before `max_rounds`; None if there was none."""
     if state.stop_reason == "max_rounds":
         return None
     if state.stop_reason is None or state.early_end is not None:
@@ -367,7 +367,7 @@ class Voting(Phase[VoteAsked, Ballot]):
         return []
 
     def ask_all(self, ctx: Context) -> list[VoteAsked]:
-        """The question to every agent, about all proposals as they are now."""
+        """Ask every agent about all current proposals."""
         names, state = self.loop.names, ctx.scope.handle.state
         start_clock(self.loop.failures, ctx)  # all votes have the time of a round
         proposals = freeze([state.proposals[name] for name in names if name in state.proposals])
@@ -448,12 +448,12 @@ async def count_votes(judge: Block[Any, Any] | None, loop: Loop[ConsensusOptions
 
 
 def bound_confidence(counted: Tally, *, heard: int) -> float:
-    """The confidence of the vote; no more than the share of the agents whose proposals were `heard`."""
+    """Bound the confidence of the vote by the share of agents with a proposal that was `heard`."""
     return min(counted.confidence, heard / counted.eligible)
 
 
 def bound_strength(counted: Tally, *, heard: int) -> Strength:
-    """The strength of the agreement; no more than the share of the agents whose proposals were `heard` allows.
+    """Bound the strength of the agreement by the share of agents with a proposal that was `heard`.
 
     Agents who agree on the one proposal that was not lost had nothing else to choose: that is weak.
     """
@@ -482,7 +482,7 @@ def _count(
 
 
 async def _break_tie(judge: Block[Any, Any], counted: Tally, loop: Loop[ConsensusOptions], ctx: Context) -> str | None:
-    """The author that `judge` chooses among those tied; None if it gave no answer, or named nobody of them."""
+    """Return the tied author chosen by `judge`; None without an answer, or for anybody else."""
     state: ConsensusState = ctx.scope.handle.state
     question = TieAsked(task=state.question, proposals=freeze([state.proposals[name] for name in counted.tied]))
     answer = await judge(question, ctx.below(judge))

@@ -23,13 +23,13 @@ from flowdebate.runs.context import Context
 Share = Annotated[float, Field(ge=0, le=1)]  # a 2 may mean 2 %, 20 % or certainty, so it is refused
 """A severity or a confidence: always from 0 to 1."""
 Outcome = Literal["consensus", "no_consensus"]
-"""Whether the agents agreed."""
+"""Outcome of a debate: consensus or none."""
 AgentPhase = Literal["proposal", "critique", "revision", "poll", "vote"]
 """The kinds of questions that agents are asked; a poll is a vote after a round."""
 LONGEST_POSITION = 200
 """Characters of a position: positions are compared with each other, which takes short ones."""
 EndSource = Literal["convergence", "judge", "agents", "confidence", "budget", "predicate", "timeout"]
-"""What ended the rounds before `max_rounds`."""
+"""Source of an end before `max_rounds`."""
 ContextSource = Literal["history", "patterns", "research"]
 """The sources of what agents are shown besides the task."""
 
@@ -58,13 +58,13 @@ class CriticAnswer(WireModel):
     """What a critic answers."""
 
     reasoning: str = ""
-    """What matters most about the proposal."""
+    """Reasoning about what matters most in the proposal."""
     issues: list[str] = Field(default_factory=list)
-    """What is wrong."""
+    """Faults of the proposal."""
     suggestions: list[str] = Field(default_factory=list)
-    """What would make it better."""
+    """Improvements of the proposal."""
     severity: Share = 0.5
-    """How much it matters, from 0 to 1."""
+    """Severity of the critique, from 0 to 1."""
 
 
 class HumanCritique(CriticAnswer):
@@ -98,7 +98,7 @@ class RevisionAnswer(WireModel):
     position: str = ""
     """The answer that it gives, in a few words."""
     enough: bool = False
-    """Whether the agent thinks that another round would change nothing."""
+    """Flag of an agent that expects no change from another round."""
 
 
 class VoteAnswer(WireModel):
@@ -149,7 +149,7 @@ class StageReached(WireModel):
     stage: ConsensusStage
     """The stage."""
     round: int | None = None
-    """For the stages of a round; None for the others."""
+    """Round of the stage; None outside rounds."""
 
     @property
     def label(self) -> str:
@@ -172,15 +172,15 @@ class ConsensusRound(WireModel):
     edges: list[tuple[str, str]] = Field(default_factory=list)
     """(critic, target): the critiques that were asked for."""
     critiques: list[Critique] = Field(default_factory=list)
-    """Those that were made, in the order of the edges."""
+    """Critiques of the round, in the order of the edges."""
     revisions: list[Proposal] = Field(default_factory=list)
-    """Those that were made, in declared order."""
+    """Revisions of the round, in declared order."""
     enough: list[str] = Field(default_factory=list)
     """Agents who thought that another round would change nothing."""
     poll: list[Ballot] = Field(default_factory=list, exclude_if=lambda poll: not poll)
     """The votes after the round, if it was followed by a poll."""
     convergence: Convergence | None = None
-    """None where the round did not come to its end."""
+    """Convergence of the round; None if it was cut short."""
 
 
 class SkippedContext(WireModel):
@@ -219,9 +219,9 @@ class Relationship(WireModel):
     revised: int = 0
     """Critiques after which `other` revised its proposal in the same round."""
     endorsed: bool = False
-    """Whether `agent` voted for the proposal of `other`."""
+    """Flag of a vote by `agent` for the proposal of `other`."""
     agreed: bool | None = None
-    """Whether both voted for the same proposal; None unless both votes are valid."""
+    """Flag of two votes for the same proposal; None unless both votes are valid."""
 
     @property
     def weight(self) -> float:
@@ -250,7 +250,7 @@ class Analytics(WireModel):
     insights: list[str] = Field(default_factory=list)
     """Suggestions of several critics, and the effect of the debate on the proposals."""
     relationships: list[Relationship] = Field(default_factory=list)
-    """How each agent dealt with each other agent."""
+    """Relationships of each agent to each other agent."""
 
 
 MomentKind = Literal["reversal", "clash", "deadlock", "breakthrough", "conversion", "comeback", "upset"]
@@ -264,10 +264,10 @@ class Moment(WireModel):
 
     kind: MomentKind
     round: int | None
-    """None for moments of the vote."""
+    """Round of the moment; None for moments of the vote."""
     agents: list[str]
     text: str
-    """What happened, in one sentence."""
+    """Description of the moment, in one sentence."""
 
 
 class Feedback(WireModel):
@@ -300,7 +300,7 @@ class ConsensusState(PatternState):
     stages: list[StageReached] = Field(default_factory=list)
     context: ConsensusContext = Field(default_factory=ConsensusContext)
     weights: dict[str, float] | None = None
-    """Of votes, by voter; None where all weigh 1."""
+    """Weights of votes, by voter; None if all weigh 1."""
     first: dict[str, Proposal] = Field(default_factory=dict)
     """First proposals by agent, in order of arrival."""
     proposals: dict[str, Proposal] = Field(default_factory=dict)
@@ -321,7 +321,7 @@ class ConsensusState(PatternState):
 
     # stop conditions of `flowdebate.stop` ask it of every pattern; this one has no transcript
     def texts_by_speaker(self, _: Context) -> dict[str, list[str]]:
-        """All versions of each agent's proposal, in order."""
+        """Return all versions of each agent's proposal, in order."""
         versions = {agent: [proposal.text] for agent, proposal in self.first.items()}
         for one in self.rounds:
             for revised in one.revisions:
@@ -343,23 +343,23 @@ class ConsensusOutput(PatternOutput):
 
     task: str
     outcome: Outcome | None
-    """None where the votes were not counted."""
+    """Outcome of the vote; None if the votes were not counted."""
     answer: str | None
     """The text of the proposal that won; None without a winner."""
     winner: str | None
-    """Whose proposal won."""
+    """Author of the winning proposal."""
     strength: Strength | None = None
-    """How strong the agreement is; no stronger than the share of the agents whose proposals were heard."""
+    """Strength of the agreement; at most the share of agents with a proposal that was heard."""
     confidence: Share = 0.0
-    """Of the vote, over all eligible voters; no more than the share of the agents whose proposals were heard."""
+    """Confidence of the vote, over all eligible voters; at most the share of agents with a proposal that was heard."""
     context: ConsensusContext
     proposals: list[Proposal]
-    """As they were first made, in declared order."""
+    """Proposals in their first version, in declared order."""
     rounds: list[ConsensusRound]
     final_proposals: list[Proposal]
-    """As they were put to the vote, in declared order."""
+    """Proposals put to the vote, in declared order."""
     ballots: list[Ballot]
-    """In declared order of the voters."""
+    """Ballots in declared order of the voters."""
     tally: Tally | None = None
     early_end: EarlyEnd | None = None
     """The reason for which the rounds ended before `max_rounds`; None if they did not."""
@@ -410,7 +410,7 @@ class ConsensusOutput(PatternOutput):
         return self.consensus_reached
 
     def answer_courses(self) -> list[tuple[dict[str, list[str | None]], str | None]]:
-        """The positions of each agent, from its first proposal to its last, and that of the winner."""
+        """Return the positions of each agent, from its first proposal to its last, and the winner's."""
         voices = {proposal.agent: [proposal.position] for proposal in self.proposals}
         for revised in (revision for one in self.rounds for revision in one.revisions):
             voices.setdefault(revised.agent, []).append(revised.position)

@@ -24,7 +24,7 @@ from .schemas import ChairAnswer, ChairAsked, CouncilTranscript, ReviewAsked, ra
 
 
 def _who(template: CouncilMemberTemplate, name: str, role: str | None, system_prompt: str | None) -> str:
-    """What a council is; then who the member is. `system_prompt` is the application's own text and is not escaped."""
+    """Describe a council, then the member. `system_prompt` is the application's own text and is not escaped."""
     who = None if role is None else filled(template.persona, speaker=speaker_tag(name, role))
     return "\n\n".join(filter(None, [template.system, who, system_prompt]))
 
@@ -41,7 +41,7 @@ def create_council_member(
     length: Length | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[str]:
-    """The block `{name}-member-{agent_name}`: answers the question, and sees nothing of the others' answers."""
+    """Create the block `{name}-member-{agent_name}`: it answers the question without seeing other answers."""
 
     def opinion(wording: Wording[CouncilMemberTemplate], value: object, ctx: Context) -> str:
         return filled(wording.template.opinion, question=quoted(question_of(value, ctx)), length=wording.length)
@@ -68,7 +68,10 @@ def create_council_reviewer(
     template: CouncilMemberTemplate | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[Any]:
-    """The block `{name}-reviewer-{agent_name}`: takes a `ReviewAsked`, ranks its answers by their `letters`."""
+    """Create the block `{name}-reviewer-{agent_name}`.
+
+    It takes a `ReviewAsked` and ranks its answers by their `letters`.
+    """
 
     def review(texts: CouncilMemberTemplate, value: ReviewAsked, _: Context) -> str:
         answers = filled(texts.answers, question=quoted(value.question), answers=render_answers(value.answers))
@@ -97,7 +100,10 @@ def create_chair(
     template: ChairTemplate | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[Any]:
-    """The block `{name}-chair`: takes a `ChairAsked`, returns `output_schema`, or a `ChairAnswer` without one."""
+    """Create the block `{name}-chair`.
+
+    It takes a `ChairAsked` and returns `output_schema`, or a `ChairAnswer` without one.
+    """
 
     def answer(texts: ChairTemplate, value: ChairAsked, _: Context) -> str:
         task = texts.task if output_schema is None else texts.task_for_schema

@@ -201,7 +201,7 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
 
 
 def _close_opinions(loop: Loop[CommonOptions]) -> Handler[Any, None]:
-    """A tap that ends the time for opinions, and requires their quorum."""
+    """Create a tap that ends the time for opinions, and requires their quorum."""
 
     @handler(name=f"{loop.name}-close-opinions")
     def close(_: object, ctx: Context) -> None:
@@ -249,7 +249,7 @@ def _reviewer(
 
 
 def _build_output(loop: Loop[CommonOptions], chair: str) -> Handler[Any, CouncilOutput]:
-    """A block that takes the chair's answer, or `MISSING`, and publishes the raw output."""
+    """Create a block that takes the chair's answer, or `MISSING`, and publishes the raw output."""
 
     @handler(name=f"{loop.name}-build-output", resources={"transcript": loop.transcript})
     def build(value: object, ctx: Context) -> CouncilOutput:
@@ -275,7 +275,7 @@ def _build_output(loop: Loop[CommonOptions], chair: str) -> Handler[Any, Council
 
 
 def raw_output(loop: Loop[CommonOptions], ctx: Context, status: RunStatus) -> CouncilOutput:
-    """The output of the council around a step as it is now."""
+    """Return the current output of the council around a step."""
     state = state_of(ctx, CouncilState)
     return CouncilOutput(
         question=state.question,

@@ -98,7 +98,7 @@ class CouncilDocument(Document):
         yield from self.result()
 
     def result(self) -> Iterator[Section]:
-        """The ranking, and the chair's answer."""
+        """Show the ranking, and the chair's answer."""
         yield from self.mark(None if self.raw.ranking else self.raw.answer)
         raw = self.raw
         facts = []
@@ -142,7 +142,7 @@ class CouncilLive(Together):
 
 
 def review_group(review: CouncilReview) -> Group:
-    """A member's ranking of the answers."""
+    """Show a member's ranking of the answers."""
     facts = tuple(
         Fact(label=f"{ranked.rank}. {ranked.agent_name}", text=ranked.reason, tone="dim") for ranked in review.ranking
     )
@@ -191,7 +191,7 @@ class CouncilPage(PatternPage):
         return 1 if options.review == "none" else 2  # the phases: answers, reviews
 
     def output_of(self, plan: Plan, output: object) -> object:
-        """The chair's answer for the output schema."""
+        """Return the chair's answer for the output schema."""
         return output if plan.schema is not None else None  # else it is the text that the raw output has
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:

@@ -42,7 +42,7 @@ _CACHED_LETTERS = (
 
 
 def letter(index: int) -> str:
-    """The letter of the answer at `index`: A to Z, then AA, AB and so on.
+    """Return the letter of the answer at `index`: A to Z, then AA, AB and so on.
 
     >>> letter(0), letter(25), letter(26), letter(27)
     ('A', 'Z', 'AA', 'AB')
@@ -52,7 +52,7 @@ def letter(index: int) -> str:
 
 
 def open_reviews(loop: Loop[CommonOptions], scope: ReviewScope) -> Handler[Any, None]:
-    """A tap between opinions and reviews: draws the letters of the answers, and the orders of the reviewers."""
+    """Create a tap before the reviews: it draws the letters of the answers, and the orders of the reviewers."""
 
     @handler(name=f"{loop.name}-open-reviews")
     def open_(_: object, ctx: Context) -> None:
@@ -145,7 +145,7 @@ class ReviewTurn(Block[Any, Any]):
 
 
 def read_review(answer: object, request: ReviewAsked, order: Sequence[str], *, block: str) -> CouncilReview:
-    """A reviewer's ranking with names for letters; OutputError that names the block for what is no ranking."""
+    """Read a reviewer's ranking with names for letters; an OutputError for an invalid ranking names the block."""
     ranking: Any = as_model(answer, request.answer_schema(), block=block)
     names = {label: name for (label, _), name in zip(request.answers, order, strict=True)}
     return CouncilReview(
@@ -159,7 +159,7 @@ def read_review(answer: object, request: ReviewAsked, order: Sequence[str], *, b
 
 
 def sum_up_reviews(loop: Loop[CommonOptions], *, reviewed: bool, hide: Hide) -> Handler[Any, ChairAsked]:
-    """A block that ranks the answers by all reviews, and returns the chair's input."""
+    """Create a block that ranks the answers by all reviews, and returns the chair's input."""
 
     @handler(name=f"{loop.name}-rank")
     def rank(_: object, ctx: Context) -> ChairAsked:
@@ -198,7 +198,7 @@ _TWO = 2  # the least number of reviewers who can agree, and of answers to agree
 
 
 def review_orders(names: Sequence[str], *, scope: ReviewScope, random: Random) -> dict[str, list[str]]:
-    """For each reviewer, whose answers it is shown and in which order.
+    """Return for each reviewer the authors of the answers it is shown, in order.
 
     Each answer is in each slot equally often, and right after each other one as equally often as so many reviews
     allow (Williams' squares), so that a preference for a slot favours nobody, and no answer is always seen after the
@@ -223,7 +223,7 @@ def review_orders(names: Sequence[str], *, scope: ReviewScope, random: Random) -
 
 
 def _distinct_steps(count: int) -> list[int]:
-    """1 to `count` - 1, from both ends in turn, so that the differences of neighbours modulo `count` are distinct.
+    """List 1 to `count` - 1 from both ends in turn: the differences of neighbours modulo `count` are distinct.
 
     For an odd count the differences of a plain zigzag occur twice; taking two from the same end in the middle of it
     swaps the second half of them for the others.
@@ -242,7 +242,7 @@ def _distinct_steps(count: int) -> list[int]:
 
 
 def rank_answers(reviews: Mapping[str, CouncilReview], names: Sequence[str]) -> list[CouncilRank]:
-    """The answers of `names` from the best to the worst by mean rank; those that nobody ranked are left out.
+    """Rank the answers of `names` from best to worst by mean rank, without unranked ones.
 
     Tied answers share a place, and are in the order of `names`.
     """
@@ -296,7 +296,7 @@ def agreement(reviews: Mapping[str, CouncilReview]) -> CouncilAgreement | None:
 
 
 def _centred_sums(rankings: Sequence[Sequence[str]]) -> dict[str, int]:
-    """For each answer, twice the sum of its ranks, each less the middle rank of its review: whole numbers."""
+    """Return for each answer twice the sum of its ranks, each less the middle rank of its review: whole numbers."""
     sums: dict[str, int] = {}
     for ranking in rankings:
         for index, name in enumerate(ranking):

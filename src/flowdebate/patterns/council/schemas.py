@@ -23,13 +23,13 @@ from flowdebate.resources.resource import StateResource
 from .prompts import render_answers, render_work
 
 ReviewScope = Literal["others", "all", "none"]
-"""Which answers a member reviews: the others', or its own as well."""
+"""Scope of a member's review: the others' answers, or its own as well."""
 
 StopReason = Literal["reviewed", "not_reviewed"]
-"""Why there is no further phase: the answers were reviewed, or the council has no reviews."""
+"""Reason for no further phase: the answers were reviewed, or the council has no reviews."""
 
 MEMBERS = ({"name": "Ada"}, {"name": "Ben"}, {"name": "Cleo"})
-"""Those of a council that names none."""
+"""Default members."""
 LONGEST_REASON = 1_000
 """Maximum number of characters of a reason: all reasons are in the chair's prompt."""
 
@@ -54,11 +54,11 @@ class CouncilRanked(WireModel):
     """The place that a review gives to one answer."""
 
     agent_name: str
-    """Whose answer it is."""
+    """Author of the answer."""
     rank: Annotated[int, Field(ge=1)]
     """1 is the best."""
     reason: str
-    """Why it has this place."""
+    """Reason for its place."""
 
 
 class CouncilEntry(Contribution):
@@ -75,7 +75,7 @@ CouncilTranscript: TypeAlias = "StateResource[TranscriptState[CouncilEntry]]"
 
 
 def create_council_transcript() -> CouncilTranscript:
-    """A transcript to share between a council and blocks of your own, under the key `"transcript"`.
+    """Create a transcript to share between a council and custom blocks, under the key `"transcript"`.
 
     It is empty until the chair has answered: who sees it before would see names.
     """
@@ -88,9 +88,9 @@ class CouncilReview(WireModel):
     agent_name: str
     """The reviewer."""
     order: list[str]
-    """Whose answers it was shown, in that order."""
+    """Authors of the answers it was shown, in that order."""
     ranking: list[CouncilRanked]
-    """From the best to the worst."""
+    """Ranking from best to worst."""
 
 
 class CouncilRank(WireModel):
@@ -100,16 +100,16 @@ class CouncilRank(WireModel):
     rank: Annotated[int, Field(ge=1)]
     """1 is the best; equal mean ranks share a place, and the places after them are left out."""
     tied: bool = False
-    """Whether another answer has the same place."""
+    """Flag of an answer that shares its place."""
     mean_rank: float
     """The mean of its ranks over its reviews."""
     borda: Annotated[int, Field(ge=0)]
     """Its Borda count: in each review, a point for each answer ranked below it."""
     reviews: Annotated[int, Field(ge=1)]
-    """How many members ranked it."""
+    """Number of members that ranked it."""
     self_preference: float | None = None
-    """With `review="all"`: the mean rank that the others give to it, minus the rank it gives to itself. Above 0, its
-    author prefers it more than the others do; None if either is missing."""
+    """Difference, with `review="all"`, between the mean rank given by the others and the rank given to itself. Above 0,
+    its author prefers it more than the others do; None if either is missing."""
 
 
 class CouncilAgreement(WireModel):
@@ -118,7 +118,7 @@ class CouncilAgreement(WireModel):
     w: Annotated[float, Field(ge=0, le=1)]
     """Kendall's coefficient of concordance: 1 if all rank alike, 0 if their rankings cancel out."""
     reviews: int
-    """How many reviews it rests on."""
+    """Number of reviews behind the agreement."""
 
 
 class ChairAnswer(WireModel):
@@ -138,7 +138,7 @@ class CouncilState(PatternState):
     aliases: dict[str, str] = Field(default_factory=dict)
     """The letter of each member who has an opinion."""
     orders: dict[str, list[str]] = Field(default_factory=dict)
-    """Whose answers each reviewer is shown, in that order."""
+    """Authors of the answers shown to each reviewer, in that order."""
     reviews: dict[str, CouncilReview] = Field(default_factory=dict)
     """Reviews by reviewer, in order of arrival."""
     ranking: list[CouncilRank] = Field(default_factory=list)
@@ -161,13 +161,13 @@ class CouncilOutput(PatternOutput):
 
     question: str
     opinions: list[CouncilOpinion]
-    """In declared order; members whose provider failed are in `losses`."""
+    """Opinions in declared order; members with a failed provider are in `losses`."""
     reviews: list[CouncilReview] = Field(default_factory=list)
-    """In declared order of the reviewers; empty with `review=False`."""
+    """Reviews in declared order of the reviewers; empty with `review=False`."""
     ranking: list[CouncilRank] = Field(default_factory=list)
-    """From the best to the worst; empty without reviews."""
+    """Ranking from best to worst; empty without reviews."""
     agreement: CouncilAgreement | None = None
-    """None with fewer than two reviews, or with fewer than two answers in each."""
+    """Agreement of the reviews; None with fewer than two reviews, or with fewer than two answers in each."""
     answer: Any = None
     """The chair's answer: text, or data for `output_schema`; None if there is none (see `status`)."""
     dissent: str | None = None
@@ -209,11 +209,11 @@ class ReviewAsked:
         return self.question
 
     def task_for_human(self) -> str:
-        """The answers and the task, for a human reviewer."""
+        """Describe the answers and the task, for a human reviewer."""
         return f"The answers:\n{render_answers(self.answers)}\n\nRank all of them, from the best to the worst."
 
     def answer_schema(self) -> type[WireModel]:
-        """The model of a valid answer: a ranking of exactly these letters."""
+        """Build the model of a valid answer: a ranking of exactly these letters."""
         return ranking_of(tuple(letter for letter, _ in self.answers))
 
 
@@ -226,7 +226,7 @@ class ChairAsked:
     answers: tuple[tuple[str, str], ...]
     """Letter and text of each answer, names replaced by aliases."""
     reviews: tuple[tuple[str, tuple[tuple[int, str, str], ...]], ...] = ()
-    """For each review, the letter of its author's own answer, and rank, letter and reason of each ranked answer."""
+    """Reviews: the letter of the author's own answer, and rank, letter and reason of each ranked answer."""
     ranking: tuple[tuple[int, str, float, int], ...] = ()
     """Rank, letter, mean rank and number of reviews of each answer."""
 
@@ -242,7 +242,7 @@ class ChairAsked:
 
 @lru_cache(maxsize=256)  # councils of any members share it
 def ranking_of(letters: tuple[str, ...]) -> type[WireModel]:
-    """The model of a ranking of `letters`: each exactly once, from the best to the worst, with a reason.
+    """Build the model of a ranking of `letters`: each exactly once, from best to worst, with a reason.
 
     >>> model = ranking_of(("A", "B"))
     >>> [ranked.answer for ranked in model(ranking=[{"answer": "B", "reason": "-"}, {"answer": "A"}]).ranking]

@@ -33,7 +33,7 @@ _LONGEST = 500  # characters of a listener's description
 
 
 def check_audience(value: object, *, location: str) -> tuple[str, ...]:
-    """The listeners; none for None. ConfigurationError for what describes nobody."""
+    """Return the listeners, or none for None; raise ConfigurationError for an invalid audience."""
     if value is None:
         return ()
     listeners = tuple(value) if isinstance(value, (list, tuple)) else ()
@@ -48,7 +48,7 @@ def check_audience(value: object, *, location: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)  # an application builds a pattern for each question, with the same sides
 def vote_among(stances: tuple[str, ...]) -> type[BaseModel]:
-    """The answer of a listener, whose choice is one of `stances`."""
+    """Build the answer schema of a listener, with the choice limited to `stances`."""
 
     def check(choice: str) -> str:
         if choice not in stances:
@@ -127,7 +127,7 @@ class Audience(Block[Any, Any]):
         return verdict_of(votes, self.sides)
 
     async def _vote(self, block: Block[Any, Any], value: object, ctx: Context) -> str | None:
-        """The choice of a listener; None where its provider failed, and that is tolerated."""
+        """Ask a listener for its choice; return None after a tolerated failure of its provider."""
         try:
             choice: str = (await ask(block, value, ctx, self._failures)).choice
         except Exception as error:
@@ -142,7 +142,7 @@ class Audience(Block[Any, Any]):
 
 
 def verdict_of(votes: Sequence[AudienceVote], sides: Sequence[str]) -> JudgedVerdict:
-    """The side that gained most of those who voted twice; nobody where two gained the same, or none did.
+    """Decide for the side with the largest gain among listeners with two votes; for nobody if gains are equal or zero.
 
     >>> before_and_after = [("tea", "coffee"), ("tea", "tea"), ("coffee", "coffee")]
     >>> votes = [AudienceVote(voter="a nurse", before=was, after=now) for was, now in before_and_after]

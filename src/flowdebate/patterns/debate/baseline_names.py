@@ -8,9 +8,9 @@ BaselineName = Literal["single", "drafts", "self_consistency", "revision"]
 """One call; the vote of independent first drafts, one for each debater; the vote of as many samples as the debate's
 tokens pay for; the vote of these drafts, each revised alone as often as the debate's tokens pay for."""
 Equal = Literal["tokens", "completion_tokens", "cost", "calls"]
-"""What self-consistency and revision may use as much of as the debate did. A debate reads more than it writes, and
-self-consistency the other way round: at equal tokens, where writing costs more than reading, it costs more."""
+"""Budget of self-consistency and revision, equal to the debate's. A debate reads more than it writes, self-consistency
+writes more than it reads: at equal tokens, with writing dearer than reading, self-consistency costs more."""
 BASELINES: tuple[BaselineName, ...] = ("single", "drafts", "self_consistency")  # from the cheapest on
 """The baselines of `baselines=True`. A revision has to be asked for: it costs as much as the debate once more."""
 BUDGETED: frozenset[BaselineName] = frozenset({"self_consistency", "revision"})
-"""Those that may use as much as the debate did, of what `equal` says."""
+"""Baselines with a budget equal to the debate's, as `equal` says."""

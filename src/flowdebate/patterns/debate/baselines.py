@@ -45,8 +45,8 @@ class BaselineOptions:
     """The baselines; True is a single call, a vote of first drafts, and a vote of as many answers as the debate's
     tokens pay for."""
     equal: Equal | None = field(default=None, kw_only=True)
-    """What that last vote and a revision may use as much of as the debate: "tokens" (None), "completion_tokens", "cost"
-    (refused without `prices` in the limits of the run) or "calls"."""
+    """Budget of the last vote and of a revision, equal to the debate's: "tokens" (None), "completion_tokens", "cost"
+    (needs `prices` in the limits of the run) or "calls"."""
 
     def __post_init__(self) -> None:
         location = type(self).__name__
@@ -89,19 +89,19 @@ class BaselineTemplate(Template):
         "out. Then answer again: which position is right, and why?",
         uses("question", "reasoning", "winner"),
     )
-    """The same, with an earlier answer that is to be revised."""
+    """Template of the question with an earlier answer to revise."""
 
 
 BASELINE = BaselineTemplate()
 
 
 def render_baseline_system(*, positions: Sequence[str], template: BaselineTemplate = BASELINE) -> str:
-    """The task, and `positions` in the order in which they are given."""
+    """Render the task, and `positions` in their given order."""
     return filled(template.system, positions=listed(*map(tag_text, positions)))
 
 
 def render_baseline_turn(*, question: str, draft: Draft | None = None, template: BaselineTemplate = BASELINE) -> str:
-    """The question, and the `draft` that is to be revised."""
+    """Render the question, and the `draft` to revise."""
     if draft is None:
         return filled(template.turn, question=quoted(question))
     draft_fields = {"reasoning": quoted(draft.reasoning), "winner": tag_text(draft)}
@@ -124,7 +124,7 @@ class Draft(str):
 def direct_answer(
     name: str, order: tuple[str, ...], template: BaselineTemplate, options: FilledOptions
 ) -> Generator[Draft]:
-    """The block `name`: takes a question, or one with a draft of its own; gives the position that is right.
+    """Create the block `name`: it takes a question, or one with its draft, and returns the right position.
 
     The positions are shown in this `order`. `options` are those of `generator`. It can name nothing but a position:
     `SchemaViolation`.
@@ -149,7 +149,7 @@ def direct_answer(
 
 @lru_cache(maxsize=256)  # a thousand debates of the same sides ask in the same few orders
 def answer_among(positions: tuple[str, ...]) -> type[WireModel]:
-    """The answer's schema: the reasoning before the winner, since models commit to what they wrote first."""
+    """Build the answer schema, with reasoning before the winner: models commit to their first words."""
     return create_model(
         "DirectAnswer",
         __base__=WireModel,
@@ -162,7 +162,7 @@ _WAVE = 8  # samples at once: more of them could overdraw the budget before any 
 
 
 def read_baselines(value: bool | Sequence[BaselineName], *, location: str) -> tuple[BaselineName, ...]:  # noqa: FBT001 - an option of that kind
-    """The baselines that `given` means, from the cheapest on; ConfigurationError for anything else.
+    """Return the baselines named by `value`, cheapest first; raise ConfigurationError for anything else.
 
     >>> read_baselines(["drafts", "single"], location="debate 'rent'")
     ('single', 'drafts')
@@ -187,7 +187,7 @@ def create_baselines(
     template: BaselineTemplate = BASELINE,
     **options: Unpack[BlockOptions],
 ) -> Baselines:
-    """The block `{name}-baselines`: which of `stances` is right, found without a debate, in up to four ways.
+    """Create the block `{name}-baselines`: it finds the right stance without a debate, in up to four ways.
 
     - "single": one call of the default model (`options["model"]`, None for `"intent/chat"`).
     - "drafts": the vote of independent answers, one for each of `models`, which are those of the debaters (None
@@ -290,7 +290,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
     async def _answer(
         self, name: BaselineName, question: str, budget: Usage, total: float | None, ctx: Context
     ) -> BaselineAnswer:
-        """The answer of one baseline, with its usage."""
+        """Return the answer of one baseline, with its usage."""
         money = ctx.run.budget
         place = f"{ctx.path}/{name}"
         if name == "self_consistency":
@@ -333,7 +333,10 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         return votes
 
     async def _revisions(self, question: str, calls: int, total: float | None, ctx: Context, place: str) -> list[_Vote]:
-        """The last answers of the debaters' models, revised until one more revision of all would take too much."""
+        """Revise the answers of the debaters' models until another round of revisions would exceed the budget.
+
+        Return the last.
+        """
         votes: list[_Vote] = []
         model_numbers, number = range(len(self._models)), 0
         while number < self._max_samples and (
@@ -349,7 +352,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         return votes
 
     def _amount(self, used: Usage, ctx: Context, place: str) -> float | None:
-        """What was used below `place` of what is to be equal; None for calls, and where it is not known."""
+        """Measure the amount used below `place`, in the unit to equalize; None for calls, and if unknown."""
         match self._equal:
             case "tokens":
                 return used.total_tokens
@@ -370,7 +373,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         first: int = 1,
         drafts: Sequence[_Vote] = (),
     ) -> list[_Vote]:
-        """One answer of the model of each of `voters` (None: the default model), to its own draft if it has one."""
+        """Ask the model of each of `voters` (None: the default model) for one answer, to any draft of its own."""
         calls = [
             partial(self._vote, question, voter, ctx.child(self.name, f"{place}[{first + index}]"), draft)
             for index, (voter, draft) in enumerate(zip_longest(voters, drafts))
@@ -378,7 +381,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         return await in_order(calls)
 
     async def _vote(self, question: str, voter: int | None, ctx: Context, draft: _Vote | None) -> _Vote:
-        """One answer, to the positions in an order of its own."""
+        """Ask for one answer, to the positions in an order of its own."""
         order = tuple(ctx.random.sample(self._positions, len(self._positions)))
         asking = self._asking(order, voter)
         task = question if draft is None or draft.winner is None else (question, draft.winner)
@@ -400,7 +403,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
 
 
 def _goes_on(error: BaseException) -> bool:
-    """Whether the debate goes on without the answer: baselines take no verdict with them."""
+    """Tell whether the debate continues without the answer: a lost baseline takes no verdict with it."""
     return isinstance(error, (BadAnswer, LimitReached)) or is_provider_failure(error)
 
 
@@ -440,10 +443,11 @@ def with_baselines(
     max_samples: int = 64,
     **options: Unpack[BlockOptions],
 ) -> Sequencer[Any, Any]:
-    """`pattern`, a debate between `debaters`, and once it has a verdict its baselines, see `create_baselines`.
+    """Add baselines to `pattern`, a debate between `debaters`.
 
-    They are in the raw output, `raw.baselines`; the output is what the debate gives. A failed baseline leaves the
-    verdict as it is. `options` are those of the default blocks: give the debate's own.
+    They are asked after its verdict, see `create_baselines`. They are in the raw output, `raw.baselines`; the output is
+    what the debate gives. A failed baseline leaves the verdict as it is. `options` are those of the default blocks:
+    give the debate's own.
 
     >>> from flowdebate import debate
     >>> from flowdebate.testing import FunctionModel

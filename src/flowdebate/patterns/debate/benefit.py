@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _Amount = TypeVar("_Amount", int, float)
 Method = Literal["debate", BaselineName]
 Undecided = Literal["lot", "wrong"]
-"""What an undecided answer counts as: the chance of a lot among the positions it leaves open, or a wrong answer."""
+"""Value of an undecided answer: the chance of drawing the right one of the positions left open, or a wrong answer."""
 METHODS: Mapping[Method, str] = {
     "debate": "the debate",
     "single": "one call",
@@ -35,11 +35,11 @@ class MethodAnswer(WireModel):
     """The position it named; several for a tie; empty for none."""
     calls: Annotated[int, Field(ge=0)] = 0
     tokens: Annotated[int, Field(ge=0)] | None = None
-    """None where the server did not report them."""
+    """Number of tokens; None if the server did not report them."""
     completion_tokens: Annotated[int, Field(ge=0)] | None = None
-    """Those of `tokens` that the models wrote."""
+    """Number of `tokens` written by the models."""
     cost: Annotated[float, Field(ge=0)] | None = None
-    """None without prices."""
+    """Cost in the currency of the prices; None without prices."""
     votes: Annotated[int, Field(ge=0)] | None = None
     """The answers that were counted; None for a debate."""
 
@@ -68,9 +68,9 @@ class BenefitItem(WireModel):
     sides: Annotated[int, Field(ge=2)] = 2
     """The number of positions."""
     failed: bool = False
-    """Whether the debate ended without a verdict, so that no baseline was asked."""
+    """Flag of a debate without a verdict, after which no baseline was asked."""
     cluster: str | None = None
-    """What the question shares with others, such as a topic; None: it is independent of all others."""
+    """Group of questions with something in common, such as a topic; None for an independent question."""
 
 
 def benefit_item(
@@ -116,7 +116,7 @@ def benefit_item(
 
 
 def _less(total: _Amount | None, parts: Sequence[_Amount | None]) -> _Amount | None:
-    """The whole without its parts; None where one of them is not known. Rounding leaves nothing below 0."""
+    """Subtract the parts from the total; return None if one of them is unknown. Rounding leaves nothing below 0."""
     counted = [part for part in parts if part is not None]
     return None if total is None or len(counted) < len(parts) else max(total - sum(counted), 0)
 

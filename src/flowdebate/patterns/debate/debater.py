@@ -51,7 +51,7 @@ class DebaterTemplate(OpeningTemplate):
         "- Write in plain text: {length}. Do not start with a tag or a name.",
         uses("question", "positions", "max_rounds", "length"),
     )
-    """The same for all debaters and all turns; `{length}` says how long a turn is."""
+    """System message, the same for all debaters and all turns; `{length}` says how long a turn is."""
     sources: str = part(
         "Sources:\n{sources}\n\n"
         "Where the sources support your case, quote them word for word, in quotation marks. Every quotation is checked "
@@ -70,25 +70,25 @@ class DebaterTemplate(OpeningTemplate):
         "It is your turn in round {round} of {max_rounds}. The position you defend is [{stance}].",
         uses(*_TURN),
     )
-    """Whose turn it is; `{others}` are the tags of the other positions."""
+    """Line that gives the turn to a debater; `{others}` are the tags of the other positions."""
     role: str = part("Your role: {role}", uses("role"))
     opening: str = part(
         "Nobody has argued yet. Open with your case: state your position and give the strongest reasons for it, with "
         "the evidence behind each.",
         uses(*_TURN),
     )
-    """What to do when nobody has argued yet."""
+    """Task before anybody has argued."""
     rebuttal: str = part(
         "Answer the strongest arguments against your position, not only the latest one. Then strengthen the case for "
         "it with something new instead of repeating what has been said.",
         uses(*_TURN, "last"),
     )
-    """What to do when another position has been argued; `{last}` is its latest argument."""
+    """Task after another position has argued; `{last}` is its latest argument."""
     support: str = part(
         "No other side has spoken yet. Strengthen the case for your position with a further reason or new evidence.",
         uses(*_TURN),
     )
-    """What to do when only the debater's own position has been argued."""
+    """Task if only the debater's own position has argued."""
     reader: str = part(
         "A reader of the debate asks: {reader}\nAnswer this question first, from the point of view of your position.",
         uses("reader"),
@@ -208,7 +208,7 @@ class DebaterIdentity:
     role: str | None = None
     max_rounds: int
     sourced: bool = False
-    """Whether the system message has sources."""
+    """Flag of a system message with sources."""
 
 
 @dataclass(frozen=True, kw_only=True)

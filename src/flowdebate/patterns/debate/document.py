@@ -79,7 +79,7 @@ class DebateDocument(RoundsDocument):
         return [Side(name=name, stance=stance) for name, stance in spoke]
 
     def closing(self, number: int) -> Iterator[Section]:
-        """After the last round the mirrored debate: what was said in it, and how it ended if it has no verdict."""
+        """Show the mirrored debate after the last round: its turns, and its end if it has no verdict."""
         mirrored = self.raw.mirrored
         if mirrored is None or number != max(self.rounds()):
             return
@@ -147,17 +147,17 @@ class DebateDocument(RoundsDocument):
 
 
 def reader_asks(question: str) -> Group:
-    """The question of a reader with which a finished debate goes on."""
+    """Show a reader's question, with which a finished debate continues."""
     return Group(label="A reader asks", text=question, opens=True)
 
 
 def mirror_heading() -> Heading:
-    """The heading over the mirrored debate."""
+    """Build the heading of the mirrored debate."""
     return Heading(title="The debate again, with the order of speakers reversed")
 
 
 def winner_of(verdict: DebateVerdict, sides: Sequence[Side | Debater]) -> str:
-    """The winner's name and stance; without a winner, the reason.
+    """Return the winner's name and stance; without a winner, the reason.
 
     >>> from flowdebate.patterns.debate.schemas import DebateVerdict
     >>> winner_of(DebateVerdict(verdict="v", winner="cap rents", reasoning="r"), [Side(name="a", stance="cap rents")])
@@ -199,7 +199,7 @@ def ballots_of(judging: Judging, called: Mapping[str, str] | None = None) -> str
 
 
 def rubric_of(judging: Judging, called: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The scores by each criterion, of all ballots the mean; none without a rubric.
+    """Return the mean scores of all ballots by criterion; empty without a rubric.
 
     >>> from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging
     >>> ballot = JudgeBallot(order=["a", "b"], criteria={"a": {"clear": 80}, "b": {"clear": 35}})
@@ -219,7 +219,7 @@ def rubric_of(judging: Judging, called: Mapping[str, str] | None = None) -> dict
 
 
 def log_odds_of(judging: Judging, called: Mapping[str, str] | None = None) -> str | None:
-    """The log-odds of ballots by letter in one line, by the side that was shown first; None for other ballots.
+    """Return the log-odds of ballots by letter in one line, by the side shown first; None for other ballots.
 
     >>> from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging
     >>> ballot = JudgeBallot(order=["a", "b"], log_odds={"a": 0.284, "b": -0.284}, mass=0.3)
@@ -250,7 +250,7 @@ def _called(side: str, called: Mapping[str, str] | None) -> str:
 
 
 def decision_group(decision: DebateModeratorDecision) -> Group:
-    """A moderator's decision."""
+    """Show a moderator's decision."""
     added = f"{', '.join(decision.added)}, as their side has to be heard" if decision.added else ""
     facts = (
         Fact(label="Left out because", text=decision.reason or "", tone="dim"),
@@ -268,7 +268,7 @@ def decision_group(decision: DebateModeratorDecision) -> Group:
 
 
 def verdict_card(verdict: DebateVerdict, sides: Sequence[Side | Debater], *more: Fact) -> Card:
-    """The verdict: winner, reasoning and ballots, and `more` facts."""
+    """Show the verdict: winner, reasoning and ballots, and further `facts`."""
     facts = [
         Fact(label="Winner", text=winner_of(verdict, sides), tone="good", short=True),
         Fact(label="Verdict", text=verdict.verdict),
@@ -302,7 +302,7 @@ def verdict_card(verdict: DebateVerdict, sides: Sequence[Side | Debater], *more:
 
 
 def _ballots(judging: Judging | None, sides: Sequence[Side | Debater]) -> Ballots | None:
-    """The ballots, view by view; None where there are none, or sides share a stance."""
+    """Show the ballots, view by view; None without ballots, or if sides share a stance."""
     names = {side.stance: side.name for side in sides}
     if judging is None or not judging.ballots or len(names) != len(sides):
         return None

@@ -39,9 +39,9 @@ class JudgeViewMade(BaseEvent):
     block: str
     """The judge's block."""
     order: tuple[int, ...]
-    """For each place in the view, the argument's index in the transcript."""
+    """Indexes of arguments in the transcript, one for each place in the view."""
     anonymized: bool
-    """Whether names were hidden in it."""
+    """Flag of a view with hidden names."""
     view: int = 0
     """The number of the view in the judge's schedule, from 0."""
     model: str | None = None

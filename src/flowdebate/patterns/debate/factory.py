@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 
 
 def assemble(loop: Loop[DebateOptions]) -> Sequencer[Any, Any]:
-    """The debate as a block: opening, rounds of turns, judge, raw output, synthesizer."""
+    """Assemble the debate as a block: opening, rounds of turns, judge, raw output, synthesizer."""
     options, stances = loop.options, [debater.stance for debater in loop.roster]
     turns = {
         debater.name: loop.turn(
@@ -123,7 +123,7 @@ def assemble(loop: Loop[DebateOptions]) -> Sequencer[Any, Any]:
 
 
 def _open_round(loop: Loop[DebateOptions]) -> Block[Any, Any]:
-    """The moderator's decision, checked; the declared order if its model gives none that can be used."""
+    """Open a round with the moderator's checked decision, or in declared order after an unusable one."""
     names = loop.names
     moderator = loop.role(
         MODERATOR,
@@ -194,7 +194,7 @@ def _create_state(loop: Loop[DebateOptions]) -> DebateState:
 
 
 def stop_reason(state: DebateState, max_rounds: int) -> StopReason | None:
-    """The debate's own reason to end after a round, or None; the first that holds wins.
+    """Return the debate's first reason to end after a round, or None.
 
     >>> stop_reason(DebateState(round=2), max_rounds=2)
     'max_rounds'
@@ -206,7 +206,7 @@ def stop_reason(state: DebateState, max_rounds: int) -> StopReason | None:
 
 
 def raw_output(loop: Loop[DebateOptions], ctx: Context, status: RunStatus) -> DebateRawOutput:
-    """The raw output of the debate around a step, so far."""
+    """Return the current raw output of the debate around a step."""
     state, anonymity = state_of(ctx, DebateState), loop.anonymity
     return DebateRawOutput(
         rounds=state.round,
@@ -227,7 +227,7 @@ def raw_output(loop: Loop[DebateOptions], ctx: Context, status: RunStatus) -> De
 def _build_raw_output(
     loop: Loop[DebateOptions], judge: str, stances: Sequence[str], *, custom: bool, on_flip: OnFlip | None
 ) -> Handler[Any, DebateRawOutput]:
-    """A block that takes the judge's verdict, or `MISSING`, and publishes the raw output.
+    """Create a block that takes the judge's verdict, or `MISSING`, and publishes the raw output.
 
     With `on_flip` the debate was mirrored: its verdict is that on both.
     """
@@ -265,9 +265,10 @@ def _build_raw_output(
 
 
 def _check_own_verdict(verdict: DebateVerdict, stances: Sequence[str], ctx: Context, *, block: str) -> DebateVerdict:
-    """The verdict of an application's own judge: without ballots, and with a winner that is one of `stances`, or none.
+    """Check the verdict of an application's own judge.
 
-    A winner that is written in another Unicode form is the stance that reads the same; any other is not counted.
+    Without ballots, and with one of `stances` as the winner, or none. A winner that is written in another Unicode form
+    is the stance that reads the same; any other is not counted.
     """
     plain = verdict.model_copy(update={"judging": None, "unknown_winner": None})  # only the library can know
     if verdict.winner is None or verdict.winner in stances:
@@ -562,7 +563,7 @@ def _hide_names(loop: Loop[DebateOptions], judge: BlockLike | None, judging: Jud
 
 
 def _assembled(loop: Loop[DebateOptions]) -> Sequencer[Any, Any]:
-    """The debate, which can go on once it is over."""
+    """Build the debate, including its continuation."""
     pipeline = assemble(loop)
     pipeline.keeps = None if loop.goes_on is None else "/round["  # part of the places of all that is said in rounds
     pipeline.lengthen = lambda more: _assembled(replace(loop, max_rounds=more.held + more.rounds, goes_on=more))

@@ -26,22 +26,22 @@ class Format:
 
     name: str
     purpose: str
-    """What it is for, in one line."""
+    """Purpose of the format, in one line."""
     pattern: Literal["debate", "consensus"] = "debate"
     phases: Sequence[PhaseLike] = ()
-    """Those of a debate."""
+    """Phases of a debate."""
     sides: int | None = None
-    """How many debaters it takes; None for any number."""
+    """Number of debaters; None for any number."""
     members: Sequence[Debater | Persona] = ()
-    """Who speaks, in front ends, where nobody is named."""
+    """Default speakers of front ends."""
     roles: Sequence[str] = ()
     """The role of each member without one of its own, by its place."""
     audience: Sequence[str] = ()
     """Listeners who vote before and after a debate, and so decide it."""
     anonymous: str = ""
-    """What members are called, with a number, in the place of their names; empty for their names."""
+    """Common name of members, used with a number instead of their own names; empty to keep their names."""
     instructions: str | None = None
-    """For all default blocks, where the application gives none."""
+    """Instructions of all default blocks, unless the application gives others."""
 
 
 oxford: Format = Format(
@@ -217,12 +217,12 @@ def find_format(value: object, *, location: str, pattern: str, field: str = "for
 
 
 def names_of(pattern: str) -> list[str]:
-    """The names of the formats of a pattern."""
+    """Return the names of the formats of a pattern."""
     return [debate_format.name for debate_format in FORMATS.values() if debate_format.pattern == pattern]
 
 
 def purposes(pattern: str) -> str:
-    """The formats of a pattern, a line each with what it is for."""
+    """List the formats of a pattern, one line each with its purpose."""
     formats = (entry for entry in FORMATS.values() if entry.pattern == pattern)
     return "\n".join(f"{entry.name}: {entry.purpose}" for entry in formats)
 
@@ -242,6 +242,6 @@ def with_roles(members: Sequence[MemberT], format_: Format, *, location: str, fi
 
 
 def format_of(options: Any, pattern: str) -> Format | None:  # noqa: ANN401 - the options of a plan
-    """The format that a plan names; ConfigurationError, at its place, for an unknown one."""
+    """Return the format of a plan; raise ConfigurationError, at its place, for an unknown one."""
     location, field = options.place("format")
     return find_format(options.format, location=location, field=field, pattern=pattern)

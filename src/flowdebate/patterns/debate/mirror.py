@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def mirrored_loop(loop: Loop[DebateOptions]) -> Loop[DebateOptions]:
-    """The loop of the mirrored debate: its names, its transcript and its audit trail are its own."""
+    """Create the loop of the mirrored debate, with its own names, transcript and audit trail."""
     return replace(
         loop,
         options=replace(loop.options, roles={**loop.options.roles, "synthesizer": False}, mirror=False),
@@ -56,7 +56,7 @@ class Mirror(Block[Any, None]):
 
 
 def speaking_order(entries: Sequence[DebateContributionEntry]) -> list[str]:
-    """The sides in the order in which they spoke in the last round.
+    """Return the sides in the speaking order of the last round.
 
     >>> from flowdebate import DebateContributionEntry
     >>> said = [DebateContributionEntry(round=1, agent_name=n, stance=n, text="So.") for n in ("tea", "coffee")]
@@ -71,7 +71,7 @@ def speaking_order(entries: Sequence[DebateContributionEntry]) -> list[str]:
 def verdict_of_both(
     first: DebateVerdict, mirrored: DebateRawOutput, ctx: Context, *, sides: Sequence[str], on_flip: OnFlip
 ) -> DebateVerdict | None:
-    """The verdict on a debate and its mirror; None if the mirror has none.
+    """Combine the verdicts on a debate and its mirror; None if the mirror has none.
 
     All ballots count alike; if the winners differ, as `on_flip` says. A judge without ballots has to name the same
     winner twice: else nobody wins.

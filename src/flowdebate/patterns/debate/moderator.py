@@ -48,7 +48,7 @@ class ModeratorTemplate(Template):
         "- Done: true if this round should be the last, because you expect nothing new after it; otherwise false.",
         uses("question", "roster"),
     )
-    """The same for all rounds; `{roster}` has each debater's name and position."""
+    """System message, the same for all rounds; `{roster}` has each debater's name and position."""
     research: str = part(
         "You have tools. Before you decide, use them to look up the facts that the debaters need, and put your "
         "findings into the briefing."
@@ -64,15 +64,15 @@ class ModeratorTemplate(Template):
         "the question: what exactly is at issue, and what a good answer has to weigh.",
         uses("round", "rounds"),
     )
-    """What to do when nobody has argued yet."""
+    """Task before anybody has argued."""
     next: str = part(
         "Open round {round}{rounds}. Decide on the basis of the debate so far and of your earlier decisions.",
         uses("round", "rounds"),
     )
-    """What to do in later rounds; `{rounds}` is " of at most 3" where the bound is known."""
+    """Task of later rounds; `{rounds}` is " of at most 3" if the bound is known."""
     question: str = part("", uses("round", "rounds"))
-    """What to write in place of a decision: one question for the round, in which all debaters speak. Empty for a
-    moderator that decides."""
+    """Task that replaces a decision: one question for the round, in which all debaters speak. Empty for a moderator
+    that decides."""
     begins: str = part("")
     """Words that such a question begins with, where the model can continue them: a line for each round, in turn."""
 
@@ -107,7 +107,7 @@ def render_moderator_system(
     has_tools: bool = False,
     template: ModeratorTemplate = MODERATOR,
 ) -> str:
-    """The task, the question, and the debaters with their `stances`, by name: the same for all rounds."""
+    """Render the task, the question, and the debaters with their `stances`, by name: the same for all rounds."""
     positions = stances or {}
     debaters = [
         f"{tag_name(name)}, defending: {tag_text(positions[name])}" if name in positions else tag_name(name)
@@ -127,7 +127,7 @@ def render_moderator_turn(
     phase: str | None = None,
     template: ModeratorTemplate = MODERATOR,
 ) -> str:
-    """The whole transcript in order and with names, the earlier decisions, and the round to open.
+    """Render the whole transcript in order and with names, the earlier decisions, and the round to open.
 
     `transcript` is the text of `entries`, if it is known already.
     """
@@ -163,10 +163,10 @@ class CompletedDecision(DebateModeratorOutput):
 def owed_a_turn(
     decision: DebateModeratorOutput, *, stances: Mapping[str, str], entries: Sequence[DebateContributionEntry]
 ) -> list[str]:
-    """Who has to speak in a round although `decision` leaves its side out; `stances` has all debaters' by name.
+    """List the names that must speak in a round although `decision` leaves out their side.
 
-    A side may be left out for a reason, if it was heard after all sides that do speak. A round without speakers leaves
-    nobody out once all were heard.
+    `stances` has all debaters' by name. A side may be left out for a reason, if it was heard after all sides that do
+    speak. A round without speakers leaves nobody out once all were heard.
 
     >>> owed_a_turn(DebateModeratorOutput(next_speakers=["ann"]), stances={"ann": "for", "bea": "against"}, entries=[])
     ['bea']
@@ -222,7 +222,7 @@ def create_moderator(
     template: ModeratorTemplate | None = None,
     **options: Unpack[BlockOptions],
 ) -> Moderator:
-    """The block `{name}-moderator`: opens a round with `{reason, next_speakers, briefing, new_angle, done}`.
+    """Create the block `{name}-moderator`: it opens a round with `{reason, next_speakers, briefing, new_angle, done}`.
 
     It sees who defends what, the whole transcript with names, and its own earlier decisions. All debaters speak, unless
     it gives a `reason` to leave a side out; a side that was not heard since a speaking one was has a turn in any case,
@@ -288,7 +288,7 @@ def create_moderator(
 
 
 def _complete_decision(answer: Any, response: ModelResponse, ctx: Context) -> DebateModeratorOutput:  # noqa: ANN401 - of `decision_among`
-    """The decision that the model made, with the turns that it owes to sides that were not heard."""
+    """Complete the model's decision with turns for sides that would otherwise not be heard."""
     fields: dict[str, Any] = {key: getattr(answer, key) for key in _FIELDS}
     decision = DebateModeratorOutput(**fields)
     # without the field, it may have been recorded when there was no such rule, and the run has to go the same course
@@ -300,7 +300,7 @@ def _complete_decision(answer: Any, response: ModelResponse, ctx: Context) -> De
 
 
 def _read_question(roster: Sequence[str], text: str, _: ModelResponse, __: Context) -> DebateModeratorOutput:
-    """The decision of a moderator that only asks: all debaters speak; without a question mark it has asked nothing."""
+    """Read the decision of a moderator that only asks: all speak; text without a question mark asks nothing."""
     question, mark, _rest = " ".join(text.split()).partition("?")
     question_text = f"{question}{mark}"
     return DebateModeratorOutput(
@@ -311,7 +311,7 @@ def _read_question(roster: Sequence[str], text: str, _: ModelResponse, __: Conte
 def decide_declared_order(
     error: Exception, ctx: Context, *, moderator: str, roster_names: Sequence[str]
 ) -> DebateModeratorDecision:
-    """The decision for a round whose moderator gave no usable one: all debaters, in declared order, unbriefed."""
+    """Decide for a round without a usable decision: all debaters speak, in declared order, unbriefed."""
     state = state_of(ctx, DebateState)
     record_failure(error, ctx, block=moderator, role="moderator", name=moderator, instead="declared_order")
     decision = DebateModeratorDecision(round=max(state.round, 1), next_speakers=list(roster_names), fallback=True)
@@ -368,7 +368,7 @@ _LONGEST = 4_000  # characters of a briefing or an angle: they are part of each 
 
 @lru_cache(maxsize=256)  # an application builds a pattern for each question, with the same debaters
 def decision_among(roster: tuple[str, ...]) -> type[DebateModeratorOutput]:
-    """The moderator's answer: the roster is an enum for models that can be held to one, and checked for all others.
+    """Build the moderator's answer: the roster is an enum for models with schemas, and checked for all others.
 
     Without `next_speakers` all of them speak.
     """

@@ -75,7 +75,7 @@ _JUDGING = (
 def weights_of(
     criteria: Sequence[str] | None, location: str = COMMAND, field: str = "--criterion"
 ) -> dict[str, float] | None:
-    """A rubric as `JudgeOptions` has it, from criteria as plans and the command line have them; None for none.
+    """Convert criteria of plans and the command line to the rubric of `JudgeOptions`; None for none.
 
     >>> weights_of(["evidence=2", "clarity"])
     {'evidence': 2.0, 'clarity': 1.0}
@@ -250,7 +250,7 @@ class DebateLive(OneByOne):
             yield verdict_card(event.verdict, self.speakers)
 
     def progress(self) -> str:
-        """The round, where a moderator decides who speaks in it."""
+        """Show the round if a moderator decides who speaks in it."""
         moderated = self.plan is not None and self.plan.options.moderator
         return Live.progress(self) if moderated else super().progress()
 
@@ -290,7 +290,7 @@ class DebatePage(PatternPage):
     )
 
     def speakers(self, options: DebatePlanOptions, models: Models) -> tuple[Any, ...]:
-        """The sides; none where the question does not say what they are, and a model has to propose them."""
+        """Return the sides; none if the question does not name them and a model has to propose them."""
         from flowdebate.chassis.roster import Debater
 
         from .sides import default_sides
@@ -351,7 +351,7 @@ class DebatePage(PatternPage):
         return yes_no_sides(subject)
 
     def settled(self, plan: Plan) -> PlanValues:
-        """The sides that the plan does not name: a resumed run has them without asking again."""
+        """Restore sides that the plan does not name: a resumed run has them without asking again."""
         if plan.options.debaters:
             return {}
         return {"debaters": [{"name": speaker.name, "stance": speaker.stance} for speaker in plan.speakers]}
@@ -438,7 +438,7 @@ class DebatePage(PatternPage):
 
 
 def _named_one_winner(run: StoredRun) -> bool:
-    """Whether the judge of a run was asked once, for a winner alone."""
+    """Check whether the judge of a run was asked once, for a winner alone."""
     raw = (run.outcome or {}).get("raw")
     verdict = raw.get("verdict") if isinstance(raw, Mapping) else None
     judging = verdict.get("judging") if isinstance(verdict, Mapping) else None
@@ -449,14 +449,14 @@ def _named_one_winner(run: StoredRun) -> bool:
 
 
 def _human(plan: Plan, role: str) -> Human:
-    """A human who is asked here and now, or answers later."""
+    """Create a human who is asked here and now, or answers later."""
     from flowdebate.blocks.human.human import human
 
     return human(name=f"{plan.name}-{role}", ask=None if plan.options.suspend else plan.ask)
 
 
 def phases_in(options: Any) -> tuple[Phase, ...]:  # noqa: ANN401 - those of a debate
-    """The phases of a plan: its own, or those of its format."""
+    """Return the phases of a plan: its own, or its format's."""
     format_ = format_of(options, "debate")
     phase_list = None if format_ is None else format_.phases or None
     if options.phases is not None:
@@ -465,7 +465,7 @@ def phases_in(options: Any) -> tuple[Phase, ...]:  # noqa: ANN401 - those of a d
 
 
 def audience_in(options: DebatePlanOptions) -> Sequence[str]:
-    """The listeners of a plan: its own, or those of its format."""
+    """Return the listeners of a plan: its own, or its format's."""
     format_ = format_of(options, "debate")
     return options.audience or (() if format_ is None else format_.audience)
 

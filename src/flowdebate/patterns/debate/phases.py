@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 AIMS: Mapping[str, str] = {
     "closing": "Explain why your position still stands after everything that has been said. Do not raise new points.",
 }
-"""What to do in phases of these names, which say it themselves."""
+"""Tasks of phases with a self-explanatory name."""
 _LONGEST = 2_000  # characters of a phase's aim, which is in each of its prompts
 _MOST = 100  # phases
 
@@ -39,7 +39,7 @@ class Phase:
     """
 
     name: str
-    """What prompts and pages call it."""
+    """Name of the phase in prompts and on pages."""
     rounds: int = field(default=1, kw_only=True)
     asks: Literal["pairs"] | None = field(default=None, kw_only=True)
     """"pairs": a cross-examination. Each speaker asks somebody of another side, who answers at once: two turns each.
@@ -48,11 +48,11 @@ class Phase:
     """The debaters who speak (or ask), by their places on the roster from 1, in this order; none: all, in the debate's
     order. With a moderator, it decides."""
     aim: str | None = field(default=None, kw_only=True)
-    """What its debaters are told to do; None: what its name says ("closing"), or to argue as in any round."""
+    """Task of its debaters; None: the meaning of its name ("closing"), or to argue as in any round."""
     length: Length | None = field(default=None, kw_only=True)
-    """How long a turn is; None: short in a cross-examination, else as long as the debate says."""
+    """Length of a turn; None: short in a cross-examination, otherwise the debate's."""
     turn_order: TurnOrder | None = field(default=None, kw_only=True)
-    """None for the debate's."""
+    """Order of turns; None for the debate's."""
 
     def __post_init__(self) -> None:
         location = "Phase"
@@ -94,7 +94,7 @@ PhaseLike: TypeAlias = "Phase | str | Mapping[str, Any]"
 
 
 def check_phases(value: object, *, location: str, members: int) -> tuple[Phase, ...]:
-    """The phases of a debate of so many `members`; none for None. ConfigurationError names the one that cannot be."""
+    """Check the phases of a debate with `members` debaters; none for None. ConfigurationError names the invalid one."""
     if value is None:
         return ()
     if isinstance(value, str) or not isinstance(value, Sequence) or not 0 < len(value) <= _MOST:
@@ -186,7 +186,9 @@ class PhasedTurns(RoundOfTurns):
 
 
 def whom_to_ask(name: str, stances: Mapping[str, str], number: int) -> str:
-    """Whom `name` asks in round `number` of a cross-examination: the next of another side, and another one in the next.
+    """Choose whom `name` asks in round `number` of a cross-examination.
+
+    The next debater of another side, and another one in the next round.
 
     >>> sides = {"a": "tea", "b": "coffee", "c": "water"}
     >>> [whom_to_ask("a", sides, number) for number in (1, 2, 3)], whom_to_ask("c", sides, 1)
@@ -203,7 +205,7 @@ def whom_to_ask(name: str, stances: Mapping[str, str], number: int) -> str:
 
 
 def question_to(name: str, asker: str, number: int, ctx: Context) -> str | None:
-    """The last question of `asker` to `name` in a round; None where it was not put."""
+    """Return the last question of `asker` to `name` in a round; None without one."""
     for entry in reversed(entries_of(ctx)):
         if entry.round != number:
             break

@@ -49,16 +49,16 @@ class BaselineAnswer(WireModel):
     calls: Count
     """Requests that it took, those that failed included."""
     prompt_tokens: int | None = None
-    """None where a server does not tell."""
+    """Prompt tokens; None if a server does not report them."""
     cached_tokens: int | None = None
-    """Those of `prompt_tokens` that a server did not compute anew."""
+    """Prompt tokens read from the server's cache."""
     completion_tokens: int | None = None
     cost: float | None = None
-    """By the `prices` of the run's limits; None without any."""
+    """Cost by the `prices` of the run's limits; None without prices."""
     lost: Count = 0
     """Answers that were asked for and not given."""
     problem: str | None = None
-    """Why the first of those is missing; None where none is."""
+    """Reason for the first missing figure; None if none is missing."""
 
     @property
     def tokens(self) -> int | None:
@@ -78,7 +78,7 @@ def _is_none(value: object) -> bool:
 
 
 StopReason = Literal["max_rounds", "moderator_done", "predicate"] | NamedStop
-"""Why a debate ended: its cap, its moderator, or `terminate_when`.
+"""Reason for the end of a debate: its cap, its moderator, or `terminate_when`.
 
 That is "predicate", or the name of the condition that held."""
 
@@ -86,7 +86,7 @@ That is "predicate", or the name of the condition that held."""
 PHASE_NAME = r"^[^\W_][\w '’()/-]{0,59}$"
 """The names of phases: they are part of the headings of transcripts, which are read back."""
 EntryKind: TypeAlias = Literal["question", "answer"]
-"""What an entry of a cross-examination is."""
+"""Role of an entry in a cross-examination."""
 
 
 class DebateInput(PatternInput):
@@ -100,9 +100,9 @@ class DebateTurn(DebateInput):
 
     phase: str
     aim: str | None = None
-    """What all debaters are told to do in it; None for arguing as in any round."""
+    """Task of all debaters in the phase; None for arguing as in any round."""
     kind: EntryKind | None = None
-    """Whether to ask a question, or to answer one; None to argue."""
+    """Kind of the turn: a question or an answer; None to argue."""
     to: str | None = None
     """The name of whom to ask, or to answer."""
     to_stance: str | None = None
@@ -114,7 +114,7 @@ class DebateTurn(DebateInput):
         return {"phase": self.phase, "kind": self.kind, "to": self.to, "to_stance": self.to_stance}
 
     def task_for_human(self) -> str:
-        """What a person who has the turn is told."""
+        """Tell a person who has the turn what to do."""
         lines = [f"Phase: {self.phase}", *([] if self.aim is None else [f"What to do in it: {quoted(self.aim)}"])]
         if self.to is not None:
             who = f"{tag_name(self.to)}, who argues for: {tag_text(self.to_stance or '')}"
@@ -136,7 +136,8 @@ class DebateContributionEntry(Contribution):
     phase: Annotated[str | None, Field(pattern=PHASE_NAME)] = Field(default=None, exclude_if=_is_none)
     """The phase of the debate in which it was made; None (and not written) in a debate without phases."""
     kind: EntryKind | None = Field(default=None, exclude_if=_is_none)
-    """Whether it is a question of a cross-examination, or the answer to one; None (and not written) for an argument."""
+    """Kind of the entry: a question of a cross-examination or the answer to one; None (and not written) for an
+    argument."""
     to: str | None = Field(default=None, exclude_if=_is_none)
     """The name of the debater who is asked, or whose question is answered."""
     to_stance: str | None = Field(default=None, exclude_if=_is_none)
@@ -154,13 +155,13 @@ class DebateModeratorOutput(WireModel):
     """A moderator's decision when it opens a round."""
 
     reason: str | None = Field(default=None, exclude_if=_is_none)
-    """Why a side does not speak in this round; None (and not written) if nobody is left out."""
+    """Reason for leaving a side out of this round; None (and not written) if nobody is left out."""
     next_speakers: Annotated[list[str], Field(strict=True), BeforeValidator(as_list)]
-    """Who speaks in this round, in this order; the same name twice has two turns."""
+    """Speakers of this round in order; the same name twice has two turns."""
     briefing: str | None = None
-    """What the debaters of this round should know."""
+    """Briefing for the debaters of this round."""
     new_angle: str | None = None
-    """What the debaters of this round should focus on."""
+    """Focus for the debaters of this round."""
     done: bool = False
     """True: this round is the last."""
 
@@ -192,13 +193,13 @@ class DebateVerdict(WireModel):
     winner: str | None
     """The stance that won; None for a synthesis of several."""
     reasoning: str
-    """Why."""
+    """Reasoning behind the verdict."""
     judging: Judging | None = Field(default=None, exclude_if=_is_none)
     """All ballots behind it; None (and not written) for a judge of the application's own. No
     model is asked for it, and what one says here does not count."""
     unknown_winner: str | None = Field(default=None, exclude_if=_is_none)
-    """What a judge of the application's own named as the winner though it is no stance; `winner` is None then. None
-    (and not written) otherwise."""
+    """Winner named by the application's own judge although it is no stance; `winner` is None then. None (and not
+    written) otherwise."""
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any, /) -> Any:  # noqa: ANN401 - pydantic's
@@ -239,7 +240,7 @@ class DebateState(PatternState):
     moderator_decisions: list[DebateModeratorDecision] = Field(default_factory=new_list)
     """One for each round so far; empty without a moderator."""
     stop_reason: StopReason | None = None
-    """Why the loop ended; None while it goes on."""
+    """Reason for the end of the loop; None until then."""
     verdict: DebateVerdict | None = None
     """The judge's; None before it was reached, and if the judge's provider failed."""
     mirrored: DebateRawOutput | None = None
@@ -247,7 +248,7 @@ class DebateState(PatternState):
     first_verdict: DebateVerdict | None = None
     """The judge's verdict on the debate without its mirror; None without `mirror`."""
     facts: SortedFacts | None = None
-    """What debaters with short prompts begin their turns with; None without sources, and before they are sorted."""
+    """Facts that begin the turns of debaters with short prompts; None without sources, and before they are sorted."""
     phases: tuple[Any, ...] = ()
     """The `Phase`s, in order; none in a debate without."""
     audience: list[AudienceVote] = Field(default_factory=new_list)
@@ -255,7 +256,7 @@ class DebateState(PatternState):
     reader_questions: list[ReaderQuestion] = Field(default_factory=new_list)
     """The questions of readers, in a debate that goes on."""
     floor: dict[str, DebateTurn] = Field(default_factory=new_dict)
-    """What the turns in progress are for, by debater, in a debate with phases."""
+    """Tasks of the turns in progress, by debater, in a debate with phases."""
 
     @property
     def phase(self) -> Phase | None:
@@ -318,7 +319,7 @@ class AudienceVote(WireModel):
     """The votes of a listener, before and after a debate."""
 
     voter: str
-    """Who the listener is."""
+    """Description of the listener."""
     before: str | None = None
     """The position; None where the vote is missing."""
     after: str | None = None
@@ -330,7 +331,7 @@ class CrossQuestion:
 
     question: DebateContributionEntry
     answer: DebateContributionEntry | None
-    """None where nobody answered."""
+    """Answer of the debate; None if nobody answered."""
 
 
 class DebateRawOutput(PatternOutput):
@@ -340,13 +341,13 @@ class DebateRawOutput(PatternOutput):
     question: str
     transcript: list[DebateContributionEntry]
     verdict: DebateVerdict | None
-    """None if the judge's provider failed, or if the debate ended before the verdict (see `status`)."""
+    """Verdict of the judge; None if its provider failed, or if the debate ended before the verdict (see `status`)."""
     moderator_decisions: list[DebateModeratorDecision] = Field(default_factory=new_list)
     """One for each round with a moderator; empty without one."""
     stop_reason: StopReason | None = "max_rounds"
-    """Why there was no further round; None if the rounds were cut short."""
+    """Reason why there was no further round; None if the rounds were cut short."""
     status: DebateStatus = "complete"
-    """How it ended."""
+    """Outcome of the run."""
     losses: list[ProviderFailure] = Field(default_factory=new_list)
     """The provider failures that it went on without."""
     seed: int | None = None
@@ -358,8 +359,8 @@ class DebateRawOutput(PatternOutput):
     turn_order: TurnOrder = Field(default="declared", exclude_if=is_declared)
     """The order of turns in each round; not written where it is the declared one."""
     mirrored: DebateRawOutput | None = Field(default=None, exclude_if=_is_none)
-    """The same debate in the reverse order of speakers, with the judge's verdict on it; None (and not written) without
-    `mirror`. `verdict` is the one on both debates."""
+    """Mirrored debate, in the reverse order of speakers, with the judge's verdict on it; None (and not written) without
+    `mirror`. `verdict` is the verdict on both debates."""
     first_verdict: DebateVerdict | None = Field(default=None, exclude_if=_is_none)
     """The judge's verdict on `transcript` alone; None (and not written) without `mirror`."""
 
@@ -382,7 +383,7 @@ class DebateRawOutput(PatternOutput):
     """The votes of the audience; none (and not written) in a debate without one."""
 
     def task_for_human(self) -> str | None:
-        """The verdict in words, for a human synthesizer; None without one."""
+        """Describe the verdict in words, for a human synthesizer; None without one."""
         if self.verdict is None:
             return None
         winner = "nobody" if self.verdict.winner is None else tag_text(self.verdict.winner)
@@ -390,7 +391,7 @@ class DebateRawOutput(PatternOutput):
         return f"{task}\nReasoning: {quoted(self.verdict.reasoning)}\n\nMake the deliverable of it."
 
     def answer_courses(self) -> list[tuple[dict[str, list[str | None]], str | None]]:
-        """The winners in the ballots of each judging model, in the order of their views, and that of the verdict."""
+        """Return the winners of each judging model's ballots, in the order of their views, and the verdict's."""
         if self.verdict is None or self.verdict.judging is None:
             return []
         voices: dict[str, list[str | None]] = {}

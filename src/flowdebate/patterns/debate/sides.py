@@ -122,7 +122,7 @@ class SideProposerTemplate(Template):
         "together, cover the answers that matter. Be fair: word each position as its supporters would. Write in the "
         "language of the question, and give each position a name of one or two words."
     )
-    """The same for all questions."""
+    """System message, the same for all questions."""
     question: str = part("Question: {question}", uses("question"))
 
 
@@ -169,7 +169,7 @@ class ProposedSides(BaseModel):
 def create_side_proposer(
     *, name: str = "sides", template: SideProposerTemplate = SIDE_PROPOSER, **options: Unpack[BlockOptions]
 ) -> Generator[list[Debater]]:
-    """The block that asks a model for two to four sides of a question; its output is a list of `Debater`.
+    """Create a block that asks a model for two to four sides of a question and returns a list of `Debater`.
 
     An answer with fewer or more positions, with blank or equal ones, or with control characters is a
     `SchemaViolation`. Names are made fit for a roster: a letter stands for one that is not.
@@ -202,7 +202,7 @@ def create_side_proposer(
 
 
 async def propose_sides(question: str, *, model: Model | str | None = None) -> list[Debater]:
-    """The sides of any question: `default_sides` where its words say them, else those that a model proposes.
+    """Propose the sides of any question: `default_sides` if its words name them, otherwise a model's.
 
     At most one call, which is not stored; with the errors of a run for a model that fails.
     """
@@ -210,7 +210,7 @@ async def propose_sides(question: str, *, model: Model | str | None = None) -> l
 
 
 def _cut_name(name: str) -> str:
-    r"""`name` without anything but words, cut between them.
+    r"""Cut `name` between words, and drop everything but words.
 
     >>> _cut_name("[Postgres]\n and the rest of what it stands for")
     'Postgres and the rest of'

@@ -253,7 +253,7 @@ class Objection:
     copied: tuple[str, ...] = ()
     """Texts of which a better answer copies less."""
     excess: float = 0.0
-    """How much the first answer copies."""
+    """Excess of copied words in the first answer."""
 
     def is_answered_by(self, text: str) -> bool:
         """Tell whether `text`, without its first words, is better than the first answer."""

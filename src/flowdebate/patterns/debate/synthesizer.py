@@ -58,7 +58,7 @@ SYNTHESIZERS = Profiles(full=SYNTHESIZER, concise=CONCISE_SYNTHESIZER)
 
 
 def render_synthesizer_system(*, template: SynthesizerTemplate = SYNTHESIZER) -> str:
-    """The role's task."""
+    """Render the task of the role."""
     return template.system
 
 
@@ -90,10 +90,11 @@ def create_synthesizer(
     template: SynthesizerTemplate | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[Any]:
-    """The block `{name}-synthesizer`: takes a `DebateRawOutput`, gives `output_schema`, or text without one.
+    """Create the block `{name}-synthesizer`.
 
-    `output_schema` is a pydantic model, a dataclass or TypedDict, or a JSON Schema as a dict (validated with
-    `jsonschema`); an answer that does not fit is a `SchemaViolation`.
+    It takes a `DebateRawOutput` and returns `output_schema`, or text without one. `output_schema` is a pydantic model,
+    a dataclass or TypedDict, or a JSON Schema as a dict (validated with `jsonschema`); an answer that does not fit is a
+    `SchemaViolation`.
     """
     block_name = f"{name}-synthesizer"
 

@@ -38,7 +38,7 @@ Transcript = StateResource[DebateTranscriptState]
 
 
 def create_debate_transcript() -> Transcript:
-    """A transcript to share between a debate and the blocks that read it, under the key `"transcript"`.
+    """Create a transcript shared by a debate and its readers, under the key `"transcript"`.
 
     `ctx.resources.transcript.state.entries` are the arguments so far. Every block that reads it, and the pattern,
     must be given the same object.
@@ -52,7 +52,7 @@ def create_debate_transcript() -> Transcript:
 def create_record_argument(
     *, name: str, agent_name: str, stance: str, transcript: Transcript, collection_id: str
 ) -> Handler[Any, str]:
-    """A block that adds what a debater returned to the transcript, and completes the turn's task with it.
+    """Create a block that adds a debater's output to the transcript, and completes the turn's task with it.
 
     Its output is the text that was added: a `str`, the `text` of a dict or a model, or `str()` of anything else.
     """
@@ -71,7 +71,7 @@ Labels: TypeAlias = tuple[tuple[str, str], ...]
 
 
 def labels_of(stances: Iterable[str]) -> Labels:
-    """A letter for each stance; none if a stance could be mistaken for one.
+    """Return a letter for each stance; none if a stance could be mistaken for one.
 
     >>> labels_of(["Trams are better", "Buses are better"])
     (('Trams are better', 'A'), ('Buses are better', 'B'))
@@ -147,7 +147,7 @@ def _lines(
     labels: Mapping[str, str],
     show: Callable[[str], str] = quoted,
 ) -> list[str]:
-    """The lines of `entries` behind one of the round `heading`."""
+    """Render the lines of `entries` under one round `heading`."""
     lines: list[str] = []
     notes = iter(below)
     for entry in entries:
@@ -255,7 +255,7 @@ def render_quotes(quotes: Iterable[VerifiedQuote]) -> str:
 
 
 def is_quotes_line(line: str) -> bool:
-    """Whether a `line` of a transcript was rendered by `render_quotes`."""
+    """Check whether a `line` of a transcript was rendered by `render_quotes`."""
     return re.fullmatch(r"\(quotes: [^\n]+\)", line) is not None
 
 
@@ -278,7 +278,7 @@ def mark_quotes(text: str, quotes: Sequence[VerifiedQuote]) -> str:
 
 
 def _count(quotes: Iterable[VerifiedQuote]) -> list[VerifiedQuote]:
-    """The quotes that count: those that are not inside a verified one."""
+    """Return the quotes that count, without those inside a verified one."""
     outermost: list[VerifiedQuote] = []
     until = 0
     for quote in sorted(quotes, key=lambda item: (item.start, -item.end)):
@@ -293,7 +293,7 @@ def _place_of(quote: VerifiedQuote) -> str:
 
 
 def _list(texts: Iterable[str]) -> str:
-    """The first few of `texts` in quotation marks, and the number of the rest."""
+    """List the first few of `texts` in quotation marks, and the number of the rest."""
     every = list(texts)
     quoted_texts = ", ".join(f'"{_inline(text)}"' for text in every[:_MOST_SHOWN])
     more = len(every) - _MOST_SHOWN
@@ -301,6 +301,6 @@ def _list(texts: Iterable[str]) -> str:
 
 
 def _inline(text: str) -> str:
-    """`text` on one line, cut to a readable length, without quotation marks."""
+    """Put `text` on one line, cut to a readable length, without quotation marks."""
     plain = re.sub(_QUOTATION_MARKS, "'", " ".join(text[: _EXCERPT * 4].split()))
     return tag_text(plain if len(plain) <= _EXCERPT else f"{plain[: _EXCERPT - 1]}…")

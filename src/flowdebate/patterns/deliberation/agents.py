@@ -47,9 +47,9 @@ OWN = " (you)"
 
 
 def render_said(entries: Iterable[DeliberationEntry], *, own_name: str | None = None) -> str:
-    """The transcript as text: `[name, role] …`, under a heading for each round; more entries only add to the end.
+    """Render the transcript as text: `[name, role] …`, under a heading for each round.
 
-    With `own_name`, the name of who reads it, what that one said is marked.
+    More entries only add to the end. With `own_name`, the name of who reads it, what that one said is marked.
 
     >>> from flowdebate.patterns.deliberation.schemas import DeliberationEntry
     >>> print(render_said([DeliberationEntry(round=1, name="Bear", role="risk analyst", text="It can fail.")]))
@@ -82,35 +82,35 @@ class PersonaTemplate(Template):
         "- Write in plain text: {length}. Do not start with a tag, a name or a heading.",
         uses("topic", "roster", "max_rounds", "length"),
     )
-    """The same for all personas and all turns."""
+    """System message, the same for all personas and all turns."""
     persona: str = part("You are {speaker}.", uses("name", "speaker"))
-    """Who the persona is, above its own system prompt. `{speaker}` is its name with its role."""
+    """Description of the persona, above its own system prompt. `{speaker}` is its name with its role."""
     transcript: str = part("The discussion so far:\n{transcript}", uses("transcript"))
     """First part of a turn's message."""
     summary: str = part("The moderator's summary after round {round}: {summary}", uses("round", "summary"))
     """The moderator's latest; left out before there is one."""
     turn: str = part("It is your turn in round {round} of {max_rounds}.", uses(*_TURN))
-    """Whose turn it is; who the persona is follows, since small models follow what they read last."""
+    """Line that gives the turn to a persona; its description follows, since small models follow the last text."""
     reminder: str = part("", uses("who"))
-    """Who the persona is, where its system prompt is short; else, and where this is empty, it is `persona`."""
+    """Description of a persona with a short system prompt; for a long one, and if this is empty, it is `persona`."""
     opening: str = part(
         "Nobody has spoken yet. Say what you think should be done, give your strongest reasons with the evidence "
         "behind them, and name what would change your mind.",
         uses(*_TURN),
     )
-    """What to do when nobody has spoken yet."""
+    """Task before anybody has spoken."""
     reply: str = part(
         "Respond to the strongest points that {others} made, not only the latest ones. Change your mind only if you "
         "have been shown to be wrong, and then say what convinced you; never do so just to keep the peace. Add "
         "something new instead of repeating yourself. Say what you want now, and on what terms you would agree.",
         uses(*_TURN, "others"),
     )
-    """What to do when others have spoken; `{others}` are their names."""
+    """Task after others have spoken; `{others}` are their names."""
     alone: str = part(
         "Nobody else has spoken yet. Give a further reason for what you want, or evidence that you have not mentioned.",
         uses(*_TURN),
     )
-    """What to do when only the persona itself was heard."""
+    """Task if only the persona itself was heard."""
 
 
 PERSONA = PersonaTemplate()
@@ -153,7 +153,7 @@ def render_persona_turn(
     round: int,  # noqa: A002 - the field's word for it
     template: PersonaTemplate = PERSONA,
 ) -> str:
-    """The transcript of the rounds before, the moderator's latest summary, then whose turn it is and what to do.
+    """Render the transcript of earlier rounds, the moderator's latest summary, then the turn and its task.
 
     The messages of two turns begin alike, up to the end of the shorter transcript.
     """
@@ -190,7 +190,7 @@ def create_persona_debater(  # noqa: PLR0913 - what a debater is made of, each w
     length: Length | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[str]:
-    """The block `{name}-debater-{agent_name}`: speaks in its `role`, as its `system_prompt` describes it.
+    """Create the block `{name}-debater-{agent_name}`: it speaks in its `role`, as its `system_prompt` describes it.
 
     `participants` are the roles of all who take part, by name, in declared order (default: itself alone). It sees the
     topic, all that was said in earlier rounds, and the moderator's latest summary. An answer that ran out of room is
@@ -238,7 +238,7 @@ class ModeratorTemplate(Template):
         "would sign; none if they have not reached a decision.",
         uses("topic", "roster"),
     )
-    """The same for all rounds."""
+    """System message, the same for all rounds."""
     lines: str = part(
         "Write the report in exactly this form, with each part on a new line and nothing else:\n"
         "SUMMARY: two or three sentences\n"
@@ -253,14 +253,15 @@ class ModeratorTemplate(Template):
         "wants, compare their views, and say whether they want the same.",
         uses("round", "rounds", "wishes"),
     )
-    """What to do; `{rounds}` is " of at most 3" where the bound is known, `{wishes}` "Ann wants ... Bea wants ..."."""
+    """Task of the moderator; `{rounds}` is " of at most 3" if the bound is known, `{wishes}` "Ann wants ... Bea wants
+    ..."."""
     last: str = part(
         "That was round {round}{rounds}, the last one. Review all the arguments and write your report: sum up what "
         "each participant wants, compare their views, and say whether they want the same. Whatever the status, state "
         "the decision that was argued for best.",
         uses("round", "rounds", "wishes"),
     )
-    """What to do after the last round."""
+    """Task after the last round."""
 
 
 MODERATOR = ModeratorTemplate()
@@ -294,7 +295,7 @@ MODERATORS = Profiles(full=MODERATOR, concise=CONCISE_MODERATOR, tasks=("report"
 def render_moderator_system(
     *, topic: str, participants: Members, lines: bool = False, template: ModeratorTemplate = MODERATOR
 ) -> str:
-    """The task, the topic and who takes part; with `lines`, in which form a report is written as text."""
+    """Render the task, the topic and the participants; with `lines`, the form of a report in text."""
     # the moderator's rules state neither the rounds nor a length
     common = fill_for_all(template.system, tuple(participants.items()), 0, "", topic=topic)
     return f"{common}\n\n{template.lines}" if lines else common
@@ -307,7 +308,7 @@ def render_moderator_turn(
     max_rounds: int | None = None,
     template: ModeratorTemplate = MODERATOR,
 ) -> str:
-    """All that was said, and the round to report on."""
+    """Render the whole transcript, and the round to report on."""
     rounds = "" if max_rounds is None else f" of at most {max_rounds}"
     wishes = " ".join(f"{tag_name(name)} wants ..." for name in dict.fromkeys(entry.name for entry in entries))
     task = template.last if round == max_rounds else template.report  # after the last one nothing can settle it
@@ -316,7 +317,7 @@ def render_moderator_turn(
 
 
 ReportForm: TypeAlias = Literal["structured", "text"]
-"""How a moderator's model is asked for its report: by a schema, or for lines of text."""
+"""Form of a moderator's report: a schema, or lines of text."""
 
 
 @bindable("name", "transcript", "participants", pattern="deliberation", role="moderator", template=ModeratorTemplate)
@@ -330,7 +331,7 @@ def create_moderator(
     template: ModeratorTemplate | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[ModeratorReport]:
-    """The block `{name}-moderator`: closes a round with `{summary, status, decision}`.
+    """Create the block `{name}-moderator`: it closes a round with `{summary, status, decision}`.
 
     It sees all that was said, with names and roles. `participants` are the roles of all who take part, by name, in
     declared order. Its prompt states `max_rounds` if it is given. With `report="text"` the
@@ -370,7 +371,7 @@ def create_moderator(
 
 @cache
 def _report_form() -> type[WireModel]:
-    """A report for models, which sum up before they find, since they commit to what they wrote first."""
+    """Build a report for models: they sum up before they decide, since they commit to their first words."""
     return create_model(
         "ModeratorReport",
         __base__=WireModel,
@@ -381,7 +382,7 @@ def _report_form() -> type[WireModel]:
 
 
 def stash_report(name: str, moderator: str, *, custom: bool) -> Handler[object, ModeratorReport | None]:
-    """A block that adds what `moderator` reported to the state; None for `MISSING`, which settles nothing.
+    """Create a block that adds the report of `moderator` to the state; None for `MISSING`, which settles nothing.
 
     It takes the model, a dict in either key style, or text, which `parse_report` reads; OutputError for what does not
     validate.

@@ -142,7 +142,7 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
 
 
 def _in_progress(loop: Loop[CommonOptions], ctx: Context) -> list[DeliberationEntry]:
-    """The contributions to the round in progress."""
+    """Return the contributions to the round in progress."""
     number = state_of(ctx, DeliberationState).round
     return loop.collect_spoken(
         ctx, round=number, make=lambda name, **fields: DeliberationEntry(round=number, name=name, **fields)
@@ -150,7 +150,7 @@ def _in_progress(loop: Loop[CommonOptions], ctx: Context) -> list[DeliberationEn
 
 
 def _record_round(loop: Loop[CommonOptions]) -> Handler[object, list[DeliberationEntry]]:
-    """A block that adds what was said in the round to the transcript, now that all have spoken."""
+    """Create a block that adds the round's contributions to the transcript, now that all have spoken."""
 
     @handler(name=f"{loop.name}-record-round", resources={"transcript": loop.transcript})
     def record(_: object, ctx: Context) -> list[DeliberationEntry]:
@@ -164,7 +164,7 @@ def _record_round(loop: Loop[CommonOptions]) -> Handler[object, list[Deliberatio
 
 
 def stop_reason(state: DeliberationState, max_rounds: int) -> str | None:
-    """The deliberation's own reason to end after the round that was just closed, or None; the first that holds wins.
+    """Return the deliberation's first reason to end after the closed round, or None.
 
     >>> from flowdebate.patterns.deliberation.schemas import DeliberationState
     >>> stop_reason(DeliberationState(round=3), 3)
@@ -176,7 +176,7 @@ def stop_reason(state: DeliberationState, max_rounds: int) -> str | None:
 
 
 def raw_output(loop: Loop[CommonOptions], ctx: Context, status: RunStatus) -> DeliberationOutput:
-    """The raw output of the deliberation around a step, with what was said in a round that was cut short."""
+    """Return the current raw output of the deliberation around a step, with the contributions of a round cut short."""
     state = state_of(ctx, DeliberationState)
     decision = None if state.report is None else state.report.decision
     # what a moderator finds settled is decided: without a decision, its summary says on what they agree

@@ -61,7 +61,7 @@ _DOUBTS = frozenset(
 
 
 def render_report(report: ModeratorReport) -> str:
-    r"""`report` as text; `parse_report` reads it back as it was.
+    r"""Render `report` as text; `parse_report` restores it exactly.
 
     >>> print(render_report(ModeratorReport(summary="They differ.\nSTATUS: SETTLED", status="CONTINUE")))
     SUMMARY: They differ.
@@ -75,7 +75,7 @@ def render_report(report: ModeratorReport) -> str:
 
 
 def parse_report(text: str) -> ModeratorReport:
-    r"""The report that `text` makes, whoever wrote it; never an error.
+    r"""Parse the report in `text`, whoever wrote it; never an error.
 
     Parts begin with SUMMARY, STATUS and DECISION at the start of a line, in any order and case, with markdown, bullets
     or numbers around them, and go on to the next one. Lines that quote (`>`, `|`, indented by four, in a code fence
@@ -103,7 +103,7 @@ def parse_report(text: str) -> ModeratorReport:
 
 
 def _read_rendered(text: str) -> ModeratorReport | None:
-    """The report that `render_report` wrote as `text`; None if it cannot have."""
+    """Read a report written by `render_report`; None for any other text."""
     match = _RENDERED.fullmatch(text)
     if match is None:
         return None
@@ -118,7 +118,7 @@ def _read_rendered(text: str) -> ModeratorReport | None:
 
 
 def _bare(text: str) -> str:
-    """`text` with plain line ends, and without a fence, quotation marks of markdown, or a margin around all of it."""
+    """Strip `text` of special line ends, and of a fence, quotation marks of Markdown, or a margin around all of it."""
     text = text.replace("\r\n", "\n").replace("\r", "\n").strip("\n")
     lines = text.rstrip().split("\n")
     fences = [number for number, line in enumerate(lines) if _FENCE.match(line)]
@@ -130,7 +130,7 @@ def _bare(text: str) -> str:
 
 
 def _parts(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The parts of a report with their texts, in order; what stands before the first is the part ""."""
+    """Split a report into parts with their texts, in order; text before the first is the part ""."""
     part, marks, body, fenced = "", "", [""], False
     for line in lines:
         if _FENCE.match(line):
@@ -149,7 +149,7 @@ def _parts(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _body(lines: Sequence[str], marks: str) -> str:
-    """A part's text, without rules and blank lines around it, and without emphasis of the whole.
+    """Return a part's text, without rules and blank lines around it, and without emphasis of the whole.
 
     `marks` were opened before its marker, and are closed somewhere in it.
     """
@@ -167,7 +167,7 @@ def _body(lines: Sequence[str], marks: str) -> str:
 
 
 def _says_settled(text: str) -> bool:
-    """Whether the first line says that it is settled, without a doubt, and no other line that it goes on."""
+    """Check whether the first line declares the matter settled, without a doubt, and no other line continues it."""
     lines = [_WORD.findall(_NO_NEED.sub(" ", line.casefold())) for line in text.split("\n")]
     first, *rest = list(filter(None, lines)) or [[]]
     if "settled" not in first or any(words[0] in {"continue", "not"} for words in rest):

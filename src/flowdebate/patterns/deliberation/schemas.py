@@ -20,7 +20,7 @@ from flowdebate.chassis.state import (
 from flowdebate.resources.resource import StateResource
 
 DeliberationStopReason = Literal["settled", "max_rounds", "predicate"] | NamedStop
-"""Why a deliberation ended: its moderator found it settled, its cap, or `terminate_when`.
+"""Reason for the end of a deliberation: its moderator found it settled, its cap, or `terminate_when`.
 
 That is "predicate", or the name of the condition that held."""
 
@@ -37,7 +37,7 @@ _MARKS = " \t\r\n.*_`-\u2013\u2014()[]\"'"  # what models set around such an ans
 
 
 def _something(decision: str | None) -> str | None:
-    """`decision`, or None for a text that means none: blank, dashes, "none", "N/A", and the like."""
+    """Return `decision`, or None for a text without one: blank, dashes, "none", "N/A", and the like."""
     if decision is None:
         return None
     bare = decision.strip(_MARKS)
@@ -69,7 +69,7 @@ DeliberationTranscript: TypeAlias = "StateResource[TranscriptState[DeliberationE
 
 
 def create_deliberation_transcript() -> DeliberationTranscript:
-    """A transcript to share between a deliberation and the blocks that read it, under the key `"transcript"`.
+    """Create a transcript shared by a deliberation and its readers, under the key `"transcript"`.
 
     `ctx.resources.transcript.state.entries` is what was said in the rounds before: those of a round are added when
     all have spoken, before the moderator reports. Every block that reads it, and the pattern, must be given the same
@@ -84,7 +84,7 @@ class ModeratorReport(WireModel):
     summary: str
     """The state of the discussion."""
     status: ReportStatus
-    """Whether the matter is settled."""
+    """Status of the matter."""
     decision: Annotated[str | None, AfterValidator(_something)] = None
     """The decision; None without one. A text that says so ("none", "N/A", blank) is None too."""
 
@@ -131,11 +131,11 @@ class DeliberationOutput(PatternOutput):
     """Settled: the moderator's decision, or its summary where it made none. Not settled: the last report's decision,
     or None."""
     is_settled: bool
-    """Whether the moderator found the matter settled."""
+    """Flag of a matter that the moderator found settled."""
     reports: list[ModeratorReport | None] = Field(default_factory=list)
     """The moderator's, one for each closed round; None if its provider failed."""
     stop_reason: DeliberationStopReason | None = None
-    """Why there was no further round; None if the rounds were cut short."""
+    """Reason for no further round; None if the rounds were cut short."""
     status: DebateStatus = "complete"
     losses: list[ProviderFailure] = Field(default_factory=list)
     seed: int | None = None
@@ -151,7 +151,7 @@ class DeliberationOutput(PatternOutput):
         return self.is_settled
 
     def answer_courses(self) -> list[tuple[dict[str, list[str | None]], str | None]]:
-        """The decisions of the moderator, round by round, and the final one."""
+        """Return the decisions of the moderator, round by round, and the final one."""
         reports = [report.decision for report in self.reports if report is not None]
         return [({"moderator": list(reports)}, self.final_decision)]
 

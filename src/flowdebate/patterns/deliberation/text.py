@@ -37,10 +37,11 @@ _FORM = re.compile(
 
 
 def render_deliberation(output: DeliberationOutput, *, title: str | None = None) -> str:
-    """`output` as a page: title, rounds with what each said, the moderator's reports, the final decision, the end.
+    """Render `output` as a page.
 
-    `title` is the first line; None is "DELIBERATION — " and the topic. Nothing that was said can pass for a line of the
-    page, or act on a terminal.
+    Title, rounds with contributions, the moderator's reports, the final decision, the end. `title` is the first line;
+    None is "DELIBERATION — " and the topic. Nothing that was said can pass for a line of the page, or act on a
+    terminal.
 
     >>> from flowdebate.patterns.deliberation.schemas import DeliberationOutput
     >>> page = render_deliberation(
@@ -98,7 +99,7 @@ def _text(text: str, *, label: str = "", indent: str = _INDENT) -> Iterator[str]
 
 
 def _indent(line: str, indent: str) -> str:
-    """`indent`, or a bar before a line that a reader could take for one of the page itself."""
+    """Return `indent`, or a bar before a line that could be mistaken for one of the page itself."""
     # the beginning is enough of a line that may be as long as an argument; invisible characters and other forms of
     # the same letters would hide the resemblance from the pattern alone
     seen = "".join(c for c in normalize("NFKC", line.lstrip()[:200]) if category(c) not in {"Cf", "Mn", "Me"})

@@ -58,7 +58,7 @@ class HandoffFields(BaseModel):
 
 
 def handoff_form(transition: TransitionForm, other_names: Sequence[str], *, location: str) -> dict[str, Any]:
-    """The options of `generator` by which its model hands over to one of `other_names` in the form of `transition`."""
+    """Return the options of a `generator` with handoffs to `other_names` in the form of `transition`."""
     check_option(TransitionForm, "transition", transition, location=location, optional=False)
     if transition == "text":
         return {}
@@ -87,7 +87,7 @@ def handoff_spec(other_names: Sequence[str]) -> ToolSpec:
 
 
 def handoff_tool(other_names: Sequence[str]) -> Tool:
-    """The function `handoff`, whose call is an answer; any JSON object will do as its arguments."""
+    """Create the function `handoff`; any JSON object will do as its arguments."""
 
     async def call(values: dict[str, Any], _: Context) -> HandoffAnswer:
         return HandoffFields(**values).answer()
@@ -97,7 +97,7 @@ def handoff_tool(other_names: Sequence[str]) -> Tool:
 
 @lru_cache(maxsize=64)
 def handoff_model(other_names: tuple[str, ...]) -> type[HandoffFields]:
-    """The same as an output schema: it says what `handoff_spec` says, and takes any JSON object."""
+    """Build the output schema of a handoff, with the text of `handoff_spec`; it takes any JSON object."""
     parameters = handoff_spec(other_names).parameters
 
     def as_told(schema: dict[str, Any]) -> None:
@@ -111,7 +111,7 @@ def handoff_model(other_names: tuple[str, ...]) -> type[HandoffFields]:
 
 
 def read_output(names: Sequence[str], output: Any, response: ModelResponse, _: Context) -> HandoffAnswer:  # noqa: ANN401 - by the form
-    """The answer in what a model wrote, in whichever form it was asked for."""
+    """Read the answer from a model's output, in whichever form it was asked for."""
     if isinstance(output, str):
         if response.finish != "length":
             return read_text(output, names)
@@ -123,7 +123,7 @@ def read_output(names: Sequence[str], output: Any, response: ModelResponse, _: C
 
 
 def read_text(text: str, names: Sequence[str]) -> HandoffAnswer:
-    """The answer in a model's text, which may contain the fields, or the call, as JSON."""
+    """Read the answer from a model's text, which may contain the fields, or the call, as JSON."""
     # without tools or schemas a model may write the call itself as text
     fields = _written_down(text) if '"response"' in text else None
     if fields is not None:
@@ -133,7 +133,7 @@ def read_text(text: str, names: Sequence[str]) -> HandoffAnswer:
 
 
 def salvage_json(answer: str, names: Sequence[str]) -> HandoffAnswer:
-    """The answer in invalid JSON: prose, or an object that was cut off, or that goes on too long."""
+    """Read the answer from invalid JSON: prose, or an object that was cut off, or that goes on too long."""
     if not answer.lstrip().startswith(("{", "[")):
         return read_text(answer, names)
     try:
@@ -151,7 +151,7 @@ def salvage_json(answer: str, names: Sequence[str]) -> HandoffAnswer:
 
 
 def _written_down(text: str) -> HandoffFields | None:
-    """The fields in the first object of `text` that has any words, or is a call with them."""
+    """Read the fields of the first object of `text` with any words, or with a call that has some."""
     begin = text.find("{")
     for _ in range(_TRIES):
         if begin == -1:
@@ -170,7 +170,7 @@ def _written_down(text: str) -> HandoffFields | None:
 
 
 def _part(text: str, *, partial: Literal[True, "trailing-strings"]) -> str | None:
-    """The response in a part of an object; with "trailing-strings" also where it is itself cut off."""
+    """Return the response in a part of an object; with "trailing-strings" also a truncated one."""
     value = from_json(text, allow_partial=partial)
     response = value.get("response") if isinstance(value, dict) else None
     return response if isinstance(response, str) else None
@@ -196,9 +196,9 @@ class HandoffDecision:
     problem: str | None = None
     """The problem of the answer; None without one."""
     named: str | None = None
-    """Whom it named, as it did."""
+    """Name given by the speaker, as written."""
     cut_off: bool = False
-    """Whether the text ran out of room."""
+    """Flag of a truncated text."""
     speaker: Block[Any, Any] | None = field(default=None, repr=False, compare=False)
     """The block to ask once more; None for one that cannot be asked again."""
 
@@ -209,7 +209,7 @@ class HandoffDecision:
 
 
 def read_said(value: object, agent_name: str, names: Sequence[str], ctx: Context) -> HandoffAnswer:
-    """The output of a block for a turn of `agent_name`, as an answer.
+    """Read the output of a block for a turn of `agent_name`, as an answer.
 
     A dict or an object with a `response` or a `text`, and maybe a `next_agent_name`, in either key style; else text, as
     `text_said` takes it. Text that comes without a name hands over as `read_transition` reads it.
@@ -231,7 +231,7 @@ def check_decision(
     chosen_by: ChosenBy = "speaker",
     speaker: Block[Any, Any] | None = None,
 ) -> HandoffDecision:
-    """`answer` with what is wrong with it: nothing said, or nobody named who can speak after `agent_name`.
+    """Add the problem of `answer` to it: no text, or no name of somebody who can speak after `agent_name`.
 
     >>> answer = HandoffAnswer(response="Well.", next_agent_name="pro")
     >>> check_decision(answer, agent_name="Pro", names=["Pro", "Con"]).problem
@@ -260,7 +260,7 @@ def check_decision(
 
 
 def _held(value: object, keys: Sequence[str]) -> object:
-    """The value of the first of `keys` that `value` has; None if it has none."""
+    """Return the value of the first of `keys` in `value`; None without any."""
     if isinstance(value, Mapping):
         return next((value[key] for key in keys if value.get(key) is not None), None)
     if isinstance(value, str):  # whatever a subclass of str has besides
@@ -269,7 +269,7 @@ def _held(value: object, keys: Sequence[str]) -> object:
 
 
 def spell_name(value: object) -> str | None:
-    """A name as somebody wrote it; an enum's member by its value."""
+    """Return a name as somebody wrote it; an enum's member by its value."""
     if isinstance(value, Enum):
         value = value.value
     return clean_text(str(value)) if isinstance(value, str) else None if value is None else shown(value)

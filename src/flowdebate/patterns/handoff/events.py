@@ -21,10 +21,10 @@ class HandoffMade(BaseEvent):
     round: int
     """The turn that is over."""
     agent_name: str
-    """Whose turn it was."""
+    """Speaker of the turn."""
     next_agent_name: str
-    """Who speaks next."""
+    """Next speaker."""
     chosen_by: ChosenBy
-    """Who or what chose it."""
+    """Source of the choice."""
     problem: str | None = None
-    """Why the speaker's first choice did not count."""
+    """Reason why the speaker's first choice did not count."""

@@ -100,41 +100,41 @@ class SpeakerTemplate(Template):
         "- Speak in plain text: {length}. Do not start with a tag or a name.",
         uses("proposition", "roster", "max_rounds", "length"),
     )
-    """The same for all speakers and all turns."""
+    """System message, the same for all speakers and all turns."""
     speaker: str = part("You are {speaker}.", uses("name", "speaker"))
-    """Who the speaker is, above its own system prompt. `{speaker}` is its name with its role."""
+    """Description of the speaker, above its own system prompt. `{speaker}` is its name with its role."""
     transcript: str = part("The debate so far:\n{transcript}", uses("transcript"))
     """First part of a turn's message."""
     turn: str = part("It is your turn, number {round} of {max_rounds}.", uses(*_TURN))
-    """Whose turn it is; who the speaker is follows, since small models follow what they read last."""
+    """Line that gives the turn to a speaker; its description follows, since small models follow the last text."""
     reminder: str = part("", uses("who"))
-    """Who the speaker is, where its system prompt is short; else, and where this is empty, it is `speaker`."""
+    """Description of a speaker with a short system prompt; for a long one, and if this is empty, it is `speaker`."""
     nobody: str = part("Nobody has spoken yet.", uses(*_TURN))
     """Said behind that while it is so."""
     opening: str = part("your opinion of the proposition")
-    """What to say first when nobody has spoken yet."""
+    """First task before anybody has spoken."""
     opening_reason: str = part("the strongest reasons for it, with the evidence behind them")
-    """What to say then."""
+    """Second task before anybody has spoken."""
     reply: str = part("your answer to the strongest points against your view, not only the latest")
-    """What to say first when others have spoken."""
+    """First task after others have spoken."""
     reply_reason: str = part("a reason or evidence that nobody has given yet")
-    """What to say then."""
+    """Second task after others have spoken."""
     text: str = part(
         "Give {what}, then {reason}. End with a line that says only {choices}.", uses(*_TURN, *_SAY, "choices")
     )
-    """How to say it in text; `{choices}` are the lines that would do."""
+    """Form of a handoff in text; `{choices}` are the valid lines."""
     tool: str = part(
         "Call the function handoff. Its response is what you say: {what}, then {reason}. Its next_agent_name is the "
         "person who speaks next, one of: {others}.",
         uses(*_TURN, *_SAY),
     )
-    """How to say it with a call."""
+    """Form of a handoff with a call."""
     structured: str = part(
         'Answer with a JSON object. Its "response" is what you say: {what}, then {reason}. Its "next_agent_name" is '
         "the person who speaks next, one of: {others}.",
         uses(*_TURN, *_SAY),
     )
-    """How to say it in JSON."""
+    """Form of a handoff in JSON."""
     again_text: str = part(
         "What you said has been recorded, but the next speaker is not clear: {problem}. Who should speak next? Write "
         "one line only: {choices}.",
@@ -146,13 +146,13 @@ class SpeakerTemplate(Template):
         "again: repeat what you said as its response, and choose its next_agent_name from: {others}.",
         uses(*_AGAIN),
     )
-    """The same, where a call hands over."""
+    """Second request for a handoff with a call."""
     again_structured: str = part(
         "What you said has been recorded, but the next speaker is not clear: {problem}. Answer with a JSON object: "
         'repeat what you said as its "response", and choose its "next_agent_name" from: {others}.',
         uses(*_AGAIN),
     )
-    """The same, where JSON hands over."""
+    """Second request for a handoff in JSON."""
     silent: str = part("Your last answer could not be used: {problem}.", uses("problem"))
     """Message to a speaker that said nothing; the task follows, as in the turn itself."""
 
@@ -187,7 +187,7 @@ SPEAKERS = Profiles(
 
 
 def render_turns(entries: Iterable[HandoffEntry]) -> str:
-    """The transcript as text, `[name] …` in a line for each turn; more entries only add to the end.
+    """Render the transcript as text, `[name] …` in a line for each turn; more entries only add to the end.
 
     >>> from flowdebate.patterns.handoff.schemas import HandoffEntry
     >>> print(render_turns([HandoffEntry(round=1, agent_name="Neutral", text="It depends.")]))
@@ -198,7 +198,7 @@ def render_turns(entries: Iterable[HandoffEntry]) -> str:
 
 
 def tell_proposition(me: Identity, proposition: str) -> Identity:
-    """The speaker, with the proposition where its system prompt asks for it.
+    """Describe the speaker, with the proposition if its system prompt asks for it.
 
     >>> pro = Identity(name="Pro", members={"Pro": None}, max_rounds=2, system_prompt="You agree: {proposition}")
     >>> tell_proposition(pro, "AI may decide.").system_prompt
@@ -216,7 +216,7 @@ def render_speaker_turn(
     problem: str | None = None,
     template: SpeakerTemplate = SPEAKER,
 ) -> str:
-    """The transcript so far, then whose turn it is, what to say, and how to hand over.
+    """Render the transcript so far, then the turn, its task, and the form of a handoff.
 
     `problem` is what was wrong with an answer that said nothing. The messages of two turns begin alike, up to the end
     of the shorter transcript.
@@ -242,7 +242,7 @@ def render_again(
     problem: str,
     template: SpeakerTemplate = SPEAKER,
 ) -> str:
-    """The transcript, which ends in the speaker's own words, then why nobody can speak next, and whom to name.
+    """Render the transcript up to the speaker's own words, then why nobody can speak next, and whom to name.
 
     It begins as the message of the turn itself.
     """
@@ -252,7 +252,7 @@ def render_again(
 
 
 def _choices(me: Identity) -> dict[str, object]:
-    """The names that a speaker can hand over to, as text, and the lines by which it would."""
+    """Return the names that a speaker can hand over to, as text, and the lines for it."""
     other_names = [tag_name(other) for other in me.members if other != me.name]
     lines = [f'"Transition to {other}"' for other in other_names]
     return {"name": tag_name(me.name), "others": ", ".join(other_names), "choices": " or ".join(lines)}
@@ -339,7 +339,7 @@ def create_speaker(  # noqa: PLR0913 - what a speaker is made of, each with its 
     length: Length | None = None,
     **options: Unpack[BlockOptions],
 ) -> Speaker:
-    """The block `{name}-debater-{agent_name}`: says something, and hands over to another one of `speakers`.
+    """Create the block `{name}-debater-{agent_name}`: it speaks, and hands over to another one of `speakers`.
 
     `speakers` are the roles of all who take part, by name, in declared order. It sees the proposition and all that was
     said. With "tool" its model is offered a function `handoff(response, next_agent_name)`, beside `tools`; with
@@ -506,7 +506,7 @@ def _turn_of_speaker(loop: Loop[HandoffOptions]) -> Sequencer[Any, Any]:
 
 
 def raw_output(_: Loop[HandoffOptions], ctx: Context, status: RunStatus) -> HandoffOutput:
-    """The raw output of the handoff around a step, so far."""
+    """Return the current raw output of the handoff around a step."""
     state = state_of(ctx, HandoffState)
     return HandoffOutput(
         proposition=state.question, turns=state.round, transcript=list(entries_of(ctx)), **ending_of(ctx, status)
@@ -514,7 +514,7 @@ def raw_output(_: Loop[HandoffOptions], ctx: Context, status: RunStatus) -> Hand
 
 
 def _first_state(loop: Loop[HandoffOptions]) -> HandoffState:
-    """The state in which the first speaker has the floor."""
+    """Return the initial state, with the first speaker's turn."""
     first, names = loop.options.first, loop.names
     plain = first.value if isinstance(first, Enum) else names[0] if first is None else first
     if not isinstance(plain, str) or plain not in names:

@@ -56,7 +56,7 @@ _DEBATERS = (
         "would decide it.",
     },
 )
-"""For, against, and in between."""
+"""Default speakers: for, against, and in between."""
 
 
 _TURNS = Heading(title="Turns")
@@ -126,7 +126,7 @@ class HandoffDocument(Document):
 
 
 def next_speaker(turn: HandoffEntry | HandoffMade) -> Iterator[Section]:
-    """How the next speaker was chosen, and who that is; nothing where it was not decided."""
+    """Show the next speaker, and how it was chosen; nothing if it was not decided."""
     problem = f"{turn.next_agent_name} ({turn.problem})"
     choice = {
         "speaker": ("Hands over to", str(turn.next_agent_name)),

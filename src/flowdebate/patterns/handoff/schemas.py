@@ -27,17 +27,17 @@ OnInvalid = Literal["retry", "random", "error"]
 lot decides at once, the run fails."""
 
 HandoffStopReason = Literal["max_turns", "predicate"] | NamedStop
-"""Why it ended: its number of turns, or `terminate_when`: "predicate", or the name of the condition that held."""
+"""Reason for the end: the number of turns, or `terminate_when`: "predicate", or the name of the condition that held."""
 
 ChosenBy = Literal["speaker", "retry", "random"]
-"""Who chose the next speaker: the speaker at once, the speaker when asked again, or the lot."""
+"""Source of the next speaker: the speaker at once, the speaker when asked again, or the lot."""
 
 
 class HandoffInput(PatternInput):
     """The input of a handoff."""
 
     proposition: str
-    """What the speakers are for, against, or neutral about."""
+    """Proposition that the speakers are for, against, or neutral about."""
 
 
 class HandoffAnswer(WireModel):
@@ -47,7 +47,7 @@ class HandoffAnswer(WireModel):
     next_agent_name: str | None = None
     """The name that it gave for the next speaker; None for nobody."""
     cut_off: bool = Field(default=False, exclude_if=lambda cut_off: not cut_off)
-    """Whether the text ran out of room."""
+    """Flag of a truncated text."""
 
 
 class HandoffEntry(Contribution):
@@ -60,9 +60,9 @@ class HandoffEntry(Contribution):
     next_agent_name: str | None = None
     """The next speaker; None if the run ended before that was decided."""
     chosen_by: ChosenBy | None = None
-    """Who decided that."""
+    """Source of that decision."""
     problem: str | None = None
-    """Why the speaker's first choice did not count; None if it did."""
+    """Reason why the speaker's first choice did not count; None if it did."""
 
 
 HandoffTranscript: TypeAlias = "StateResource[TranscriptState[HandoffEntry]]"
@@ -70,7 +70,7 @@ HandoffTranscript: TypeAlias = "StateResource[TranscriptState[HandoffEntry]]"
 
 
 def create_handoff_transcript() -> HandoffTranscript:
-    """A transcript to share between a handoff and the blocks that read it, under the key `"transcript"`.
+    """Create a transcript shared by a handoff and its readers, under the key `"transcript"`.
 
     `ctx.resources.transcript.state.entries` are the turns so far. Every block that reads it, and the pattern, must be
     given the same object.
@@ -82,9 +82,9 @@ class HandoffState(PatternState):
     """The state of a handoff's sequencer; `round` is the turn in progress."""
 
     speaker: str = ""
-    """Whose turn it is; between two turns, who speaks next."""
+    """Speaker of the turn; between two turns, the next speaker."""
     stop_reason: HandoffStopReason | None = None
-    """Why there is no other turn; None while it goes on."""
+    """Reason why there is no other turn; None until the end."""
 
 
 class HandoffOutput(PatternOutput):
@@ -97,7 +97,7 @@ class HandoffOutput(PatternOutput):
     """Number of turns, including those whose provider failed."""
     transcript: list[HandoffEntry]
     stop_reason: HandoffStopReason | None = None
-    """Why there was no further turn; None if the turns were cut short."""
+    """Reason for no further turn; None if the turns were cut short."""
     status: DebateStatus = "complete"
     losses: list[ProviderFailure] = Field(default_factory=list)
     seed: int | None = None

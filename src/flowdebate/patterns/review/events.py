@@ -20,7 +20,7 @@ class FindingsReported(BaseEvent):
     agent_name: str
     """The reviewer."""
     findings: list[Raised]
-    """What it found; also what is left out since it `is_empty`."""
+    """Findings of the reviewer, also those dropped because they are empty (`is_empty`)."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,9 +33,9 @@ class FindingsExamined(BaseEvent):
     agent_name: str
     """The reviewer."""
     verdicts: list[Verdict]
-    """What it says of findings of others."""
+    """Verdicts of the reviewer on findings of others."""
     defences: list[Defence]
-    """What it says of its own."""
+    """Verdicts of the reviewer on its own findings."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,4 +46,4 @@ class FindingsDecided(BaseEvent):
     findings: list[Finding]
     """All of them, the gravest first."""
     gate: GateResult | None = None
-    """Whether the gate holds; None without one."""
+    """Result of the gate; None without one."""

@@ -204,7 +204,7 @@ def _voice(loop: Loop[ReviewOptions], member: Persona) -> Any:  # noqa: ANN401 -
 
 
 def _turn(loop: Loop[ReviewOptions], member: Persona, phase: str, hide: Hide, focus: Mapping[str, str]) -> ReviewerTurn:
-    """The turn of a reviewer in one phase: its own block or the default one, then its stand-in's."""
+    """Build the turn of a reviewer in one phase: its own block or the default one, then its fallback's."""
     stand_in = loop.failures.stand_in
     options = loop.options_of(loop.spec.speaker, member)
     block_options = own_options(member.block)
@@ -246,7 +246,7 @@ def _turn(loop: Loop[ReviewOptions], member: Persona, phase: str, hide: Hide, fo
 
 
 def raw_output(loop: Loop[ReviewOptions], ctx: Context, status: RunStatus) -> ReviewRawOutput:
-    """The output of the review around a step as it is now."""
+    """Return the current output of the review around a step."""
     state, gate = state_of(ctx, ReviewState), loop.options.gate
     findings, result = findings_of(state), None
     sources = () if loop.material is None else loop.material.all_of_run(ctx)

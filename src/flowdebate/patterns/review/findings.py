@@ -288,7 +288,7 @@ def _key(raised: Raised) -> tuple[object, ...]:
 
 
 def group(reported: Iterable[Raised]) -> list[list[Raised]]:
-    """The findings by place and title, in an order that depends on nothing but what they say; without empty ones."""
+    """Group the findings by place and title, in an order that depends on their content alone; without empty ones."""
     groups: dict[object, list[Raised]] = defaultdict(list)
     for raised in sorted((item for item in reported if not item.is_empty), key=_key):
         place = raised.place
@@ -543,11 +543,13 @@ GATE = (
     '"no" or "at most N", then "confirmed" or "disputed" (neither: both), then "finding", "blocker", "major", "minor" '
     'or "nit", and perhaps "or worse"; several joined by "and": "no confirmed blocker and at most 2 confirmed majors"'
 )
-"""What a gate may say."""
+"""Grammar of a gate."""
 
 
 def parse_gate(gate: object, *, location: str, reviewers: int) -> tuple[Rule, ...]:
-    """The rules of a gate, none for None; ConfigurationError for what is none, and for one that always holds.
+    """Parse the rules of a gate, none for None.
+
+    Raise ConfigurationError for an invalid gate, and for one that always holds.
 
     >>> parse_gate("no confirmed major or worse", location="review 'x'", reviewers=2)
     (Rule(most=0, states=('confirmed',), severities=('blocker', 'major')),)

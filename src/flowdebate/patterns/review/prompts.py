@@ -37,9 +37,9 @@ class ReviewerTemplate(Template):
         "checks the others' findings without knowing who raised them. Report only what you can show: a wrong finding "
         "costs its readers more than a missing one."
     )
-    """The same for all reviewers."""
+    """System message, the same for all reviewers."""
     persona: str = part("You are {speaker}.", uses("speaker"))
-    """Who the reviewer is, if it has a role."""
+    """Description of a reviewer with a role."""
     find: str = part(
         "Question: {question}\n\nList what is wrong with the material. For each finding, give:\n"
         "- Title: the problem in a few words.\n"
@@ -51,9 +51,9 @@ class ReviewerTemplate(Template):
         "Report each problem once, the most serious first. If nothing is wrong, return an empty list.",
         uses("question", "length"),
     )
-    """What to do first."""
+    """Task of the first phase."""
     focus: str = part("Focus on: {focus}", uses("focus"))
-    """Behind it, if there is a focus."""
+    """Focus of the first phase, if there is one."""
     shown: str = part(
         f"Question: {{question}}\n\n{_HOW_TO_READ} Refer to each finding by its number only.\n\nThe "
         f"findings:\n{{findings}}",
@@ -66,19 +66,19 @@ class ReviewerTemplate(Template):
         "true and matters, refute it if it is wrong or does not matter, and answer unsure if the material does not "
         "say. Neither answer is expected of you."
     )
-    """What to do with those of others."""
+    """Task for findings of others."""
     examine_turned: str = part(
         "Other reviewers raised these findings. Check each one against the material, and refute or confirm it. Give "
         "your reason and quote the words that show it, exactly as they are written there. Refute a finding if it is "
         "wrong or does not matter, confirm it if it is true and matters, and answer unsure if the material does not "
         "say. Neither answer is expected of you."
     )
-    """The same in the other order; an answer that changes with it does not count."""
+    """Task for findings of others, worded in the other order; an answer that changes with the order does not count."""
     defend: str = part(
         "You raised these findings, and other reviewers have refuted them for the reasons shown. Answer once for each "
         "finding: say whether it stands or you withdraw it, and why. Withdraw what you cannot show."
     )
-    """What to do with its own that others refute."""
+    """Task for one's own findings that others refute."""
 
 
 REVIEWER = ReviewerTemplate()
@@ -97,7 +97,7 @@ REVIEWERS = Profiles(full=REVIEWER, concise=CONCISE_REVIEWER)
 
 
 def render_finding(finding: Finding, *, title: str = "", claim: str = "", refuted: Sequence[str] = ()) -> str:
-    """A finding as text, under its id, without whose it is; `title` and `claim` have no names in them."""
+    """Render a finding under its id, without its author; `title` and `claim` have no names in them."""
     place, marker = finding.place, "" if finding.place.found is not False else " (not found in the material)"
     heading = f"[{finding.id}] Severity: {finding.severity}"
     heading += f"; place: {tag_text(place.text)}{marker}" if place.text or marker else ""
@@ -119,7 +119,10 @@ def create_reviewer(
     length: Length | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[Any]:
-    """The block `{name}-reviewer-{agent_name}`: reads the material, returns `Findings`; sees nothing of the others'."""
+    """Create the block `{name}-reviewer-{agent_name}`.
+
+    It reads the material and returns `Findings`, without seeing others'.
+    """
     del transcript  # of patterns whose speakers see it
 
     def find(texts: ReviewerTemplate, value: object, ctx: Context) -> str:
@@ -141,7 +144,10 @@ def create_examiner(
     template: ReviewerTemplate | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[Any]:
-    """The block `{name}-examiner-{agent_name}`: takes a `FindingsAsked` and returns what its `schema` says."""
+    """Create the block `{name}-examiner-{agent_name}`.
+
+    It takes a `FindingsAsked` and returns an instance of its `schema`.
+    """
 
     def examine(texts: ReviewerTemplate, value: FindingsAsked, _: Context) -> str:
         text = filled(texts.shown, question=quoted(value.question), findings=value.shown)
@@ -204,7 +210,7 @@ MERGER = MergerTemplate()
 def create_merger(
     *, name: str, template: MergerTemplate | None = None, **options: Unpack[BlockOptions]
 ) -> Generator[Any]:
-    """The block `{name}-merger`: takes a `FindingsAsked` with pairs, and returns a `Comparison`."""
+    """Create the block `{name}-merger`: it takes a `FindingsAsked` with pairs, and returns a `Comparison`."""
     return deciding_block(
         f"{name}-merger",
         Profiles(full=MERGER, concise=MERGER),

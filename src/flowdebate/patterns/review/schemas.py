@@ -23,9 +23,9 @@ from flowdebate.resources.resource import StateResource
 from flowdebate.sources.source import is_none
 
 Severity = Literal["blocker", "major", "minor", "nit"]
-"""How bad it is: it must not go on like this; it does harm; it is a flaw; it is a matter of taste."""
+"""Severity of a finding: it must not go on like this; it does harm; it is a flaw; it is a matter of taste."""
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
-"""From the gravest."""
+"""Severities, gravest first."""
 SEVERITY_WORDS: dict[str, Severity] = {
     **dict.fromkeys(("critical", "fatal"), "blocker"),
     **dict.fromkeys(("high", "error"), "major"),
@@ -34,19 +34,19 @@ SEVERITY_WORDS: dict[str, Severity] = {
 }
 """Severities by the words of other tools."""
 FindingState = Literal["confirmed", "disputed", "refuted", "resolved"]
-"""What the reviewers make of a finding together; "resolved" is one of an earlier review that no longer holds."""
+"""State of a finding by all reviewers; "resolved" is one of an earlier review that no longer holds."""
 STATES: tuple[FindingState, ...] = get_args(FindingState)
 StopReason = Literal["examined", "nothing_found"]
-"""Why there is no further phase: all findings were examined, or nobody found anything."""
+"""Reason for no further phase: all findings were examined, or nobody found anything."""
 
 REVIEWERS = ({"name": "Ada"}, {"name": "Ben"}, {"name": "Cleo"})
-"""Those of a review that names none."""
+"""Default reviewers."""
 QUESTION = "What is wrong with this change?"
-"""That of a review of material for which none is given."""
+"""Default question about material."""
 EARLIER = "the earlier review"
 """Name under which the findings of an earlier review are raised again."""
 MOST_FINDINGS = 50
-"""Of one reviewer."""
+"""Maximum number of findings of one reviewer."""
 _Text = Annotated[str, Field(max_length=4_000)]
 _Short = Annotated[str, Field(max_length=300)]
 # small models write its title there: a grammar holds them to the number, and who adds the brackets is understood
@@ -80,9 +80,9 @@ class Place(WireModel):
     """The last line; None for one line."""
     quote: _Text | None = None
     found: bool | None = None
-    """Whether the material has this place; None where there is nothing to look up."""
+    """Flag of a place found in the material; None if there is nothing to look up."""
     problem: str | None = None
-    """Why it was not found."""
+    """Reason why it was not found."""
     note: str | None = Field(default=None, exclude_if=is_none)
     """Difference between the found place and the place in the finding; None (and not written) for no difference."""
 
@@ -139,9 +139,9 @@ class Verdict(WireModel):
     reason: str
     quote: str | None = None
     quote_found: bool | None = None
-    """Whether the material has the quote; None without one."""
+    """Flag of a quote found in the material; None without one."""
     flipped: bool = False
-    """Whether the answer changed with the order of the words; then it is "neither"."""
+    """Flag of an answer that changed with the order of the words; then it is "neither"."""
 
 
 class Defence(WireModel):
@@ -165,13 +165,13 @@ class Finding(WireModel):
     place: Place
     suggestion: str | None = None
     raised: Annotated[list[Raised], Field(min_length=1)]
-    """By whom, in their own words; in the order of their names."""
+    """Reports of the finding in the reviewers' own words, in the order of their names."""
     verdicts: list[Verdict] = Field(default_factory=new_list)
-    """Of the others, in the order of their names."""
+    """Verdicts of the other reviewers, in the order of their names."""
     defences: list[Defence] = Field(default_factory=new_list)
     state: FindingState = "disputed"
     why: str = ""
-    """Why it has this state, in a sentence."""
+    """Reason for its state, in a sentence."""
 
     @property
     def raisers(self) -> list[str]:
@@ -198,7 +198,7 @@ class GateResult(WireModel):
 
     rule: str
     holds: bool | None
-    """None: the run could not decide."""
+    """Result of the gate; None if the run could not decide."""
     against: list[str] = Field(default_factory=new_list)
     """The ids of the findings that are against it."""
     why: str
@@ -254,7 +254,10 @@ ReviewTranscript: TypeAlias = "StateResource[TranscriptState[ReviewReport]]"
 
 
 def create_review_transcript() -> ReviewTranscript:
-    """A transcript to share between a review and blocks of your own; it is empty until the end, since it has names."""
+    """Create a transcript to share between a review and custom blocks.
+
+    It stays empty until the end, since it has names.
+    """
     return StateResource(key="transcript", initial=TranscriptState[ReviewReport])
 
 
@@ -262,7 +265,7 @@ class ReviewState(PatternState):
     """The state of a review's sequencer."""
 
     found: dict[str, list[Raised]] = Field(default_factory=new_dict)
-    """By reviewer, in order of arrival."""
+    """Reports by reviewer, in order of arrival."""
     voices: dict[str, str] = Field(default_factory=new_dict)
     """The model of each reviewer; its own name where a block of the application's speaks."""
     lines: dict[str, dict[str, int]] = Field(default_factory=new_dict)
@@ -283,15 +286,15 @@ class ReviewRawOutput(PatternOutput):
     findings: list[Finding] = Field(default_factory=new_list)
     """The gravest first, then by support."""
     reviewers: dict[str, str] = Field(default_factory=new_dict)
-    """Those who were heard, each with its model; a person or a block of the application's with its own name."""
+    """Reviewers with an answer, each with its model; a person or a custom block with its own name."""
     gate: GateResult | None = None
-    """None without a gate."""
+    """Result of the gate; None without a gate."""
     coverage: list[FileCoverage] = Field(default_factory=new_list)
     """Coverage of each file, in the order of the sources."""
     left_apart: int = 0
     """Pairs of findings at one place that nobody was asked about: they may be the same."""
     empty: dict[str, int] = Field(default_factory=new_dict)
-    """By reviewer, how many findings were left out since their title or their claim says nothing."""
+    """Number of findings by reviewer that were dropped because of an empty title or claim."""
     transcript: list[ReviewReport] = Field(default_factory=new_list)
     stop_reason: StopReason | None = None
     status: DebateStatus = "complete"
@@ -304,7 +307,7 @@ class ReviewRawOutput(PatternOutput):
         return [finding.draft for finding in self.in_state("confirmed")]
 
     def in_state(self, state: FindingState) -> list[Finding]:
-        """The findings in one state."""
+        """Return the findings in one state."""
         return [finding for finding in self.findings if finding.state == state]
 
     @property
@@ -367,7 +370,10 @@ class ReviewRawOutput(PatternOutput):
         return f"Findings left out, without a title or a claim: {counts}" if counts else ""
 
     def answer_courses(self) -> list[tuple[dict[str, list[str | None]], str | None]]:
-        """For each finding, who confirms or refutes it: who raised it, at first and after a defence, and the others."""
+        """Return for each finding its supporters and opponents.
+
+        Its author, at first and after a defence, and the others.
+        """
         words: dict[str, str] = {"confirmed": "confirm", "refuted": "refute"}
         courses: list[tuple[dict[str, list[str | None]], str | None]] = []
         for finding in self.findings:
@@ -466,7 +472,7 @@ _TASKS = {
 
 
 def answer_to(kind: str, *, turned: bool = False) -> type[Any]:
-    """The model of a valid answer to a `FindingsAsked` of that kind."""
+    """Build the model of a valid answer to a `FindingsAsked` of that kind."""
     if kind == "examine":
         return ExaminationTurned if turned else Examination
     return Answers if kind == "defend" else Comparison
@@ -477,13 +483,13 @@ class FindingsAsked:
     """The input of a reviewer's block about findings that there are, and of a merger's."""
 
     kind: Literal["examine", "defend", "merge"]
-    """Whether it is asked for an `Examination` of others' findings, for `Answers` about its own, or, as the merger, for
-    a `Comparison` of pairs."""
+    """Kind of the task: an `Examination` of others' findings, `Answers` about its own, or, for the merger, a
+    `Comparison` of pairs."""
     question: str
     shown: str
     """The findings, or the pairs of them, as text; without names."""
     turned: bool = False
-    """Whether this is the second time, in the other order."""
+    """Flag of the second time, in the other order."""
     part: int = 0
     """Number of the part of the sources with these findings, if one prompt is too short for all; 0 is the first."""
 
@@ -493,11 +499,11 @@ class FindingsAsked:
         return self.question
 
     def task_for_human(self) -> str:
-        """The findings and the task, for a person."""
+        """Describe the findings and the task, for a person."""
         return f"{self.shown}\n\n{_TASKS[self.kind]}"
 
     def answer_schema(self) -> type[WireModel]:
-        """The model of a valid answer."""
+        """Build the model of a valid answer."""
         return answer_to(self.kind, turned=self.turned)
 
 

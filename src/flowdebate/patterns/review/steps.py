@@ -49,7 +49,7 @@ Parts: TypeAlias = "Sequence[Sequence[Passage] | None]"
 Hide: TypeAlias = "Callable[[str, Context], str | None]"
 """Replaces the names in a text by aliases."""
 GOALS = {"find": "Read the material", "examine": "Examine findings of others", "defend": "Answer for own findings"}
-"""What a reviewer does in each phase, by its name; in order."""
+"""Goals of a reviewer in each phase, by the phase's name; in order."""
 _AT_ONCE = 100
 """Findings rendered for a prompt before other tasks get a turn."""
 _MANY = 200
@@ -73,7 +73,7 @@ class ReviewerTurn(Block[Any, None]):
         hide: Hide,
         custom: bool,
     ) -> None:
-        """`speakers` are the reviewer's blocks and its stand-in's, one for each call; `voices` are their models."""
+        """Store a reviewer's block and its fallback for each call (`speakers`), and their models (`voices`)."""
         acting = [block for blocks in speakers for block in dict.fromkeys(blocks)]
         shared, hidden = merge_resources(f"{phase} {agent_name!r}", acting, closed=acting)
         super().__init__(f"{loop.name}-{phase}-{agent_name}", resources=shared, hidden=hidden)
@@ -401,7 +401,7 @@ def check_reviewers(
 
 
 def open_defence(loop: Loop[ReviewOptions]) -> Handler[Any, None]:
-    """A tap between examining and answering, which has a time of its own."""
+    """Create a tap between examining and answering, which have times of their own."""
 
     @handler(name=f"{loop.name}-open-defence")
     def open_(_: object, ctx: Context) -> None:
@@ -414,7 +414,7 @@ def open_defence(loop: Loop[ReviewOptions]) -> Handler[Any, None]:
 
 
 def findings_of(state: ReviewState) -> list[Finding]:
-    """The findings as they stand now, decided by all that was said so far."""
+    """Decide the current findings by all answers so far."""
 
     def flat(lists: Mapping[str, Sequence[Any]]) -> list[Any]:
         return [value for values in lists.values() for value in values]
@@ -426,7 +426,7 @@ def findings_of(state: ReviewState) -> list[Finding]:
 
 
 def build_review(loop: Loop[ReviewOptions]) -> Handler[Any, Any]:
-    """A block that decides about all findings and publishes the raw output."""
+    """Create a block that decides about all findings and publishes the raw output."""
 
     @handler(name=f"{loop.name}-decide")
     def build(_: object, ctx: Context) -> object:

@@ -220,7 +220,7 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
 
 
 def raw_output(loop: Loop[CommonOptions], ctx: Context, status: RunStatus) -> RoundRobinOutput:
-    """The raw output of the round robin around a step, so far."""
+    """Return the current raw output of the round robin around a step."""
     state = state_of(ctx, RoundRobinState)
     return RoundRobinOutput(
         question=state.question,

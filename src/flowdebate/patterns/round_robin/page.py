@@ -102,7 +102,7 @@ class RoundRobinLive(OneByOne):
 
 
 def referee_group(audit: RefereeAudit) -> Group:
-    """A referee's review of a round."""
+    """Show a referee's review of a round."""
     facts = []
     for assessment in audit.assessments:
         issues = "; ".join(assessment.issues)

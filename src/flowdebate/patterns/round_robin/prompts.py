@@ -46,7 +46,7 @@ HOW_TO_READ_AUDITS = 'A line that starts with "Referee" is the referee\'s assess
 def render_contributions(
     entries: Iterable[RoundRobinEntry], audits: Iterable[RefereeAudit] = (), *, scores: bool = False
 ) -> str:
-    """The transcript as text: `[name, role] …` under a heading for each round, each followed by its audit.
+    """Render the transcript as text: `[name, role] …` under a heading for each round, each followed by its audit.
 
     With `scores`, an audit says how well each debater argued; else only what was wrong with it.
 
@@ -76,7 +76,7 @@ def _render_audit(audit: RefereeAudit, *, scores: bool) -> list[str]:
 
 
 def issues_of(assessment: Assessment) -> str:
-    """The issues of an argument, joined; empty without any."""
+    """Join the issues of an argument; empty without any."""
     return "; ".join(quoted(issue) for issue in assessment.issues if issue.strip())
 
 
@@ -99,7 +99,7 @@ class RoundRobinDebaterTemplate(Template):
         f"{HOW_TO_READ_SAID}",
         uses("question", "roster", "max_rounds"),
     )
-    """The same for all debaters and all turns."""
+    """System message, the same for all debaters and all turns."""
     referee: str = part(
         f"{HOW_TO_READ_AUDITS} Take what it says about you seriously; the referee does not decide anything."
     )
@@ -111,16 +111,16 @@ class RoundRobinDebaterTemplate(Template):
         "- Write in plain text: {length}. Do not start with a tag or a name.",
         uses("length"),
     )
-    """The same for all debaters and all turns."""
+    """Rules, the same for all debaters and all turns."""
     debater: str = part("You are {speaker}.", uses("name", "speaker"))
-    """Who the debater is, above its own system prompt. `{speaker}` is its name with its role."""
+    """Description of the debater, above its own system prompt. `{speaker}` is its name with its role."""
     transcript: str = part("The discussion so far:\n{transcript}", uses("transcript"))
     """First part of a turn's message."""
     turn: str = part(
         "It is your turn in round {round} of {max_rounds}. You are {speaker}.",
         uses(*_TURN, "question"),
     )
-    """Whose turn it is; `{who}` is its role, or its name where it has none."""
+    """Line that gives the turn to a debater; `{who}` is its role, or its name without a role."""
     issues: str = part(
         "The referee raised these issues about your last turn: {issues}. Avoid them now.", uses("issues")
     )
@@ -130,15 +130,15 @@ class RoundRobinDebaterTemplate(Template):
         "it depends on.",
         uses(*_TURN),
     )
-    """What to do when nobody has spoken yet."""
+    """Task before anybody has spoken."""
     reply: str = part(
         "Build on the strongest points of the others: say what they get right and what they overlook. Where you "
         "disagree, say so openly and give your reasons. Then add something new that the answer still lacks.",
         uses(*_TURN, "other"),
     )
-    """What to do when somebody else has spoken; `{other}` is who did last."""
+    """Task after somebody else has spoken; `{other}` is the latest speaker."""
     alone: str = part("Nobody else has spoken yet. Add something new that your answer still lacks.", uses(*_TURN))
-    """What to do when only the debater itself was heard."""
+    """Task if only the debater itself was heard."""
 
 
 DEBATER = RoundRobinDebaterTemplate()
@@ -189,7 +189,7 @@ def render_debater_system(
     length: str = LENGTH,
     template: RoundRobinDebaterTemplate = DEBATER,
 ) -> str:
-    """The question, who takes part and the rules, which are the same for all; then who the debater is."""
+    """Render the question, the participants and the rules, the same for all; then the debater's description."""
     text = "\n\n".join([template.system, *([template.referee] if refereed else []), template.rules])
     return me.render_system(text, template.debater, length, question=question)
 
@@ -203,7 +203,7 @@ def render_debater_turn(
     round: int,  # noqa: A002 - the field's word for it
     template: RoundRobinDebaterTemplate = DEBATER,
 ) -> str:
-    """The transcript with the audits of the rounds before, then whose turn it is and what to do.
+    """Render the transcript with the audits of earlier rounds, then the turn and its task.
 
     The messages of two turns begin alike, up to the end of the shorter transcript.
     """
@@ -238,7 +238,7 @@ def create_round_robin_debater(  # noqa: PLR0913 - what a debater is made of, ea
     length: Length | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[str]:
-    """The block `{name}-debater-{agent_name}`: speaks in its `role`, as its `system_prompt` describes it.
+    """Create the block `{name}-debater-{agent_name}`: it speaks in its `role`, as its `system_prompt` describes it.
 
     `members` are the roles of all debaters, by name, in declared order (default: itself alone). It sees
     the question, all that was said, also in the same round, and what the referee found of the rounds before;
@@ -295,7 +295,7 @@ class RoundRobinSynthesizerTemplate(Template):
     )
     """First part of the message."""
     task: str = part("Write the panel's answer to the question: {question}", uses("question", "rounds"))
-    """What to do."""
+    """Task of the synthesizer."""
 
 
 SYNTHESIZER = RoundRobinSynthesizerTemplate()
@@ -313,7 +313,7 @@ SYNTHESIZERS = Profiles(full=SYNTHESIZER, concise=CONCISE_SYNTHESIZER)
 
 
 def render_synthesizer_turn(raw: RoundRobinOutput, *, template: RoundRobinSynthesizerTemplate = SYNTHESIZER) -> str:
-    """The transcript, and the task."""
+    """Render the transcript, and the task."""
     fields = {"question": quoted(raw.question), "rounds": raw.rounds}
     transcript = render_contributions(raw.transcript, raw.audits, scores=True)
     parts = [filled(template.transcript, transcript=transcript, **fields)]
@@ -330,10 +330,11 @@ def create_round_robin_synthesizer(
     template: RoundRobinSynthesizerTemplate | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[Any]:
-    """The block `{name}-synthesizer`: takes a `RoundRobinOutput`, gives `output_schema`, or text without one.
+    """Create the block `{name}-synthesizer`.
 
-    `output_schema` is a pydantic model, a dataclass or TypedDict, or a JSON Schema as a dict (validated with
-    `jsonschema`); an answer that does not fit is a `SchemaViolation`.
+    It takes a `RoundRobinOutput` and returns `output_schema`, or text without one. `output_schema` is a pydantic model,
+    a dataclass or TypedDict, or a JSON Schema as a dict (validated with `jsonschema`); an answer that does not fit is a
+    `SchemaViolation`.
     """
     return deciding_block(
         f"{name}-synthesizer",

@@ -45,14 +45,14 @@ class RefereeTemplate(Template):
         "- Notes: what the panel should do better in the next round.",
         uses("question", "roster"),
     )
-    """The same for all rounds."""
+    """System message, the same for all rounds."""
     transcript: str = part("The discussion so far:\n{transcript}", uses("transcript"))
     """First part of a round's message."""
     audit: str = part(
         "Round {round}{rounds} is over. Assess what these members said in round {round}: {speakers}",
         uses("round", "rounds", "speakers"),
     )
-    """What to do; `{rounds}` is " of at most 3" where the bound is known."""
+    """Task of the referee; `{rounds}` is " of at most 3" if the bound is known."""
 
 
 REFEREE = RefereeTemplate()
@@ -75,7 +75,7 @@ REFEREES = Profiles(full=REFEREE, concise=CONCISE_REFEREE)
 
 
 def render_referee_system(*, question: str, roster: Sequence[str], template: RefereeTemplate = REFEREE) -> str:
-    """The task, the question and the debaters' names: the same for all rounds."""
+    """Render the task, the question and the debaters' names: the same for all rounds."""
     return filled(template.system, question=quoted(question), roster=listed(*map(tag_name, roster)))
 
 
@@ -87,7 +87,7 @@ def render_referee_turn(
     max_rounds: int | None = None,
     template: RefereeTemplate = REFEREE,
 ) -> str:
-    """All that was said, with the earlier audits, and the round to audit."""
+    """Render the whole transcript, with the earlier audits, and the round to audit."""
     spoke = dict.fromkeys(entry.agent_name for entry in entries if entry.round == round)  # turns may have been skipped
     task = filled(
         template.audit,
@@ -109,7 +109,7 @@ def create_referee(
     template: RefereeTemplate | None = None,
     **options: Unpack[BlockOptions],
 ) -> RosterBlock[RefereeReport]:
-    """The block `{name}-referee`: audits a round with `{assessments, notes}`.
+    """Create the block `{name}-referee`: it audits a round with `{assessments, notes}`.
 
     It sees all that was said, with names and roles, and its own earlier audits. The schema that its model gets has
     `roster_names` as an enum. Its prompt states `max_rounds` if it is given.
@@ -161,10 +161,11 @@ _LONGEST = 1_000  # characters of an issue and of the notes: they are part of ea
 
 @lru_cache(maxsize=256)  # debates of the same members share it
 def _report_on(roster: tuple[str, ...]) -> type[WireModel]:
-    """The referee's answer: issues before the score, and the notes last, since models commit to what they wrote first.
+    """Build the referee's answer.
 
-    The roster is an enum, and complete, for models that can be held to that. For others neither is a reason to ask
-    again: what they find of a stranger is dropped.
+    Issues before the score, and the notes last, since models commit to their first words. The roster is an enum, and
+    complete, for models that can be held to that. For others neither is a reason to ask again: what they find of a
+    stranger is dropped.
     """
 
     def short(text: str) -> str:
@@ -201,7 +202,7 @@ def _report_on(roster: tuple[str, ...]) -> type[WireModel]:
 
 
 def audit_of(report: RefereeReport, *, round: int, spoke: Iterable[str]) -> RefereeAudit:  # noqa: A002
-    """`report` as it is recorded: the first assessment of each who `spoke`; all others are dropped and named.
+    """Convert `report` to its record: the first assessment of each who `spoke`; all others are dropped and named.
 
     A name may be written in any case, and as prompts show it.
 
@@ -228,7 +229,7 @@ def audit_of(report: RefereeReport, *, round: int, spoke: Iterable[str]) -> Refe
 def stash_audit(
     name: str, referee: str, transcript: RoundRobinTranscript, *, custom: bool
 ) -> Handler[object, RefereeAudit | None]:
-    """A block that adds what `referee` reported to the state; None for `MISSING`.
+    """Create a block that adds the report of `referee` to the state; None for `MISSING`.
 
     It takes the model, or a dict in either key style; OutputError for what does not validate.
     """

@@ -22,7 +22,8 @@ from flowdebate.chassis.state import (
 from flowdebate.resources.resource import StateResource
 
 RoundRobinStopReason = Literal["max_rounds", "predicate"] | NamedStop
-"""Why a round robin ended: its cap, or `terminate_when`: "predicate", or the name of the condition that held."""
+"""Reason for the end of a round robin: its cap, or `terminate_when`: "predicate", or the name of the condition that
+held."""
 
 
 class RoundRobinInput(PatternInput):
@@ -45,7 +46,7 @@ RoundRobinTranscript: TypeAlias = "StateResource[TranscriptState[RoundRobinEntry
 
 
 def create_round_robin_transcript() -> RoundRobinTranscript:
-    """A transcript to share between a round robin and the blocks that read it, under the key `"transcript"`.
+    """Create a transcript shared by a round robin and its readers, under the key `"transcript"`.
 
     `ctx.resources.transcript.state.entries` is what was said so far. Every block that reads it, and the pattern, must
     be given the same object.
@@ -64,7 +65,7 @@ class Assessment(WireModel):
     issues: Annotated[list[str], Field(strict=True), BeforeValidator(as_list)] = Field(default_factory=list)
     """Its faults: claims without evidence, faulty reasoning, points passed over."""
     score: Annotated[int, Field(ge=0, le=100)]
-    """How well it is argued, from 0 to 100."""
+    """Score of the argument, from 0 to 100."""
 
 
 class RefereeReport(WireModel):
@@ -73,7 +74,7 @@ class RefereeReport(WireModel):
     assessments: Annotated[list[Assessment], Field(strict=True), BeforeValidator(as_list)] = Field(default_factory=list)
     """The first of each debater who spoke in the round counts."""
     notes: str
-    """About the round as a whole."""
+    """Notes on the round as a whole."""
 
 
 class RefereeAudit(RefereeReport):
@@ -91,7 +92,7 @@ class RoundRobinState(PatternState):
     audits: list[RefereeAudit] = Field(default_factory=list)
     """The referee's so far; empty without one."""
     stop_reason: RoundRobinStopReason | None = None
-    """Why the loop ended; None while it goes on."""
+    """Reason for the end of the loop; None until then."""
 
     @property
     def audit(self) -> RefereeAudit | None:
@@ -109,7 +110,7 @@ class RoundRobinOutput(PatternOutput):
     audits: list[RefereeAudit] = Field(default_factory=list)
     """One for each round with a referee, except for rounds in which its provider failed."""
     stop_reason: RoundRobinStopReason | None = None
-    """Why there was no further round; None if the rounds were cut short."""
+    """Reason for no further round; None if the rounds were cut short."""
     status: DebateStatus = "complete"
     losses: list[ProviderFailure] = Field(default_factory=list)
     seed: int | None = None

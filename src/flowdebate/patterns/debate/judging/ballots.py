@@ -56,16 +56,17 @@ class JudgeBallot(WireModel):
     scores: dict[str, Share] | None = None
     """The share of each side; None if the judge was only asked for a winner."""
     criteria: dict[str, dict[str, float]] | None = Field(default=None, exclude_if=_is_none)
-    """With a rubric: for each side a number from 0 to 100 by each criterion. None (and not written) otherwise."""
+    """Scores by a rubric: for each side a number from 0 to 100 by criterion. None (and not written) otherwise."""
     log_odds: dict[str, LogOdds] | None = Field(default=None, exclude_if=_is_none)
-    """For a letter: each side's log-probability less the mean of all sides. None (and not written) otherwise."""
+    """Log-odds of a ballot by letter: each side's log-probability minus the mean of all sides. None (and not written)
+    otherwise."""
     mass: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(default=None, exclude_if=_is_none)
-    """For a letter: the probability of all letters together. None (and not written) otherwise."""
+    """Probability of all letters together, for a ballot by letter. None (and not written) otherwise."""
     lengths: dict[str, Annotated[int, Field(ge=0)]] | None = Field(default=None, exclude_if=_is_none)
-    """For a letter without reasons: the number of characters that it read of each side. None (and not written) else."""
+    """Lengths read of each side, in characters, for a letter without reasons. None (and not written) otherwise."""
     fit: LetterFit | None = Field(default=None, exclude_if=_is_none)
-    """What was fitted for judge and model, and so how much of `log_odds` the lengths explain; `scores` and `winner` are
-    without it. None (and not written) where nothing was fitted."""
+    """Fit for judge and model, and so the part of `log_odds` explained by lengths; `scores` and `winner` exclude it.
+    None (and not written) without a fit."""
     winner: str | None = None
     """The winning side; None for none of them."""
     verdict: str = ""
@@ -148,34 +149,34 @@ class Judging(WireModel):
     answer: Answer | None = Field(default=None, exclude_if=_is_none)
     """The form of the answers, for letters; None (and not written) otherwise."""
     fallback: str | None = Field(default=None, exclude_if=_is_none)
-    """Why the judge answered in another form, such as "letter -> scores: …"; None (and not written) if it did not."""
+    """Reason for another form of answer, such as "letter -> scores: …"; None (and not written) if there was none."""
 
     schedule: str = "single"
     """The schedule of views: "single", "swap", "cyclic", "full" or "sampled(n)"."""
     decided_by: DecidedBy = "mean"
-    """How the ballots were put together."""
+    """Rule that combined the ballots."""
     min_log_odds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
         default=MIN_LOG_ODDS, exclude_if=lambda least: least == MIN_LOG_ODDS
     )
-    """By log-odds, the lead that a winner needs; not written if it is the usual one."""
+    """Lead needed to win by log-odds; not written if it is the usual one."""
     criteria: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] | None = Field(
         default=None, exclude_if=_is_none
     )
-    """With a rubric: how much each criterion counts. None (and not written) otherwise."""
+    """Weight of each criterion of a rubric. None (and not written) otherwise."""
     ballots: list[JudgeBallot]
-    """In the order of the schedule, model by model."""
+    """Ballots in the order of the schedule, model by model."""
     planned: Annotated[int, Field(ge=1)] = 1
     """The number of ballots that the schedule and the panel provide for."""
     scores: dict[str, Share]
     """The share of each side over all usable ballots."""
     flipped: bool = False
-    """Whether one model picked different winners in different views."""
+    """Flag of a model with different winners in different views."""
     on_flip: OnFlip | None = None
     """The policy that was applied to a flipped verdict; None if it was not needed."""
     effective_n: Annotated[float, Field(gt=0)] = 1.0
     """The number of independent judges that the panel is worth; see `effective_n()`."""
     quotes: list[JudgeQuote] | None = Field(default=None, exclude_if=_is_none)
-    """For letters: a statement of each side that has any; None (and not written) otherwise."""
+    """Statements picked from each side by a judge with letters; None (and not written) otherwise."""
 
     @property
     def saved(self) -> int:
@@ -191,7 +192,7 @@ class Decision(NamedTuple):
     winner: str | None
     """The side with the largest share; None for a tie."""
     flipped: bool
-    """Whether one model picked different winners in different views."""
+    """Flag of a model with different winners in different views."""
 
 
 def decide(
@@ -232,7 +233,7 @@ def decide(
 
 
 def least_lead(ballots: Sequence[JudgeBallot]) -> float:
-    """The lead from which on there is a winner, as fitted: of several models, the highest; 0.1 where nothing was.
+    """Return the lead needed to win, as fitted: the highest of several models, or 0.1 without a fit.
 
     >>> least_lead([JudgeBallot(order=["a", "b"])])
     0.1
@@ -244,7 +245,7 @@ def least_lead(ballots: Sequence[JudgeBallot]) -> float:
 def leads_of(
     log_odds: Sequence[tuple[str | None, Mapping[str, float]]], sides: Sequence[str]
 ) -> dict[str, dict[str, float]]:
-    """How far each side is ahead of each other: between two of them, the median over models of their mean log-odds.
+    """Compute the lead of each side over each other: the median over models of their mean log-odds.
 
     >>> leads_of([("m", {"yes": 0.5, "no": -0.5}), ("m", {"yes": 0.0, "no": 0.0})], ["yes", "no"])["yes"]["no"]
     0.5
@@ -258,7 +259,7 @@ def leads_of(
 
 
 def is_settled(ballots: Sequence[JudgeBallot], *, remaining: int, sides: Sequence[str], by: DecidedBy = "mean") -> bool:
-    """Whether the winner is certain: no `remaining` further ballots could change it.
+    """Check whether the winner is certain: no `remaining` further ballots could change it.
 
     >>> yes = JudgeBallot(order=["yes", "no"], winner="yes")
     >>> is_settled([yes, yes], remaining=1, sides=["yes", "no"], by="vote")
@@ -273,7 +274,7 @@ def is_settled(ballots: Sequence[JudgeBallot], *, remaining: int, sides: Sequenc
 
 
 def effective_n(n: int, correlation: float = PUBLISHED_CORRELATION) -> float:
-    """The number of independent judges that `n` correlated ones are worth: n / (1 + (n - 1) correlation).
+    """Return the number of independent judges that `n` correlated ones are worth: n / (1 + (n - 1) correlation).
 
     >>> effective_n(9), effective_n(9, 0), effective_n(9, 1)
     (2.0, 9.0, 1.0)
@@ -286,12 +287,12 @@ def effective_n(n: int, correlation: float = PUBLISHED_CORRELATION) -> float:
 
 
 def firsts_of(ballot: JudgeBallot, *, sides: Sequence[str]) -> list[str]:
-    """The sides that a ballot ranks first: several for a tie, all if it is for none of them."""
+    """Return the sides ranked first by a ballot: several for a tie, all if it is for none of them."""
     return leaders(portions(ballot.shares, sides))
 
 
 def leader_of(scores: Mapping[str, float]) -> str | None:
-    """The side with the highest of `scores`; None for a tie.
+    """Return the side with the highest of `scores`; None for a tie.
 
     >>> leader_of({"yes": 0.7, "no": 0.3}), leader_of({"yes": 0.5, "no": 0.5})
     ('yes', None)
@@ -310,7 +311,7 @@ def centred(logprobs: Mapping[str, float]) -> dict[str, float]:
 
 
 def softmax(log_odds: Mapping[str, float]) -> dict[str, float]:
-    """The probabilities of which these are log-odds.
+    """Turn log-odds into probabilities.
 
     >>> softmax({"yes": 0.0, "no": 0.0})
     {'yes': 0.5, 'no': 0.5}
@@ -322,7 +323,7 @@ def softmax(log_odds: Mapping[str, float]) -> dict[str, float]:
 
 
 def balanced(ballots: Sequence[JudgeBallot]) -> list[JudgeBallot]:
-    """The ballots of those models of which each ballot has log-odds and no problem; a spoiled one of none is of all."""
+    """Return the ballots of models with only valid log-odds; a spoiled ballot without a model spoils all."""
     spoiled = {ballot.model for ballot in ballots if ballot.problem is not None or ballot.log_odds is None}
     return [ballot for ballot in ballots if None not in spoiled and ballot.model not in spoiled]
 
@@ -332,7 +333,7 @@ def _only(sides: Sequence[str]) -> str | None:
 
 
 def _flipped(ballots: Sequence[JudgeBallot], sides: Sequence[str]) -> bool:
-    """Whether a model's ballots of two views have different winners; within one view, that is noise."""
+    """Check whether a model's ballots of two views have different winners; within one view, that is noise."""
     winners: dict[str | None, dict[int, set[str | None]]] = {}  # by model and view
     for ballot in ballots:
         views = winners.setdefault(ballot.model, {})
@@ -341,7 +342,7 @@ def _flipped(ballots: Sequence[JudgeBallot], sides: Sequence[str]) -> bool:
 
 
 def _totals(ballots: Sequence[JudgeBallot], sides: Sequence[str], by: DecidedBy) -> dict[str, Fraction]:
-    """The sum of the ballots for each side, at most 1 a ballot."""
+    """Add the ballots for each side, at most 1 a ballot."""
     if by == "vote":
         return total((split(firsts_of(ballot, sides=sides), sides) for ballot in ballots), sides)
     return total((portions(ballot.shares, sides) for ballot in ballots), sides)

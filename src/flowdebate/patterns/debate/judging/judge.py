@@ -105,7 +105,7 @@ def create_judge(  # noqa: PLR0913 - the options of a judge
     ask: Ask | None = None,
     **options: Unpack[BlockOptions],
 ) -> Judge:
-    """The block `{name}-judge`, which picks one of `stances` as the winner, or None for a synthesis of several.
+    """Create the block `{name}-judge`: it picks one of `stances` as the winner, or None for a synthesis of several.
 
     The judge reads stances instead of names. With the `schedule` "single" it is asked once for a winner, with the
     arguments of each round shuffled by `random` (None: from the run's seed, so that one seed always gives one order).
@@ -164,7 +164,7 @@ def _taking_what(_: Callable[P, Judge]) -> Callable[[Callable[..., Judge]], Call
 @bindable("name", "transcript", "stances", pattern="debate", role="judge", template=JudgeTemplate)
 @_taking_what(create_judge.create)
 def create_judge_panel(**options: Any) -> Judge:  # noqa: ANN401 - those of `create_judge`
-    """The block `{name}-judge`, a panel: `create_judge` with a `panel` of models, each of which judges every view.
+    """Create the block `{name}-judge`, a panel: `create_judge` with a `panel` of models, each judging every view.
 
     All models judge the same views, with "single" one shuffled view, and all ballots count. `quorum` is the number
     of models that must answer (None: two); the panel goes on without a model whose provider fails.
@@ -274,7 +274,7 @@ class Judge(Block[Any, JudgedVerdict]):
         return verdict
 
     def _ask(self, how: JudgeOptions) -> Asking:
-        """The jurors for `how`."""
+        """Return the jurors for `how`."""
         form, setup = how.form, self._setup
         if has_several_ballots(how):  # the history gets the verdict, not each ballot
             hidden = Visibility(client=self._visibility.client, history=False)
@@ -288,7 +288,7 @@ class Judge(Block[Any, JudgedVerdict]):
     def _render(
         self, question: str, view: JudgeView, places: Sequence[int], ctx: Context, *, number: int = 0
     ) -> JudgeInput:
-        """The transcript in `view`, with aliases for the names in arguments, and notes on their quotes."""
+        """Render the transcript in `view`, with aliases for the names in arguments, and notes on their quotes."""
         entries, notes = recent_entries(ctx), list[str]()
         if self._material is not None:
             sources = self._material.of_run(ctx)
@@ -327,7 +327,7 @@ class Judge(Block[Any, JudgedVerdict]):
         return await in_order([partial(cast, case) for case in cases], finish=True)
 
     async def _ballots(self, asking: Asking, question: str, ctx: Context, *, step: str = "ballot") -> list[JudgeBallot]:
-        """The ballots in the order of the schedule; with `curtail`, only until the winner is certain."""
+        """Collect the ballots in the order of the schedule; with `curtail`, only until the winner is certain."""
         by_letter, crossed = asking.how.form in LETTERS, asking.how.crossed_labels
         views = asking.how.plan.views(
             self.sides,
@@ -394,7 +394,7 @@ class Judge(Block[Any, JudgedVerdict]):
     async def _decide(
         self, asking: Asking, ballots: list[JudgeBallot], question: str, ctx: Context, fallback: str | None
     ) -> JudgedVerdict:
-        """One verdict from all ballots: a person's where they are to decide a flipped one, else that of the count."""
+        """Combine all ballots into one verdict: a person's, if one decides flipped verdicts, otherwise the count's."""
         how, by_letter = asking.how, asking.how.form in LETTERS
         correlation = PUBLISHED_CORRELATION if self.how.correlation is None else self.how.correlation
         used = [ballot for ballot in ballots if ballot.problem is None]
@@ -423,7 +423,7 @@ class Judge(Block[Any, JudgedVerdict]):
         return conclude(judging, decision.winner, sides=self.sides, hint=self._is_concise(ctx))
 
     async def _quotes(self, juror: Juror | LetterJuror, question: str, ctx: Context) -> list[JudgeQuote]:
-        """The statement of each side that the model picks as its most concrete one."""
+        """Collect each side's most concrete statement, as picked by the model."""
         assert isinstance(juror, LetterJuror)  # noqa: S101 - of a judge by letter
         entries, hide = recent_entries(ctx), None if self._anonymity is None else self._anonymity.aliases(ctx).hide
         sources = () if self._material is None else self._material.of_run(ctx)
@@ -442,7 +442,7 @@ class Judge(Block[Any, JudgedVerdict]):
         pick: Callable[[Context], Awaitable[int]],
         ctx: Context,
     ) -> JudgeQuote | None:
-        """A side's quote; None if the model's provider fails, without which the verdict is as good."""
+        """Pick a quote of a side; None if the model's provider fails, since the verdict is as good without it."""
         error = recorded_failure(ctx, block=self.name)
         try:
             if error is None:
@@ -475,7 +475,7 @@ class Judge(Block[Any, JudgedVerdict]):
 
 
 def has_several_ballots(how: JudgeOptions) -> bool:
-    """Whether a judge puts its verdict together from ballots, instead of giving it in one answer."""
+    """Check whether a judge builds its verdict from ballots, instead of giving it in one answer."""
     return how.form != "winner" or how.plan.kind != "single"
 
 
@@ -486,7 +486,7 @@ class Asking(NamedTuple):
     jurors: Sequence[Juror | LetterJuror]
 
     def planned(self, sides: int) -> int:
-        """The number of ballots if none is left out; ConfigurationError for more sides than the schedule takes."""
+        """Return the number of ballots if none is left out; raise ConfigurationError for too many sides."""
         return self.how.plan.calls(sides) * len(self.jurors) * (sides if self.how.crossed_labels else 1)
 
 
@@ -508,13 +508,13 @@ class FlippedBallots:
 
 
 def read_blind(block: Block[Any, Any], anonymity: Anonymity | None) -> Block[Any, Any]:
-    """`block`, which reads what a model does if it is a person: stances for names, and aliases inside arguments."""
+    """Hide from a person what is hidden from models: `block` shows stances for names, and aliases inside arguments."""
     blinded: Callable[[object], Block[Any, Any]] | None = getattr(block, "reading_blind", None)
     return block if blinded is None else blinded(recent_entries if anonymity is None else anonymity.entries)
 
 
 def _person(name: str, how: JudgeOptions, sides: Sequence[str], material: Material | None) -> Block[Any, Any]:
-    """The human who decides a flipped verdict."""
+    """Create the human who decides a flipped verdict."""
     from flowdebate.blocks.human.human import human
 
     def ballots_in_words(flipped: FlippedBallots) -> str:

@@ -68,7 +68,7 @@ class JudgeTemplate(Template):
     scored: str = part(f"{_OFFICE}{HOW_TO_READ} {_IGNORE}{_FIRST}{_SCORES}{_LAST}", uses("positions"))
     """The system message of a judge that scores each position."""
     labelled: str = part(f"{_OFFICE}{HOW_TO_READ_LABELLED} {_IGNORE}{_FIRST}{_SCORES}{_LAST}", uses("positions"))
-    """The same for positions with labels."""
+    """Line for positions with labels."""
     turn: str = part(
         "Question: {question}\n\n"
         "The full debate:\n{transcript}\n\n"
@@ -113,12 +113,12 @@ JUDGE = JudgeTemplate()
 
 
 def render_judge_system(*, stances: Sequence[str], template: JudgeTemplate = JUDGE) -> str:
-    """The system message of a judge that names a winner."""
+    """Render the system message of a judge that names a winner."""
     return filled(template.system, positions=listed(*map(tag_text, dict.fromkeys(stances))))
 
 
 def render_judge_office(*, view: JudgeView, template: JudgeTemplate = JUDGE, reasons: bool = False) -> str:
-    """The system message of a judge that scores each position, or writes `reasons`, in the order of `view`."""
+    """Render the system message of a judge that scores each position, or writes `reasons`, in the order of `view`."""
     positions = map(tag_text, view.order)
     if view.labels is None:
         return filled(template.scored, positions=listed(*positions))
@@ -142,7 +142,7 @@ _VERDICT = (str, Field(description="The conclusion, in one or two sentences"))
 
 @lru_cache(maxsize=256)  # an application builds a pattern for each question, about the same sides
 def verdict_among(stances: tuple[str, ...]) -> type[WireModel]:
-    """The answer schema of a judge that names a winner, after its reasoning: models commit to what they write first."""
+    """Build the answer schema of a judge: the winner after the reasoning, since models commit to their first words."""
     sides = tuple(dict.fromkeys(stances))
     return create_model(
         "DebateVerdict",
@@ -155,7 +155,10 @@ def verdict_among(stances: tuple[str, ...]) -> type[WireModel]:
 
 @lru_cache(maxsize=256)  # debates about the same sides share a few orders
 def scores_among(names: tuple[str, ...], criteria: tuple[str, ...] = ()) -> type[WireModel]:
-    """The schema of a judge that scores each side, or each by all `criteria`; `names` are in the order of the view."""
+    """Build the schema of a judge that scores each side, or each by all `criteria`.
+
+    `names` are in the order of the view.
+    """
 
     def made(title: str, prefix: str, parts: tuple[str, ...], kind: object, subject: str) -> type[WireModel]:
         described = {f"{prefix}{at}": (kind, Field(alias=part, description=subject)) for at, part in enumerate(parts)}
@@ -231,11 +234,11 @@ class JurorSetup:
     """The judge's block."""
     sides: tuple[str, ...]
     named: bool
-    """Whether a juror reads who said what."""
+    """Flag of a juror with names in its transcript."""
     has_sources: bool
     template: JudgeTemplate
     fit: LetterFit | None
-    """What was fitted for a letter; None for what is known of the model that answers."""
+    """Fit for a letter; None for the known fit of the answering model."""
     criteria: Mapping[str, float] | None
     """The weights of a rubric."""
     transcript: Transcript
@@ -245,21 +248,21 @@ class JurorSetup:
     """Function that puts a text behind a label: `frame` if the texts are material instead of arguments."""
 
     def of_panel(self, model: Model | str | None) -> JurorSetup:
-        """The set-up with a model of a panel; None for the judge's own model."""
+        """Return the set-up with a model of a panel; None for the judge's own model."""
         return self if model is None else replace(self, options={**self.options, "model": model})
 
     @staticmethod
     def voter(model: Model | str | None) -> str | None:
-        """The name of a panel's model; None for the judge's own."""
+        """Return the name of a panel's model; None for the judge's own."""
         return model if model is None or isinstance(model, str) else model.name
 
     def render(self, case: JudgeInput) -> str:
-        """The transcript as one view has it."""
+        """Render the transcript of one view."""
         notes = case.notes if self.show is quoted else notes_on_escapes(case)
         return render_entries(case.entries, names=self.named, below=notes, show=self.show)
 
     def explain(self, office: str) -> str:
-        """A system message, with what a reader of quotes has to know."""
+        """Explain quotes in a system message."""
         return f"{office}\n\n{HOW_TO_READ_QUOTES}" if self.has_sources else office
 
     def open_ballot(self, case: JudgeInput, ctx: Context, **fields: Any) -> JudgeBallot:  # noqa: ANN401 - fields
@@ -354,7 +357,7 @@ class Juror:
         return self._setup.open_ballot(case, ctx, scores=scores, winner=leader_of(scores), **texts)
 
     def _verdict(self, case: JudgeInput, answer: Any, _: ModelResponse, ctx: Context) -> JudgedVerdict:  # noqa: ANN401 - of the schema above
-        """The verdict of one view, whose only ballot leaves its words to it."""
+        """Build the verdict of one view from its only ballot and its words."""
         ballot = self._setup.open_ballot(case, ctx, winner=answer.winner)
         return JudgedVerdict(
             verdict=add_headline(answer.verdict, answer.winner, self._setup.sides),
@@ -374,7 +377,7 @@ _HIDDEN = Visibility(client=False, history=False)  # reasons and picks are part 
 
 
 def letters_for(count: int, *, location: str, field: str = "stances") -> tuple[str, ...]:
-    """The first `count` letters; ConfigurationError for more than `MOST_LETTERS`.
+    """Return the first `count` letters; raise ConfigurationError for more than `MOST_LETTERS`.
 
     >>> letters_for(3, location="judge")
     ('A', 'B', 'C')
@@ -385,7 +388,7 @@ def letters_for(count: int, *, location: str, field: str = "stances") -> tuple[s
 
 
 def listed_letters(letters: Sequence[str]) -> str:
-    """The letters as a question offers them.
+    """List the letters for a question.
 
     >>> listed_letters("ABC")
     'A, B or C'
@@ -394,7 +397,7 @@ def listed_letters(letters: Sequence[str]) -> str:
 
 
 def letter_views(views: Sequence[JudgeView], letters: Sequence[str], *, crossed: bool) -> tuple[JudgeView, ...]:
-    """`views` with letters in the order of the slots; crossed, each with each rotation of the letters.
+    """Give `views` letters in the order of the slots; crossed, each with each rotation of the letters.
 
     Letters and slots that agree are one bias, which all orders together cancel.
     """
@@ -442,7 +445,7 @@ class LetterJuror:
         return ballot
 
     async def pick(self, question: str, texts: Sequence[str], ctx: Context) -> int:
-        """The index of the one of `texts` that states the most concrete fact; the first without log-probabilities."""
+        """Pick the index of the text with the most concrete fact; the first without log-probabilities."""
         setup = self._setup
         letters = letters_for(len(texts), location=setup.name, field="sentences")
         sentences = "\n".join(f"{letter}: {setup.show(text)}" for letter, text in zip(letters, texts, strict=True))
@@ -465,7 +468,7 @@ class LetterJuror:
         options: FilledOptions,
         resources: Mapping[str, Resource] | None = None,
     ) -> Generator[Any]:
-        """A block that asks for one of `choices`, without tools."""
+        """Create a block that asks for one of `choices`, without tools."""
         slots: FilledOptions = {**options, "tools": ()}  # no room for calls
         return generator(name=self._setup.name, prompt=system, user=user, choices=choices, resources=resources, **slots)
 
@@ -536,7 +539,7 @@ def render_sides(case: JudgeInput, show: Callable[[str], str] = quoted) -> str:
 
 
 def read_logprobs(logprobs: Mapping[str, float], labels: Mapping[str, str]) -> dict[str, Any]:
-    """The fields of a ballot that follow from the log-probability of each side's letter."""
+    """Read the fields of a ballot from the log-probability of each side's letter."""
     log_odds = centred({side: logprobs[letter] for side, letter in labels.items()})
     mass = math.fsum(math.exp(logprob) for logprob in logprobs.values())
     problem = f"the letters have only {mass:.3g} of the probability" if mass < LEAST_MASS else None

@@ -55,35 +55,35 @@ class JudgeOptions:
     """The decision rule: "mean" averages scores, "vote" counts the first choice of each ballot, "log_odds" takes the
     median of the models' mean log-odds of letters. None: "log_odds" for letters, else "mean"."""
     min_log_odds: float | None = None
-    """With decided_by="log_odds": how far the first side must be ahead of the second to be a clear winner. None: as
-    fitted for the model (of several, the highest), else 0.1."""
+    """Lead needed for a clear winner with decided_by="log_odds". None: as fitted for the model (the highest of
+    several), else 0.1."""
     fit: LetterFit | None = None
-    """With answer_form="letter": what was fitted for judge and model, by `fit_letters()` for instance. None: for the
-    default prompt and the weights of the model "local", what docs/evidence.md says; nothing for all others."""
+    """Fit for judge and model with answer_form="letter", for instance by `fit_letters()`. None: the fit in
+    docs/evidence.md for the default prompt and the weights of the model "local"; nothing for all others."""
     quotes: bool = True
-    """With answer_form="letter": whether the verdict quotes the statement of each side that the judge picks as its most
-    concrete one; a call of one token a side."""
+    """Flag to quote, with answer_form="letter", the statement of each side that the judge picks as its most concrete
+    one; a call of one token a side."""
     on_flip: OnFlip = "average"
     """The policy if a model picks different winners in different views: "average" lets the mean decide, "abstain" and
     "tie" name no winner (with the mean's scores, or equal ones for sides that came first), "human" asks a person."""
     labels: bool | Sequence[str] = False
-    """Whether views call the sides "A", "B", … instead of by their stances, rotated against the slots; or your own
-    labels. Letters always are labels, in the order of the slots unless crossed."""
+    """Labels "A", "B", … for sides instead of their stances, rotated against the slots; or your own labels. Letters
+    always are labels, in the order of the slots unless crossed."""
     crossed_labels: bool = False
-    """Whether the judge is asked about each order with each rotation of the labels, which are "A", "B", … unless
-    `labels` says otherwise: as many times as many calls as there are sides."""
+    """Flag to ask the judge about each order with each rotation of the labels ("A", "B", … unless `labels` says
+    otherwise): this multiplies the calls by the number of sides."""
     criteria: Mapping[str, float] | None = None
     """A rubric: by which criteria each side is scored, and how much each counts. A ballot has the scores of each, and
     the weighted mean decides. None: one score for all."""
     curtail: bool = False
-    """Whether to stop asking for ballots once no remaining one could change the winner."""
+    """Flag to stop asking for ballots once no remaining one could change the winner."""
     quorum: int | None = None
     """The number of models of a panel that must answer; None: two, or what the debate's `FailurePolicy` says."""
     correlation: float | None = None
     """The correlation between the errors of a panel's models, from 0 to 1, for the effective n; `flowdebate eval audit`
     measures it. None: 0.4375, from a published panel of nine judges worth two."""
     ask: Ask | None = None
-    """With on_flip="human": the function that asks a person, as in `human(ask=…)`; None suspends the run."""
+    """Function that asks a person with on_flip="human", as in `human(ask=…)`; None suspends the run."""
     model: Model | str | None = None
     """The model of one judge; None for the debate's. A panel has its own."""
     template: JudgeTemplate | None = None
@@ -97,7 +97,7 @@ class JudgeOptions:
     context: MessagesSlot | None = None
     settings: ModelSettings | None = None
     visibility: Visibility | Mapping[str, bool] | None = None
-    """None for `judge_visibility`."""
+    """Visibility of the judge's texts; None for `judge_visibility`."""
     plan: Schedule = field(init=False, repr=False, compare=False)
     """The parsed `schedule`."""
 
@@ -174,7 +174,7 @@ class JudgeOptions:
             raise ConfigurationError(_WHERE, option, getattr(self, option), allowed)
 
     def for_block(self) -> BlockOptions:
-        """The block options that are not left to the debate."""
+        """Return the block options with a value; the debate decides the others."""
         values: Any = {name: value for name in _BLOCK if (value := getattr(self, name)) is not None}
         options: BlockOptions = values
         return options

@@ -28,7 +28,7 @@ _TWO = 2  # sides, of which one has more than the other, and not most; or orders
 
 
 def conclude(judging: Judging, winner: str | None, *, sides: Sequence[str], hint: bool = False) -> JudgedVerdict:
-    """The verdict of a count in which `winner` is ahead, or nobody where `judging.on_flip` says so.
+    """Build the verdict of a count with `winner` ahead, or for nobody if `judging.on_flip` says so.
 
     A tie has equal scores for the sides that a ballot put first; abstaining leaves the scores as they were counted. The
     words are those of the ballot that is most clearly for the winner; without one, the reasons of all ballots. A judge
@@ -55,7 +55,7 @@ def conclude(judging: Judging, winner: str | None, *, sides: Sequence[str], hint
 
 
 def _tell_tie(judging: Judging, used: Sequence[JudgeBallot]) -> str:
-    """What decided nothing: the order, or a judge that concluded in every order that neither side is ahead."""
+    """Explain a tie: the order decided, or a judge found neither side ahead in every order."""
     if (effect := order_effect(judging)) is not None:
         return f"It is a tie. {effect}"
     if used and used[0].verdict and all(ballot.winner is None for ballot in used):
@@ -81,7 +81,7 @@ def order_effect(judging: Judging) -> str | None:
 
 
 def add_headline(verdict: str, winner: str | None, sides: Sequence[str]) -> str:
-    """`verdict`, after a headline with the winner if it names other sides only.
+    """Add a headline with the winner to `verdict` if it names other sides only.
 
     >>> add_headline("The shop closes.", "The shop opens", ["The shop opens", "The shop closes"])
     'The judge sides with: The shop opens. In its own words: The shop closes.'
@@ -93,7 +93,7 @@ def add_headline(verdict: str, winner: str | None, sides: Sequence[str]) -> str:
 
 
 def letter_verdict(winner: str | None, sides: int, *, usable: bool) -> str:
-    """The conclusion of a judge that answered with letters."""
+    """Write the conclusion of a judge that answered with letters."""
     if winner is not None:
         return (
             f"The judge sides with: {_end(winner)} It gave the {'more' if sides <= _TWO else 'most'} concrete evidence."
@@ -104,7 +104,7 @@ def letter_verdict(winner: str | None, sides: int, *, usable: bool) -> str:
 
 
 def letter_reasoning(judging: Judging, *, hint: bool) -> str:
-    """What was said: the statement of each side that the judge picked, and what another side said afterwards."""
+    """Quote the statement of each side picked by the judge, and the reply of another side."""
 
     def tell(statement: Statement) -> str:
         return f"(turn {statement.turn}): “{' '.join(statement.text.split())}”"
@@ -124,7 +124,7 @@ def letter_reasoning(judging: Judging, *, hint: bool) -> str:
 
 
 def tell_lead(judging: Judging) -> str | None:
-    """How far the first side is ahead of the second, with and without what their lengths explain; None if unknown."""
+    """Tell how far the first side is ahead, with and without the effect of lengths; None if unknown."""
     used = balanced(judging.ballots)
     if judging.decided_by != "log_odds" or not any(ballot.fit for ballot in used):
         return None
@@ -142,7 +142,7 @@ def tell_lead(judging: Judging) -> str | None:
 
 
 def render_ballots(ballots: Sequence[JudgeBallot]) -> str:
-    """What each ballot found, for a person who is asked to decide between them; as text that cannot forge a line."""
+    """Render the ballots for a person who has to decide between them, as text that cannot forge a line."""
     lines = []
     for number, ballot in enumerate(ballots, start=1):
         if ballot.problem is not None:
@@ -157,7 +157,7 @@ def render_ballots(ballots: Sequence[JudgeBallot]) -> str:
 
 
 def _tell_reasons(ballot: JudgeBallot) -> str:
-    """The reasons of a ballot; where positions had labels, they say which is which."""
+    """Render the reasons of a ballot; if positions had labels, say which is which."""
     if ballot.labels is None:
         return ballot.reasoning
     called = "; ".join(f"{ballot.labels[side]}: {side}" for side in ballot.order)
@@ -165,18 +165,21 @@ def _tell_reasons(ballot: JudgeBallot) -> str:
 
 
 def _tell_ballot(ballot: JudgeBallot) -> str:
-    """Whom it is for, and why; reasons of several paragraphs may begin with a heading, so they begin one."""
+    """Render a ballot's winner and reasons.
+
+    Reasons of several paragraphs start a new one, since they may begin with a heading.
+    """
     reasons = _tell_reasons(ballot)
     return f"For {ballot.winner or 'none of them'}:{_PARAGRAPH if _PARAGRAPH in reasons else ' '}{reasons}"
 
 
 def _end(side: str) -> str:
-    """A stance as a sentence."""
+    """Write a stance as a sentence."""
     return side if side.rstrip()[-1:] in (".", "!", "?", "…") else f"{side}."
 
 
 def _names(text: str, side: str) -> bool:
-    """Whether `text` names `side`, as whole words in any case."""
+    """Check whether `text` names `side`, as whole words in any case."""
     label = re.escape(" ".join(side.split()).rstrip(".!?…").casefold())
     return re.search(rf"(?<!\w){label}(?!\w)", " ".join(text.split()).casefold()) is not None
 
@@ -191,7 +194,7 @@ _WORD = re.compile(r"\w+")
 
 
 def sentences_of(text: str) -> list[str]:
-    """The sentences of `text`, each a substring of it.
+    """Split `text` into sentences, each a substring of it.
 
     >>> sentences_of("Dr. Lee counted 3.5 cases. Nobody replied!")
     ['Dr. Lee counted 3.5 cases.', 'Nobody replied!']
@@ -212,7 +215,7 @@ def sentences_of(text: str) -> list[str]:
 def statements_of(
     entries: Sequence[DebateContributionEntry], side: str, sources: tuple[Source, ...] = ()
 ) -> list[Statement]:
-    """The sentences of `side` to choose a quote from, in order.
+    """List the sentences of `side` to choose a quote from, in order.
 
     Those that quote one of the `sources` word for word, if there are any: a small model prefers a fluent invention.
     Short ones only if there are no others; of more than there are letters, the last ones.
@@ -238,10 +241,10 @@ def statements_of(
 def reply_to(
     statement: Statement, entries: Sequence[DebateContributionEntry], *, turn_order: TurnOrder = "declared"
 ) -> Statement | None:
-    """The sentence of another side afterwards that shares most words with `statement`; None if nobody spoke after it.
+    """Find the later sentence of another side with most words in common with `statement`.
 
-    Nothing is claimed of it: words in common do not make an answer. Of several, the first. Where the sides of a round
-    spoke at once, only later rounds are afterwards.
+    None if nobody spoke after it. Nothing is claimed of it: words in common do not make an answer. Of several, the
+    first. Where the sides of a round spoke at once, only later rounds are afterwards.
     """
 
     def words_of(text: str) -> set[str]:

@@ -41,7 +41,7 @@ class JudgeView:
     """The label of each side; None: sides are called by their stances."""
 
     def named(self, side: str) -> str:
-        """The label of `side`, or its stance."""
+        """Return the label of `side`, or its stance."""
         return side if self.labels is None else self.labels[side]
 
 
@@ -77,7 +77,7 @@ class Schedule:
         return self.kind if self.size is None else f"{self.kind}({self.size})"
 
     def calls(self, sides: int) -> int:
-        """The number of views for a number of sides; ConfigurationError if there are too many."""
+        """Return the number of views for a number of sides; raise ConfigurationError for too many."""
         if self.kind == "full" and sides > FULL_AT_MOST:
             raise ConfigurationError(
                 "schedule 'full'", "sides", sides, f"at most {FULL_AT_MOST}; use 'cyclic' for more"
@@ -93,7 +93,7 @@ class Schedule:
         shuffle: bool = True,
         labels: Sequence[str] | None = None,
     ) -> tuple[JudgeView, ...]:
-        """The views of `sides`, drawn from `random` (None: `Random(0)`).
+        """Draw the views of `sides` from `random` (None: `Random(0)`).
 
         Without `shuffle` the first view has the order of `sides`. `labels`, one for each side, rotate from view to view
         against the slots: in as many views as sides, each side has each label once.
@@ -132,7 +132,7 @@ class Schedule:
 
 
 def sampled(n: int) -> Schedule:
-    """The schedule of `n` random orders; ConfigurationError below one."""
+    """Create a schedule of `n` random orders; raise ConfigurationError below one."""
     return Schedule(kind="sampled", size=n)
 
 
@@ -155,7 +155,10 @@ def as_schedule(value: object, *, location: str, field: str = "schedule", allowe
 def order_for_judge(
     entries: Sequence[DebateContributionEntry], *, shuffle: bool = True, random: Random | None = None
 ) -> list[int]:
-    """The indices of `entries` by round, with `shuffle` shuffled within each round by `random` (None: `Random(0)`)."""
+    """Order the indexes of `entries` by round, with `shuffle` shuffled within each round by `random` (None.
+
+    `Random(0)`).
+    """
     rounds = _rounds_for_judge(entries, shuffle=shuffle, random=random)
     return [index for units in rounds for unit in units for index in unit]
 
@@ -212,7 +215,7 @@ def format_transcript_for_judge(
 
 
 def in_view(entries: Sequence[DebateContributionEntry], view: JudgeView) -> list[int]:
-    """The indices of `entries` by round, and within each round by the slots of `view`.
+    """Order the indexes of `entries` by round, and within each round by the slots of `view`.
 
     Several arguments of one side in a round stay in order, and an answer with its question. ConfigurationError for an
     entry of an unknown side.
@@ -244,7 +247,7 @@ def render_view(entries: Sequence[DebateContributionEntry], view: JudgeView, *, 
 
 
 def apply_labels(entries: Sequence[DebateContributionEntry], view: JudgeView) -> Sequence[DebateContributionEntry]:
-    """`entries` with the labels of `view` in place of their stances."""
+    """Replace the stances of `entries` by the labels of `view`."""
     if view.labels is None:
         return entries
     return [
@@ -296,7 +299,7 @@ class BlindReading:
     def of(
         cls, raw: DebateRawOutput, *, view: int, names: Sequence[str] = (), models: Sequence[str] = ()
     ) -> BlindReading:
-        """One of the `blind_views` of a debate, in which `names` and `models` are replaced by aliases."""
+        """Return one of the `blind_views` of a debate, with aliases for `names` and `models`."""
         views = blind_views(raw)
         view_shown = views[view % len(views)]
         spoke = dict.fromkeys([*names, *(entry.agent_name for entry in raw.transcript)])
@@ -316,7 +319,7 @@ class BlindReading:
 
 
 def blind_views(raw: DebateRawOutput) -> tuple[JudgeView, ...]:
-    """The orders in which a debate can be read; the side that is read first is A. None for a single side."""
+    """Return the orders for blind reading of a debate; the side read first is A. None for a single side."""
     sides = list(dict.fromkeys(entry.stance for entry in raw.transcript))
     if len(sides) < 2:  # noqa: PLR2004 - nothing to choose from
         return ()
