@@ -130,7 +130,7 @@ class AgreementCheck(Block[AnswerPair, bool]):
 def create_agreement_judge(
     *, name: str, model: Model | str | None = None, template: AgreementTemplate | None = None
 ) -> Generator[AgreementRuling]:
-    """The block `{name}-judge`: takes an `AnswerPair`, returns an `AgreementRuling`."""
+    """Create the block `{name}-judge`: it takes an `AnswerPair` and returns an `AgreementRuling`."""
 
     def answers(texts: AgreementTemplate, pair: AnswerPair, _: Context) -> str:
         parts = {"question": pair.question, "first": pair.first, "second": pair.second}

@@ -57,7 +57,7 @@ class Confidence:
 
 
 Rule: TypeAlias = Literal["agreement", "undisputed"] | Agreement | Confidence | Callable[..., Any]
-"""When a step ends an escalation.
+"""Rule that ends an escalation with a step.
 
 - "agreement", or `Agreement` with a model or a function: its answer agrees with that of an earlier step.
 - "undisputed": nobody who decided disagrees with its result. In a debate all ballots name the winner, a council has no
@@ -96,7 +96,7 @@ class EscalationOutput(PatternOutput):
     output: Any = None
     """The output of that step; of a pattern its raw output."""
     stop_reason: str | None = None
-    """Why the last step was the last one, such as "agrees with first"; None if the run ended early."""
+    """Reason why the last step was the last one, such as "agrees with first"; None if the run ended early."""
     status: DebateStatus = "complete"
     losses: list[ProviderFailure] = Field(default_factory=new_list)
     seed: int | None = None
@@ -134,7 +134,7 @@ class StepResult:
     result: object = None
     """The output of its block."""
     output: object = None
-    """The same; of a pattern its raw output."""
+    """Output of the step; a pattern's raw output."""
 
 
 MakeOutput: TypeAlias = "Callable[[EscalationState, Context, RunStatus, StepResult], PatternOutput | None]"
@@ -149,7 +149,7 @@ def escalate(
     failures: FailurePolicy | None = None,
     model: ModelChoice = None,
 ) -> Sequencer[Any, EscalationOutput]:
-    """A block that passes its question to `steps`, one after another, and stops at the first that settles it.
+    """Create a block that passes its question to `steps`, one after another, and stops at the first that settles it.
 
     A step is a pattern, or any block or function that takes the question. `until` is the rule for all steps, or one for
     each by its name; a step without a rule never ends the escalation, and the last one always does. A step whose
@@ -198,7 +198,7 @@ def make_pipeline(
     make_output: MakeOutput,
     model: ModelChoice = None,
 ) -> Sequencer[Any, Any]:
-    """The steps of an escalation, without the block that makes an output of them.
+    """Build the steps of an escalation, without the block for its output.
 
     `make_output` makes the raw output of a run that ends early.
     """
@@ -213,7 +213,7 @@ def make_pipeline(
 
 
 def check_steps(steps: object, where: str) -> list[Block[Any, Any]]:
-    """The steps as blocks; ConfigurationError unless their names differ."""
+    """Convert the steps to blocks; raise ConfigurationError unless their names differ."""
     if not isinstance(steps, Sequence) or isinstance(steps, str) or not steps:
         raise ConfigurationError(where, "steps", steps, "a list of at least one block or function")
     blocks = [
@@ -248,12 +248,12 @@ def _check_rule(rule: Any, where: str, field: str) -> Rule:  # noqa: ANN401 - wh
 
 
 def _compares(rule: Rule) -> bool:
-    """Whether a rule is about earlier answers, which the first step does not have."""
+    """Check whether a rule is about earlier answers, which the first step does not have."""
     return rule == "agreement" or isinstance(rule, Agreement)
 
 
 def _stamp(name: str, make: MakeOutput) -> Handler[Any, None]:
-    """A tap that keeps the question, and registers the output of a run that ends early."""
+    """Create a tap that keeps the question, and registers the output of a run that ends early."""
 
     @handler(name=f"{name}-question")
     def stamp(value: object, ctx: Context) -> None:
@@ -278,7 +278,7 @@ _RESULT = "result"
 
 
 def last_result(ctx: Context) -> StepResult:
-    """The result of the last step so far."""
+    """Return the result of the last step so far."""
     result: StepResult = ctx.scope.handle.derived.get(_RESULT, StepResult())
     return result
 
@@ -341,7 +341,7 @@ class _Step(Block[Any, Any]):
         return result
 
     async def _decide(self, check: _Check, judged: _Judged, ctx: Context) -> str | None:
-        """Why the escalation ends with this step; None if it goes on, also without an answer of the judge."""
+        """Decide why the escalation ends with this step; None to go on, also without the judge's answer."""
         try:
             reason: str | None = await self._in_time(check(judged, ctx.below(check)), ctx, check)
         except Exception as error:
@@ -376,7 +376,7 @@ def _cost(ctx: Context, begin: int) -> dict[str, Any]:
 
 
 def _answer_in(output: object) -> str | None:
-    """The answer in the output of a step, in words; None for none."""
+    """Return the answer in a step's output, in words; None without one."""
     if isinstance(output, Mapping):
         answer = output.get("answer", output)
     else:

@@ -60,15 +60,15 @@ class Material:
     """What those who speak in a pattern are shown to quote from."""
 
     sources: tuple[Source, ...]
-    """With those of a folder that were left out."""
+    """Sources, including omitted ones of a folder."""
     tokens: int | None = None
     """The most tokens of them in a prompt; None for a quarter of the model's context."""
     in_plan: bool = False
-    """Whether the plan of the run has the texts, so that its journal needs none."""
+    """Flag of texts stored in the plan of the run, so that its journal needs none."""
     numbered: bool = False
-    """Whether prompts show the numbers of lines, by which places are named."""
+    """Flag to show line numbers in prompts, to name places by them."""
     divided: bool = False
-    """Whether sources that do not fit into one prompt are divided over several, each a `Part`, and never searched."""
+    """Flag to divide long sources over several prompts, each a `Part`, instead of searching them."""
     share: tuple[int, int] = (0, 1)
     """The number of the speaker who is shown passages, from 0, and the number of those who share what is too long."""
     shared: Material | None = None
@@ -83,7 +83,7 @@ class Material:
         return self.shared or self
 
     def of_run(self, ctx: Context) -> tuple[Source, ...]:
-        """The sources that can be read, as they were when the run began."""
+        """Return the readable sources, as they were when the run began."""
         return tuple(source for source in self.all_of_run(ctx) if source.left_out is None)
 
     def all_of_run(self, ctx: Context) -> tuple[Source, ...]:
@@ -104,7 +104,7 @@ class Material:
         ctx.run.known[self] = self.sources if self.in_plan else tuple(sources)
 
     def told(self, output: OutputT, ctx: Context) -> OutputT:
-        """`output` with the list of sources, and the quotes of each contribution."""
+        """Add the list of sources, and the quotes of each contribution, to `output`."""
         sources = self.of_run(ctx)
         update: dict[str, Any] = {
             "sources": [source.info for source in self.all_of_run(ctx)],
@@ -115,7 +115,7 @@ class Material:
         return output.model_copy(update=update)
 
     def for_prompt(self, prompt: RolePrompt[Any]) -> Capability:
-        """The sources in the prompt of a block, which is asked with `prompt`: whole, or the passages that fit best."""
+        """Render the sources for the `prompt` of a block: whole, or the passages that fit best."""
 
         def images(_: object, ctx: Context) -> list[Message]:
             if not (seen := [source for source in self.of_run(ctx) if source.image is not None]):
@@ -269,7 +269,7 @@ class Window:
 
 
 History: TypeAlias = Literal["all"] | Window
-"""What of a transcript prompts show: all of it, or a window."""
+"""Extent of the transcript in prompts: all of it, or a window."""
 
 SUMMARY = (
     "You keep the minutes of a discussion. Summarize what has been said so far for the people who will continue it: "
@@ -282,14 +282,14 @@ SUMMARY = (
 
 
 def check_history(value: object, *, location: str) -> Window | None:
-    """The window, or None for "all"; ConfigurationError for anything else."""
+    """Return the window, or None for "all"; raise ConfigurationError for anything else."""
     if value == "all" or isinstance(value, Window):
         return value if isinstance(value, Window) else None
     raise ConfigurationError(location, "history", value, '"all", or Window(rounds=2)')
 
 
 def show_older(hide: Callable[[str, Context], str | None] = lambda text, _: text) -> Capability:
-    """The summary of what is older, at the beginning of a message; `hide` replaces names in it by aliases."""
+    """Render the summary of older entries, at the beginning of a message; `hide` replaces names in it by aliases."""
 
     async def revise(text: str, _: object, ctx: Context) -> str:
         older = pattern_state(ctx).older

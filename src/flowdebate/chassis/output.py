@@ -154,14 +154,14 @@ class PatternOutput(WireModel):
         ]
 
     def answer_courses(self) -> list[tuple[dict[str, list[str | None]], str | None]]:
-        """For each thing that was decided: by voice its answers, the first one first, and what came out.
+        """Return each decision's courses: by voice its answers, first to last, and the outcome.
 
         Empty for a pattern whose speakers give no answers in a few words. `flowdebate.evaluation.dynamics` measures it.
         """
         return []
 
     def in_short(self) -> dict[str, Any]:
-        """What a list of runs says of it: who spoke, and the decision in a line."""
+        """Summarize for a list of runs: the speakers, and the decision in a line."""
         speakers = list(dict.fromkeys(entry.speaker for entry in self.entries))
         return {"speakers": speakers, "decision": self.decision_line}
 
@@ -198,7 +198,7 @@ def mark_answer(answer: Any, losses: Sequence[ProviderFailure]) -> Any:  # noqa:
 def stamp_subject(
     name: str, make_output: Callable[[Context, RunStatus], PatternOutput], material: Material | None = None
 ) -> Handler[Any, None]:
-    """A tap that puts the subject into the pattern's state, and registers `make_output` for a run that ends early.
+    """Create a tap that stores the pattern's subject, and registers `make_output` for a run that ends early.
 
     It also records the `material`, which may change before the run is resumed.
     """
@@ -215,7 +215,7 @@ def stamp_subject(
 
 
 def build_output(loop: Loop[OptionsT]) -> Handler[object, PatternOutput]:
-    """A block that builds the raw output from the pattern's state and publishes it."""
+    """Create a block that builds the raw output from the pattern's state and publishes it."""
 
     @handler(name=f"{loop.name}-build-output")
     def build(_: object, ctx: Context) -> PatternOutput:
@@ -235,13 +235,13 @@ def publish(output: OutputT, ctx: Context, *, path: str | None = None) -> Output
 
 
 def ending_of(ctx: Context, status: RunStatus) -> dict[str, Any]:
-    """The fields that every raw output takes from the state and the run: how it ended, and what it went on without."""
+    """Collect the fields of every raw output from the state and the run: its end, and its failures."""
     state = pattern_state(ctx)
     return {"stop_reason": state.stop_reason, "status": status, "losses": list(state.losses), "seed": ctx.seed}
 
 
 def status_of(ctx: Context) -> RunStatus:
-    """The status of a pattern that completed: "no_verdict" if nothing was said, "degraded" with any loss."""
+    """Return the status of a completed pattern: "no_verdict" without a contribution, "degraded" with any loss."""
     if not anything_heard(ctx):
         ctx.run.degrade("no_verdict")
         return "no_verdict"
@@ -249,7 +249,7 @@ def status_of(ctx: Context) -> RunStatus:
 
 
 def with_synthesizer(pipeline: Sequencer[Any, Any], loop: Loop[OptionsT], role: Role) -> Sequencer[Any, Any]:
-    """`pipeline` with its last step, the synthesizer in `role`, unless it is left out.
+    """Add the synthesizer in `role` as the last step of `pipeline`, unless it is left out.
 
     An output of the application's own synthesizer is validated against the pattern's schema; the default one's model is
     asked for it. If the synthesizer's provider fails and failures are tolerated, the output is None, and the raw output
@@ -276,7 +276,7 @@ def with_synthesizer(pipeline: Sequencer[Any, Any], loop: Loop[OptionsT], role: 
 
 
 def _validate_output(name: str, synthesizer: str, schema: OutputSchema) -> Handler[Any, Any]:
-    """A block that validates what the application's own synthesizer returned."""
+    """Create a block that validates the output of the application's own synthesizer."""
 
     @handler(name=f"{name}-validate-output")
     def validate(value: object, ctx: Context) -> object:

@@ -42,7 +42,7 @@ class OwnWords:
     others: dict[str, str | None]
     """Stances of the other speakers, by name."""
     system_prompt: str | None = None
-    """What the application says of the speaker; a label that stands in it stays."""
+    """Text of the application about the speaker; a label in it stays."""
 
     @classmethod
     def of(cls, member: Debater | Persona, roster: Iterable[Debater | Persona]) -> OwnWords:

@@ -31,11 +31,11 @@ class PatternInfo:
     page: str
     """Place of its `Page`: options, document and sections, for every front end."""
     help: str
-    """What it does, for lists and the help of its command; the first sentence fits on a line."""
+    """Purpose, for lists and the help of its command; the first sentence fits on a line."""
     events: tuple[str, ...] = ()
     """Places of the classes of events that only this pattern emits; streams and pages pass them on as themselves."""
     listed: bool = False
-    """Whether the help of the command line lists it by itself, and not only among the other patterns."""
+    """Flag of a command with an entry of its own in the help, instead of a name among the other patterns."""
 
     @property
     def verb(self) -> str:

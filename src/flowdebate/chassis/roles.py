@@ -65,7 +65,7 @@ class BlockOptions(TypedDict, total=False):
     """Options that all default blocks take besides their own."""
 
     model: Model | str | None
-    """None: `"intent/chat"` for debaters, `"intent/synthesize"` for the other roles."""
+    """Model of the role. None: `"intent/chat"` for debaters, `"intent/synthesize"` for the other roles."""
     context: MessagesSlot
     """Messages before the prompt."""
     uses: Sequence[Capability]
@@ -76,7 +76,7 @@ class BlockOptions(TypedDict, total=False):
     """The end of the system message, which outranks all rules; keep it the same for all turns, or servers cannot reuse
     the prompt."""
     visibility: Visibility | Mapping[str, bool] | None
-    """Whether the block's items reach the event stream's readers, and the session's history."""
+    """Visibility of the block's items to the event stream's readers, and in the session's history."""
     settings: ModelSettings | None
     """Temperature, room for the answer, deadline."""
     profile: Profile | None
@@ -147,7 +147,7 @@ class RoleOptions:
         check_profile(type(self).__name__, self.profile)
 
     def for_block(self) -> BlockOptions:
-        """The options that are not left open, for a `create_…` function.
+        """Return the options with a value, for a `create_…` function.
 
         >>> RoleOptions(model="local", instructions="Be brief.").for_block()
         {'model': 'local', 'instructions': 'Be brief.'}
@@ -214,7 +214,7 @@ INSTRUCTIONS = (
 
 
 def _headed(instructions: TextSlot, location: str) -> TextSlot:
-    """`instructions` under their heading; blank ones are none."""
+    """Put `instructions` under their heading; blank ones are none."""
     if not callable(instructions):
         return "" if is_blank(instructions) else f"{INSTRUCTIONS}\n{instructions}"
     wording = invocation(instructions, location=location, field="instructions")
@@ -235,7 +235,7 @@ class Wording(NamedTuple, Generic[TemplateT]):
 
     template: TemplateT
     length: str
-    """As the prompt states it."""
+    """Length as written in the prompt."""
     words: int | None
     """The most that the prompt asks for; None where instructions may ask for any number."""
     sentences: int | None
@@ -276,11 +276,11 @@ class RolePrompt(Generic[TemplateT]):
         return self.wording(ctx).template
 
     def length(self, ctx: Context) -> str:
-        """The length as the prompt states it: the default one yields to instructions."""
+        """Return the length as written in the prompt: the default one yields to instructions."""
         return self.wording(ctx).length
 
     def room(self, _: object, ctx: Context) -> AnswerForm:
-        """The form of an answer of which only the length is known."""
+        """Return the form of an answer of known length only."""
         return {"words": self.wording(ctx).words}
 
     def bounds(self, _: object, ctx: Context) -> AnswerForm:
@@ -296,7 +296,7 @@ class RolePrompt(Generic[TemplateT]):
         return first_sentences(text, sentences, begins=begins, unfinished=response.finish == "length")
 
     def wording(self, ctx: Context) -> Wording[TemplateT]:
-        """The template and the length for the model that is asked, which is looked up once in a pattern's run."""
+        """Return the template and the length for the model at hand, looked up once in a pattern's run."""
         wordings = ctx.scope.looked_up
         cached: Wording[TemplateT] | None = wordings.get(self)
         if cached is not None:
@@ -352,7 +352,7 @@ def persona_block(
     template: TemplateT | None = None,
     length: Length | None = None,
 ) -> Generator[str]:
-    """The default block of a persona: `system` and `turn` write its prompt in the wording that fits its model."""
+    """Create the default block of a persona: `system` and `turn` write its prompt in the wording for its model."""
     prompt = RolePrompt(profiles, options, template=template, length=length, location=name)
     return debater_block(
         name,
@@ -378,7 +378,7 @@ def deciding_block(  # noqa: PLR0913 - what a block is made of
     intent: str = "intent/synthesize",
     visibility: Visibility = SHOWN,
 ) -> Generator[Any]:
-    """The default block of a role that reads what was said and decides, sums up or delivers."""
+    """Create the default block of a role that reads the transcript and decides, sums up or delivers."""
     prompt = RolePrompt(profiles, options, template=template, intent=intent, location=name)
     return generator(
         name=name,
@@ -410,7 +410,7 @@ class RosterBlock(Block[Any, OutT], Generic[OutT]):
 
 
 Members: TypeAlias = "Mapping[str, str | None]"
-"""Who takes part: the role, or None, by name, in declared order."""
+"""Participants: the role, or None, by name, in declared order."""
 
 EMPTY = "(nothing yet)"
 """Stands for a transcript without entries."""
@@ -423,14 +423,17 @@ FLAGGED: dict[str, Flag] = {
 
 
 def render_flag(flag: Flag | None) -> str:
-    """The line below a flagged contribution, which no text can forge: it begins with no bar; empty for no flag."""
+    """Render the line below a flagged contribution; no text can forge it, since it begins with no bar.
+
+    Empty for no flag.
+    """
     return next((line for line, meant in FLAGGED.items() if meant == flag), "")
 
 
 def render_rounds(
     entries: Iterable[EntryT], line: Callable[[EntryT], str], closing: Callable[[int], Iterable[str]] | None = None
 ) -> str:
-    """A transcript as text: under a heading for each round, a line for each entry, then the lines that close it.
+    """Render a transcript as text: under a heading for each round, a line for each entry, then the closing lines.
 
     More entries only add to the end, so that a server can reuse what it read in the turn before.
     """
@@ -461,7 +464,7 @@ CONCRETE = (
 
 
 def speaker_tag(name: str, role: str | None, mark: str = "") -> str:
-    """A speaker in a tag or a sentence: the name, `mark`, and the role behind a comma.
+    """Name a speaker in a tag or a sentence: the name, `mark`, and the role behind a comma.
 
     >>> speaker_tag("Ada", "economist")
     'Ada, economist'
@@ -473,7 +476,7 @@ def speaker_tag(name: str, role: str | None, mark: str = "") -> str:
 def fill_for_all(
     template: str, members: tuple[tuple[str, str | None], ...], max_rounds: int, length: str, **subject: str
 ) -> str:
-    """The part of a system message that is the same for all turns; `subject` is the pattern's, by its name."""
+    """Fill the part of a system message shared by all turns; `subject` is the pattern's, by its name."""
     texts = {name: quoted(text) for name, text in subject.items()}
     roster = listed(*(speaker_tag(name, role) for name, role in members))
     return filled(template, roster=roster, max_rounds=max_rounds, length=length, **texts)
@@ -501,10 +504,10 @@ class Identity:
         }
 
     def render_system(self, common: str, who: str, length: str = LENGTH, **subject: str) -> str:
-        """Its system message: what is `common` to all; `who` it is only above the application's own text about it.
+        """Render the role's system message: the part `common` to all.
 
-        Without one all members share the message, so that a server can reuse what it read for another: each turn says
-        who it is.
+        `who` it is only above the application's own text about it. Without one all members share the message, so that a
+        server can reuse what it read for another: each turn says who it is.
         """
         shared = fill_for_all(common, tuple(self.members.items()), self.max_rounds, length, **subject)
         if not self.system_prompt:
@@ -513,7 +516,7 @@ class Identity:
         return f"{shared}\n\n{filled(who, name=tag_name(self.name), speaker=speaker)}\n{self.system_prompt}"
 
     def remind(self, reminder: str, who: str) -> str:
-        """Who it is, at the end of a turn's message; small models, which follow what they read last, are reminded."""
+        """Remind a role at the end of a turn's message who it is: small models follow the last text."""
         if reminder and self.system_prompt and len(self.system_prompt) <= _SHORT_PROMPT:
             return filled(reminder, who=quoted(self.system_prompt))
         return filled(who, **self.about)

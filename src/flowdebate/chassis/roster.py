@@ -72,9 +72,9 @@ class Persona:
     name: str
     """Stable identifier; the assignee of its tasks in the audit trail."""
     role: str | None = None
-    """What it is, in a few words; others see it beside the name."""
+    """Role in a few words; others see it beside the name."""
     system_prompt: str | None = None
-    """Who it is and what it cares for; its own model alone sees it. For the default block only."""
+    """Character and interests of the persona; only its own model sees them. For the default block only."""
     block: Any = None
     """Replaces the default block: a block, or a sync or async function of `(input, ctx)` or `(input)`."""
     model: Model | str | None = None
@@ -106,7 +106,7 @@ def check_roster(
     maximum: int | None = MANY_MEMBERS,
     stacklevel: int = 4,
 ) -> tuple[MemberT, ...]:
-    """`members` as they were declared, each a `kind`; ConfigurationError that names the entry and the field.
+    """Return `members` in declared order, each a `kind`; a ConfigurationError names the entry and the field.
 
     A warning about too many points at the caller of the pattern's function, `stacklevel` frames up.
     """
@@ -167,7 +167,7 @@ _NOT_UNSEEN = ", and not by case or unseen characters alone"
 
 
 def _alike(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """The indices of texts that read like an earlier one, each with that one's."""
+    """Find texts similar to an earlier one, by index, with the earlier one's index."""
     # models and readers would take them for the same, whatever `==` says
     first: dict[str, int] = {}
     for index, text in enumerate(texts):
@@ -218,13 +218,13 @@ def _member(entry: object, kind: type[MemberT], location: str, place: str) -> Me
 
 
 def check_name(value: object, *, location: str, field: str) -> None:
-    """A name is a string that is not blank."""
+    """Check that a name is a string and not blank."""
     if not isinstance(value, str) or is_blank(value):
         raise ConfigurationError(location, field, value, "a string that is not blank")
 
 
 def check_predicate(value: object, *, location: str) -> None:
-    """`terminate_when` is a condition, or a function that can be called with the context alone and is no block."""
+    """Check that `terminate_when` is a condition, or a function of the context alone, and no block."""
     if value is None:
         return
     from flowdebate.stop import is_predicate  # most patterns have none
@@ -235,7 +235,7 @@ def check_predicate(value: object, *, location: str) -> None:
 
 
 def check_transcript(value: object, maker: Callable[[], StateResource[Any]], *, location: str) -> None:
-    """A transcript comes from `maker`: those of other patterns have other entries."""
+    """Check that a transcript comes from `maker`: other patterns have other entries."""
     if value is None:
         return
     kind = type(maker().initial())
@@ -323,7 +323,7 @@ class Bindable(Generic[P, BlockT]):
     @overload
     def __call__(self, **options: Any) -> UnboundRole: ...  # noqa: ANN401 - checked when it is called
     def __call__(self, *args: Any, **options: Any) -> BlockT | UnboundRole:
-        """The block, or where something of `needs` is missing, what a pattern makes it of."""
+        """Create the block, or, if something of `needs` is missing, a template for a pattern to complete."""
         missing = tuple(need for need in self._needs if isinstance(options.get(need), NoneType))
         for option in options:  # now, for a pattern may make the block later, far from the call that is wrong
             if option not in self._known:
@@ -333,7 +333,7 @@ class Bindable(Generic[P, BlockT]):
         return UnboundRole(self, {key: value for key, value in options.items() if value is not None}, missing)
 
     def create(self, *args: P.args, **options: P.kwargs) -> BlockT:
-        """The block, which knows its role."""
+        """Create the block with its role."""
         block = self._create(*args, **options)
         block.role = self._role
         return block
@@ -361,7 +361,7 @@ def is_custom(value: RoleChoice) -> TypeGuard[BlockLike]:
 
 
 def is_own(value: object) -> bool:
-    """Whether a role is taken by code of the application; models' and people's answers are recorded as such."""
+    """Check whether a role is taken by code of the application; models' and people's answers are recorded as such."""
     coded = (Handler, Router, Sequencer)
     return isinstance(value, coded) or (callable(value) and not isinstance(value, Block))
 
@@ -410,7 +410,7 @@ _ABSENT = {
     "if False": "None, which is the default block, False, which leaves it out,",
     "by default": "None or False, which leave it out, True, the default one,",
 }
-"""What else than a block or a function fills a role, by when it is absent."""
+"""Substitutes for a block or a function in a role, by the time it is absent."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -422,11 +422,11 @@ class Role:
     create: Sequence[Bindable[..., Any]]
     """Makers of default blocks; the first makes the one that None stands for."""
     instead: Recovery = "skipped"
-    """What happens in place of its answer if its provider fails, and the failure policy goes on."""
+    """Substitute for its answer if its provider fails and the failure policy continues."""
     absent: Literal["never", "if False", "by default"] = "never"
-    """When a pattern is built without it."""
+    """Condition for building a pattern without it."""
     visibility: Visibility = SHOWN
-    """That of its default blocks; the option `{name}_visibility`, where a pattern has it, replaces it."""
+    """Visibility of its default blocks; the option `{name}_visibility`, if the pattern has it, replaces it."""
     block: str | None = None
     """End of its block's name; None for the role's name."""
     acts_as: str | None = None
@@ -446,7 +446,7 @@ class Role:
             raise ConfigurationError(location, self.name, value, allowed)
 
     def is_filled(self, value: object) -> bool:
-        """Whether a pattern that was given `value` has the role."""
+        """Check whether a pattern with the option `value` has the role."""
         return value is not False and (value is not None or self.absent != "by default")
 
 
@@ -457,7 +457,7 @@ def with_answer_schema(
     who: str | None = None,
     material: Material | None = None,
 ) -> Block[Any, Any]:
-    """`block` in a role whose answers have `schema()`: a human without an output schema is asked for that one.
+    """Give `block` the role's schema: a human without an output schema is asked for `schema()`.
 
     `who` tells the human about the role, who is shown the `material`. Blocks of other kinds are returned as they are.
     """

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 InputT = TypeVar("InputT", bound=PatternInput)
 Wave: TypeAlias = Mapping[str, Any]
-"""Those who speak at once by name, each with what its turn is for, where the pattern says that."""
+"""Speakers of one moment by name, each with the task of its turn, if the pattern gives one."""
 
 
 def input_validator(location: str, model: type[InputT]) -> Callable[[object], InputT]:
@@ -121,7 +121,7 @@ class AnotherRound:
 
 
 def note_of_ends(*ends: str, terminate_when: StopWhen | None) -> str:
-    """What ends the rounds early, for the outline; empty for nothing.
+    """Describe the reasons for an early end of the rounds, for the outline; empty for none.
 
     >>> from flowdebate import stop
     >>> note_of_ends("done", terminate_when=stop.rounds(2) & stop.flag("enough"))
@@ -158,7 +158,7 @@ def check_quorum(state: PatternState, heard: Sequence[str], *, quorum: int, bloc
 
 
 def order_of_turns(speakers: Sequence[str], turn_order: TurnOrder, *, round: int, random: Random) -> list[str]:  # noqa: A002 - the field's word for it
-    """`speakers`, in the order in which they have their turns in `round`.
+    """Return `speakers` in the order of their turns in `round`.
 
     >>> from random import Random
     >>> [order_of_turns(["a", "b", "c"], "rotated", round=number, random=Random(0)) for number in (1, 2)]
@@ -175,7 +175,7 @@ def order_of_turns(speakers: Sequence[str], turn_order: TurnOrder, *, round: int
 
 
 def waves_of(speakers: Sequence[str]) -> list[list[str]]:
-    """`speakers` by those who speak at once: who is named twice speaks again when all of the first wave have spoken.
+    """Group `speakers` by moment: a name given twice speaks again after all of the first wave.
 
     >>> waves_of(["a", "b", "a", "c"])
     [['a', 'b', 'c'], ['a']]
@@ -233,7 +233,7 @@ class RoundOfTurns(Block[Any, None]):
             first += len(wave)
 
     def plan(self, names: Sequence[str], ctx: Context) -> tuple[TurnOrder, list[Wave]]:
-        """The order of the round's turns, and who speaks in it, by those who speak at once."""
+        """Plan the order of the round's turns, and its speakers, by moment."""
         order = self.in_order(names, self.turn_order, ctx)
         waves = waves_of(order) if self.turn_order == "simultaneous" else [[name] for name in order]
         return self.turn_order, [dict.fromkeys(wave) for wave in waves]
@@ -252,7 +252,7 @@ class RoundOfTurns(Block[Any, None]):
         return order
 
     async def _at_once(self, places: Mapping[str, Context], ctx: Context) -> None:
-        """The turns of those who speak at once, each at its place; they are recorded in this order."""
+        """Collect simultaneous turns, each at its place, and record them in this order."""
         transcript, heard = ctx.scope.handles["transcript"], len(entries_of(ctx))
         losses = len(pattern_state(ctx).losses)
         now, scope = transcript.snapshot(), ctx.scope  # the transcript as it is now, which no longer changes

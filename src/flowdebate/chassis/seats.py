@@ -38,11 +38,11 @@ class Seats:
     """A pattern's `model`, taken apart."""
 
     members: Mapping[str, ModelSpec] = field(default_factory=dict)
-    """By name, for those on the roster who get another one than the rest."""
+    """Models by name, for members with a model of their own."""
     roles: Mapping[str, ModelSpec] = field(default_factory=dict)
-    """By role, likewise."""
+    """Models by role."""
     rest: ModelChoice = None
-    """Of all others."""
+    """Model of all others."""
 
     @property
     def choice(self) -> Any:  # noqa: ANN401 - a ModelChoice of what was given
@@ -167,7 +167,7 @@ def check_makers(
 
 
 def each_by_default(model: ModelChoice, *, location: str, without: Sequence[str] = ()) -> ModelChoice:
-    """The model of a pattern that is of several vendors where nobody names a model, which a warning says.
+    """Choose the model of a multi-vendor pattern if nobody names one, and warn of the choice.
 
     Models by the vendors of `without` are not asked.
     """

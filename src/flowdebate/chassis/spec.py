@@ -131,8 +131,8 @@ class PatternSpec(Generic[OptionsT]):
     many_rounds: int | None = None
     """More rounds than this are warned of."""
     shares_sources: bool = False
-    """Whether speakers are shown different passages of sources that are too long for their prompts, besides the best
-    ones: together they read more, where nobody has to win by what all have seen."""
+    """Flag to show speakers different passages of long sources, besides the best ones: together they read more. For
+    patterns whose members need not win by the same evidence."""
 
 
 EntryT = TypeVar("EntryT", bound=Contribution)
@@ -238,12 +238,12 @@ class Loop(Generic[OptionsT]):
     material: Material | None
     """The sources; None without any."""
     window: Window | None
-    """What of the transcript prompts show; None for all."""
+    """Window of the transcript in prompts; None for all."""
     schema: OutputSchema | None
     visibilities: Mapping[str, Visibility]
-    """Those of default blocks, by role."""
+    """Visibilities of default blocks, by role."""
     reverse: bool = False
-    """Whether the speakers of each round have their turns in the reverse order."""
+    """Flag of rounds with turns in reverse order."""
     anonymity: Anonymity | None = None
     """Aliases of names in prompts; None where names are shown."""
     goes_on: GoesOn | None = None
@@ -272,7 +272,7 @@ class Loop(Generic[OptionsT]):
         return role.is_filled(self.choice(role))
 
     def make_output(self, ctx: Context, status: RunStatus) -> PatternOutput:
-        """The raw output of the pattern around a step, so far."""
+        """Build the current raw output of the pattern around a step."""
         output = self.spec.make_output(self, ctx, status)
         if (older := pattern_state(ctx).older) is not None:
             output = output.model_copy(update={"older": older})
@@ -281,7 +281,7 @@ class Loop(Generic[OptionsT]):
         return output if self.material is None else self.material.told(output, ctx)
 
     def opening(self, before: Block[Any, Any] | None = None) -> Sequencer[Any, Any]:
-        """The pattern's sequencer up to the first turn of a round; `before` comes before the first round."""
+        """Build the pattern's sequencer up to the first turn of a round; `before` comes before the first round."""
         resources = audit_resources(self.transcript, self.collection_id)
         owned = [resource for key, resource in resources.items() if key != "transcript" or self.owns_transcript]
         start = freeze(self.spec.new_state(self))  # validated once, and shared by all runs
@@ -323,7 +323,7 @@ class Loop(Generic[OptionsT]):
         *,
         speakers: Callable[[Context], Sequence[str]] | None = None,
     ) -> Sequencer[Any, Any]:
-        """`pipeline` with the `turns` of a round: of all (None), or of those whom `speakers(ctx)` names."""
+        """Add the `turns` of a round to `pipeline`: all (None), or those named by `speakers(ctx)`."""
         if speakers is None and self.turn_order == "declared":  # nobody has to decide the order of these steps
             for turn in reversed([*turns.values()]) if self.reverse else turns.values():
                 pipeline = pipeline.tap(turn)
@@ -335,7 +335,7 @@ class Loop(Generic[OptionsT]):
     def until_stopped(
         self, pipeline: Sequencer[Any, Any], *ends: str, first: str = "increment-round"
     ) -> Sequencer[Any, Any]:
-        """`pipeline`, which goes back to the next round until there is a reason to stop.
+        """Repeat the rounds of `pipeline` until there is a reason to stop.
 
         `ends` says what else than the number of rounds and `terminate_when` ends them, for the outline; `first` is the
         end of the name of a round's first step.
@@ -362,7 +362,7 @@ class Loop(Generic[OptionsT]):
         )
 
     def end_of_turns(self) -> Handler[Any, None]:
-        """A tap between a round's turns and what is made of them, which has its own time and needs the quorum."""
+        """Create a tap after a round's turns, with a time of its own, which needs the quorum."""
 
         @handler(name=f"{self.name}-end-of-turns")
         def check(_: object, ctx: Context) -> None:
@@ -371,7 +371,7 @@ class Loop(Generic[OptionsT]):
         return check
 
     def collect_spoken(self, ctx: Context, *, round: int, make: Callable[..., EntryT]) -> list[EntryT]:  # noqa: A002 - the field's word for it
-        """What was said in a `round` in which all speak at once, in declared order: `make(name, role=, text=, flag=)`.
+        """Collect a `round` of simultaneous contributions, in declared order: `make(name, role=, text=, flag=)`.
 
         The order of arrival would differ from run to run; a resumed run has to show the same transcript.
         """
@@ -391,7 +391,7 @@ class Loop(Generic[OptionsT]):
         answer: Callable[[], object] | None = None,
         **facts: object,
     ) -> Turn:
-        """A turn of `member`: its block speaks (or a stand-in, where its model fails), and `record(…)` records it.
+        """Create a turn of `member`: its block (or a fallback, if its model fails) speaks, and `record(…)` records it.
 
         `facts` are what its default block is told; `answer` is the schema of what a human says in its place.
         """
@@ -420,7 +420,7 @@ class Loop(Generic[OptionsT]):
         answer: Callable[[], object] | None = None,
         **facts: object,
     ) -> tuple[Block[Any, Any], Block[Any, Any] | None]:
-        """The block of `member`, its own or the default one, and that of its stand-in."""
+        """Return the block of `member`, its own or the default one, and its fallback's."""
         makers = self.spec.speaker.create
         identity = {"name": self.name, "agent_name": member.name, "transcript": self.transcript}
         options = merge_options(identity, facts, self.options_of(self.spec.speaker, member))
@@ -446,7 +446,7 @@ class Loop(Generic[OptionsT]):
         return block
 
     def own_speaker(self, member: Debater | Persona, answer: Callable[[], object] | None = None) -> Block[Any, Any]:
-        """The block that the application gave for `member`."""
+        """Return the application's block for `member`."""
         from flowdebate.blocks.human.prompt import render_who  # most speakers are models
 
         name = f"{self.name}-{self.spec.speaker.name}-{member.name}"
@@ -482,7 +482,7 @@ class Loop(Generic[OptionsT]):
         answer: Callable[[], object] | None = None,
         **facts: object,
     ) -> Block[Any, Any]:
-        """The block of `role`: the default one, which is told `facts`, or the application's own.
+        """Return the block of `role`: the default one with `facts`, or the application's own.
 
         A human in the role is asked for `answer()`; None leaves it to the input.
         """
@@ -506,7 +506,7 @@ class Loop(Generic[OptionsT]):
     def guard(
         self, role: Role, block: Block[Any, Any], heard: Callable[[Context], bool] = anything_heard
     ) -> Block[Any, Any]:
-        """`block`, which decides about what was `heard`, within its time.
+        """Limit the time of `block`, which decides about the `heard` answers.
 
         Its answer is `MISSING` if there is nothing to decide about, or if its provider fails and that is tolerated.
         """

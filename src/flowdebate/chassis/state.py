@@ -22,7 +22,7 @@ T = TypeVar("T")
 InputT = TypeVar("InputT", bound="PatternInput")
 
 Role: TypeAlias = str
-"""Who acts in a pattern.
+"""Role of an actor in a pattern.
 
 "debater" (whoever has turns: debaters, personas, agents, members), "moderator", "judge", "synthesizer", "referee",
 "reviewer" and "chair"; around a debate also "proposer" (of its sides) and "baseline". Other patterns may have others.
@@ -62,18 +62,18 @@ drawn by lot each round, or all at once."""
 TURN_ORDERS: tuple[TurnOrder, ...] = get_args(TurnOrder)
 
 Flag = Literal["cut_off", "empty"]
-"""What is wrong with a contribution: its speaker ran out of room; it has no text."""
+"""Flag of a faulty contribution: truncated, or empty."""
 FLAGS: tuple[Flag, ...] = get_args(Flag)
 
 NamedStop = Annotated[str, AfterValidator(_on_one_line)]
 """A stop reason that is the name of what held of `terminate_when`: printable text of one line."""
 
 DebateStatus: TypeAlias = RunStatus
-"""How a debate ended: as its run."""
+"""Status of a debate, equal to its run's."""
 
 
 def is_declared(turn_order: object) -> bool:
-    """Whether it is the default, which raw outputs do not write."""
+    """Check whether it is the default, omitted from raw outputs."""
     return turn_order == "declared"
 
 
@@ -83,7 +83,7 @@ class ProviderFailure(WireModel):
     round: int
     """The round in which it happened; for judge and synthesizer the last."""
     role: Role
-    """Who failed."""
+    """Role with the failure."""
     name: str
     """The debater's name; the block's for other roles."""
     stance: str | None = None
@@ -91,7 +91,7 @@ class ProviderFailure(WireModel):
     error: str
     """The error's class and message."""
     instead: Recovery
-    """What happened in its place."""
+    """Substitute for the lost answer."""
     phase: str | None = Field(default=None, exclude_if=lambda phase: phase is None)
     """The task, in a pattern that has more than one; None (and not written) in others."""
     target: str | None = Field(default=None, exclude_if=lambda target: target is None)
@@ -130,7 +130,7 @@ class PatternInput(WireModel):
 
     @classmethod
     def about(cls, subject: str) -> Self:
-        """The input whose one field is `subject`."""
+        """Create the input whose one field is `subject`."""
         new_state: Self = _about(cls, subject)
         return new_state
 
@@ -148,7 +148,7 @@ class EscalationStep(WireModel):
     answer: str | None
     """The answer in words; None without one."""
     reason: str | None = None
-    """Why the escalation ended with this step, such as "agrees with first"; None where it went on."""
+    """Reason why the escalation ended with this step, such as "agrees with first"; None if it went on."""
     calls: int = 0
     """Calls of the step itself."""
     tokens: int | None = 0
@@ -179,9 +179,9 @@ class PatternState(WireModel):
     cut_answers: list[CutAnswer] = Field(default_factory=new_list)
     """Answers so far that went on to speak for somebody else."""
     stop_reason: str | None = None
-    """Why the loop ended; None while it goes on."""
+    """Reason for the end of the loop; None until then."""
     older: Older | None = None
-    """What is left of the rounds before the window of `history`; None for none."""
+    """Summary of the rounds before the window of `history`; None without any."""
 
     @property
     def phase_name(self) -> str | None:
@@ -189,11 +189,11 @@ class PatternState(WireModel):
         return None
 
     def turn_of(self, name: str) -> PatternInput | None:  # noqa: ARG002 - for the patterns
-        """What the turn in progress of `name` is for, in a pattern that says so."""
+        """Return the task of the turn of `name` in progress, if the pattern gives one."""
         return None
 
     def texts_by_speaker(self, ctx: Context) -> dict[str, list[str]]:
-        """All that each speaker has said so far, in order; without what is empty."""
+        """Return each speaker's texts so far, in order; without empty ones."""
         texts: dict[str, list[str]] = {}
         for entry in entries_of(ctx):
             if entry.flag != "empty":
@@ -205,7 +205,7 @@ class Contribution(WireModel):
     """Base of all entries of transcripts."""
 
     flag: Flag | None = Field(default=None, exclude_if=lambda flag: flag is None)
-    """What is wrong with it; None, and not written, if nothing is."""
+    """Fault of the contribution; None, and not written, without one."""
 
     @property
     def speaker(self) -> str:
@@ -226,7 +226,7 @@ class TranscriptState(WireModel, Generic[EntryT]):
     entries: list[EntryT] = Field(default_factory=new_list)
 
     def with_entry(self, *entries: Contribution) -> Self:
-        """This transcript, longer by `entries`."""
+        """Add `entries` to this transcript."""
         for entry in entries:
             share_fields_set(entry)
         return self.with_entries((*self.entries, *entries))
@@ -240,39 +240,39 @@ StateT = TypeVar("StateT", bound=PatternState)
 
 
 def pattern_state(ctx: Context) -> PatternState:
-    """The state of the pattern around the block; a new one where a pattern's block is used by itself."""
+    """Return the state of the pattern around the block; a new one if a pattern's block is used by itself."""
     handle = ctx.scope.sequencer  # not by way of `state_of`: it is asked for several times in each turn
     return handle.state if handle is not None and isinstance(handle.state, PatternState) else PatternState()
 
 
 def state_of(ctx: Context, kind: type[StateT]) -> StateT:
-    """The same, of one kind of pattern."""
+    """Return the state of one kind of pattern around the block."""
     handle = ctx.scope.sequencer  # of another kind where a block of one pattern is used in another
     return handle.state if handle is not None and isinstance(handle.state, kind) else kind()
 
 
 def round_of(ctx: Context) -> int:
-    """The round in progress; 1 for a block that is used without its pattern."""
+    """Return the round in progress; 1 for a block used without its pattern."""
     return max(pattern_state(ctx).round, 1)
 
 
 def entries_of(ctx: Context) -> Sequence[Any]:
-    """The entries of the pattern's transcript so far."""
+    """Return the entries of the pattern's transcript so far."""
     entries: Sequence[Any] = ctx.scope.handles["transcript"].state.entries
     return entries
 
 
 def recent_entries(ctx: Context) -> Sequence[Any]:
-    """The entries that prompts show: all but those that are summed up."""
+    """Return the entries for prompts: all but those in the summary."""
     older = pattern_state(ctx).older
     return entries_of(ctx) if older is None else [entry for entry in entries_of(ctx) if entry.round > older.rounds]
 
 
 def derived(ctx: Context, key: object, start: T, extend: Callable[[T, Sequence[Any], int], T]) -> T:
-    """What `extend(so_far, entries, count)` makes of the transcript, of whose `entries` `count` are in `so_far`.
+    """Extend a value derived from the transcript with `extend(so_far, entries, count)`.
 
-    The transcript of a pattern only grows, so that each turn extends what the one before has made. Any other is gone
-    through anew.
+    `count` entries are in `so_far`. The transcript of a pattern only grows, so that each turn extends what the one
+    before has made. Any other is gone through anew.
     """
     transcript, handle = ctx.scope.handles["transcript"], ctx.scope.sequencer
     entries: Sequence[Any] = transcript.state.entries
@@ -287,12 +287,12 @@ def derived(ctx: Context, key: object, start: T, extend: Callable[[T, Sequence[A
 
 
 def anything_heard(ctx: Context) -> bool:
-    """Whether anybody has said anything in the pattern so far."""
+    """Check whether anybody has said anything in the pattern so far."""
     return any(entry.flag != "empty" for entry in entries_of(ctx))
 
 
 def question_of(value: object, ctx: Context) -> str:
-    """The pattern's subject, or the input if there is no pattern around."""
+    """Return the pattern's subject, or the input without a pattern around."""
     if question := pattern_state(ctx).question:
         return question
     return value.subject if isinstance(value, PatternInput) else str(value)
@@ -311,7 +311,7 @@ async def accepted(read: Callable[[], T], ctx: Context, *, returns: object, cust
 
 
 def as_model(value: object, model: type[ModelT], *, block: str) -> ModelT:
-    """The output of a block as `model`; OutputError that names the block and each field that does not fit.
+    """Convert the output of a block to `model`; an OutputError names the block and each invalid field.
 
     The model itself, another model with the same fields, or a dict in either key style.
     """
@@ -339,7 +339,7 @@ class RoundStarted(BaseEvent):
     max_rounds: int
     """The most rounds that there can be."""
     phase: str | None = None
-    """What the round is for, in a debate with phases."""
+    """Purpose of the round, in a debate with phases."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -405,7 +405,7 @@ class RoleFailed(BlockEvent):
     message: str
     """The error's message."""
     instead: Recovery
-    """What happens in its place."""
+    """Substitute for the lost answer."""
     phase: str | None = None
     """The task, in a pattern that has more than one."""
     target: str | None = None
@@ -460,7 +460,7 @@ class RoundsEnded(BaseEvent):
 
     kind: ClassVar[str] = "rounds_ended"
     rounds: int
-    """How many rounds there were."""
+    """Number of rounds."""
     reason: str
     """The `stop_reason` of the pattern's output."""
 

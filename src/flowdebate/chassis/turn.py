@@ -92,7 +92,7 @@ class FailurePolicy:
         return self.on_failure not in ("fail", None)
 
     def tolerates(self, error: BaseException) -> bool:
-        """Whether the pattern goes on after `error`."""
+        """Check whether the pattern continues after `error`."""
         return self.goes_on and is_provider_failure(error)
 
     @property
@@ -183,7 +183,7 @@ def start_clock(failures: FailurePolicy, ctx: Context) -> None:
 
 
 async def ask(block: Block[Any, Any], value: object, ctx: Context, failures: FailurePolicy) -> Any:  # noqa: ANN401
-    """The answer of `block` to `value` below the place of `ctx`, within the time of a turn."""
+    """Ask `block` about `value` below the place of `ctx`, within the time of a turn."""
     return await in_time(
         block(value, ctx.below(block)), ctx, block=block.name, timeout=failures.turn_timeout, losses=failures.tolerates
     )
@@ -225,7 +225,7 @@ async def in_time(
 
 
 def recorded_failure(ctx: Context, *, block: str) -> Exception | None:
-    """The failure for which the answer of `block` was given up when the run was at this place before."""
+    """Return the failure recorded for `block` at this place in an earlier execution of the run."""
     journal = ctx.run.journal
     lost = None if journal is None else journal.recorded_failure(_lost_key(ctx, block))
     if lost is not None:
@@ -447,7 +447,7 @@ class Turn(Block[Any, Any]):
         self._failures = failures
 
     async def act(self, value: object, ctx: Context, /) -> Any:  # noqa: ANN401 - what is recorded
-        """The turn; where others speak at the same time, the `Scope` that the debater sees is `value`."""
+        """Take the turn; among simultaneous turns, `value` is the `Scope` of the debater."""
         seen = value if isinstance(value, Scope) else ctx.scope
         state, stance = pattern_state(ctx), self.stance
         number, turn = state.round, state.turn_of(self.agent_name)
@@ -496,7 +496,7 @@ def audit_resources(transcript: StateResource[Any], collection_id: str) -> dict[
 
 
 def create_init_transcript(*, name: str, transcript: StateResource[Any], collection_id: str) -> Handler[Any, Any]:
-    """A tap that clears the transcript and opens the audit trail `collection_id`."""
+    """Create a tap that clears the transcript and opens the audit trail `collection_id`."""
 
     @handler(name=f"{name}-init-transcript", resources=audit_resources(transcript, collection_id))
     def init_transcript(value: object, ctx: Context) -> object:
@@ -516,10 +516,11 @@ def record_turn(
     stance: str | None = None,
     custom: bool = False,
 ) -> Handler[Any, str]:
-    """A block that records what `agent_name` said: `entry(round=…, text=…, flag=…)` makes what the transcript gets.
+    """Create a block that records the text of `agent_name`.
 
-    Without `entry` it goes into the state (`spoken`), where nobody sees it before all have spoken. `custom`: a block of
-    the application's speaks, so that a resumed run holds to what it said before.
+    `entry(round=…, text=…, flag=…)` builds the transcript's entry. Without `entry` it goes into the state (`spoken`),
+    where nobody sees it before all have spoken. `custom`: a block of the application's speaks, so that a resumed run
+    holds to what it said before.
     """
     kind = "hear" if entry is None else "record"
 
@@ -567,7 +568,7 @@ def complete_turn(agent_name: str, output: object, ctx: Context) -> None:
 def contribution_of(
     value: object, agent_name: str, ctx: Context, *, stance: str | None = None
 ) -> tuple[str, Flag | None]:
-    """The text that `agent_name`'s block returned, and its flag: a text that is cut off or empty is also a loss."""
+    """Read the text of `agent_name`'s block, and its flag: a truncated or empty text is also a loss."""
     text = text_said(value, agent_name, ctx)
     flag: Flag | None = "empty" if is_blank(text) else "cut_off" if isinstance(text, CutOff) else None
     if flag is not None:
@@ -595,7 +596,7 @@ def warn_of_nothing(agent_name: str, ctx: Context) -> None:
 
 
 def text_said(value: object, agent_name: str, ctx: Context) -> str:
-    """The output of a debater's block as text.
+    """Read the output of a debater's block as text.
 
     It takes `str`, `{"text": str}` or a model with a `text`; None is an empty text, and anything else is turned into
     `str()`, with one `FlowDebateWarning` per debater. OutputError if not even `str()` works, and for more than

@@ -75,7 +75,7 @@ class Aliases:
         return {name: drawn[kind, name] for want in ("model", "name") for kind, name in drawn if kind == want}
 
     def of(self, name: str) -> str:
-        """The alias of a debater or a model; LookupError for unknown names."""
+        """Return the alias of a debater or a model; raise LookupError for unknown names."""
         alias = self.names.get(name)
         if alias is None:
             message = f"no alias was drawn for {name!r}; there is one for: {', '.join(map(repr, self.names))}"
@@ -130,7 +130,7 @@ def make_aliases(
 def _compile(
     people: tuple[str, ...], machines: tuple[str, ...], question: str, stances: tuple[str, ...]
 ) -> tuple[Names, frozenset[str]]:
-    """The compiled names, and the words that aliases must avoid."""
+    """Compile the names, and collect the words that aliases must avoid."""
     from .names import Names  # its patterns are compiled with it
 
     words = frozenset().union(*map(_words_of, (*people, *machines, question, *stances)))
@@ -138,7 +138,7 @@ def _compile(
 
 
 def _words_of(text: str) -> set[str]:
-    """The words of `text`, also those that readers see in it: a raised digit stands apart, or is a part of its word."""
+    """Split `text` into words as readers see them: a raised digit stands apart, or is a part of its word."""
     from .names import plain_words
 
     return {*plain_words(text), *plain_words(normalize("NFKC", text))}
@@ -147,7 +147,7 @@ def _words_of(text: str) -> set[str]:
 def _draw_aliases(
     people: Sequence[str], machines: Sequence[str], avoid: frozenset[str], random: Random
 ) -> Mapping[Meant, str]:
-    """A noun and a number for each name, and for families and makers; none of them is a word to `avoid`."""
+    """Draw a noun and a number for each name, and for families and makers; none of them is a word to `avoid`."""
     count, low = len(people) + len(machines) + 2, 10  # a single digit is a turn, a round or a side in many arguments
     free: Sequence[int] = ()
     while len(free) < count:
@@ -180,7 +180,7 @@ class Anonymity:
     """The question, for blocks that no debate surrounds."""
 
     def aliases(self, ctx: Context) -> Aliases:
-        """The aliases of the run and the debate that `ctx` belongs to."""
+        """Return the aliases of the run and the debate of `ctx`."""
         handle = ctx.scope.sequencer
         aliases_by_key: dict[object, Aliases] = {} if handle is None else handle.derived
         aliases = aliases_by_key.get(self)
@@ -196,7 +196,7 @@ class Anonymity:
         return aliases
 
     def entries(self, ctx: Context) -> Sequence[Any]:
-        """The transcript so far with aliases for names; an entry without names is the same object.
+        """Return the transcript so far with aliases for names; an entry without names is the same object.
 
         Each argument is looked through once in a debate: `derived` keeps what earlier turns were shown. The entries are
         of the pattern's own type, as those of `entries_of`.
@@ -223,7 +223,7 @@ class Anonymity:
 
 
 def named_models(model: ModelChoice, roster: Iterable[Any], *more_models: object) -> tuple[str, ...]:
-    """The models that a pattern knows by name: its own, those of its `roster`, and `more_models`."""
+    """List the models known to a pattern by name: its own, those of its `roster`, and `more_models`."""
     values = model.values() if isinstance(model, Mapping) else (model,)
     models = [*values, *(member.model for member in roster), *more_models]
     model_names = [name for name in models if isinstance(name, str) and "/" in name and not name.startswith("intent/")]
@@ -258,7 +258,7 @@ class LeakAt(WireModel):
     """The index of the entry in the transcript."""
     round: Annotated[int, Field(ge=1)]
     author: str
-    """Whose argument it is."""
+    """Author of the argument."""
     kind: LeakKind
     whose: Literal["own", "other", "model"]
     """The author's own name, another debater's, or that of a model or its maker."""
@@ -279,7 +279,7 @@ class LeakReport(WireModel):
     entries: Annotated[int, Field(ge=0)]
     """The number of arguments."""
     leaks: list[LeakAt] = Field(default_factory=new_list)
-    """In the order of the transcript."""
+    """Leaks in the order of the transcript."""
 
     @property
     def count(self) -> int:

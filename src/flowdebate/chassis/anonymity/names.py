@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def family_of(model: str) -> str:
-    """The maker of a model, or the model's own name if the maker is unknown.
+    """Return the maker of a model, or the model's own name if the maker is unknown.
 
     >>> family_of("openai/gpt-5-mini"), family_of("ollama/my-own:7b")
     ('openai', 'my-own:7b')
@@ -62,7 +62,7 @@ _PLAIN_WORDS = {"cohere"}  # makers that are words of every subject
 
 
 Level: TypeAlias = Literal["any", "capital", "sign"]
-"""Where a spelling counts as a name.
+"""Level at which a spelling counts as a name.
 
     any      at word boundaries, in whatever case
     capital  where each of its words has a capital and the next word has none; or at a sign
@@ -119,7 +119,7 @@ milliseconds to compile."""
 
 
 def plain_words(text: str) -> list[str]:
-    """The words of `text`, folded; an apostrophe joins."""
+    """Split `text` into folded words; an apostrophe joins."""
     return re.findall(r"[^\W_]+", fold(text).replace("'", ""))
 
 
@@ -132,7 +132,7 @@ def _has_emoji(text: str) -> bool:
 
 
 def _write_pattern(name: str) -> str:
-    """A pattern for `name` in folded text, at word boundaries; empty if it has no letter, digit or emoji."""
+    """Write a pattern for `name` in folded text, at word boundaries; empty without a letter, digit or emoji."""
     low = fold(name)
     pieces: list[str] = _PIECE.findall(low)
     if not pieces:
@@ -156,7 +156,7 @@ def _write_pattern(name: str) -> str:
 
 
 def _spell_name(name: str, shared: frozenset[str]) -> Iterator[tuple[str, Level]]:
-    """The spellings of a debater's name: the whole, and of a person's full name also its first and its last word."""
+    """Spell a debater's name: the whole, and the first and the last word of a person's full name."""
     written = re.findall(r"[^\W_]+", name)
     if not written:
         yield name, "any"
@@ -176,7 +176,7 @@ def _spell_name(name: str, shared: frozenset[str]) -> Iterator[tuple[str, Level]
 
 
 def _spell_model(model: str) -> Iterator[tuple[str, Level]]:
-    """The spellings of a model such as `"openai/gpt-5-mini"`: whole, without its provider, and down to its number."""
+    """Spell a model such as `"openai/gpt-5-mini"`: whole, without its provider, and down to its number."""
     provider, _, _ = model.partition("/")
     if provider in {"local", "intent"}:
         return  # settings, which tell nothing about a model
@@ -203,7 +203,7 @@ _INTRODUCED = re.compile(
 )
 # 3 of the names that introductions find are in lower case
 _PHRASE_ENDS = re.compile(r"[*_]*(?:[.,;:!?)]|\s(?:i|that|who|on)\b|\Z)")
-"""What follows a name in lower case: "unlike bear, I", and not "unlike bear markets"."""
+"""Words after a name in lower case: "unlike bear, I", and not "unlike bear markets"."""
 _AS = re.compile(r"\bas\s+(?:the\s+)?\Z")
 _SAID = re.compile(
     r"[*_]*'s? (?:own |first |second |last )?"
@@ -214,12 +214,12 @@ _SAID = re.compile(
 _SIGNED = re.compile(r"(?:—|--)\s*\Z")
 _LINE_END = re.compile(r"[.*_]*\s*(?:\n|\Z)")
 _ANY_ONE = re.compile(r"\b(?:an?|any|every|no|each|some|one)\s+\Z")
-"""Before a word that means one of many: "any economist knows", "a Bull market"."""
+"""Words before one of many: "any economist knows", "a Bull market"."""
 _ARTICLE = re.compile(r"\bthe\s{1,3}\Z")
 
 
 def _is_name(level: Level, low: str, start: int, end: int, spelling: str, after: str) -> bool:
-    """Whether `low[start:end]`, written as `spelling` and followed by `after`, counts as a name."""
+    """Check whether `low[start:end]`, written as `spelling` and followed by `after`, counts as a name."""
     if level == "any":
         return True
     before = low[max(0, start - _AROUND) : start]
@@ -284,7 +284,7 @@ class Names:
         self._families = {family_among(fold(model.rsplit("/", 1)[-1])): model for model in reversed(models)}
 
     def find(self, text: str) -> list[Found]:
-        """The names in `text`, in order; the longest of several that begin at one place."""
+        """Find the names in `text`, in order; the longest of several at one place."""
         low = fold(text)
         well_known = any(map(low.__contains__, WELL_KNOWN))
         if not well_known and not any(map(low.__contains__, self._needles)):
