@@ -62,12 +62,22 @@ SIDES = """() => [...document.querySelectorAll(".prose > p, .prose td:first-chil
     return [each.localName, right < 2 && left >= 2 ? "rtl" : left < 2 && right >= 2 ? "ltr" : "full"];
 })"""
 """At which side each block begins: where its text, its bar or its points are."""
+SIGNS = """() => [...document.querySelectorAll(".prose td")].filter(each => each.textContent === "-4 %").map(each => {
+    const [sign, digit] = [0, 1].map(at => {
+        const character = new Range();
+        character.setStart(each.firstChild, at);
+        character.setEnd(each.firstChild, at + 1);
+        return character.getBoundingClientRect().left;
+    });
+    return sign <= digit;
+})"""
+"""Whether each negative number has its sign at the left."""
 
 
 def text(language: str) -> str:
     """What somebody says, with all kinds of blocks."""
     word, city = WORDS[language][5:]
-    table = f"| {city} | {word} |\n|---|---|\n| {city} | 3 |\n| X | 4 |\n"
+    table = f"| {city} | {word} |\n|---|---|\n| {city} | 3 |\n| X | -4 % |\n"
     return f"{word}\n\n- {word}\n- {city}\n\n1. {word}\n\n   {city}\n\n> {word}\n\n{table}"
 
 
@@ -138,6 +148,9 @@ def test_each_text_has_its_own_direction(stage: Stage, visit: Callable[[str], Vi
             assert {direction for _, direction in directions} == {wanted}, (name, width, directions)
             beginnings = page.evaluate(SIDES)
             assert {kind for kind, _ in beginnings} >= {"p", "td", "blockquote", "ul"}, name
+            signs = page.evaluate(SIGNS)
+            assert signs, name
+            assert all(signs), (name, width)
             assert {side for _, side in beginnings} - {"full"} == {wanted}, (name, width, beginnings)
             assert page.evaluate("document.documentElement.scrollWidth") <= width, (name, width)
             if PICTURES:
