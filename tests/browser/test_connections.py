@@ -157,10 +157,10 @@ def test_the_65th_viewer_is_told_and_waits(stage: Stage, dictated: Dictated, vis
         page = visit(stage.url).open(f"/runs/{run_id}")
         loads: list[str] = []
         page.on("framenavigated", lambda frame: loads.append(frame.url))
-        page.get_by_text("Too many people watch this run").wait_for()
+        page.get_by_text("Too many people are watching this run").wait_for()
         assert page.get_by_role("button", name="Stop").is_hidden()
         page.wait_for_timeout(2500)
-        assert page.get_by_text("Too many people watch this run").is_visible()
+        assert page.get_by_text("Too many people are watching this run").is_visible()
     dictated.say("Room again.")
     page.locator("#speaking").get_by_text("Room again.").wait_for()
     page.get_by_role("button", name="Stop").wait_for()

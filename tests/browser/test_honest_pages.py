@@ -46,7 +46,7 @@ def waits(stage: Stage) -> str:
     [
         ("/runs/none", "Page not found"),
         ("/nothing", "Page not found"),
-        ("/compare", "This address is not complete"),
+        ("/compare", "Incomplete address"),
         ("/api/v1/runs/none/report.html", "Page not found"),
     ],
 )
@@ -96,7 +96,7 @@ def test_a_page_says_that_its_server_has_another_token(folder: Path, visit: Call
         page.get_by_text(PRO).wait_for()
     (folder / "token").write_text("another-token-of-these-tests")
     with serving(folder, *OPTIONS, "--port", url.rpartition(":")[2]):
-        page.get_by_text("another token").wait_for()
+        page.get_by_text("a new token").wait_for()
         assert CON not in page.inner_text("body")
 
 

@@ -29,7 +29,7 @@ def test_the_list_says_what_came_out_and_leads_to_a_comparison(visit: Callable[[
         page = visit(stage.url).open("/")
         page.get_by_text("No runs yet.").wait_for()
         assert page.locator("a[href*='/new?pattern=']").count() > 0
-        page.get_by_role("link", name="Begin a debate").wait_for()
+        page.get_by_role("link", name="Start a debate").wait_for()
         for name in ("one", "two"):
             options = {"max_rounds": 1, "debaters": SIDES, "synthesizer": False}
             stage.finished(runId=name, options=options, labels={"team": "red"})
@@ -40,7 +40,7 @@ def test_the_list_says_what_came_out_and_leads_to_a_comparison(visit: Callable[[
             assert shown in text
         assert row.locator("td").nth(1).inner_text() == "Ann: Ship"
         page.get_by_role("button", name="Compare two").click()
-        page.get_by_role("heading", name="This address is not complete").wait_for()
+        page.get_by_role("heading", name="Incomplete address").wait_for()
         page.go_back()
         for box in page.get_by_role("checkbox").all():
             box.check()

@@ -88,7 +88,7 @@ def test_the_names_of_pages_are_not_broken_on_a_phone(stage: Stage, visit: Calla
     """In the tables of the documentation, whose page is no wider than the screen."""
     page = visit(stage.url).open("/help/index")
     page.set_viewport_size({"width": 360, "height": 800})
-    for name in ("Anonymity", "Other frameworks", "Your documents"):
+    for name in ("Consensus", "Other frameworks", "Your documents"):
         boxes = page.get_by_role("link", name=name, exact=True).first.evaluate("link => link.getClientRects().length")
         assert boxes <= len(name.split()), name
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
