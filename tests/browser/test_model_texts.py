@@ -108,5 +108,5 @@ def test_one_ballot_is_drawn_as_one_and_a_button_asks_for_the_other(
     page.wait_for_url(lambda address: not address.endswith("/runs/once"))
     page.get_by_text("The judge read the debate twice, each time in another order.").wait_for()
     assert page.locator("#ballots tbody tr").count() == 2
-    assert page.get_by_role("button", name="Read it in the other order").count() == 0
+    assert page.get_by_role("button", name="Judge it in the other order").count() == 0
     assert ASKED[len(before) :] == ["debate-judge"]

@@ -105,7 +105,7 @@ def test_a_verdict_of_one_ballot_can_be_read_in_both_orders(stage: Stage, visit:
     """In a fork, which the page goes to."""
     run_id = stage.finished()
     page = visit(stage.url).open(f"/runs/{run_id}")
-    page.get_by_role("button", name="Read it in the other order").click()
+    page.get_by_role("button", name="Judge it in the other order").click()
     page.wait_for_url(lambda url: "/runs/" in url and run_id not in url)
     fork = page.url.rpartition("/")[2].partition("?")[0]
     assert stage.get(f"/runs/{fork}").json()["parent"] == run_id

@@ -58,7 +58,7 @@ def test_a_page_that_is_cut_off_comes_back(folder: Path, visit: Callable[[str], 
         allow(folder, 1)  # the rest of this text is missed
         far.get_by_text(CON).wait_for()
         proxy.cut()
-        far.get_by_text("The connection is lost").wait_for()
+        far.get_by_text("Connection lost").wait_for()
         allow(folder, 4)
         whole = page_at_the_end(near)
         assert page_at_the_end(far) == whole
