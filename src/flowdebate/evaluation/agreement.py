@@ -89,12 +89,12 @@ class CorrectedRate(NamedTuple):
 def corrected_rate(
     judged: Sequence[float], human: Sequence[float | None], *, confidence: float = 0.95
 ) -> CorrectedRate:
-    """A rate that a judge found in all items, corrected by the human labels of some of them (None: not labelled).
+    """Estimate the rate of a judge over all items, corrected by human labels of some of them (None: not labelled).
 
-    The judge's mean, plus the mean by which people differ from it where they looked: unbiased however the judge errs,
-    if the labelled items were chosen by lot (prediction-powered inference, Angelopoulos et al. 2023,
-    arXiv 2301.09633). The interval is too narrow for a few labels: take 20 or more. ConfigurationError for fewer than
-    two labelled and two other items.
+    The estimate is the judge's mean plus the mean difference between people and judge on the labelled items. It is
+    unbiased however the judge errs, if the labelled items were drawn at random (prediction-powered inference,
+    Angelopoulos et al. 2023, arXiv 2301.09633). The interval is too narrow for a few labels: take 20 or more.
+    ConfigurationError for fewer than two labelled and two other items.
 
     >>> found = corrected_rate([1, 1, 1, 1] * 25, [1, 0, 1, 1] * 10 + [None] * 60)
     >>> [round(part, 2) for part in found]

@@ -30,7 +30,7 @@ SATURATED = 0.99  # the share from which on a ballot gives a side everything
 _BLUNT = 0.8  # the saturation from which on scores are all or nothing: two orders then gain .007 over one, of .208
 _FEW = 10  # ballots, or debates with votes, from which on a share of them says anything
 PlaceKind = Literal["slot", "label", "turn"]
-"""A place in the order in which a judge reads; the name of a side; a place in the order in which sides spoke."""
+"""Kind of place: a position in the judge's reading order, the name of a side, or a position in the speaking order."""
 
 
 class AuditItem(WireModel):
@@ -41,7 +41,7 @@ class AuditItem(WireModel):
     truth: str | None = None
     """The right side; None where it is not known."""
     spoken: list[str] | None = None
-    """The sides in the order in which they spoke in the last round; None where it is not known."""
+    """The sides in the speaking order of the last round; None if unknown."""
 
 
 class Figure(WireModel):
@@ -76,17 +76,17 @@ class Places(WireModel):
     items: int
     """Items with one or more of them. The verdicts of one item are not independent; items are."""
     leaning: int
-    """Items in which the first and the last place won unequally often; of two, only these count in the test."""
+    """Items in which the first and the last place won unequally often; of two places, only these count in the test."""
     first: int
-    """Those of them in which the first place won more often."""
+    """Number of `leaning` items with more wins of the first place."""
     arrangements: int
-    """The number of orders of sides, or assignments of labels, that were shown; finding a bias takes two."""
+    """The number of orders of sides, or assignments of labels, in the sample; finding a bias takes two."""
     apart: bool = True
-    """Whether labels moved independently of slots; else one bias may look like the other."""
+    """True if labels moved independently of slots; else one bias may look like the other."""
     p: float | None = None
-    """The p-value: the probability that a fair judge looks as uneven as this one, or more."""
+    """The p-value: the probability of results at least as uneven as these under a fair judge."""
     p_holm: float | None = None
-    """The same, adjusted by Holm's method for the number of tests in the audit."""
+    """The p-value adjusted by Holm's method for the number of tests in the audit."""
     test: Literal["sign_flip", "permutation"] | None = None
 
     @property
@@ -95,7 +95,7 @@ class Places(WireModel):
 
     @property
     def separable(self) -> bool:
-        """Whether a preference for a place can be told from one for a side, and for labels from one for a slot."""
+        """True if a preference for a place can be told from one for a side, and for labels from one for a slot."""
         return self.items == 1 or (self.arrangements > 1 and self.apart)
 
     @property
@@ -105,14 +105,14 @@ class Places(WireModel):
 
 
 class LastWord(WireModel):
-    """Wins of the side that spoke last in the last round, whatever the number of sides."""
+    """Wins of the last speaker of the last round, whatever the number of sides."""
 
     wins: int
     n: int
     """Verdicts for a side."""
     rate: float
     even: float
-    """The rate of a judge to whom the last word is nothing: with two sides one half."""
+    """The rate of a judge unaffected by the last word: with two sides one half."""
     low: float | None = None
     high: float | None = None
     items: int
@@ -120,13 +120,13 @@ class LastWord(WireModel):
     orders: int
     """The number of speaking orders; finding a preference takes two."""
     p: float | None = None
-    """The p-value; with two sides in all items, that of their `turns`."""
+    """The p-value; with two sides in all items, the p-value of their `turns`."""
     p_holm: float | None = None
-    """The same, adjusted by Holm's method for the number of tests in the audit."""
+    """The p-value adjusted by Holm's method for the number of tests in the audit."""
 
     @property
     def separable(self) -> bool:
-        """Whether a preference for the last word can be told from one for a side."""
+        """True if a preference for the last word can be told from one for a side."""
         return self.items == 1 or self.orders > 1
 
 
@@ -137,7 +137,7 @@ class JudgeFigures(WireModel):
     """Items with one of its ballots."""
     ballots: int
     unparsed: int
-    """Ballots whose answer could not be used (`problem`)."""
+    """Ballots with an unusable answer (`problem`)."""
     unusable: int
     """Contradictory ballots: fewer than two sides, a side twice, or a winner or score for an unknown side."""
     undecided: int
@@ -147,9 +147,9 @@ class JudgeFigures(WireModel):
     labels: list[Places] = Field(default_factory=list)
     """A value for each set of labels."""
     turns: list[Places] = Field(default_factory=list)
-    """A value for each number of sides: by the order in which they spoke, where it is known."""
+    """A value for each number of sides, by speaking order, for items with a known order."""
     last_word: LastWord | None = None
-    """The side that spoke last in the last round; None where the speaking order is not known, or there was none."""
+    """The last speaker of the last round; None if the speaking order is unknown, or there was none."""
     repetition_stability: Figure | None = None
     """RS: the share of the most frequent verdict where one view was judged again, over such views."""
     position_consistency: Figure | None = None
@@ -159,13 +159,14 @@ class JudgeFigures(WireModel):
     flip_probability: Figure | None = None
     """The share of pairs of orders of one item with different verdicts."""
     saturation: Figure | None = None
-    """The share of ballots with scores in which a side has .99 or more; letters, whose log-odds grade, do not count."""
+    """The share of ballots with scores in which a side has .99 or more. Ballots by letter are not counted: their
+    log-odds are graded."""
     slot_log_odds: Figure | None = None
-    """By letter: by how much the first slot is ahead of the last one, over items judged in balanced orders."""
+    """Lead of the first slot over the last one in ballots by letter, over items judged in balanced orders."""
 
     @property
     def tested(self) -> list[Places | LastWord]:
-        """The places with a p-value that means something; the last word of two sides is the test of their turns."""
+        """The places with a meaningful p-value; the last word of two sides is the test of their turns."""
         every: list[Places | LastWord] = [*self.slots, *self.labels, *self.turns]
         if self.last_word is not None and any(turns.sides > 2 for turns in self.turns):  # noqa: PLR2004 - one and the other
             every.append(self.last_word)
@@ -181,18 +182,18 @@ class JudgeAudit(InNotebooks, JudgeFigures):
     """A judge audit: figures of all ballots and of each model, and the correlation of the models."""
 
     models: dict[str, JudgeFigures] = Field(default_factory=dict)
-    """By model, where there are several; "" for ballots whose model is not known."""
+    """Figures by model, if there are several; "" for ballots of an unknown model."""
     rho: Figure | None = None
     """The mean correlation of two models, over items; None for one model, or too few items."""
     rho_of: Literal["errors", "scores"] | None = None
-    """Errors where the truth is known; else scores, which also correlate because one side is better."""
+    """Basis of `rho`: errors if the truth is known; else scores, whose correlation also rises if one side is better."""
     effective_n: float | None = None
-    """The number of independent judges that the models are worth: n / (1 + (n - 1) rho)."""
+    """The number of independent judges equivalent to the models: n / (1 + (n - 1) rho)."""
     effective_n_low: float | None = None
     effective_n_high: float | None = None
-    """The ends of its 95% interval, from that of `rho`."""
+    """The ends of its 95% interval, computed from the interval of `rho`."""
     tests: int = 0
-    """The number of tests that `p_holm` is adjusted for."""
+    """The number of tests used to adjust `p_holm`."""
     seed: int | None = None
     """The seed of p-values and intervals; None where there are none."""
 
@@ -225,21 +226,21 @@ class JudgeAudit(InNotebooks, JudgeFigures):
 
 
 class ReaderAgreement(InNotebooks, WireModel):
-    """What people who voted without knowing the verdict think of the judges."""
+    """Agreement between the judges and readers voting without knowledge of the verdict."""
 
     agreement: Figure | None = None
-    """The share of debates in which most readers voted for the side that won, with Wilson's interval; over those in
-    which readers and judge both were for a side."""
+    """The share of debates in which the side with most of the readers' votes won, with Wilson's interval. Only debates
+    in which both the readers and the judge preferred a side count."""
     debates: int
     undecided: int
-    """Those of them in which the judge was for no side, or no side had most of the votes."""
+    """Debates without a side preferred by the judge, or without a side with most of the votes."""
     votes: int
     same: int
-    """Those that were for what the judge found: its side, or neither where it was for none."""
+    """Votes in agreement with the judge: for its side, or for neither if it was for none."""
 
     @classmethod
     def of(cls, debates: Iterable[tuple[str | None, Sequence[str | None]]]) -> ReaderAgreement | None:
-        """The agreement over debates, each with its winner and the votes on it; None without any votes.
+        """Compute the agreement over debates, each with its winner and the votes on it; return None without any votes.
 
         >>> found = ReaderAgreement.of([("yes", ["yes", "yes", None]), ("no", ["yes"]), (None, ["no"]), ("no", [])])
         >>> found.agreement.value, found.agreement.n, found.undecided, found.votes, found.same
@@ -289,7 +290,7 @@ class RunAudit(InNotebooks):
     judge: JudgeAudit
     """The figures of its ballots; a custom judge leaves none."""
     leaks: LeakReport | None = None
-    """Names in arguments that were replaced by aliases; None where names were not hidden."""
+    """Names in arguments replaced by aliases; None if names were not hidden."""
     same_family: tuple[tuple[str, str], ...] = ()
     """Pairs of a judge's and a debater's model of one family."""
 
@@ -368,7 +369,7 @@ def _about_places(places: Places, tests: int) -> Iterator[str]:
 
 
 def _inseparable(places: Places) -> str:
-    """The reason why a preference for a place cannot be told from another one."""
+    """Name the reason why a preference for a place cannot be told from another one."""
     every = f"all {places.items} items"
     match places.kind:
         case "slot" if places.arrangements == 1:
@@ -382,7 +383,7 @@ def _inseparable(places: Places) -> str:
 
 
 def _about_orders(figures: JudgeFigures) -> Iterator[str]:
-    """How far verdicts change with the order, whether scores grade at all, and how far a slot moves them."""
+    """Describe how far verdicts change with the order, whether scores grade at all, and how far a slot moves them."""
     consistency, fairness = figures.position_consistency, figures.preference_fairness
     if consistency is not None:
         n = consistency.n

@@ -51,27 +51,27 @@ _Texts = Annotated[list[_Cell], BeforeValidator(_read_list)]
 
 
 class BallotRow(BaseModel):
-    """One ballot: what a judge chose in one order of the sides."""
+    """One ballot: the judge's choice in one order of the sides."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore", frozen=True)
 
     item: _Cell
-    """What was judged, such as the id of a debate or of a pair of texts: all its ballots have the same."""
+    """Item under judgment, such as the id of a debate or of a pair of texts; the same for all its ballots."""
     order: _Texts
-    """The sides in the order in which the judge read them."""
+    """The sides in the judge's reading order."""
     choice: _Cell | None = None
-    """The side that it chose, one of `order`; None for a tie."""
+    """The judge's choice, one of `order`; None for a tie."""
     judge: _Cell | None = None
     truth: _Cell | None = None
-    """The side that is right, where that is known."""
+    """The right side, if known."""
     cluster: _Cell | None = None
-    """What items share, such as a question or a motion."""
+    """Cluster of related items, such as a question or a motion."""
     systems: _Texts | None = None
-    """Who wrote each side, in the order of `order`; None: the sides are the systems."""
+    """Authors of the sides, in the order of `order`; None: the sides are the systems."""
     lengths: Annotated[list[Annotated[float, Field(ge=0)]] | None, BeforeValidator(_read_list)] = None
     """The length of each side, in the order of `order`."""
     problem: _Cell | None = None
-    """Why the answer could not be read; None for a usable ballot."""
+    """Reason why the answer could not be read; None for a usable ballot."""
 
     @model_validator(mode="after")
     def _fit_together(self) -> BallotRow:
@@ -88,7 +88,7 @@ class BallotRow(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class BallotFile:
-    """The ballots of a file, in the forms that audits, judge quality and rankings take."""
+    """Ballots of a file, in the forms used by audits, judge quality and rankings."""
 
     ballots: Sequence[BallotRow]
 
@@ -121,7 +121,7 @@ class BallotFile:
 
     @property
     def judged(self) -> list[JudgedItem]:
-        """Items whose truth is known, for `judge_quality()`."""
+        """Items with a known truth, for `judge_quality()`."""
         clusters = {ballot.item: ballot.cluster for ballot in self.ballots}
         judged = []
         for item in self.items:
@@ -142,7 +142,7 @@ class BallotFile:
 
     @property
     def choices(self) -> list[ContentChoice]:
-        """What each ballot chose and what its sides were like, for `content_audit()`."""
+        """Choices of all ballots and features of their sides, for `content_audit()`."""
         ballots = list(self._usable())
         measured = all(ballot.lengths is not None for ballot in ballots)
         choices = []

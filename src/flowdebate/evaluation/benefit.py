@@ -26,11 +26,11 @@ NAMES: tuple[BaselineName, ...] = get_args(BaselineName)
 Finding = Literal["helped", "harmed", "none_worth_it", "too_few"]
 """Better than the baseline; worse; a gain of `min_gain` or more is ruled out; inconclusive."""
 Missing = Literal["wrong", "left out"]
-"""What a debate without a verdict counts as."""
+"""Rule for counting a debate without a verdict."""
 
 
 class MethodResult(WireModel):
-    """Accuracy and cost of one method over all questions that it answered."""
+    """Accuracy and cost of one method over all questions with an answer."""
 
     method: Method
     n: int
@@ -51,7 +51,7 @@ class MethodResult(WireModel):
 
 
 class PairedComparison(WireModel):
-    """The debate against one baseline, on the questions that both answered, and on those where the debate failed."""
+    """The debate against one baseline, on the questions answered by both, and on those with a failed debate."""
 
     baseline: BaselineName
     n: int
@@ -60,7 +60,7 @@ class PairedComparison(WireModel):
     """Right answers of each."""
     better: int
     worse: int
-    """Discordant pairs: questions on which the debate scored higher than the baseline, and lower."""
+    """Discordant pairs: questions with a higher and with a lower score of the debate than of the baseline."""
     difference: float
     low: float
     high: float
@@ -71,16 +71,17 @@ class PairedComparison(WireModel):
     clusters: int
     """The number of independent groups of questions."""
     p: float
-    """Of the exact sign-flip test over clusters, two-sided: McNemar's exact test where none has two questions."""
+    """P-value of the exact two-sided sign-flip test over clusters: McNemar's exact test if no cluster has two
+    questions."""
     p_holm: float
-    """The same, adjusted by Holm's method for the number of baselines."""
+    """P-value adjusted by Holm's method for the number of baselines."""
     calls_ratio: float | None
     tokens_ratio: float | None
     completion_tokens_ratio: float | None = None
     cost_ratio: float | None = None
     """The debate's calls, tokens and cost as multiples of the baseline's; None where they are not known."""
     required_n: int
-    """The number of questions that show a gain of `min_gain` with a power of 80%."""
+    """The number of questions needed to show a gain of `min_gain` with a power of 80%."""
     finding: Finding
     summary: str
 
@@ -89,25 +90,25 @@ class BenefitReport(InNotebooks, WireModel):
     """The benefit of debates over their baselines."""
 
     n: int
-    """Questions with a known answer that are counted."""
+    """Counted questions with a known answer."""
     attempted: int
     """Questions with a known answer."""
     failed: int = 0
-    """Those of them whose debate ended without a verdict."""
+    """Number of counted questions whose debate ended without a verdict."""
     missing: Missing = "wrong"
-    """What these count as."""
+    """Rule for counting failed debates."""
     without_truth: int = 0
     """Questions left out because their answer is not known."""
     confidence: float
     min_gain: float
-    """The smallest gain in accuracy that would be worth the cost."""
+    """The smallest gain in accuracy worth the cost."""
     methods: list[MethodResult]
-    """The debate's, then those of the baselines."""
+    """Results of the debate, then of the baselines."""
     comparisons: list[PairedComparison]
     finding: Finding
     """"helped" where the debate beat every baseline; "harmed" or "none_worth_it" where it holds against one."""
     summary: str
-    """The same in a sentence or two."""
+    """Summary of the report in a sentence or two."""
 
 
 def benefit_report(
@@ -117,25 +118,25 @@ def benefit_report(
     min_gain: float = 0.05,
     missing: Missing = "wrong",
 ) -> BenefitReport:
-    """Compare debates with their baselines on the `items` whose truth is known. Needs scipy.
+    """Compare debates with their baselines on all `items` with a known truth. Needs scipy.
 
-    An answer is right or wrong. A tie, and a debate without a winner, count by one rule: the chance that one of the
-    positions that they leave open, drawn at random, is right. Where it would change a finding to count them as wrong
-    instead, the summary says so. A debate that `failed` counts as wrong, and each baseline there, which was not asked,
-    as right as often as elsewhere; with missing="left out" such questions are not counted. Questions of one `cluster`
-    are not independent: intervals are as wide as their clusters ask for, and tests flip the signs of whole clusters.
+    An answer is right or wrong. A tie, and a debate without a winner, count by one rule: the chance to pick the right
+    one among the positions left open, at random. If counting them as wrong instead would change a finding, the summary
+    says so. A debate that `failed` counts as wrong. Its baselines were not asked and count as right as often as
+    elsewhere; with missing="left out" such questions are not counted. Questions of one `cluster` are not independent:
+    intervals are as wide as their clusters require, and tests flip the signs of whole clusters.
 
     Each baseline is compared by the exact sign-flip test (McNemar's, where questions are independent), adjusted by
     Holm's method for the number of baselines:
 
     - "helped", "harmed": the debate was right significantly more often, or less often, at `confidence`;
-    - "none_worth_it": neither, and a gain in accuracy of `min_gain` or more is excluded by an interval that is adjusted
-      for the number of baselines (Bonferroni);
+    - "none_worth_it": neither, and a gain in accuracy of `min_gain` or more is excluded by an interval adjusted for the
+      number of baselines (Bonferroni);
     - "too_few": none of these.
 
-    `report.finding` is "helped" where that holds against every baseline; "harmed" or "none_worth_it" where it holds
-    against one; else "too_few". First drafts are compared if three or more of them voted. ConfigurationError without an
-    item that can be compared.
+    `report.finding` is "helped" if this holds against every baseline; "harmed" or "none_worth_it" if it holds against
+    one; else "too_few". First drafts are compared if three or more of them voted. ConfigurationError without a
+    comparable item.
     """
     check_report_options(_WHERE, confidence=confidence, min_gain=min_gain, missing=missing)
     labelled = [item for item in items if item.truth is not None]
@@ -195,7 +196,7 @@ def benefit_report(
 
 
 def check_report_options(location: str, *, confidence: object, min_gain: object, missing: object) -> None:
-    """Raise ConfigurationError for options that no report can be made with, before anything is paid for."""
+    """Raise ConfigurationError for invalid report options before anything is paid for."""
     check_share(location, ends=False, confidence=confidence, min_gain=min_gain)
     if missing not in get_args(Missing):
         raise ConfigurationError(location, "missing", missing, f"one of {list(get_args(Missing))}")
@@ -231,7 +232,7 @@ def _mean_known(amounts: Sequence[float | None]) -> float | None:
 
 
 def _clusters(items: Sequence[BenefitItem]) -> list[object]:
-    """The cluster of each item; one without is alone in its own."""
+    """Return the cluster of each item; an item without one is alone in its own."""
     return [("alone", number) if item.cluster is None else item.cluster for number, item in enumerate(items)]
 
 
@@ -243,7 +244,7 @@ def _compare(
     min_gain: float,
     undecided: Undecided = "lot",
 ) -> list[PairedComparison]:
-    """The debate against each baseline, with p-values adjusted for their number."""
+    """Compare the debate with each baseline, with p-values adjusted for their number."""
     counts = [_compare_with(name, items, confidence, len(names), undecided) for name in names]
     adjusted = holm([comparison.p for comparison, _ in counts])
     compared = []
@@ -267,7 +268,7 @@ def _compare(
 def _compare_with(
     name: BaselineName, items: Sequence[BenefitItem], confidence: float, tests: int, undecided: Undecided
 ) -> tuple[PairedComparison, float]:
-    """Counts, interval and test of one comparison, and the largest gain that `tests` of them do not exclude."""
+    """Compute counts, interval and test of one comparison, and the largest gain not excluded by `tests` of them."""
     answered = [item for item in items if name in item.baselines]
     credits_ = [
         item.baselines[name].credit(str(item.truth), sides=item.sides, undecided=undecided) for item in answered
@@ -339,7 +340,7 @@ def _summarize(
     attempted: int,
     missing: Missing,
 ) -> str:
-    """All comparisons in a few sentences, about the most accurate of the baselines that decided the finding."""
+    """Summarize all comparisons in a few sentences, focused on the most accurate of the deciding baselines."""
     deciding = [comparison for comparison in comparisons if comparison.finding == finding]
     best = max(deciding, key=lambda item: item.baseline_right / item.n)
     lead = _lead(finding, min_gain)
@@ -365,7 +366,7 @@ def _summarize(
 
 
 def _otherwise(compared: PairedComparison, confidence: float, min_gain: float) -> str:
-    """What counting undecided answers as wrong would find, where that is another finding."""
+    """Describe the finding with undecided answers counted as wrong, if it differs."""
     lead = _lead(compared.finding, min_gain)
     return f"With undecided answers counted as wrong: {lead}: {_right(compared)} ({_difference(compared, confidence)})."
 

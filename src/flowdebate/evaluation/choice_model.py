@@ -13,7 +13,7 @@ _CONVERGED = 1e-11
 _NO_VARIANCE = 1e-7
 """Standard errors below this come from rounding."""
 _FEWEST = 1.5
-"""Degrees of freedom that an interval takes: two clusters are often alike by chance."""
+"""Degrees of freedom required for an interval: two clusters are often alike by chance."""
 _SOLE = 0.999
 """Leverage from which on a cluster is the only one to say anything about a direction."""
 
@@ -40,7 +40,7 @@ class ChoiceFit(NamedTuple):
 
     @property
     def without_interval(self) -> str | None:
-        """Why no coefficient has an interval; None if one has."""
+        """Reason why no coefficient has an interval; None if one has."""
         if any(error is not None for error in self.errors):
             return None
         if self.clusters < _FEWEST + 1:
@@ -54,14 +54,14 @@ def fit_choices(
 ) -> ChoiceFit | None:
     """Fit how much each column of `options` adds to the log-odds of being chosen (McFadden 1974). Needs scipy.
 
-    `options` has a number for each choice, option and column; `shares` is the share of each choice that went to each
+    `options` has a number for each choice, option and column; `shares` is the share of each choice given to each
     option. Of the first `strengths` columns only differences count: their coefficients have a mean of 0. `prior` is the
     standard deviation of a normal prior on all coefficients.
 
     Standard errors are robust to clusters, with the correction of Bell and McCaffrey (2002) for few of them. Degrees of
-    freedom are the effective number of clusters less one, by the entropy of what they contribute to a coefficient: a
-    system that played on three questions has two, however many questions others played on. Returns None without a prior
-    where a coefficient would be infinite (tested exactly, by linear programming), or columns cannot be told apart.
+    freedom are the effective number of clusters less one, by the entropy of their contributions to a coefficient: a
+    system with games on three questions has two, however many questions others played on. Returns None without a prior
+    if a coefficient would be infinite (tested exactly, by linear programming), or columns cannot be told apart.
     """
     import numpy as np
 
@@ -100,7 +100,7 @@ def _identified(columns: Floats) -> bool:
 
 
 def _separated(columns: Floats, shares: Floats) -> bool:
-    """Check for a direction in which all choices become more likely, so that the best coefficients are infinite."""
+    """Check for a direction in which all choices become more likely: the best coefficients are then infinite."""
     import numpy as np
     from scipy.optimize import linprog  # type: ignore[import-untyped,unused-ignore]
 

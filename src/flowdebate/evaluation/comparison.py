@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 NAME = "compare"
 """The name of the block, and of its runs."""
 NOBODY = "(none)"
-"""What a judge says that is for no text, where judges are compared with each other."""
+"""Verdict for no text, used where judges are compared with each other."""
 _WHERE = "compare()"
 _TWO = 2
 _MEANT = {"schedule": "orders", "models": "judges", "model": "judges"}
@@ -70,15 +70,15 @@ class ComparedTexts(ArguedDebate):
     """Texts to compare; their stances are "Text 1", "Text 2" and so on, whoever wrote them."""
 
     reference: str | None = None
-    """An answer that is known to be right."""
+    """A reference answer known to be right."""
     criteria: dict[str, float] | None = None
-    """A rubric, in place of that of the block."""
+    """A rubric, in place of the block's rubric."""
 
     @classmethod
     def of(
         cls, question: str, texts: Mapping[str, str], *, reference: str | None = None, location: str = _WHERE
     ) -> ComparedTexts:
-        """Check the texts, by their names; ConfigurationError with what is wrong."""
+        """Check the texts, by their names; raise ConfigurationError with the reason if they are invalid."""
         if not isinstance(texts, Mapping) or not _TWO <= len(texts) <= _MOST:
             raise ConfigurationError(location, "texts", texts, f"2 to {_MOST} texts by name")
         fields = {"question": question, **{f"texts[{name!r}]": text for name, text in texts.items()}}
@@ -104,9 +104,9 @@ def create_comparison(
     orders: ScheduleLike = "all",
     quotes: bool = False,
 ) -> Sequencer[Any, DebateRawOutput]:
-    """Create the block that compares: it takes `ComparedTexts`, or their JSON data, and publishes a verdict on them.
+    """Create the block for a comparison: it takes `ComparedTexts`, or their JSON data, and publishes a verdict on them.
 
-    Options are those of `compare`; without `judges` the model of the run judges. Small models (of the profile
+    Options are the same as for `compare`; without `judges` the model of the run judges. Small models (of the profile
     "concise") judge by letter, unless there are `criteria`; with `quotes` they also pick a sentence of each text.
     ConfigurationError for invalid options.
     """
@@ -169,7 +169,7 @@ def create_comparison(
 
 
 class ComparedSide(WireModel):
-    """What the judges found of one text."""
+    """Results of all judges for one text."""
 
     name: str
     share: float
@@ -178,29 +178,29 @@ class ComparedSide(WireModel):
     """The ends of the 95% interval (Wilson) for judges like these: a judge is one observation, in whatever orders."""
     high: float
     first: int
-    """Ballots that put it alone in the first place."""
+    """Ballots with this text alone in the first place."""
     characters: int
     """Its length."""
     criteria: dict[str, float] | None = None
-    """With a rubric: its mean score by each criterion, from 0 to 100."""
+    """Mean score by each criterion of the rubric, from 0 to 100; None without a rubric."""
 
 
 class JudgeFound(WireModel):
-    """What one judge found, in all orders that it read."""
+    """Results of one judge, in all its reading orders."""
 
     judge: str
     winner: str | None
     shares: dict[str, float]
     flipped: bool
-    """Whether another order made it prefer another text."""
+    """True if the judge preferred another text in another order."""
     for_first: int
-    """Ballots for the text that it read first."""
+    """Ballots for the first text in the reading order."""
     ballots: int
-    """Ballots that can be used."""
+    """Usable ballots."""
 
 
 class Comparison(InNotebooks, WireModel):
-    """Which text is better, and what that rests on."""
+    """Verdict on the better text, with the figures behind it."""
 
     question: str
     winner: str | None
@@ -213,13 +213,13 @@ class Comparison(InNotebooks, WireModel):
     """Krippendorff's alpha likewise."""
     verdict: str
     reasoning: str
-    """Of the ballot that is most clearly for the winner; texts are called by the labels that it read."""
+    """Reasoning of the clearest ballot for the winner; texts are called by their labels on that ballot."""
     ballots: list[JudgeBallot]
     run_id: str
 
     @property
     def flips(self) -> int:
-        """Number of judges that decided otherwise in another order, also by a tie in one of them."""
+        """Number of judges with another decision in another order, also by a tie in one of them."""
         return sum(judge.flipped for judge in self.judges)
 
     @property
@@ -271,7 +271,7 @@ def read_comparison(raw: DebateRawOutput | None, *, run_id: str) -> Comparison:
 
 
 def agree(ratings: Sequence[Sequence[str | None]]) -> tuple[float | None, float | None]:
-    """Fleiss' kappa and Krippendorff's alpha of raters, a row each; kappa of the items that all of them rated."""
+    """Compute Fleiss' kappa and Krippendorff's alpha of raters, a row each; kappa covers items rated by all."""
     if len(ratings) < _TWO or len({len(row) for row in ratings}) > 1:
         return None, None
     complete = [Counter(item) for item in zip(*ratings, strict=True) if None not in item]
@@ -292,12 +292,12 @@ def _judge_found(judge: str, judge_ballots: Sequence[JudgeBallot], order: Sequen
 
 
 def _name(words: str, names: Mapping[str, str]) -> str:
-    """The words of a verdict, with the names of the texts; judges read labels, so "Text 1" is our own word."""
+    """Replace labels in a verdict by the names of the texts; judges read labels, so "Text 1" is our own word."""
     return re.sub(r"\bText \d+\b", lambda text: names.get(text[0], text[0]), words)
 
 
 def _rename(ballot: JudgeBallot, names: Mapping[str, str]) -> JudgeBallot:
-    """The ballot, with the names of the texts."""
+    """Rename the sides of a ballot to the names of the texts."""
     update: dict[str, Any] = {"order": [names[side] for side in ballot.order]}
     for field in ("labels", "scores", "criteria", "log_odds", "lengths"):
         if (of := getattr(ballot, field)) is not None:
@@ -317,15 +317,15 @@ async def compare(
     reference: str | None = None,
     **options: Unpack[RunOptions],
 ) -> Comparison:
-    """Have judges say which of the `texts` (by name) answers `question` best, and whether that can be believed.
+    """Have judges decide on the best answer to `question` among the `texts` (by name), and measure their reliability.
 
     Judges are the default judge of a debate. They read the texts under labels, without their names, once in each order.
 
-    - `judges`: models, one or several different ones; None: that of the run.
+    - `judges`: one model, or several different ones; None: the model of the run.
     - `criteria`: a rubric, such as `{"correct": 3, "clear": 1}`: each text has a score by each, weighted in the shares.
     - `orders`: "all" (of at most four texts), "cyclic" (each text in each place once), or another schedule of a judge.
-    - `reference`: an answer that is known to be right, which judges are shown.
-    - `options`: those of `Block.run()`, such as `seed` and `store`.
+    - `reference`: a right answer, shown to the judges.
+    - `options`: options of `Block.run()`, such as `seed` and `store`.
 
     ConfigurationError before any call for fewer than two texts, blank ones, and invalid options.
     """
@@ -337,7 +337,7 @@ async def compare(
 
 
 def check_judges(judges: object) -> Sequence[Model | str]:
-    """None as no judges; ConfigurationError for anything but several."""
+    """Return `judges` as a sequence, empty for None; raise ConfigurationError for anything but several."""
     if judges is None:
         return ()
     if isinstance(judges, str) or not isinstance(judges, Sequence) or not judges:
@@ -346,7 +346,7 @@ def check_judges(judges: object) -> Sequence[Model | str]:
 
 
 def check_orders(orders: ScheduleLike, sides: int, *, location: str = _WHERE) -> int:
-    """How many ballots each judge casts on so many texts; ConfigurationError for too many texts."""
+    """Return the number of ballots of each judge on so many texts; raise ConfigurationError for too many texts."""
     how = JudgeOptions(answer_form="scores", schedule="full" if orders == "all" else orders)
     try:
         return how.plan.calls(sides)

@@ -45,7 +45,7 @@ _PAIR = 2
 
 
 class ComparedSystem(WireModel):
-    """One system over all rows in which it was compared."""
+    """One system over all rows with a text of it."""
 
     name: str
     rows: int
@@ -59,35 +59,36 @@ class ComparedSystem(WireModel):
     characters: float
     """The mean length of its texts."""
     criteria: dict[str, float] | None = None
-    """With a rubric: its mean scores."""
+    """Mean scores by criterion of the rubric; None without a rubric."""
 
 
 class OrdersAgainstTruth(WireModel):
-    """How often one judge was right, in each order and where all orders agree."""
+    """Accuracy of one judge, in each order and in rows with the same verdict in all orders."""
 
     rows: int
-    """Rows that it judged, and that say which text is right."""
+    """Rows judged by it and labelled with the right text."""
     orders: dict[str, Figure]
-    """By order, such as "2 1" where the second text of the row was read first: the share of ballots that were right."""
+    """Share of right ballots by order, such as "2 1" if the second text of the row was read first."""
     one_order: Figure
-    """The share of all ballots that were right: what asking once gives. For the interval a row is one observation."""
+    """The share of right ballots over all of them: the accuracy of asking once. For the interval a row is one
+    observation."""
     decided: Figure
     """Coverage: the share of rows with the same winner in all orders."""
     right: Figure | None
-    """The share of those rows in which that winner is right; None without any."""
+    """The share of rows won by the right text among those with one winner in all orders; None without any."""
 
 
 class VerdictsAgainstTruth(WireModel):
-    """How often the verdicts of all judges together were right."""
+    """Accuracy of the verdicts of all judges together."""
 
     rows: int
-    """Rows that were compared, and that say which text is right."""
+    """Compared rows with a label for the right text."""
     decided: Figure
     """Coverage: the share of rows with a winner."""
     right: Figure | None
-    """The share of those rows in which the winner is right; None without any."""
+    """The share of right winners in rows with a winner; None without any."""
     credit: Figure
-    """Accuracy over all rows, in which a row without a winner counts as a lot among its texts."""
+    """Accuracy over all rows; a row without a winner counts as a random draw among its texts."""
 
 
 class ComparingJudge(WireModel):
@@ -96,24 +97,24 @@ class ComparingJudge(WireModel):
     judge: str
     rows: int
     flips: Figure | None
-    """The share of rows in which another order made it prefer another text; None for single orders."""
+    """The share of rows in which the judge preferred another text in another order; None for single orders."""
     first_place: Figure | None
-    """The share of its ballots for the text that it read first; for the interval a row is one observation."""
+    """The share of its ballots for the first text in its reading order; for the interval a row is one observation."""
     even: float | None
-    """What that is for a judge to whom places are nothing."""
+    """Value of `first_place` for a judge without a preference for places."""
     towards_first: Figure | None
-    """Of the rows in which the first and the last place won unequally often, the share in which the first did."""
+    """Share of rows leaning to the first place, of all rows with unequal wins of the first and the last place."""
     favours: Literal["first", "last"] | None
-    """The place that it favours beyond chance (exact sign test), adjusted for the number of judges."""
+    """The place favoured beyond chance (exact sign test), adjusted for the number of judges."""
     truth: OrdersAgainstTruth | None = None
-    """How often it was right; None where no row says what is."""
+    """Accuracy of the judge; None if no row has a label."""
 
 
 class ComparisonTable(InNotebooks, WireModel):
-    """Which system is better over many rows, and whether the judges can be believed."""
+    """Better system over many rows, with measures of the judges' reliability."""
 
     rows: int
-    """Rows that were compared."""
+    """Number of compared rows."""
     systems: list[ComparedSystem]
     """Most wins first."""
     judges: list[ComparingJudge]
@@ -122,19 +123,19 @@ class ComparisonTable(InNotebooks, WireModel):
     alpha: float | None
     """Krippendorff's alpha likewise."""
     longer: Figure | None
-    """The share of decided rows in which the longest text won."""
+    """The share of decided rows won by the longest text."""
     ranking: Ranking | None
     """The ranking of three systems or more; None for two, and without scipy."""
     p: float | None = None
-    """The p-value of the exact sign test over the rows that one of two systems won; None unless there are two."""
+    """The p-value of the exact sign test over the rows won by one of two systems; None unless there are two."""
     truth: VerdictsAgainstTruth | None = None
-    """How often the winners were right; None where no row says which text is."""
+    """Accuracy of the winners; None if no row names the right text."""
     failed: dict[int, str]
-    """The error of each row that could not be compared, by its index."""
+    """The errors of failed rows, by index."""
     findings: list[str]
-    """The same in sentences."""
+    """Findings of the table in sentences."""
     comparisons: list[Comparison | None]
-    """An entry for each row, in order; None for one that failed."""
+    """An entry for each row, in order; None for a failed row."""
 
 
 async def compare_all(  # noqa: PLR0913 - those of a batch
@@ -152,19 +153,19 @@ async def compare_all(  # noqa: PLR0913 - those of a batch
     max_concurrency: int = 8,
     progress: Callable[[BatchSummary], object] | None = None,
 ) -> ComparisonTable:
-    """`compare` the texts of each row, and sum up.
+    """Compare the texts of each row with `compare`, and sum up.
 
-    - `rows`: each has a "question", perhaps a "reference", and texts by the names of the systems that wrote them. Where
-      one is None or missing, the row compares the others.
+    - `rows`: each has a "question", perhaps a "reference", and texts by the names of the systems. If one is None or
+      missing, the row compares the others.
     - `sides`: the keys of the texts; None: all but "question", "reference", "id" and `truth`.
     - `truth`: the key of the right system's name. Judges are not shown it; the table says how often they were right, in
       one order and where all orders agree. None in a row: unknown.
-    - `store`: with one (a path, for instance) the same call again continues where it was interrupted, and pays for
-      nothing twice; another `seed` asks anew. `batch_id`: the name under which; None: made of all that is asked.
-    - `limits` are those of each row; `progress(…)` is called after each.
+    - `store`: with a store (a path, for instance) the same call continues after an interruption and pays for nothing
+      twice; another `seed` asks anew. `batch_id`: name of the batch in the store; None: derived from all arguments.
+    - `limits` apply to each row; `progress(…)` is called after each.
 
-    A row that fails is in `failed`, and is asked again by the next call. ConfigurationError, with the row, before any
-    call.
+    A failed row is listed in `failed`, and is asked again by the next call. Invalid arguments raise ConfigurationError,
+    with the row, before any call.
     """
     block = create_comparison(judges=check_judges(judges), criteria=criteria, orders=orders)
     if isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Sequence) or not rows:
@@ -383,14 +384,14 @@ def _findings(table: ComparisonTable) -> list[str]:
 
 
 def _truth_finding(truth: VerdictsAgainstTruth) -> str:
-    """Say how often winners were right, and what rows without a winner do to that."""
+    """Say how often winners were right, and how rows without a winner change that."""
     right = "" if truth.right is None else f", and the winner is right in {_share(truth.right, 'row')}"
     lot = f"; counted as a lot where there is none: {truth.credit.value:.1%}"
     return f"there is a winner in {_share(truth.decided, 'row')}{right}{lot if truth.decided.value < 1 else ''}"
 
 
 def _judge_findings(judge: ComparingJudge) -> Iterator[str]:
-    """Say what the order decides for a judge."""
+    """Describe the effect of the order on a judge."""
     if judge.favours is not None and judge.towards_first is not None and judge.first_place is not None:
         odd = judge.towards_first
         first_share = odd if judge.favours == "first" else _figure(1 - odd.value, odd.n)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _WHERE = "content_audit()"
 _MARKS = re.compile(r"^[ \t]*(?:#{1,6}|[-*+]|\d+[.)])[ \t]|\*\*|`", re.MULTILINE)
-"""Headings, items of lists, bold and code: what a text has of Markdown."""
+"""Headings, items of lists, bold and code: elements of Markdown in a text."""
 _UNITS = {
     "length": "twice as long",
     "order": "read first instead of last",
@@ -32,39 +32,39 @@ _UNITS = {
 
 
 class ContentChoice(WireModel):
-    """One ballot, with what each side was like; all lists are in the order in which it read them."""
+    """One ballot, with features of each side; all lists are in the judge's reading order."""
 
     systems: list[str]
-    """Who wrote each side."""
+    """Authors of the sides."""
     shares: list[float]
-    """How it divided the whole: 1 and 0 where it only said who wins."""
+    """Shares of the sides: 1 and 0 if the ballot only names a winner."""
     columns: dict[str, list[float]]
-    """By name, a number for each side, such as the logarithm of its length to base 2."""
+    """Features by name, with a number for each side, such as the logarithm of its length to base 2."""
     cluster: str | None = None
-    """What it shares with others, such as a question; None: it is independent of all others."""
+    """Cluster of related choices, such as a question; None: the choice is independent of all others."""
 
 
 class ControlledSystem(WireModel):
-    """How often a system wins."""
+    """Win rates of a system, raw and at equal content."""
 
     system: str
     ballots: int
     share: float
-    """What ballots gave it, in the mean."""
+    """Mean share received from ballots."""
     controlled: Figure
     """Its chance against the mean of the others, at equal length and style, without regard to order and kin."""
 
 
 class ContentAudit(InNotebooks, WireModel):
-    """What besides the content decides ballots."""
+    """Influences on ballots other than the content."""
 
     ballots: int
     effects: dict[str, Figure]
-    """By column, what one unit adds to the log-odds of a side; `n` is the number of clusters."""
+    """Change of a side's log-odds for one unit of each column, by column; `n` is the number of clusters."""
     systems: list[ControlledSystem]
     """The best one at equal length first."""
     problem: str | None = None
-    """Why there is no regression."""
+    """Reason for the lack of a regression."""
     findings: list[str]
 
 
@@ -76,10 +76,10 @@ def content_choices(
     models: Mapping[str, str] | None = None,
     cluster: str | None = None,
 ) -> list[ContentChoice]:
-    """The usable `ballots` of one debate as choices.
+    """Convert the usable `ballots` of one debate to choices.
 
-    By side: `systems` wrote it (None: the sides are the systems), `texts` are its arguments (None: the lengths that the
-    ballots know, and no style), `models` spoke for it (None: nothing about kin).
+    By side: `systems` are the authors (None: the sides are the systems), `texts` are the arguments (None: the lengths
+    from the ballots, and no style), `models` spoke for the sides (None: nothing about kin).
     """
     content_choices_found = []
     for ballot in (candidate for candidate in ballots if candidate.problem is None):
@@ -104,15 +104,15 @@ def content_choices(
 
 
 def content_audit(choices: Sequence[ContentChoice] | str | PathLike[str], *, confidence: float = 0.95) -> ContentAudit:
-    """Explain `choices` by who wrote a side, and by all columns at once. Needs scipy.
+    """Explain `choices` by the authors of the sides, and by all columns at once. Needs scipy.
 
     A path stands for the ballots of its file (`read_ballots`).
 
-    A conditional logit model (McFadden 1974), for shares by quasi-likelihood, with intervals that treat a cluster as
-    one observation. At equal length, a system's rate is what the model predicts where both sides have the same of all
-    (as the length-controlled AlpacaEval, arXiv:2404.04475). A column that does not vary is left out. There is no
-    regression, and `problem` says why, where an effect would be infinite, such as that of the order before a judge that
-    always picks what it reads first. ConfigurationError without choices, and for those with different columns.
+    The model is a conditional logit (McFadden 1974), for shares by quasi-likelihood, with a cluster as one observation
+    in all intervals. At equal length, a system's rate is the model's prediction for two sides with the same value in
+    all columns (as in the length-controlled AlpacaEval, arXiv:2404.04475). A constant column is left out. There is no
+    regression, and `problem` says why, if an effect would be infinite, such as the effect of the order on a judge that
+    always picks the first text. ConfigurationError without choices, and for choices with different columns.
 
     >>> def ballot(chars, share):
     ...     return ContentChoice(systems=["a", "b"], shares=[share, 1 - share], columns={"length": [chars, 8.0]})

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _LOCATION = "critique_check()"
 _WRONG_ANSWER = "The answer to the question is wrong."
-"""Claim that the judge rules on by itself, without a critic."""
+"""Claim for the judge to rule on by itself, without a critic."""
 _WORDS: Mapping[str, bool] = {
     **dict.fromkeys(("right", "correct", "true", "yes", "1"), True),
     **dict.fromkeys(("wrong", "incorrect", "false", "no", "0"), False),
@@ -38,28 +38,28 @@ _WORDS: Mapping[str, bool] = {
 
 
 class CheckedAnswer(WireModel):
-    """One labelled answer, and what was decided about it."""
+    """One labelled answer with the decisions about it."""
 
     question: str
     is_right: bool
     """The label."""
     rejected: bool
-    """Whether a claim of the critic held, so that the critique rejects the answer."""
+    """True if a claim of the critic held, so the critique rejects the answer."""
     judged_wrong: bool
-    """Whether the judge alone called it wrong, in its own word and without needing a quote."""
+    """True if the judge alone called it wrong, in its own words and without a required quote."""
     claims: int
     """The number of claims about it."""
 
 
 class MethodRates(WireModel):
-    """How well one method tells right answers from wrong ones."""
+    """Ability of one method to tell right answers from wrong ones."""
 
     accuracy: Figure
-    """Share of answers that it decided as labelled."""
+    """Share of answers decided as labelled."""
     found: Figure | None
-    """Share of the wrong answers that it called wrong; None without any."""
+    """Share of the wrong answers called wrong; None without any."""
     false_alarms: Figure | None
-    """Share of the right answers that it called wrong; None without any."""
+    """Share of the right answers called wrong; None without any."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,14 +72,14 @@ class CritiqueCheck(InNotebooks):
     comparison: Paired
     """Accuracy of the critique minus that of the judge alone, on the same answers."""
     found: Paired | None
-    """The same, on the wrong answers only."""
+    """Accuracy of the critique minus accuracy of the judge alone, on the wrong answers only."""
     answers: Sequence[CheckedAnswer]
     left_out: int
     """Answers without a decision: a call failed, or a limit was reached."""
     confidence: float
     min_gain: float
     calls: float
-    """Mean number of calls of models for an answer, those of the judge alone included."""
+    """Mean number of model calls for an answer, including the calls of the judge alone."""
 
     @property
     def helps(self) -> bool | None:
@@ -169,9 +169,9 @@ async def critique_check(  # noqa: PLR0913 - the options of a check
     - `sources`: for all rows; a row's own, under "sources", take their place.
     - `question`, `answer`: the key of a row, or a function of it.
     - `truth`: the same for the label: True or "right", False or "wrong", or the list of its faults, empty for none.
-    - `cluster`: the same for what rows share that are not independent of each other; None: the question.
-    - `confidence`, `min_gain`: of the interval, and the smallest gain in accuracy that is worth the calls.
-    - `options` are those of `Block.batch`: with `store` and `batch_id` an interrupted check continues where it stopped.
+    - `cluster`: key or function for the group of dependent rows; None: the question.
+    - `confidence`, `min_gain`: confidence of the interval, and the smallest gain in accuracy worth the calls.
+    - `options`: options of `Block.batch`. With `store` and `batch_id` an interrupted check continues where it stopped.
 
     Needs scipy. ConfigurationError for a row without a question, an answer or a label, and where no answer has a
     decision.
@@ -282,7 +282,7 @@ def _create_check(
     model: ModelChoice,
     sources: SourcesLike | None,
 ) -> Block[Any, Any]:
-    """Create the block that has one answer decided twice: by a critique, and by the judge alone."""
+    """Create the block for two decisions on one answer: by a critique, and by the judge alone."""
     from flowdebate.blocks.sequencer import sequencer
     from flowdebate.chassis.roster import Persona
     from flowdebate.patterns.critique import ClaimDraft, critique

@@ -33,16 +33,16 @@ from flowdebate.ui.text import cost_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """A report that any front end can print."""
+    """Report in a form printable by any front end."""
 
     title: str
-    """What it is, for a place that shows values of many kinds."""
+    """Title of the report, for a display with values of many kinds."""
     about: str = ""
     sections: tuple[ReportSection, ...]
 
 
 def lay_out(value: object) -> Summary | None:  # noqa: C901, PLR0911, PLR0912 - one case for each kind
-    """The report of the result of an evaluation or a batch; None for any other value."""
+    """Lay out the result of an evaluation or a batch as a report; return None for any other value."""
     match value:
         case RunAudit():
             return lay_out_audit(value.judge, value.findings)
@@ -99,7 +99,7 @@ def lay_out_audit(
     readers: ReaderAgreement | None = None,
     left_out: Mapping[str, int] | None = None,
 ) -> Summary:
-    """The report of a judge audit: what was left out, all figures, and what they come to in words."""
+    """Lay out a judge audit: items left out, all figures, and a conclusion in words."""
     models = f", {counted(len(audit.models), 'model')}" if audit.models else ""
     sections: list[ReportSection] = [
         Fact(label="Not counted", text=f"{counted(number, 'run')}, {why}", tone="dim", edge=True)
@@ -177,10 +177,9 @@ def lay_out_benefit(
     left_out: Mapping[str, int] | None = None,
     failed: int = 0,
 ) -> Summary:
-    """The report of a benefit: accuracy of each method, paired comparisons, and what they come to in words.
+    """Lay out a benefit report: accuracy of each method, paired comparisons, and a conclusion in words.
 
-    What did not count stands below: debates without a verdict, questions that were left out, and `failed` answers of
-    baselines.
+    Uncounted cases stand below: debates without a verdict, omitted questions, and `failed` answers of baselines.
     """
     interval = f"{report.confidence:.0%} interval"
     methods = Table(
@@ -234,7 +233,7 @@ def lay_out_benefit(
 
 
 def lay_out_study(report: StudyReport) -> Summary:
-    """The report of a study: accuracy of each method, the primary comparison and the others, and both in words."""
+    """Lay out a study: accuracy of each method, the primary comparison and the others, and both in words."""
     interval = f"{report.confidence:.0%} interval"
     methods = Table(
         title="Accuracy of each method",
@@ -319,7 +318,7 @@ def _first_read(shares_by_judge: Mapping[str, Figure], interval: str) -> Table:
 
 
 def lay_out_comparison(comparison: Comparison) -> Summary:
-    """The report of one comparison: texts, judges, agreement and reasons."""
+    """Lay out one comparison: texts, judges, agreement and reasons."""
     rubric = [*(comparison.sides[0].criteria or {})]
     sides = Table(
         head=("Text", "Share", "95% interval", "First in", *map(str.capitalize, rubric), "Characters"),
@@ -373,7 +372,7 @@ def _ranking_table(systems: Sequence[RankedSystem]) -> Table:
 
 
 def _first_place(ranking: Ranking, called: str) -> list[str]:
-    """What the first place is worth, where that was fitted."""
+    """Describe the value of the first place, if it was fitted."""
     if (order := ranking.order) is None:
         return []
     between = "no interval" if order.low is None else f"{order.low:+.2f} to {order.high:+.2f}"
@@ -474,7 +473,7 @@ def _truth_table(table: ComparisonTable) -> Table:
 
 
 def lay_out_comparisons(table: ComparisonTable) -> Summary:
-    """The report of many comparisons: systems, ranking, judges, and what they come to in words."""
+    """Lay out many comparisons: systems, ranking, judges, and a conclusion in words."""
 
     def shown(figure: Figure | None) -> tuple[str, str]:
         return (
@@ -533,7 +532,7 @@ def lay_out_comparisons(table: ComparisonTable) -> Summary:
 
 
 def batch_facts(summary: BatchSummary) -> Iterator[Fact]:
-    """What a batch came to, as far as it is known: its runs, what they found, and what they cost."""
+    """Describe the outcome of a batch as far as it is known: its runs, their results, and their cost."""
     usage = summary.usage
     total = summary.done if summary.total is None else summary.total
     not_done = [f"{total - summary.done:,} not done"] if total > summary.done else []
@@ -561,7 +560,7 @@ def batch_facts(summary: BatchSummary) -> Iterator[Fact]:
 
 
 def rate_text(rate: float) -> str:
-    """Runs in a time of which there is about one or more.
+    """Render a rate in a unit of time that covers about one run or more.
 
     >>> rate_text(2.5), rate_text(0.1)
     ('2.5 a second', '6.0 a minute')

@@ -24,34 +24,34 @@ _WHERE = "dynamics()"
 
 
 class Dynamics(InNotebooks, WireModel):
-    """How answers changed. Shares of voices have intervals as wide as the voices of one run ask for."""
+    """Changes of answers in runs. Shares of voices have intervals as wide as the voices of one run require."""
 
     courses: int
     changed: Figure | None
-    """The share of voices whose last answer is not their first one; None where no voice answered twice."""
+    """The share of voices with different first and last answers; None if no voice answered twice."""
     adopted: Figure | None
-    """Of the voices that another one contradicted at first, the share that ends with the first answer of such a one."""
+    """Share of initially contradicted voices that ended with the first answer of a voice contradicting them."""
     first_right: Figure | None
-    """The share of voices whose first answer is right; None, as all that follows, where no truth is known."""
+    """The share of voices with a right first answer; None, as for all fields below, if no truth is known."""
     last_right: Figure | None
     right_to_wrong: Figure | None
-    """Of the voices that were right at first, the share that is not at last."""
+    """Share of voices with a wrong last answer, of all voices right at first."""
     wrong_to_right: Figure | None
     outcome_right: Figure | None
-    """The share of courses that came to the right answer."""
+    """The share of courses with the right outcome."""
     oracle: Figure | None
-    """The share of courses in which any voice ever gave the right answer, or it came out."""
+    """The share of courses with the right answer from any voice at any time, or as the outcome."""
 
     @property
     def oracle_gap(self) -> float | None:
-        """What a perfect choice among all that was answered would add to the accuracy; None without truth."""
+        """Gain in accuracy from a perfect choice among all answers; None without truth."""
         return (
             None if self.oracle is None or self.outcome_right is None else self.oracle.value - self.outcome_right.value
         )
 
 
 def courses_of(raw: PatternOutput, *, truth: str | None = None, cluster: str | None = None) -> list[AnswerCourse]:
-    """The courses in the raw output of a run: `result.raw`, or that of an item of a batch; empty for none.
+    """Extract the courses from the raw output of a run (`result.raw`, or an item of a batch); empty if there are none.
 
     A consensus has the positions of its agents, a deliberation the decisions of its moderator, a debate the judge's
     ballots in the order of their views, and a review a course for each finding, with "confirm" and "refute". `truth` is
@@ -100,7 +100,7 @@ def dynamics(
 
 
 def _results(course: AnswerCourse, are_same: SameAnswer) -> Iterator[tuple[str, bool]]:
-    """What was right, where the truth is known: first and last answers, what came out, and whatever was said."""
+    """Yield the results with a known truth: first and last answers, outcomes, and all answers in between."""
     if course.truth is None:
         return
     right = {name: [are_same(answer, course.truth) for answer in answers] for name, answers in course.voices.items()}

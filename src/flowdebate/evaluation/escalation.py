@@ -37,40 +37,40 @@ class EscalationArm(WireModel):
 
 
 class DecidedStep(WireModel):
-    """The questions that one step of the escalation decided."""
+    """Questions decided by one step of the escalation."""
 
     name: str
     decided: Figure
     """Their share of all questions."""
     right: Figure | None
-    """The share of them that the step decided rightly; None without any."""
+    """The share of them decided correctly by the step; None without any."""
     always_right: float | None
-    """The share of them that are right if the alternative is always asked."""
+    """The share of them answered correctly if the alternative is always asked."""
 
 
 class EscalationReport(WireModel):
-    """An escalation against an alternative that is always asked, at equal questions."""
+    """An escalation against an unconditional alternative, on equal questions."""
 
     n: int
     """Questions; failed ones count as wrong in both."""
     failed: int
-    """Those of them of which one of the two runs failed."""
+    """Number of questions for which one of the two runs failed."""
     confidence: float
     escalation: EscalationArm
     always: EscalationArm
     difference: Figure
-    """The accuracy of the escalation less that of the alternative, with Newcombe's interval for paired shares."""
+    """The accuracy of the escalation minus the alternative's, with Newcombe's interval for paired shares."""
     better: int
     worse: int
-    """Questions that only the escalation, and only the alternative, answers rightly."""
+    """Questions answered correctly by only the escalation, and by only the alternative."""
     p: float
-    """Of the exact sign-flip test over clusters, two-sided."""
+    """P-value of the exact two-sided sign-flip test over clusters."""
     calls_ratio: Figure
-    """All calls of the escalation as a share of those of the alternative, with a bootstrap interval over questions."""
+    """All calls of the escalation as a share of the alternative's calls, with a bootstrap interval over questions."""
     tokens_ratio: Figure | None
-    """The same of tokens; None where they are not known."""
+    """All tokens of the escalation as a share of the alternative's; None if unknown."""
     steps: list[DecidedStep]
-    """By the step that decided, in order."""
+    """Results by deciding step, in order."""
 
     @property
     def summary(self) -> str:
@@ -103,7 +103,7 @@ class _Outcome:
     calls: int
     tokens: int | None
     steps: tuple[str, ...]
-    """The steps of an escalation that answered; the last one has decided."""
+    """The answering steps of an escalation; the last one has decided."""
 
 
 async def compare_escalation(  # noqa: PLR0913 - the options of an evaluation
@@ -126,7 +126,7 @@ async def compare_escalation(  # noqa: PLR0913 - the options of an evaluation
     - `right`: whether an answer is right, given the truth; None: if it has the same words.
     - `cluster`: the key of a row, or a function of it, for what dependent rows share; None: rows are independent.
 
-    `options` are those of `Block.batch`. Both are run with the same seeds. Needs scipy. A failed run counts as wrong.
+    `options` are passed to `Block.batch`. Both are run with the same seeds. Needs scipy. A failed run counts as wrong.
     """
     check_scipy(_CALLER)
     check_share(_CALLER, ends=False, confidence=confidence)
@@ -146,7 +146,7 @@ async def compare_escalation(  # noqa: PLR0913 - the options of an evaluation
 
 
 def answer_of(output: object) -> object:
-    """The answer in a raw output: the winner of a debate, or its `answer`."""
+    """Return the answer in a raw output: the winner of a debate, or its `answer`."""
     inner = getattr(output, "output", output)
     verdict = getattr(inner, "verdict", None)
     return getattr(output, "answer", output) if verdict is None else getattr(verdict, "winner", None)
@@ -219,7 +219,7 @@ def _tokens_ratio(ones: Sequence[_Outcome], others: Sequence[_Outcome]) -> Figur
 
 
 def _ratio(pairs: Sequence[tuple[int, int]]) -> Figure:
-    """The ratio of two sums over questions, with its bootstrap interval."""
+    """Compute the ratio of two sums over questions, with its bootstrap interval."""
     spent, alternative = (sum(column) for column in zip(*pairs, strict=True))
     value = spent / alternative if alternative else 0.0
     if len(pairs) < 2 or not alternative or len({*pairs}) == 1:  # noqa: PLR2004 - nothing varies

@@ -82,13 +82,13 @@ async def evaluate(  # noqa: PLR0913 - the options of an evaluation
     """Run `pattern`, a debate `with_baselines`, for each of `rows`, and report whether it helped.
 
     - `pattern` may be a function of a row, for questions with different positions.
-    - `choices`: the key of a row, or a function of it, for these positions; `pattern` is then a function of the row and
-      its positions, which are dealt by lot, so that the right one does not always speak first.
+    - `choices`: the key of a row, or a function of it, for the positions of a debate. `pattern` is then a function of
+      the row and its positions, dealt at random: the right one does not always speak first.
     - `truth`, `question`: the key of a row, or a function of it, for the right position and for the question.
-    - `cluster`: the same for what a row shares with others, such as its topic. Rows of one cluster are not
-      independent; None: those with the same question and truth are not.
+    - `cluster`: key of a row, or a function of it, for its group, such as its topic. Rows of one cluster are not
+      independent; None: rows with the same question and truth form a cluster.
     - `repeats`: how often each row is debated; it remains one question.
-    - `missing`, `confidence`, `min_gain`: as for `benefit_report`. `options` are those of `Block.batch`: with `store`
+    - `missing`, `confidence`, `min_gain`: as for `benefit_report`. `options` are passed to `Block.batch`: with `store`
       and `batch_id` an interrupted evaluation continues where it stopped.
 
     Needs scipy. ConfigurationError, at the end of the first debate, for a debate without baselines and for a truth that
@@ -131,9 +131,9 @@ async def evaluate(  # noqa: PLR0913 - the options of an evaluation
 
 
 def deal(choices: Sequence[str], *, question: object, seed: int | None) -> list[str]:
-    """The positions of a row in random order, the same for the same question and seed.
+    """Shuffle the positions of a row, in the same order for the same question and seed.
 
-    Data sets often have the right one first, which should not always have the first word.
+    Data sets often list the right one first, and it should not always have the first word.
 
     >>> sorted(deal(["it is", "it is not"], question="Is it?", seed=1))
     ['it is', 'it is not']
@@ -149,12 +149,12 @@ def evaluate_sync(
     truth: str | Callable[[Any], str],
     **options: Unpack[EvaluateOptions],
 ) -> Evaluation:
-    """`evaluate`, for scripts and notebooks."""
+    """Run `evaluate` synchronously, for scripts and notebooks."""
     return run_sync(lambda: evaluate(pattern, rows, truth=truth, **options))
 
 
 def reader(of: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """What reads a column of a row: its key, or a function of the row."""
+    """Return a reader of a column of a row, from its key or a function of the row."""
     if not isinstance(of, str):
         return of
     column = of
@@ -169,7 +169,7 @@ def reader(of: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _benefit_item(item: BatchItem[Any], truth: str, cluster: str) -> BenefitItem:
-    """The answers to one question; a failed one without a verdict."""
+    """Collect the answers to one question; a failed one has no verdict."""
     raw = item.raw
     if raw is None or getattr(raw, "verdict", None) is None or item.run is None:
         return BenefitItem(truth=truth, debate=MethodAnswer(answer=[]), baselines={}, failed=True, cluster=cluster)

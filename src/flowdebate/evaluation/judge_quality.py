@@ -23,7 +23,7 @@ from flowdebate.evaluation.statistics import effective_size, share_interval
 from flowdebate.patterns.debate.judging.ballots import DecidedBy, decide
 
 _LEAST = 1e-6
-"""A share that a judge gives to no side: its logarithm is finite."""
+"""Share used for a side without any share: its logarithm is finite."""
 _FOLDS = 5
 _RESAMPLES = 1_000
 _STEEPEST = 100.0
@@ -32,17 +32,17 @@ _Pair = tuple[str | None, str | None]
 
 
 class JudgedItem(WireModel):
-    """What a judge said of one item whose answer is known."""
+    """Judgment of one item with a known answer."""
 
     truth: str
     shares: dict[str, Annotated[float, Field(ge=0, le=1)]]
-    """The share of each side: what the judge takes for the probability that it is right."""
+    """The share of each side: the judge's probability of its being right."""
     winner: str | None = None
-    """The side that it finds for; None for none."""
+    """The side of the judge's verdict; None for none."""
     human: str | None = None
-    """The side that people found for; None where nobody looked."""
+    """The side preferred by people; None if nobody looked."""
     cluster: str | None = None
-    """What it shares with others, such as a topic; None: it is independent of all others."""
+    """Cluster of related items, such as a topic; None: the item is independent of all others."""
 
     @property
     def credit(self) -> float:
@@ -51,11 +51,11 @@ class JudgedItem(WireModel):
 
 
 class ReliabilityBin(WireModel):
-    """Items about which the judge was about equally sure."""
+    """Items with a similar confidence of the judge."""
 
     low: float
     high: float
-    """How sure: the largest share, above `low`, and up to `high`."""
+    """Upper end of the confidence (the largest share), included; `low` is excluded."""
     n: int
     confidence: float
     accuracy: float
@@ -69,19 +69,19 @@ class Calibration(WireModel):
     """A slope for the judge's log-odds, and whether it is worth having."""
 
     slope: float
-    """Below 1, the judge is surer than it should be; above 1, less sure."""
+    """Slope of the calibration. Below 1, the judge is surer than it should be; above 1, less sure."""
     loss: float
     """The mean log-loss of the judge as it is."""
     calibrated_loss: float
-    """The same with slopes that were fitted without the items that they are tried on."""
+    """Log-loss with slopes from cross-validation: no slope is tested on its own items."""
 
     @property
     def helps(self) -> bool:
-        """Whether held-out items are predicted better with it."""
+        """True if held-out items are predicted better with it."""
         return self.calibrated_loss < self.loss
 
     def shares(self, shares: dict[str, float]) -> dict[str, float]:
-        """Calibrated `shares`; ConfigurationError for a calibration that is worse on held-out items."""
+        """Calibrate `shares`; raise ConfigurationError for a calibration with a worse fit on held-out items."""
         if not self.helps:
             allowed = "one that predicts held-out items better than the judge itself"
             raise ConfigurationError("Calibration.shares()", "calibration", self.slope, allowed)
@@ -91,7 +91,7 @@ class Calibration(WireModel):
 
 
 class JudgeQuality(InNotebooks, WireModel):
-    """How often a judge is right, how far beyond chance, and whether it knows how sure to be."""
+    """Accuracy of a judge, agreement beyond chance, and calibration of its confidence."""
 
     n: int
     undecided: int
@@ -100,29 +100,29 @@ class JudgeQuality(InNotebooks, WireModel):
     kappa: Figure | None
     """Cohen's kappa of winners and truth, where there is a winner; None where it is not defined."""
     human_kappa: Figure | None
-    """The same of winners and people; None without both."""
+    """Kappa of winners and people; None without both."""
     alpha: Figure | None
     """Krippendorff's alpha of judge and people; None likewise."""
     brier: Figure
-    """The mean squared error of the shares: 0 for a judge that is sure and right, .25 for one that never knows."""
+    """The mean squared error of the shares: 0 for a sure and right judge, .25 for constant ignorance."""
     ece: Figure
     """Expected calibration error: by how much the judge's sureness and its accuracy differ, in the mean. It has no
     interval: chance only adds to it, so a resampled one would exclude a perfect judge."""
     ece_calibrated: Figure
-    """Calibration error that a perfectly calibrated judge with the same shares would have: its mean, and the range of
-    its middle 95 % (or other `confidence`)."""
+    """Calibration error of a perfectly calibrated judge with the same shares: its mean, and the range of its middle 95
+    % (or other `confidence`)."""
     ece_p: float
-    """How often such a judge would have an error as large as this one's, or larger."""
+    """Probability of an error as large as this one's, or larger, for a perfectly calibrated judge."""
     reliability: list[ReliabilityBin]
     calibration: Calibration
     findings: list[str]
-    """The same in sentences."""
+    """Findings in sentences."""
 
 
 def judged_items(
     items: Iterable[AuditItem], *, by: DecidedBy | None = None, min_log_odds: float = 0.0
 ) -> list[JudgedItem]:
-    """The items of an audit whose truth is known, with the decision of all their ballots together.
+    """Extract the items of an audit with a known truth, with the decision of all their ballots together.
 
     `by` is the decision rule (None: log-odds for letters, else the mean).
     """
@@ -140,12 +140,12 @@ def judged_items(
 def judge_quality(
     items: Sequence[JudgedItem] | str | PathLike[str], *, bins: int = 10, confidence: float = 0.95, seed: int = 0
 ) -> JudgeQuality:
-    """Measure a judge on `items` with known answers; a path is that of a file of ballots. Needs scipy.
+    """Measure a judge on `items` with known answers; a path refers to a file of ballots. Needs scipy.
 
     Accuracy has Wilson's interval, other figures percentile intervals of 1,000 bootstrap samples of clusters, from
-    `seed`. The calibration error, of `bins` equal parts of the scale, stands beside that of a perfectly calibrated
-    judge with the same shares, from as many draws of its outcomes; one cluster turns out alike. ConfigurationError
-    without items, and for a truth that is none of an item's sides.
+    `seed`. The calibration error, of `bins` equal parts of the scale, stands beside the error of a perfectly calibrated
+    judge with the same shares, from as many draws of its outcomes; all items of one cluster have the same outcome.
+    ConfigurationError without items, and for a truth outside an item's sides.
 
     >>> sure = [JudgedItem(truth="yes", shares={"yes": .9, "no": .1}, winner="yes") for _ in range(8)]
     >>> wrong = [JudgedItem(truth="no", shares={"yes": .9, "no": .1}, winner="yes") for _ in range(2)]
@@ -178,7 +178,7 @@ def judge_quality(
     def figure(
         values: Sequence[_V], measure: Callable[[Sequence[_V]], float | None], n: int = len(items)
     ) -> Figure | None:
-        """The measure of what each item comes to, and its interval."""
+        """Apply the measure to the values of all items, with its interval."""
         value = measure(values)
         if value is None:
             return None
@@ -217,7 +217,7 @@ def judge_quality(
 
 
 def _resample(groups: Sequence[Sequence[int]], seed: int) -> list[list[int]]:
-    """The places of items, a sample of clusters each."""
+    """Draw the indexes of items, a sample of clusters each."""
     random = Random(seed)  # noqa: S311 - repeatable on purpose
     return [[at for group in random.choices(groups, k=len(groups)) for at in group] for _ in range(_RESAMPLES)]
 
@@ -237,7 +237,7 @@ def _squared_error(item: JudgedItem) -> float:
 
 
 def _placed(item: JudgedItem, bins: int) -> tuple[int, float, float]:
-    """The part of the scale, how sure the judge was of its first side, and whether that was right."""
+    """Return the part of the scale, the judge's confidence in its first side, and whether the side was right."""
     top_share = max(item.shares.values())
     firsts = [side for side, share in item.shares.items() if share == top_share]
     return min(int(top_share * bins), bins - 1), top_share, (item.truth in firsts) / len(firsts)
@@ -274,7 +274,7 @@ def _calibrated_errors(
 
 
 def reliability(items: Sequence[JudgedItem], *, bins: int, confidence: float) -> list[ReliabilityBin]:
-    """How sure the judge was and how often it was right, for each of `bins` equal parts of the scale with an item."""
+    """Compute the judge's confidence and accuracy for each non-empty part of a scale with `bins` equal parts."""
     parts: dict[int, list[tuple[float, float]]] = {}
     for item in items:
         number, *bounds = _placed(item, bins)
@@ -301,19 +301,19 @@ def reliability(items: Sequence[JudgedItem], *, bins: int, confidence: float) ->
 
 
 def _behind(shares: dict[str, float]) -> dict[str, float]:
-    """How far each side is behind the first, in logarithms: 0 or less."""
+    """Return the distance of each side from the first, in logarithms: 0 or less."""
     logs = {side: log(max(share, _LEAST)) for side, share in shares.items()}
     highest = max(logs.values())
     return {side: value - highest for side, value in logs.items()}
 
 
 def _loss(items: Iterable[tuple[float, Sequence[float]]], slope: float) -> float:
-    """The mean log-loss, which is convex in the slope; of an item, how far its truth is behind, and each side."""
+    """Compute the mean log-loss, convex in the slope, from the distance of each item's truth and of each side."""
     return fmean(log(fsum(exp(slope * side) for side in sides)) - slope * truth for truth, sides in items)
 
 
 def _fit_slope(items: Sequence[tuple[float, Sequence[float]]]) -> float:
-    """The slope with the least loss, which has one valley: by thirds of what is left."""
+    """Find the slope with the least loss by ternary search; the loss is convex."""
     low, high = 0.0, _STEEPEST
     while high - low > 1e-3:  # noqa: PLR2004 - finer than what any item shows
         one, other = low + (high - low) / 3, high - (high - low) / 3
@@ -325,7 +325,7 @@ def _fit_slope(items: Sequence[tuple[float, Sequence[float]]]) -> float:
 
 
 def _calibration(items: Sequence[JudgedItem], seed: int) -> Calibration:
-    """The slope of all items, and how well slopes do on items that they were not fitted on, a fifth at a time."""
+    """Fit the slope of all items, and test slopes on held-out items, a fifth at a time."""
     behind = [(_behind(item.shares), item.truth) for item in items]
     order = [(sides[truth], [*sides.values()]) for sides, truth in behind]
     Random(seed).shuffle(order)  # noqa: S311 - repeatable on purpose

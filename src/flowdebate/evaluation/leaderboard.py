@@ -1,4 +1,4 @@
-"""Leaderboard of stored runs: models by the debates that they won, judges by other influences than arguments.
+"""Leaderboard of stored runs: models by their won debates, judges by influences other than arguments.
 
 It also counts the repaired answers of all models.
 """
@@ -28,29 +28,29 @@ from flowdebate.ui.document import read_models
 
 
 class RankedModel(WireModel):
-    """What one model made of its debates against others."""
+    """Record of one model in its debates against others."""
 
     model: str
     games: int
     wins: int
     ties: int
     strength: float | None
-    """In log-odds, 0 in the mean; None for a model outside the ranking."""
+    """Strength in log-odds, 0 in the mean; None for a model outside the ranking."""
     low: float | None
     high: float | None
     """The ends of the 95% interval; None without one."""
 
 
 class RankedJudge(WireModel):
-    """What counts for one judge besides the arguments."""
+    """Influences on one judge besides the arguments."""
 
     judge: str
     debates: int
     ballots: int
     first_read: Figure | None
-    """The share of its verdicts for the side that it reads first; None where all debates have three sides or more."""
+    """The share of verdicts for the side read first; None if all debates have three sides or more."""
     first_speaker: Figure | None
-    """The same for the side that speaks first."""
+    """The share of verdicts for the first speaker; None if all debates have three sides or more."""
     consistency: Figure | None
     """The share of debates with the same verdict in all orders; None for single orders."""
 
@@ -79,23 +79,23 @@ class Leaderboard(InNotebooks, WireModel):
     models: list[RankedModel]
     """The strongest first."""
     ranking: Ranking | None
-    """Of the models, with what the first speaker is ahead by; None where no model met another one."""
+    """Ranking of the models, with the lead of the first speaker; None if no model met another one."""
     judges: list[RankedJudge]
     """The most consistent first."""
     answers: list[AnsweringModel] = Field(default_factory=list)
     """Models with unclean answers, the largest share of repairs first."""
     left_out: dict[str, int] = Field(default_factory=dict)
-    """The runs that say nothing about models, by reason."""
+    """The runs without evidence about models, by reason."""
     findings: list[str]
 
 
 def leaderboard_of(
     runs: Sequence[StoredRun], steps: Iterable[StepRow] = (), *, prior: float | None = None
 ) -> Leaderboard:
-    """Rank models by the debates of `runs` that one of them won against another, and judges by their ballots.
+    """Rank models by the debates of `runs` won against another model, and judges by their ballots.
 
-    `steps` are those of the runs, in which the repairs of answers are counted. Each pair of sides that different models
-    spoke for is a game, and games of one question are a cluster. `prior` is that of `rank_games`. Needs scipy.
+    `steps` belong to the runs and provide the repairs of answers. Each pair of sides with different models is a game,
+    and games of one question are a cluster. `prior` is passed to `rank_games`. Needs scipy.
     """
     standings = Standings()
     for run in runs:
@@ -105,7 +105,7 @@ def leaderboard_of(
 
 
 class Standings:
-    """Collects games, ballots and repairs of runs, which need not be in memory together."""
+    """Collector of games, ballots and repairs of runs; runs need not be in memory together."""
 
     def __init__(self) -> None:
         self._runs = 0
@@ -129,7 +129,7 @@ class Standings:
         self._answers.count(steps)
 
     def leaderboard(self, *, prior: float | None = None) -> Leaderboard:
-        """Rank models and judges by everything that was added; see `leaderboard_of`."""
+        """Rank models and judges by all added runs; see `leaderboard_of`."""
         return _rank(
             self._games, self._collector.items, self._answers.models(), self._left_out, runs=self._runs, prior=prior
         )
@@ -242,7 +242,7 @@ class _Answers:
         self._repairs: dict[str, Counter[str]] = {}
 
     def count(self, steps: Iterable[StepRow]) -> None:
-        """Count those of the answers in `steps`."""
+        """Count the answers in `steps`."""
         for step in steps:
             manner = None if step.kind != "call" or step.body is None else manner_of(step.body)
             if manner is None:
@@ -272,7 +272,7 @@ class _Answers:
 
 
 def _first(places: Sequence[Places]) -> Figure | None:
-    """Of two places, how often the first one won; for the interval a debate is one observation."""
+    """Compute the share of wins of the first of two places; for the interval a debate is one observation."""
     pair = next((place for place in places if len(place.places) == 2 and place.n), None)  # noqa: PLR2004 - two sides
     if pair is None:
         return None

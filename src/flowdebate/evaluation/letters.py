@@ -1,4 +1,4 @@
-"""Fit of a judge by letter: what it gives for length, and the lead by which it finds a winner, from its verdicts."""
+"""Fit of a judge by letter, from its verdicts: its bonus for length, and the lead required for a winner."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _TWO = 2
 def fit_letters(judged: Iterable[tuple[Judging, str | None]]) -> LetterFit:
     """Fit length and threshold from verdicts by letter on two sides, for `JudgeOptions(answer_form="letter", fit=…)`.
 
-    Each is `verdict.judging` with the stance of the side that is better by construction, or None where both sides are
-    equally good. Length is fitted by least squares on all of them: the lead of the better side is a constant, that of
-    an equal one is 0, and each grows with the logarithm of how many times as long the side is. `min_log_odds` is the
-    lead, less what lengths explain, that a further equal pair exceeds with a probability of 5 % at most: the
-    ceil(.95 (n + 1))-th smallest of n. ConfigurationError for fewer than 10 of the former and 20 of the latter, for
-    sides that are all as long as each other, and for ballots of other forms.
+    Each verdict is `verdict.judging` with the stance of the side better by construction, or None for equally good
+    sides. Length is fitted by least squares on all of them: the lead of the better side is a constant, the lead of an
+    equal one is 0, and each grows with the logarithm of the ratio of the sides' lengths. `min_log_odds` is a lead, less
+    the effect of lengths, exceeded by a further equal pair with a probability of 5 % at most: the ceil(.95 (n + 1))-th
+    smallest of n. ConfigurationError for fewer than 10 of the former and 20 of the latter, for sides of one length, and
+    for ballots of other forms.
     """
     points: list[tuple[float, float]] = []
     equal: list[tuple[float, float]] = []

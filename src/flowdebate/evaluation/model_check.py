@@ -1,7 +1,7 @@
-"""`ModelCheck`: short calls that test a model's requests, answers and roles at its address.
+"""`ModelCheck`: short calls to test a model's requests, answers and roles at its address.
 
-The check makes ordinary calls, one for each kind of request and each role, and reports what the model layer learned,
-repaired and flagged on the way.
+The check makes ordinary calls, one for each kind of request and each role, and reports everything learned, repaired and
+flagged by the model layer on the way.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ class _Budget:
 
 
 class _Patient(PerRequestWrapper):
-    """Model that retries failures of the endpoint, but not invalid answers."""
+    """Model that retries endpoint failures, but not invalid answers."""
 
     @property
     def retry(self) -> Retry:
@@ -240,7 +240,7 @@ class _Patient(PerRequestWrapper):
 
 
 class _Watched(Wrapper):
-    """Model that notes its calls in patterns for a check."""
+    """Model that records its calls in patterns, for a check."""
 
     def __init__(self, inner: Model, check: ModelCheck, pattern: str) -> None:
         super().__init__(inner)
@@ -470,7 +470,7 @@ class ModelCheck:
             yield CheckRow(group="request", name="tools beside a schema", outcome="refused", detail="asked apart")
 
     def _limit_name(self, sent: Sequence[tuple[dict[str, Any], bool]]) -> str:
-        """Name the limit that the server accepts, if it refuses the other name."""
+        """Name the limit accepted by the server, if it refuses the other name."""
         accepted = {name for body, refuses in sent if not refuses for name in body}
         name = next((name for name in ("max_tokens", "max_completion_tokens") if name in accepted), None)
         return f"as {name}" if name and _LIMIT_NAME in self._learned.dropped else ""

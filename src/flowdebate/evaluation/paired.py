@@ -15,25 +15,26 @@ _SURE = 1e-9  # credits of ties are floats: those that differ by less are the sa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paired:
-    """How much more often one method is right than another one, on the same questions."""
+    """Difference in accuracy between two methods on the same questions."""
 
     better: int
     worse: int
-    """Questions on which the one scored higher than the other, and lower."""
+    """Questions with a higher and with a lower score of the one than of the other."""
     difference: float
     low: float
     high: float
     """The difference in accuracy, and the ends of Newcombe's interval for paired shares."""
     most: float
-    """The largest difference that several such comparisons do not exclude (Bonferroni)."""
+    """The largest difference not excluded by several such comparisons (Bonferroni)."""
     clusters: int
     """The number of independent groups of questions."""
     p: float
-    """Of the exact sign-flip test over clusters, two-sided: McNemar's exact test where none has two questions."""
+    """P-value of the exact two-sided sign-flip test over clusters: McNemar's exact test if no cluster has two
+    questions."""
     answered: float
-    """The sum of the differences on the questions that both answered."""
+    """The sum of the differences on the questions answered by both."""
     leads: tuple[int, int]
-    """The clusters in which the one was right more often than the other, and less often."""
+    """The clusters with more right answers of the one, and with more right answers of the other."""
 
 
 def compare_credits(
@@ -47,9 +48,9 @@ def compare_credits(
 ) -> Paired:
     """Compare the credits (0 to 1) of two methods, question by question. Needs scipy.
 
-    Questions of one of `clusters` are not independent: intervals are as wide as their clusters ask for, and the test
-    flips the signs of whole clusters. `tests` is the number of comparisons of which this is one. The first `answered`
-    of them were answered by both (None: all), the rest count with what is put in their place.
+    Questions of one of `clusters` are not independent: intervals are as wide as their clusters require, and the test
+    flips the signs of whole clusters. `tests` is the number of comparisons in total. The first `answered` of the
+    questions were answered by both (None: all), the rest count with imputed values.
     """
     differences = [one - other for one, other in zip(ones, other_credits, strict=True)]
     seen = differences[:answered]
@@ -75,11 +76,12 @@ def compare_credits(
 
 
 def e_value(ones: int, other_wins: int) -> float:
-    """Weigh the evidence that `ones` against `other_wins` wins are no fair coin's; it is valid at any time.
+    """Weigh the evidence of `ones` against `other_wins` wins against a fair coin; it is valid at any time.
 
-    It is what a bet of 1 has become that is placed on each win before it is known, by the mixture of Krichevsky and
-    Trofimov (1981). If both are as good, it ever reaches 1 / alpha in at most a share alpha of studies, however often
-    one looks (Ville): who stops at 20 is wrong in at most 5 of 100. A fixed number of questions needs fewer of them.
+    The value is the capital of a bettor with one unit at the start and a bet on each win before it is known, by the
+    mixture of Krichevsky and Trofimov (1981). If both are equally good, it ever reaches 1 / alpha in at most a share
+    alpha of studies, however often one looks (Ville): stopping at 20 is wrong in at most 5 of 100. A fixed number of
+    questions needs fewer of them.
 
     >>> [round(e_value(*wins), 2) for wins in ((0, 0), (5, 5), (10, 0), (15, 2))]
     [1.0, 0.25, 180.43, 52.21]

@@ -25,12 +25,12 @@ class Game(NamedTuple):
     """One system against another."""
 
     one: str
-    """The one in the first place, where that matters."""
+    """System in the first place, if places matter."""
     other: str
     won: float
-    """1 where the one won, 0 where the other did, 0.5 for a tie."""
+    """Result: 1 if the one won, 0 if the other did, 0.5 for a tie."""
     cluster: Hashable = None
-    """What it shares with other games, such as a question; None: it is independent of all others."""
+    """Cluster of related games, such as a question; None: the game is independent of all others."""
     placed: bool = True
     """False where neither had the first place."""
 
@@ -41,7 +41,7 @@ class RankedSystem(WireModel):
     name: str
     strength: float
     low: float | None = None
-    """The ends of the interval, robust to what the games of one cluster have in common; None without one."""
+    """The ends of the interval, robust to correlated games within a cluster; None without one."""
     high: float | None = None
 
     @property
@@ -58,22 +58,22 @@ class Ranking(InNotebooks, WireModel):
     systems: list[RankedSystem]
     """The strongest first; empty where there is no ranking."""
     above: list[str] = Field(default_factory=list)
-    """Systems that are stronger by an unknown amount: they won against ranked ones, or others above, and never lost."""
+    """Systems stronger by an unknown amount: they won against ranked ones, or others above, and never lost."""
     below: list[str] = Field(default_factory=list)
-    """Systems that are weaker by an unknown amount: they lost to ranked ones, or others below, and never won."""
+    """Systems weaker by an unknown amount: they lost to ranked ones, or others below, and never won."""
     apart: list[str] = Field(default_factory=list)
     """Systems that no chain of games connects with the ranked ones."""
     order: Figure | None = None
-    """What the first place is worth, in log-odds; None where it was left out."""
+    """Value of the first place, in log-odds; None if it was left out."""
     ties: Figure | None = None
     """The logarithm of the parameter of Davidson (1970): at 0, equal systems tie in a third of games. None without."""
     problem: str | None = None
-    """Why there is no ranking."""
+    """Reason for the lack of a ranking."""
     without_interval: str | None = None
-    """Why strengths have no intervals."""
+    """Reason why strengths have no intervals."""
 
     def chance(self, one: str, other: str, *, first: bool | None = None) -> float:
-        """Predict how often `one` wins games that are no ties; `first` says whether it has the first place."""
+        """Predict how often `one` wins games without a tie; `first` says whether it has the first place."""
         from math import exp
 
         strengths = {system.name: system.strength for system in self.systems}
@@ -82,7 +82,7 @@ class Ranking(InNotebooks, WireModel):
 
     @property
     def findings(self) -> list[str]:
-        """What the strengths leave open, a sentence each."""
+        """Limits of the ranking, a sentence each."""
         sentences = [sentence for sentence in (self.problem, self.without_interval) if sentence is not None]
         lacking = [system.name for system in self.systems if system.low is None]
         if lacking and self.without_interval is None:
@@ -105,16 +105,16 @@ def rank_games(
     confidence: float = 0.95,
     prior: float | None = None,
 ) -> Ranking:
-    """Rank the systems of `games` by maximum likelihood; of a path, those of its file of ballots. Needs scipy.
+    """Rank the systems of `games` (or of a file of ballots) by maximum likelihood. Needs scipy.
 
-    A system wins in proportion to its strength, times what the first place is worth (`order`; False: nothing); a tie is
+    A system wins in proportion to its strength, times the value of the first place (`order`; False: nothing); a tie is
     as likely as the geometric mean of both strengths, times a parameter (Davidson 1970). Intervals treat a cluster as
-    one observation; fewer than three clusters, or clusters that are all alike, give none.
+    one observation; fewer than three clusters, or identical ones, give none.
 
-    Without a `prior`, strengths exist only within a group of systems each of which has won against the rest of it,
-    directly or through others. The largest such group is ranked; `above`, `below` and `apart` list the other systems.
-    `prior` ranks all: it is the standard deviation of a normal prior on strengths, in log-odds (5 is a weak one), which
-    also applies to the first place and to ties.
+    Without a `prior`, strengths exist only within a group of systems, each with a win against the rest of it, directly
+    or through others. The largest such group is ranked; `above`, `below` and `apart` list the other systems. `prior`
+    ranks all: it is the standard deviation of a normal prior on strengths, in log-odds (5 is a weak one), and also
+    applies to the first place and to ties.
 
     ConfigurationError without games, and for a result other than 0, 0.5 and 1.
 
@@ -148,7 +148,7 @@ def rank_games(
 
 
 class _Groups(NamedTuple):
-    """The systems of a table of games, by their relation to those that can be ranked."""
+    """Systems of a table of games, by their relation to the ranked group."""
 
     ranked: list[str]
     above: list[str]
@@ -157,7 +157,7 @@ class _Groups(NamedTuple):
 
 
 def _group(names: list[str], games: Sequence[Game], *, minimum: float) -> _Groups:
-    """Find the largest group in which a chain of results of `minimum` or more leads from each system to each other."""
+    """Find the largest group with a chain of results of `minimum` or more from each system to each other."""
     import numpy as np
     from scipy.sparse.csgraph import (  # type: ignore[import-untyped,unused-ignore]
         breadth_first_order,
@@ -228,7 +228,7 @@ def _rank(
 def _fit(
     games: Sequence[Game], names: Sequence[str], *, order: bool, tied: bool, prior: float | None
 ) -> ChoiceFit | None:
-    """Fit strengths, what the first place is worth, and ties, in that order of columns."""
+    """Fit strengths, the value of the first place, and ties, in that order of columns."""
     import numpy as np
 
     index = {name: place for place, name in enumerate(names)}

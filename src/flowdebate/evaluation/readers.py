@@ -1,4 +1,4 @@
-"""Readers of a run: their votes on who argued better, public links that bring them, and the note on it."""
+"""Readers of a run: their votes on the better argument, public links for them, and the note on the run."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ _MOST = 10_000
 
 
 class Vote(WireModel):
-    """What one reader found."""
+    """Vote of one reader."""
 
     winner: str | None
-    """The side that argued better; None for neither."""
+    """The side with the better argument; None for neither."""
     why: str | None = None
     order: list[str] | None = None
-    """The sides in the order in which this reader read them; None where that is not known."""
+    """The sides in this reader's reading order; None if unknown."""
     at: float
     """Seconds since the epoch."""
     begun_at: float
-    """When the run began: a later run with the same id does not have this vote."""
+    """Time of the run's start: a later run with the same id does not have this vote."""
 
 
 class Votes(WireModel):
-    """How many readers voted for whom."""
+    """Number of readers by their vote."""
 
     readers: Annotated[int, Field(ge=0)]
     sides: dict[str, int]
@@ -48,14 +48,14 @@ class Votes(WireModel):
 
     @classmethod
     def of(cls, votes: Sequence[Vote], sides: Sequence[str]) -> Votes:
-        """The counts of votes; those for a side that there is not do not count."""
+        """Count votes by side; votes for unknown sides do not count."""
         winners = [vote.winner for vote in votes if vote.winner is None or vote.winner in sides]
         counts = {side: winners.count(side) for side in sides}
         return cls(readers=len(winners), sides=counts, neither=winners.count(None))
 
     @property
     def leader(self) -> str | None:
-        """The side that most readers voted for; None where several did as often, also for neither.
+        """The side with the most votes; None if several have as many, also for neither.
 
         >>> Votes(readers=3, sides={"yes": 2, "no": 1}, neither=0).leader
         'yes'
@@ -66,7 +66,7 @@ class Votes(WireModel):
 
 
 def sides_of(run: StoredRun) -> list[str]:
-    """The stances of a debate that is over, in the order in which they were first argued; else none."""
+    """Return the stances of a finished debate, in the order of their first arguments; else none."""
     raw = (run.outcome or {}).get("raw")
     entries = raw.get("transcript") if isinstance(raw, dict) and run.status in COMPLETE and "verdict" in raw else None
     stances = [entry.get("stance") for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
@@ -75,12 +75,12 @@ def sides_of(run: StoredRun) -> list[str]:
 
 
 async def votes_in(store: Store, run: StoredRun) -> dict[str, Vote]:
-    """The votes on a run, by reader."""
+    """Read the votes on a run, by reader."""
     return votes_of(run, await store.documents(documents_of(run.header.run_id)))
 
 
 def votes_of(run: StoredRun, documents: Mapping[str, str]) -> dict[str, Vote]:
-    """The votes in a run's documents; what cannot be read is left out, since anybody may have exported it."""
+    """Read the votes in a run's documents; unreadable ones are left out, since anybody may have exported them."""
     votes = dict[str, Vote]()
     for key, body in documents.items():
         if key.startswith(_PREFIX) and body != GONE:
@@ -102,10 +102,10 @@ async def cast_vote(
     why: str | None = None,
     order: Sequence[str] | None = None,
 ) -> None:
-    """Record the vote of a reader, of whom the first one stands.
+    """Record the vote of a reader; only a first vote counts.
 
-    ConfigurationError for a side that there is not; NotAwaited where the reader has voted already, or the run is no
-    debate that is over.
+    ConfigurationError for an unknown side; NotAwaited if the reader has voted already, or the run is no finished
+    debate.
     """
     run_id, sides = run.header.run_id, sides_of(run)
     if not sides:
@@ -130,7 +130,7 @@ async def cast_vote(
 
 
 Shown: TypeAlias = Literal["run", "vote"]
-"""What a public link shows: what was said and what came out; or that without names, to vote on first."""
+"""Content of a public link: all arguments and the outcome; or the arguments without names, for a vote first."""
 
 _MOST_SHARES = 20
 """Public links of a run at a time."""
@@ -144,11 +144,11 @@ class Share(WireModel):
     expires_at: float
     """Seconds since the epoch."""
     begun_at: float
-    """When the run began: a later run with the same id does not have this link."""
+    """Time of the run's start: a later run with the same id does not have this link."""
 
 
 def shares_in(run_id: str) -> str:
-    """The collection of a run's public links: unlike its other documents, no export has them.
+    """Return the collection of a run's public links: unlike its other documents, no export has them.
 
     >>> shares_in("rents")
     'shares/rents'
@@ -157,7 +157,7 @@ def shares_in(run_id: str) -> str:
 
 
 async def shares_of(store: Store, run: StoredRun) -> dict[str, Share]:
-    """The public links of a run that are good now, by id."""
+    """Read the currently valid public links of a run, by id."""
     shares = dict[str, Share]()
     for key, body in (await store.documents(shares_in(run.header.run_id))).items():
         if body != GONE:
@@ -171,7 +171,7 @@ async def shares_of(store: Store, run: StoredRun) -> dict[str, Share]:
 
 
 async def make_share(store: Store, run: StoredRun, shows: Shown, seconds: float) -> Share:
-    """Make a public link; NotAwaited for a vote on what is no debate that is over, and for one link too many."""
+    """Make a public link; raise NotAwaited for a vote on anything but a finished debate, and for one link too many."""
     run_id = run.header.run_id
     if shows == "vote" and not sides_of(run):
         raise NotAwaited(store.name, run_id, "is no debate of several sides that is over, so nobody can vote on it")
@@ -202,15 +202,15 @@ class RunReaders:
     """Votes of a run's readers, the note on it, and its public links."""
 
     votes: Mapping[str, Vote]
-    """By reader."""
+    """Votes by reader."""
     counted: Votes
     note: str
     shares: Sequence[Share]
-    """Links that are good now, the oldest first."""
+    """Currently valid links, the oldest first."""
 
 
 async def readers_of(store: Store, run: StoredRun) -> RunReaders:
-    """Read everything that the readers of a run have left."""
+    """Read all votes, links and notes of a run's readers."""
     documents = await store.documents(documents_of(run.header.run_id))
     votes = votes_of(run, documents)
     return RunReaders(
@@ -222,7 +222,7 @@ async def readers_of(store: Store, run: StoredRun) -> RunReaders:
 
 
 class Readership:
-    """What a service offers the readers of its runs: votes, notes and public links."""
+    """Service for the readers of runs: votes, notes and public links."""
 
     store: Store
 
@@ -235,7 +235,7 @@ class Readership:
         why: str | None = None,
         order: Sequence[str] | None = None,
     ) -> Votes:
-        """Record whom a reader of a debate found to have argued better (None: neither), and count all votes.
+        """Record a reader's vote for the better argument in a debate (None: neither), and count all votes.
 
         `order` has the sides as this reader read them. ConfigurationError; NotAwaited for a second vote of a reader.
         """
@@ -243,20 +243,20 @@ class Readership:
         return await self.votes(run_id)
 
     async def vote_of(self, run_id: str, reader: str) -> Vote | None:
-        """The vote of a reader; None before it."""
+        """Return the vote of a reader; None before it."""
         return (await votes_in(self.store, await self.store.run(run_id))).get(reader)
 
     async def note(self, run_id: str) -> str:
-        """The note on a run; "" for none."""
+        """Return the note on a run; "" for none."""
         return (await self.notes_on([run_id]))[run_id]
 
     async def notes_on(self, run_ids: Sequence[str]) -> dict[str, str]:
-        """The notes on several runs, by run; "" for none."""
+        """Return the notes on several runs, by run; "" for none."""
         bodies = await self.store.documents_at([documents_of(run_id) for run_id in run_ids], _NOTE)
         return {run_id: _read_note(bodies.get(documents_of(run_id), GONE)) for run_id in run_ids}
 
     async def write_note(self, run_id: str, note: str) -> None:
-        """Write a note on a run, which its export has as well; "" deletes it. ConfigurationError for a long one."""
+        """Write a note on a run, also included in its export; "" deletes it. ConfigurationError for a long one."""
         await self.store.run(run_id)
         if len(note) > _LONGEST_NOTE:
             raise ConfigurationError("Service.write_note()", "note", note, f"at most {_LONGEST_NOTE:,} characters")
@@ -265,18 +265,18 @@ class Readership:
             pass  # somebody was quicker, and the last word stands
 
     async def share(self, run_id: str, shows: Shown, *, seconds: float = 86_400) -> Share:
-        """Make a public, read-only link of a run: of all that was said ("run"), or for blind votes ("vote").
+        """Make a public, read-only link of a run: to all of its content ("run"), or for blind votes ("vote").
 
-        The server that signs it shows it for `seconds`. NotAwaited for a vote on what is no debate that is over.
+        The signing server shows it for `seconds`. NotAwaited for a vote on anything but a finished debate.
         """
         return await make_share(self.store, await self.store.run(run_id), shows, seconds)
 
     async def shares(self, run_id: str) -> list[Share]:
-        """The public links of a run that are good now, the oldest first."""
+        """List the currently valid public links of a run, the oldest first."""
         return list((await shares_of(self.store, await self.store.run(run_id))).values())
 
     async def unshare(self, run_id: str, share_id: str) -> bool:
-        """Revoke a public link of a run at once; False where it has none of that id."""
+        """Revoke a public link of a run at once; return False for an unknown id."""
         await self.store.run(run_id)
         return await end_shares(self.store, run_id, share_id)
 
@@ -286,7 +286,7 @@ class Readership:
 
 
 def _read_note(body: str) -> str:
-    """Read a note; "" for none, or for one of an import that is no text."""
+    """Read a note; "" for none, or for a non-text from an import."""
     with suppress(ValueError):
         return "" if body == GONE else str(json.loads(body))
     return ""

@@ -47,7 +47,7 @@ class ArguedDebate(DebateInput):
 
     @property
     def sides(self) -> tuple[str, ...]:
-        """The stances that were argued for, in the order in which they first spoke."""
+        """The argued stances, in the order of their first arguments."""
         return tuple(dict.fromkeys(entry.stance for entry in self.transcript))
 
 
@@ -61,12 +61,12 @@ def create_rejudge(
     anonymity: Anonymity | None = None,
     options: BlockOptions | None = None,
 ) -> Sequencer[ArguedDebate, AuditItem]:
-    """Create a block that asks the default judge to decide between `stances`; its output has all ballots.
+    """Create a block for the default judge to decide between `stances`; its output has all ballots.
 
     `judge` configures the judge (None: `JudgeOptions(schedule="cyclic")`). Each view is judged `repeat` times; views
-    are drawn from `seed`, which is required to repeat them, or else from the run's seed. `anonymity` names whom to
-    replace by aliases (None: nobody). `options` are those of default blocks. ConfigurationError for a judge that leaves
-    ballots out or asks a person.
+    are drawn from `seed`, or else from the run's seed (set `seed` to repeat them). `anonymity` names the speakers to
+    replace by aliases (None: nobody). `options` are options of default blocks. ConfigurationError for a judge that
+    omits ballots or asks a person.
     """
     how = replace(JudgeOptions(schedule="cyclic") if judge is None else judge, quotes=False)
     check_count(NAME, repeat=repeat)
@@ -98,7 +98,7 @@ def create_rejudge(
 
 
 class JudgeChanges(TypedDict, total=False):
-    """Options of `JudgeOptions` that judging again may change."""
+    """Options of `JudgeOptions` that can be changed when judging again."""
 
     answer_form: Answer
     schedule: ScheduleLike
@@ -111,11 +111,10 @@ class JudgeChanges(TypedDict, total=False):
 
 
 def judge_again_as(judging: Judging | None, **changes: Unpack[JudgeChanges]) -> JudgeOptions:
-    """The options of the judge that cast the ballots of `judging`, with `changes`.
+    """Build the options of the judge behind the ballots of `judging`, with `changes`.
 
-    Its form of answers, schedule, labels, rubric, decision rule and threshold are those of the record; models and
-    prompt are not in it. A judge that only named a winner shows nothing of orders: it is asked for scores in cyclic
-    ones.
+    Its form of answers, schedule, labels, rubric, decision rule and threshold come from the record; models and prompt
+    are not in it. A judge that only named a winner shows nothing of orders: it is asked for scores in cyclic ones.
     """
     how: JudgeChanges = {"schedule": "cyclic"}
     if judging is not None and any(ballot.scores is not None for ballot in judging.ballots):
@@ -154,12 +153,12 @@ async def rejudge(  # noqa: PLR0913 - those of a batch
     batch_id: str | None = None,
     progress: Callable[[BatchSummary], object] | None = None,
 ) -> BatchResult[AuditItem]:
-    """Judge each of `debates` again: a batch whose outputs are the ballots.
+    """Judge each of `debates` again: a batch with the ballots as outputs.
 
-    Each is a separate run, stored, limited and resumed like those of `Block.batch`; `judge`, `repeat` and `options` are
-    as in `create_rejudge`, `limits` those of each run; `progress(…)` is called after each. `judge` may be one for each;
-    None judges each raw output as it was judged (`judge_again_as`). ConfigurationError, before any call, for a
-    transcript of fewer than two sides and for no transcript.
+    Each is a separate run, stored, limited and resumed as in `Block.batch`; `judge`, `repeat` and `options` are as in
+    `create_rejudge`, `limits` apply to each run; `progress(…)` is called after each. `judge` may be one for each; None
+    judges each raw output as before (`judge_again_as`). ConfigurationError, before any call, for a transcript of fewer
+    than two sides and for no transcript.
     """
     rows: list[tuple[int, ArguedDebate]] = []
     judges = [] if judge is None or isinstance(judge, JudgeOptions) else list(judge)

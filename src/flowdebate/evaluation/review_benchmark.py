@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
 TOLERANCE = 3
-"""Lines that a finding may be away from the fault."""
+"""Lines of tolerance between a finding and the fault."""
 
 FAULT_KINDS: dict[str, str] = {
     "deadlock": r"dead.?lock|locks? (twice|again)|already (locked|held)|re-?entran|while holding|self.?lock",
@@ -86,7 +86,7 @@ FAULT_KINDS: dict[str, str] = {
     "weak-cryptography": r"predict|guess|\bmd5\b|math/rand|weak|insecure|cryptograph|broken hash|brute",
     "wrong-unit": r"\bunits?\b|milli|\bms\b|nanosec|seconds?\b",
 }
-"""For each kind of fault, the words by which a finding names it, as a regular expression."""
+"""Regular expression for the words of findings about a fault, by kind of fault."""
 
 
 class ReportedPlace(Protocol):
@@ -123,7 +123,7 @@ class ReportedFinding(Protocol):
 
 
 class PlantedFault(WireModel):
-    """The key of a change: where its fault is, and of which kind it is."""
+    """Key of a change: the location and kind of its fault."""
 
     file: str
     line: Annotated[int, Field(ge=1)]
@@ -146,7 +146,7 @@ class PlantedFault(WireModel):
 
 
 class ReviewCase(WireModel):
-    """A change of one file, and the faults that were planted in it; none in a clean change."""
+    """A change of one file with its planted faults; none in a clean change."""
 
     id: str
     language: str
@@ -165,12 +165,12 @@ Outcome: TypeAlias = tuple[ReviewCase, Sequence[ReportedFinding]]
 
 
 class ReviewRates(InNotebooks, WireModel):
-    """How many of the planted faults reviews find, and how many of their findings are about something else."""
+    """Share of planted faults found by reviews, and share of findings about something else."""
 
     recall: Figure | None
-    """Share of the planted faults that were found, with Wilson's interval; None without a fault."""
+    """Share of found planted faults, with Wilson's interval; None without a fault."""
     false_findings: Figure
-    """Findings per change that name no planted fault, with an interval of their mean."""
+    """Findings per change that match no planted fault, with an interval of their mean."""
     false_on_clean: Figure | None
     """Findings per clean change; None without a clean change."""
 
@@ -179,16 +179,16 @@ class ReviewBenchmark(InNotebooks, WireModel):
     """The rates of a benchmark, without cross-examination and with it, from the same reviews."""
 
     changes: int
-    """Changes that were reviewed to the end."""
+    """Changes with a finished review."""
     faults: int
     left_out: int = 0
     """Changes without a complete review: they count nowhere."""
     raised: ReviewRates
-    """Without cross-examination: every finding that a reviewer raised counts."""
+    """Rates without cross-examination: every finding of a reviewer counts."""
     confirmed: ReviewRates
-    """With cross-examination: confirmed findings alone count."""
+    """Rates with cross-examination: confirmed findings alone count."""
     recall_by_kind: dict[str, tuple[int, int, int]]
-    """Planted faults of each kind, those that were raised, and those that were confirmed."""
+    """Planted, raised and confirmed faults of each kind."""
 
 
 def read_review_cases(path: str | PathLike[str]) -> list[ReviewCase]:
@@ -221,7 +221,7 @@ def read_review_cases(path: str | PathLike[str]) -> list[ReviewCase]:
 def review_benchmark(outcomes: Iterable[Outcome], *, left_out: int = 0) -> ReviewBenchmark:
     """Compare the findings of complete reviews with the planted faults.
 
-    A finding that names no planted fault is a false one, also if it is right about something else. Raises
+    A finding that matches no planted fault is a false one, also if it is right about something else. Raises
     `ConfigurationError` without outcomes.
     """
     pairs = list(outcomes)

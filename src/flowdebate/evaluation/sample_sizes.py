@@ -1,6 +1,6 @@
 """Power and sample sizes of judge audits and paired comparisons.
 
-Those of slots are of the exact two-sided test at 5% that is used for two sides, each item counted once.
+Sample sizes of slots use the exact two-sided test at 5%, as in audits of two sides, with each item counted once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NEEDED: Mapping[int, int] = {2: 54, 3: 55, 4: 65, 5: 77, 6: 90, 7: 104, 8: 119}
 
 
 def sought(sides: int) -> float:
-    """The win rate of one of `sides` places that an audit has to be able to find: odds of 7 to 3 against each other.
+    """Return the win rate of one of `sides` places for an audit to detect: odds of 7 to 3 against each other.
 
     >>> [round(sought(sides), 2) for sides in (2, 3, 4)]
     [0.7, 0.54, 0.44]
@@ -38,11 +38,11 @@ def sought(sides: int) -> float:
 
 
 def power(n: int, rate: float, *, sides: int = 2, alpha: float = ALPHA) -> float:
-    """The probability that `n` items reveal a place that wins `rate` of them.
+    """Compute the probability of detecting a place with win rate `rate` in `n` items.
 
-    For two sides the power of the exact two-sided binomial test against 1/2. For more, where all other places win
-    alike, that of the test that none wins more: wins of the one are binomial, the scatter of the others chi-square.
-    Needs scipy.
+    Two sides use the power of the exact two-sided binomial test against 1/2. More sides, with equal win rates of all
+    other places, use the power of the test against equal wins: wins of the one are binomial, the scatter of the others
+    chi-square. Needs scipy.
 
     >>> round(power(54, 0.7), 3)
     0.837
@@ -53,7 +53,7 @@ def power(n: int, rate: float, *, sides: int = 2, alpha: float = ALPHA) -> float
 
 
 def smallest_n(rate: float, *, sides: int = 2, power: float = POWER, alpha: float = ALPHA) -> int:
-    """The number of items from which on, however many more, a place that wins `rate` is found with this `power`.
+    """Find the number of items from which on, however many more, a win rate of `rate` is detected with this `power`.
 
     The exact test is a saw: some smaller numbers have the power too (49 items for .70), and larger ones (53) lose it
     again. `rate` is at least .01 above even. Needs scipy.
@@ -78,7 +78,7 @@ def smallest_n(rate: float, *, sides: int = 2, power: float = POWER, alpha: floa
 
 
 def smallest_rate(n: int, *, sides: int = 2, power: float = POWER, alpha: float = ALPHA) -> float | None:
-    """The smallest win rate, in whole percents, that `n` items reveal with this `power`; None: not even a rate of 1.
+    """Find the smallest win rate, in whole percents, for `n` items and this `power`; None: not even a rate of 1.
 
     >>> smallest_rate(54), smallest_rate(5)
     (0.7, None)
@@ -90,7 +90,7 @@ def smallest_rate(n: int, *, sides: int = 2, power: float = POWER, alpha: float 
 
 @lru_cache(maxsize=64)
 def required_n(gain: float, *, differing: float, tests: int = 1, alpha: float = ALPHA) -> int:
-    """The number of items that show a `gain` in accuracy with a power of 80%, if a share `differing` of pairs differ.
+    """Compute the number of items for a `gain` in accuracy with a power of 80%, if a share `differing` of pairs differ.
 
     By the exact power of McNemar's exact test at `alpha` over `tests`; at least `gain` of the pairs differ. Needs
     scipy.
@@ -116,7 +116,7 @@ def required_n(gain: float, *, differing: float, tests: int = 1, alpha: float = 
 
 
 def _paired_power(n: int, gain: float, share: float, alpha: float) -> float:
-    """The power of McNemar's exact test: over the number of pairs that differ, that of the sign test."""
+    """Compute the power of McNemar's exact test: the sign test's power, averaged over the number of differing pairs."""
     import numpy as np
     from scipy import stats  # type: ignore[import-untyped,unused-ignore]
 

@@ -1,4 +1,4 @@
-"""A study: which designs, on which questions, compared how; and its registration before the first answer."""
+"""A study: its designs, questions and comparisons, and its registration before the first answer."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ a debate."""
 JUDGED = (NOISE, CONTROL, ALONE)
 """Methods in which the judge of the first design reads something else than its debate."""
 _OWN = (*JUDGED, *get_args(BaselineName))
-"""Names of methods that no design may have."""
+"""Method names that designs cannot use."""
 _MOST_REPEATS = 1_000
 """Cases are made in memory, and a model that answers alike a thousand times says nothing new."""
 _NOTHING = ("nan", "NaT", "<NA>")
 """An empty cell in a data frame."""
 _HASH = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
-"""One that a sentence shows in short."""
+"""Hash in the short form for sentences."""
 _ASKED = re.compile(r"-baselines \(([a-z_, ]+)\)")
 
 
@@ -72,7 +72,7 @@ class Case:
     item: str
     """The id of the question."""
     repeat: int
-    """From 0."""
+    """Number of the repetition, from 0."""
     question: object
     choices: tuple[str, ...]
     """The positions, in the order of the data set."""
@@ -80,12 +80,12 @@ class Case:
     """The index of the right one, as text."""
     cluster: str
     positions: tuple[str, ...]
-    """The same, in the order in which they are dealt to the debaters."""
+    """Positions of the question, in the order dealt to the debaters."""
     seed: int
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """What there is one answer for."""
+        """Key of the one answer to this case."""
         return self.design, self.item, self.repeat
 
 
@@ -96,25 +96,25 @@ class Study:
     - `rows` are the questions, dictionaries or other objects (of a data frame, `frame.to_dict("records")`). `question`,
       `choices` (the positions), `truth` (the right one, or its index), `id` (None: a hash of question and choices) and
       `cluster` (what rows share, such as a topic; None: nothing) are keys of a row, or functions of it.
-    - `designs`: for each name a function of a row and its positions, in an order dealt by lot, that returns a
-      `debate(…)`. Its baselines are methods of the study too: those of the first design by their names, those of others
-      as "design:single".
+    - `designs`: for each name a function of a row and its positions, in a random order, with a `debate(…)` as its
+      result. Its baselines are methods of the study too: baselines of the first design by their names, others as
+      "design:single".
     - `noise` adds a control: the judge of the first design reads the arguments of *another* question under the
       positions of this one. `judge` is how it judges (None: with the orders and the form of answers of the debate).
-    - `control` adds a positive control: the key of a row, or a function of it, with a text that decides its question,
-      such as the notes that only debaters have. Before the debates the judge of the first design decides all questions
-      with that text in hand ("control") and without it ("alone"). Unless it is right more often with it, by
-      `control_gain` or more, the study stops there: what debates do could not be seen through this judge.
-    - `primary` is the one comparison that the study is for, ("design", "method"); None: the first design with
-      "self_consistency", or its first baseline. It is tested by itself. `compare` are the others, adjusted by Holm's
-      method for their number; None: the first design with each other method, and each other design with the method
-      that the primary one is compared with.
+    - `control` adds a positive control: the key of a row, or a function of it, with a text to decide its question, such
+      as the debaters' private notes. Before the debates the judge of the first design decides all questions with the
+      text in hand ("control") and without it ("alone"). Unless it is right more often with it, by `control_gain` or
+      more, the study stops there: this judge could not show the effect of debates.
+    - `primary` is the main comparison of the study, ("design", "method"); None: the first design with
+      "self_consistency", or its first baseline. It is tested by itself. `compare` lists the others, adjusted by Holm's
+      method for their number; None: the first design with each other method, and each other design with the primary
+      comparison's method.
     - `repeats`: how often each question is asked; it remains one question. `seed` repeats all draws.
-    - `prediction` is what the registration says is expected. `fixed` is JSON data by name of which it has hashes, such
-      as instructions and models of designs: what code in a design says is not seen from outside.
+    - `prediction` is the expected result for the registration. `fixed` is JSON data by name for hashes in the
+      registration, such as instructions and models of designs: code in a design is not visible from outside.
 
-    ConfigurationError, before any call, for a row without an answer among its choices, ids that occur twice, and
-    comparisons of methods that are not there. Needs scipy.
+    - Invalid studies raise ConfigurationError before any call: a row without an answer among its choices, duplicate
+    ids, and comparisons of unknown methods. Needs scipy.
 
     >>> from flowdebate import Debater, debate
     >>> rows = [{"question": "Is 91 prime?", "choices": ["It is prime", "It is not"], "truth": "It is not"}]
@@ -148,7 +148,7 @@ class Study:
     prediction: str = ""
     fixed: Mapping[str, Any] = field(default_factory=dict)
     methods: tuple[str, ...] = field(init=False)
-    """The names of all methods, those of the first design first."""
+    """The names of all methods, beginning with the first design's."""
 
     def __post_init__(self) -> None:
         location = self.location
@@ -195,17 +195,17 @@ class Study:
 
     @property
     def location(self) -> str:
-        """How errors name it."""
+        """Name of the study in errors."""
         return f"study {self.name!r}"
 
     @property
     def first(self) -> str:
-        """The design that baselines and noise belong to."""
+        """Name of the first design, the owner of baselines and noise."""
         return next(iter(self.designs))
 
     @cached_property
     def cases(self) -> Sequence[Case]:
-        """What there is to ask, design by design, so that each is a result by itself."""
+        """Cases of the study, design by design, so each is a result by itself."""
         rows = [self._read(index, row) for index, row in enumerate(self.rows)]
         firsts: dict[str, int] = {}
         for index, (item, question, *_) in enumerate(rows):
@@ -226,7 +226,7 @@ class Study:
 
     @cached_property
     def keys(self) -> Mapping[tuple[str, str, int], Case]:
-        """What there are answers for when all is asked, noise as well, and the case that each belongs to."""
+        """Keys of all answers of a finished study, including noise, and the case of each."""
         cases_by_key = {case.key: case for case in self.cases}
         judged = [NOISE] if self.noise else []
         judged += [] if self.control is None else [CONTROL, ALONE]
@@ -235,9 +235,9 @@ class Study:
         }
 
     def planned(self, answers: Iterable[StudyAnswer]) -> Counter[str]:
-        """How many answers of each design there are to be, and of noise.
+        """Count the planned answers of each design, and of noise.
 
-        That needs two debates with as many positions that did not fail.
+        Noise needs two successful debates with the same number of positions.
         """
         failed = {answer.key for answer in answers if answer.problem is not None}
         noise_cases = [
@@ -250,14 +250,14 @@ class Study:
         return Counter(case.design for case in self.cases) + judged
 
     def design_of(self, method: str) -> str:
-        """The design whose answers have those of a method; or the method, where the judge reads something else."""
+        """Return the design with the answers of a method; or the method, if the judge reads something else."""
         design = method.partition(":")[0]
         return design if design in self.designs or design in JUDGED else self.first
 
     def answered(self, answers: Iterable[StudyAnswer]) -> list[StudyAnswer]:
-        """Those of `answers` that the study asks for, in the clusters that its rows have now.
+        """Select the `answers` to cases of the study, in the current clusters of its rows.
 
-        ConfigurationError for one that was given when another position of its row was right.
+        ConfigurationError for an answer to a row with another right position at its time.
         """
         known_answers = [answer for answer in answers if answer.key in self.keys]
         for answer in known_answers:
@@ -267,11 +267,11 @@ class Study:
         return [answer.model_copy(update={"cluster": self.keys[answer.key].cluster}) for answer in known_answers]
 
     def method(self, design: str, baseline: str) -> str:
-        """The name of the baseline of a design among the methods."""
+        """Return the name of a design's baseline among the methods."""
         return baseline if design == self.first else f"{design}:{baseline}"
 
     def block(self, case: Case) -> Block[Any, Any]:
-        """The debate of a case; ConfigurationError, with the row, if it cannot be made."""
+        """Build the debate of a case; raise ConfigurationError, with the row, on failure."""
         index = self._index_of[case.item]
         try:
             return self._made(case.design, self.rows[index], case.positions)
@@ -280,11 +280,11 @@ class Study:
             raise ConfigurationError(location, field_, error.got, error.allowed, hint=error.hint) from None
 
     def control_text(self, case: Case) -> str:
-        """Read the text that decides the question of a case."""
+        """Read the deciding text of a case."""
         return str(self._filled(self._index_of[case.item], self.rows[self._index_of[case.item]], "control"))
 
     def registration(self, *, model: ModelChoice = None) -> Registration:
-        """What is fixed before the first answer; `register` writes it."""
+        """Collect everything fixed before the first answer; `register` writes it."""
         from flowdebate.runs.header import list_model_names
 
         firsts = {case.design: case for case in reversed(self.cases)}
@@ -322,7 +322,7 @@ class Study:
         return registration
 
     def _asked(self, design: str) -> list[str]:
-        """The baselines that the debates of a design ask."""
+        """List the baselines asked by the debates of a design."""
         row = self.rows[0]
         structure = self._made(design, row, self._choices(0, row)).outline().structure
         match = _ASKED.search(structure)
@@ -386,18 +386,18 @@ class Study:
 
 
 class Registration(WireModel):
-    """What a study fixed before its first answer."""
+    """Facts fixed by a study before its first answer."""
 
     at: float
     """Seconds since 1970."""
     fixed: dict[str, Any]
     """Hashes of rows, designs and library; seed, models, comparisons, prediction."""
     hash: str
-    """Of all that is fixed."""
+    """Hash of all fixed facts."""
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> Registration:
-        """The registration in a file; BadFile if it is none, or was changed since."""
+        """Read a registration from a file; raise BadFile if it is invalid, or was changed since."""
         try:
             registration = cls.model_validate_json(Path(path).read_bytes())
         except ValidationError as error:
@@ -411,7 +411,7 @@ class Registration(WireModel):
         return registration
 
     def differences(self, now: Registration) -> list[str]:
-        """What is not as it was registered, a sentence each."""
+        """List the differences from the registration, a sentence each."""
         names = dict.fromkeys([*self.fixed, *now.fixed])
         return [
             _HASH.sub(r"\1", f"{name}: registered {shown(self.fixed.get(name))}, now {shown(now.fixed.get(name))}")
@@ -430,12 +430,12 @@ def _list_rows(rows: object, location: str) -> list[Any]:
 
 
 def digest(value: object) -> str:
-    """The SHA-256 hash of JSON data."""
+    """Compute the SHA-256 hash of JSON data."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, ensure_ascii=False, default=str).encode()).hexdigest()
 
 
 def _source_digest() -> str:
-    """The hash of this library's own code: prompts are part of it."""
+    """Compute the hash of this library's own code: prompts are part of it."""
     root = Path(flowdebate.__file__).parent
     source_hash = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):

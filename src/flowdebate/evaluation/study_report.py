@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     Key = tuple[str, int]
 
 _KNOWN = 0.9
-"""The share of answers of which an amount has to be known for its mean."""
+"""Share of answers with a known amount required for its mean."""
 
 
 class StudyMethod(WireModel):
-    """Accuracy and cost of one method over the questions that it was asked."""
+    """Accuracy and cost of one method over its questions."""
 
     method: str
     n: int
-    """Answers, with those of debates that failed where they count as wrong."""
+    """Number of answers, including failed debates if they count as wrong."""
     accuracy: float
     low: float
     high: float
@@ -52,22 +52,22 @@ class StudyMethod(WireModel):
     tokens: float | None
     completion_tokens: float | None
     cost: float | None
-    """Means over the answers of which they are known; None where these are less than nine in ten."""
+    """Means over the answers with known amounts; None if these are less than nine in ten."""
 
 
 class StudyComparison(WireModel):
-    """How much more often one method is right than another one."""
+    """Difference in accuracy between two methods."""
 
     one: str
     other: str
     primary: bool
-    """Whether the study is for it: it is tested by itself."""
+    """True for the main comparison of the study: it is tested by itself."""
     n: int
     one_accuracy: float
     other_accuracy: float
     better: int
     worse: int
-    """Answers of the one that score higher than those of the other, and lower."""
+    """Answers of the one with a higher and with a lower score than the other's."""
     difference: float
     low: float
     high: float
@@ -75,20 +75,20 @@ class StudyComparison(WireModel):
     clusters: int
     """Independent groups of questions."""
     p: float
-    """Of the exact sign-flip test over clusters."""
+    """P-value of the exact sign-flip test over clusters."""
     p_adjusted: float
-    """The same for the primary one; by Holm's method over all others for the rest."""
+    """P-value, unadjusted for the primary comparison; adjusted by Holm's method over all others for the rest."""
     e_value: float
-    """The evidence that may be looked at after every question, see `flowdebate.evaluation.e_value`."""
+    """The evidence for a look after every question, see `flowdebate.evaluation.e_value`."""
     tokens_ratio: float | None
     cost_ratio: float | None
-    """Tokens and cost of the one as multiples of the other's; None where they are not known."""
+    """Tokens and cost of the one as multiples of the other's; None if unknown."""
     required_n: int
-    """The number of questions that show a gain of `min_gain` with a power of 80%."""
+    """The number of questions needed to show a gain of `min_gain` with a power of 80%."""
     early: bool
-    """Whether answers that it is about are still missing."""
+    """True while answers of either method are still missing."""
     finding: Finding
-    """If it is early, "too_few" until the e-value says that the two differ."""
+    """Finding of the comparison. If it is early, "too_few" until the e-value shows a difference."""
     summary: str
 
 
@@ -96,14 +96,14 @@ class StudyControl(WireModel):
     """The judge with what decides each question in hand, against the same judge without it."""
 
     n: int
-    """Questions that it decided both ways."""
+    """Questions decided both ways."""
     control: float
     alone: float
-    """Accuracy with that text, and without it."""
+    """Accuracy with the deciding text, and without it."""
     gain: float
-    """The gain that the study asks for."""
+    """The gain required by the study."""
     passed: bool | None
-    """Whether the control gains as much; None while answers are missing."""
+    """True if the control reaches this gain; None while answers are missing."""
 
     @property
     def summary(self) -> str:
@@ -120,17 +120,17 @@ class StudyControl(WireModel):
 
 
 class StudyReport(InNotebooks, WireModel):
-    """What a study found, also where it is not finished."""
+    """Results of a study, also of an unfinished one."""
 
     study: str
     asked: int
-    """Answers that there are."""
+    """Number of existing answers."""
     planned: int
-    """Answers that there are to be."""
+    """Number of planned answers."""
     failed: int
-    """Debates that ended without a verdict."""
+    """Debates without a verdict at their end."""
     missing: Missing
-    """What these count as."""
+    """Rule for counting failed debates."""
     confidence: float
     min_gain: float
     methods: list[StudyMethod]
@@ -141,24 +141,24 @@ class StudyReport(InNotebooks, WireModel):
     registered: str | None
     """The hash of the registration; None without one."""
     differences: list[str]
-    """What is not as it was registered."""
+    """Differences from the registration, a sentence each."""
     summary: str
     reliability: list[ReliabilityBin] = Field(default_factory=new_list)
-    """How often the judge of the first design is right where it is about equally sure; empty without its ballots."""
+    """Accuracy of the first design's judge by its confidence; empty without its ballots."""
     dynamics: dict[str, Dynamics] = Field(default_factory=new_dict)
-    """How answers change: from one call to the debate of each design, and from the judge's first ballot to its last."""
+    """Changes of answers: from one call to the debate of each design, and from the judge's first ballot to its last."""
     first_read: dict[str, Figure] = Field(default_factory=new_dict)
-    """By design, and for noise: how often the judge finds for the side that it reads first, of two; half of the time,
-    if places are nothing to it. The mean over debates of the share of their ballots that are for one side."""
+    """Share of verdicts for the first of two sides in the reading order, by design and for noise; half of the time, for
+    a judge without a preference for places. The mean over debates of the share of their ballots for one side."""
 
     @property
     def unfinished(self) -> int:
-        """Answers that are still missing."""
+        """Number of missing answers."""
         return max(self.planned - self.asked, 0)
 
     @property
     def frontier(self) -> list[StudyMethod]:
-        """The methods that no other one is as accurate as, or more, at fewer tokens; those with the fewest first."""
+        """Methods on the frontier: no other method is at least as accurate with fewer tokens; the cheapest first."""
         best: list[StudyMethod] = []
         priced = [(row.tokens, -row.accuracy, row) for row in self.methods if row.tokens is not None]
         for *_, priced_method in sorted(priced, key=lambda method: method[:2]):
@@ -168,16 +168,16 @@ class StudyReport(InNotebooks, WireModel):
 
     @property
     def primary(self) -> StudyComparison | None:
-        """The comparison that the study is for; None while nothing was answered by both."""
+        """The main comparison of the study; None while nothing was answered by both."""
         return next((comparison for comparison in self.comparisons if comparison.primary), None)
 
     def to_html(self) -> str:
-        """The report as one HTML file without a script: tables, plots, and what differs from the registration."""
+        """Render the report as one HTML file without a script: tables, plots, and differences from the registration."""
         html: str = resolve_name("flowdebate.web.report:study_html")(self)
         return html
 
     def to_latex(self) -> str:
-        """The tables for a paper, with the rules of the package booktabs."""
+        """Render the tables for a paper, with the rules of the package booktabs."""
         head = r"Method & $n$ & Accuracy & Interval & Calls & Tokens \\"
         rows = [
             f"{_latex(method.method)} & {method.n} & {method.accuracy:.3f} & [{method.low:.3f}, {method.high:.3f}] & "
@@ -205,12 +205,12 @@ class StudyReport(InNotebooks, WireModel):
 
 
 class _Credit(NamedTuple):
-    """What a method gets for one question."""
+    """Credit of a method for one question."""
 
     value: float
     cluster: str
     answer: MethodAnswer | None
-    """None where the debate failed, so that there is none."""
+    """Answer of the method; None if the debate failed."""
 
 
 def study_report(
@@ -220,14 +220,14 @@ def study_report(
     registration: Registration | None = None,
     model: ModelChoice = None,
 ) -> StudyReport:
-    """Compare the methods of `study` on the `answers` that there are; it may be looked at before all are there.
+    """Compare the methods of `study` on all existing `answers`; it may be looked at before all are there.
 
-    An undecided answer, a tie of votes or a debate without a winner, counts as a lot among what it leaves open; where
-    counting it as wrong would change a finding, the summary says so. A debate that failed counts as wrong, and each of
-    its baselines, which were not asked, as right as often as elsewhere; with missing="left out" neither counts.
-    `registration` is checked against the study and `model`. Answers that the study does not ask for, such as those of a
-    design that it has no more, are left out.
-    ConfigurationError without a single one, or if another position is right now than when it was answered.
+    An undecided answer, a tie of votes or a debate without a winner, counts as a random draw among the positions left
+    open; if counting it as wrong would change a finding, the summary says so. A failed debate counts as wrong, and each
+    of its unasked baselines as right as often as elsewhere; with missing="left out" neither counts. `registration` is
+    checked against the study and `model`. Answers to cases outside the study, such as answers of a removed design, are
+    left out. ConfigurationError without a single one, or if another position is right now than at the time of the
+    answer.
     """
     answers = study.answered(answers)
     if not answers:
@@ -283,7 +283,7 @@ def study_report(
 
 
 def control_of(study: Study, answers: Sequence[StudyAnswer]) -> StudyControl | None:
-    """Compare the judge that has what decides with the same judge alone; None without an answer of both."""
+    """Compare the judge with the deciding text and the same judge alone; None without an answer of both."""
     with_it, without = (_credits_of(method, study, answers) for method in (CONTROL, ALONE))
     keys = sorted(with_it.keys() & without.keys())
     if not keys:
@@ -295,7 +295,7 @@ def control_of(study: Study, answers: Sequence[StudyAnswer]) -> StudyControl | N
 
 
 def _first(summary: str) -> str:
-    """The first sentence of a summary."""
+    """Return the first sentence of a summary."""
     end = summary.find(". ")
     return summary if end < 0 else summary[: end + 1]
 
@@ -329,7 +329,7 @@ def _compare_all(
 
 
 def frame(study: Study, answers: Sequence[StudyAnswer]) -> list[dict[str, Any]]:
-    """One row for each answer of each method, for pandas, polars or a spreadsheet: `pandas.DataFrame(frame(…))`."""
+    """Make a row for each answer of each method, for pandas, polars or a spreadsheet: `pandas.DataFrame(frame(…))`."""
     return [
         {
             "item": answer.item,
@@ -355,7 +355,7 @@ def frame(study: Study, answers: Sequence[StudyAnswer]) -> list[dict[str, Any]]:
 def _credits_of(
     method: str, study: Study, answers: Sequence[StudyAnswer], *, undecided: Undecided = "lot"
 ) -> Mapping[Key, _Credit]:
-    """By question and repeat what `method` gets, for those that it was asked, and those that count without."""
+    """Return the credits of `method` by question and repeat, for its asked questions and all counted without asking."""
     design = study.design_of(method)
     credits_by_key: dict[Key, _Credit] = {}
     lost = []
@@ -405,7 +405,7 @@ def _mean(amounts: Sequence[float | None]) -> float | None:
 def _compare(
     compared: MethodPair, study: Study, credits_: Mapping[str, Mapping[Key, _Credit]], *, tests: int, early: bool
 ) -> tuple[StudyComparison, float]:
-    """One comparison without its finding, and the largest gain that `tests` of them do not exclude."""
+    """Make one comparison without its finding, and the largest gain not excluded by `tests` of them."""
     one, other = credits_[compared.one], credits_[compared.other]
     # those that both answered come first
     keys = sorted(one.keys() & other.keys(), key=lambda key: one[key].answer is None or other[key].answer is None)
@@ -520,7 +520,7 @@ def _first_read(study: Study, answers: Sequence[StudyAnswer]) -> dict[str, Figur
 def _conclude(
     comparison: StudyComparison, minimum_gain: float, study: Study, *, p: float, tests: int
 ) -> StudyComparison:
-    """The comparison with its finding, and in words; before all is answered, only the e-value may find."""
+    """Conclude the comparison with its finding, and in words; before all is answered, only the e-value may decide."""
     alpha, early = 1 - study.confidence, comparison.early
     finding: Finding = "none_worth_it" if minimum_gain < study.min_gain and not early else "too_few"
     # of several e-values, the smallest alpha by Bonferroni
@@ -549,7 +549,7 @@ def _conclude(
 
 
 def _state(primary: StudyComparison | None) -> str:
-    """What there is to say of a study while answers are missing: what it is for may be concluded already."""
+    """Describe an unfinished study: its main question may be concluded already."""
     concluded = primary is not None and (primary.finding != "too_few" or not primary.early)
     return "the rest is still missing" if concluded else "nothing is concluded yet"
 

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 _FATAL = (ConfigurationError, RunChanged, RunConflict, StoreError, RealModelForbidden)
-"""Errors that say that the study is set up wrongly: no other question would fare better."""
+"""Errors of an invalid study setup: no other question would fare better."""
 
 
 def _missing_verdict(raw: DebateRawOutput) -> str:
@@ -65,7 +65,7 @@ def _missing_verdict(raw: DebateRawOutput) -> str:
 
 
 class StudyAnswer(WireModel):
-    """What one question was answered with, as numbers: positions are indexes, and no text of a model is kept."""
+    """Answers to one question, as numbers: positions are indexes, and no text of a model is stored."""
 
     design: str
     """The design, or "noise", "control" or "alone"."""
@@ -75,34 +75,34 @@ class StudyAnswer(WireModel):
     """The index of the right position among the choices, as all positions here."""
     cluster: str
     order: list[str]
-    """The positions in the order in which they were dealt to the debaters."""
+    """The positions in the order dealt to the debaters."""
     answers: dict[str, MethodAnswer]
-    """By method, those that have an answer; without the design's own one, it failed."""
+    """Answers by method; without an entry for the design itself, its debate failed."""
     ballots: list[JudgeBallot] = Field(default_factory=new_list)
-    """Those of the judge."""
+    """Ballots of the judge."""
     characters: dict[str, int] = Field(default_factory=new_dict)
     """The length of each side's arguments."""
     partner: str | None = None
-    """For noise: the question whose arguments the judge read."""
+    """Question whose arguments the judge read, for noise."""
     problem: str | None = None
-    """The kind of error that ended it; it is asked again when the study is run again."""
+    """The kind of error at its end; it is asked again by the next run of the study."""
     transcript: str = ""
     """The SHA-256 hash of the transcript."""
     seed: int
     at: float
-    """When it was answered, in seconds since 1970."""
+    """Time of the answer, in seconds since 1970."""
     seconds: float
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """What it is the answer for: the last one in a file counts."""
+        """Key of the answered case: the last answer to it in a file counts."""
         return self.design, self.item, self.repeat
 
 
 class AnswersFile:
-    """The answers of a study in a file of JSON Lines, which one process at a time adds to.
+    """Answers of a study in a file of JSON Lines, written by one process at a time.
 
-    BadFile for a line that is no answer. A last line without its end, which a kill leaves, is cut off.
+    Invalid lines raise BadFile. A last line without its end, left by a kill, is cut off.
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
@@ -147,19 +147,19 @@ class AnswersFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyProgress:
-    """How far a study has come."""
+    """Progress of a study."""
 
     done: int
-    """Answers that are there, of this call and earlier ones."""
+    """Existing answers, of this call and earlier ones."""
     total: int
     failed: int
-    """Those of them that ended with an error."""
+    """Number of answers with an error."""
     asked: int
     """Answers of this call."""
     seconds: float
-    """Since this call began."""
+    """Seconds since the start of this call."""
     usage: Usage
-    """Of the debates of this call that have ended, failed ones as well."""
+    """Usage of the finished debates of this call, including failed ones."""
     remaining: float | None
     """Estimated seconds for the rest, from what answers of each design have taken; None while there is no answer."""
 
@@ -178,16 +178,15 @@ async def ask_study(  # noqa: PLR0913 - those of a batch
     observe: Observer | None = None,
     progress: Callable[[StudyProgress], object] | None = None,
 ) -> Sequence[StudyAnswer]:
-    """Ask what the file `answers` has no answer for, and return all answers of the study.
+    """Ask all questions without an answer in the file `answers`, and return all answers of the study.
 
-    Each answer is written when it is there, as numbers without texts: the file alone says what is done. With a `store`
-    a debate that was interrupted goes on where it stopped. `maximum` bounds the debates of this call; after so many
-    `seconds`, or once `until(…)` is true of its progress, no further one is started. Noise for a question follows the
-    debate of the next one, or of a later one where that failed. A `control` of the study comes first, after one debate
-    that shows how its judge judges (none if the study has a `judge`); where it fails, nothing else is asked. Failed
-    answers are asked again by the next call.
-    `limits` are those of each debate; `progress(…)` is called after each answer. Errors that no question would fare
-    better with are raised.
+    Each answer is written at once, as numbers without texts: the file alone records the progress. With a `store` an
+    interrupted debate continues where it stopped. `maximum` bounds the debates of this call; after so many `seconds`,
+    or once `until(…)` is true of its progress, no further one is started. Noise for a question follows the debate of
+    the next one, or of a later one if that failed. A `control` of the study comes first, after one debate to learn how
+    its judge judges (none if the study has a `judge`); if it fails, nothing else is asked. Failed answers are asked
+    again by the next call. `limits` apply to each debate; `progress(…)` is called after each answer. Errors that would
+    affect every question are raised.
     """
     check_count(f"{study.location}.run()", max_concurrency=max_concurrency)
     opened = open_store(store, location=f"{study.location}.run()")
@@ -220,7 +219,7 @@ async def ask_study(  # noqa: PLR0913 - those of a batch
 
 
 class _Spent(Observer):
-    """Sum of what runs used, also of those that failed; another observer observes them."""
+    """Sum of the usage of runs, including failed ones; another observer observes them."""
 
     def __init__(self, inner: Observer) -> None:
         self.usage, self._inner = Usage.none(), inner
@@ -244,7 +243,7 @@ class _Asking:
     _common: CommonOptions
     _spent: _Spent
     _size: int
-    """How many are asked about at once."""
+    """Number of questions asked at once."""
     _progress: Callable[[StudyProgress], object]
     _until: Callable[[StudyProgress], bool]
     _raws: dict[tuple[str, str, int], DebateRawOutput] = field(default_factory=dict)
@@ -253,7 +252,7 @@ class _Asking:
     _asked: int = 0
 
     def is_open(self, key: tuple[str, str, int]) -> bool:
-        """Whether there is no answer, or a failed one."""
+        """Check that there is no answer, or a failed one."""
         answer = self._file.answers.get(key)
         return answer is None or answer.problem is not None
 
@@ -301,7 +300,7 @@ class _Asking:
         return sum(count * fmean(took.get(design, [usual])) for design, count in remaining.items()) / self._size
 
     async def debate(self, case: Case) -> Case:
-        """Add the answer of a debate and its baselines, and noise for those that now have the next one's arguments."""
+        """Add the answer of a debate and its baselines, and noise if the next one's arguments are now available."""
         self._add(await self._debated(case))
         if self._study.noise and case.design == self._study.first:
             other_cases = self._others(case)
@@ -314,7 +313,7 @@ class _Asking:
         return case
 
     async def _debated(self, case: Case) -> StudyAnswer:
-        """The answer of a debate and its baselines."""
+        """Collect the answer of a debate and its baselines."""
         started = time.monotonic()
         try:
             result = await self._run(self._study.block(case), case.question, case, case.design)
@@ -396,7 +395,7 @@ class _Asking:
         return None
 
     async def _controlled(self, case: Case, name: str, how: JudgeOptions) -> StudyAnswer:
-        """The answer of the judge who reads the positions alone; for the control, with what decides the question."""
+        """Ask the judge with the positions alone; for the control, with the deciding text."""
         entries = [
             DebateContributionEntry(round=1, agent_name=f"side {number}", stance=position, text=position)
             for number, position in enumerate(case.positions, 1)
@@ -407,9 +406,9 @@ class _Asking:
         return await self._judged(case, name, ArguedDebate(question=question, transcript=entries), how)
 
     async def noise(self, case: Case) -> Case:
-        """Add the answer of the judge who reads the arguments of the next question that was debated without failure.
+        """Add the noise answer from the arguments of the next successfully debated question.
 
-        Not before it has been: which one it is does not depend on where a call ended. None if they are lost.
+        It waits for that debate: its choice does not depend on the end of a call. None if they are lost.
         """
         for other in self._others(case):
             if other.key not in self._file.answers:
@@ -420,7 +419,7 @@ class _Asking:
         return case
 
     async def _noise(self, case: Case, other: Case, raw: DebateRawOutput) -> StudyAnswer:
-        """The answer of the judge who reads the arguments of the `other` question."""
+        """Ask the judge to decide with the arguments of the `other` question."""
         position_names = dict(zip(other.positions, case.positions, strict=True))
         entries = [entry.model_copy(update={"stance": position_names[entry.stance]}) for entry in raw.transcript]
         argued = ArguedDebate(question=str(case.question), transcript=entries)
@@ -429,7 +428,7 @@ class _Asking:
     async def _judged(
         self, case: Case, name: str, argued: ArguedDebate, how: JudgeOptions, *, partner: str | None = None
     ) -> StudyAnswer:
-        """The answer of the judge who reads something else than the debate."""
+        """Ask the judge with something else than the debate."""
         started, entries = time.monotonic(), argued.transcript
         names = tuple(dict.fromkeys(entry.agent_name for entry in entries))
         anonymity = Anonymity(names=names, stances=case.positions, question=str(case.question))
@@ -454,7 +453,7 @@ class _Asking:
         return self._answer(case, name, started, {name: answer}, ballots=ballots, partner=partner)
 
     def _others(self, case: Case) -> Sequence[Case]:
-        """Other questions with as many positions, beginning with the next one."""
+        """List other questions with as many positions, beginning with the next one."""
         alike = [
             study_case
             for study_case in self._study.cases
@@ -465,7 +464,7 @@ class _Asking:
         return [*alike[at + 1 :], *alike[:at]]
 
     async def _raw(self, case: Case) -> DebateRawOutput | None:
-        """A debate that has been held, of this call or in the store."""
+        """Return the raw output of a finished debate, of this call or in the store."""
         if self.is_open(case.key):
             return None
         if case.key in self._raws or self._store is None:
@@ -530,12 +529,12 @@ def _judge_of(raw: DebateRawOutput) -> JudgeOptions:
 
 
 def _indexes(case: Case) -> Mapping[str, str]:
-    """The index of each position."""
+    """Return the index of each position."""
     return {choice: str(number) for number, choice in enumerate(case.choices)}
 
 
 def _as_numbers(ballot: JudgeBallot, index: Mapping[str, str]) -> JudgeBallot:
-    """A ballot whose sides are indexes, without what the judge wrote."""
+    """Convert a ballot to indexes for sides, without the judge's text."""
     by_side = {name: getattr(ballot, name) for name in ("labels", "scores", "criteria", "log_odds", "lengths")}
     update = {
         **{

@@ -27,27 +27,27 @@ _WHERE = "tournament()"
 
 
 class Seat(NamedTuple, Generic[SystemT]):
-    """Who argues a position."""
+    """Speaker of a position."""
 
     name: str
     position: str
     system: SystemT
-    """What was given under that name."""
+    """System registered under the name."""
 
 
 class Tournament(InNotebooks, WireModel):
-    """All games, and the ranking that follows from them."""
+    """All games, and the resulting ranking."""
 
     games: list[Game]
-    """The one had the first seat; its cluster is the number of the row."""
+    """Games with `one` in the first seat; the cluster of each is the number of its row."""
     ranking: Ranking
-    """Without the term for the first seat where that won, or lost, everything."""
+    """Ranking of the systems, without the term for the first seat if it won, or lost, everything."""
     failed: dict[int, str]
     """The error of each debate without a verdict, by its number; it is asked again by the next call."""
 
     @property
     def points(self) -> dict[str, float]:
-        """By system, a point for each debate that it won, and half for one without a winner; the most first."""
+        """Points by system, one for each won debate and half for a debate without a winner; the most first."""
         totals: dict[str, float] = {}
         for game in self.games:
             totals[game.one] = totals.get(game.one, 0) + game.won
@@ -71,12 +71,12 @@ async def tournament(  # noqa: PLR0913 - those of a batch
 ) -> Tournament:
     """Let each pair of `systems` debate each of `rows` twice, once from each seat, and rank them. Needs scipy.
 
-    - `systems`: by name a model, which argues in two rounds before `judge`, a model; or whatever `play` makes a debate
-      of, given the row and two seats: the first one argues the first position, and begins.
+    - `systems`: by name a model, for arguments in two rounds before `judge`, a model; or any input of `play`, called
+      with the row and two seats to make a debate: the first one argues the first position, and begins.
     - `question` and `choices` (two positions) are keys of a row, or functions of it.
-    - `prior` is that of `rank_games`: with one, systems that won or lost everything are ranked, too.
-    - `options` are those of `Block.batch`: with `store` the same call again continues where it was interrupted, and
-      pays for nothing twice. `batch_id`: the name under which; None: made of names, rows and seed.
+    - `prior` is passed to `rank_games`: with one, systems with only wins or only losses are ranked, too.
+    - `options` are passed to `Block.batch`: with `store` the same call continues after an interruption, and pays for
+      nothing twice. `batch_id`: name of the batch in the store; None: derived from names, rows and seed.
 
     ConfigurationError, before any call, for less than two systems, and for a row without two positions.
 
