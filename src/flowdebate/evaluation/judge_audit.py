@@ -1,10 +1,10 @@
 """Judge audits: bias and consistency of judges, counted from their stored ballots.
 
-The figures are those of Shi et al. 2024 (arXiv 2406.07791), repetition stability, position consistency and preference
-fairness, and the win rates of slots and labels. They need no library; `full_audit()` adds p-values and intervals.
+The figures follow Shi et al. 2024 (arXiv 2406.07791): repetition stability, position consistency and preference
+fairness, plus the win rates of slots and labels. They need no library; `full_audit()` adds p-values and intervals.
 
-Verdicts of one item are not independent: a consistent judge that sees an item in both orders gives each slot a win, by
-design. So items are counted, resampled and permuted, never verdicts.
+Verdicts of one item are not independent: a consistent judge of an item in both orders gives each slot a win, by design.
+So items are counted, resampled and permuted, never verdicts.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ class PlaceWins:
 
     wins: list[int]
     arrangements: frozenset[tuple[str, ...]] = frozenset()
-    """The arrangements that were shown: orders of sides, or the sides that had the labels."""
+    """Arrangements in the sample: orders of sides, or assignments of the labels to sides."""
     label_orders: frozenset[tuple[str, ...]] = frozenset()
     is_mirrored: bool = False
-    """Whether the item was judged in one order and its reverse: then only a reversal is fair."""
+    """True if the item was judged in one order and its reverse: then only a reversal is fair."""
 
     def add(self, place: int, arrangement: tuple[str, ...]) -> None:
         """Add a win of a place."""
@@ -72,7 +72,7 @@ class PlaceWins:
 
     @property
     def key(self) -> Hashable:
-        """What distinguishes it from the wins of other items, besides the names of sides."""
+        """Hashable identity of the wins, independent of the names of sides."""
         return tuple(self.wins), self.label_orders, self.is_mirrored
 
 
@@ -88,17 +88,17 @@ class ItemCounts:
     unusable: int = 0
     undecided: int = 0
     slots: dict[Names, PlaceWins] = field(default_factory=dict)
-    """By the names of the slots."""
+    """Slots by their names."""
     labels: dict[Names, PlaceWins] = field(default_factory=dict)
-    """By the labels, sorted."""
+    """Labels by their sorted list."""
     turns: dict[Names, PlaceWins] = field(default_factory=dict)
-    """By the places in the speaking order."""
+    """Turns by the places in the speaking order."""
     figures: dict[str, tuple[float, int]] = field(default_factory=dict)
     """A sum, and the number of its terms, for each of FIGURES."""
 
     @property
     def key(self) -> Hashable:
-        """What distinguishes it from the counts of other items, besides the names of sides."""
+        """Hashable identity of the counts, independent of the names of sides."""
         families = [(kind, names, wins.key) for kind, own in self.families for names, wins in own.items()]
         totals = (self.ballots, self.unparsed, self.unusable, self.undecided)
         return totals, tuple(families), tuple(self.figures.items())
@@ -110,7 +110,7 @@ class ItemCounts:
 
 
 class CountedItems:
-    """Counts of items, which are added one by one, so that their ballots need not be in memory together.
+    """Counts of items, added one by one: their ballots need not be in memory together.
 
     Most items differ only by the names of their sides, and share one object.
     """
@@ -132,17 +132,17 @@ class CountedItems:
 
 @dataclass(slots=True)
 class CountedJudges:
-    """Counts of all judges together and of each of them, and the shares that panels gave."""
+    """Counts of all judges together and of each of them, and the shares from panels."""
 
     all: CountedItems
     models: dict[str, CountedItems] = field(default_factory=dict)
-    """By model; "" is the unknown one."""
+    """Counts by model; "" is the unknown model."""
     shares: list[dict[str, dict[str, float]]] = field(default_factory=list)
-    """Of the items that several models have judged: the share of each side, by model."""
+    """Share of each side by model, for items judged by several models."""
     truth: list[str | None] = field(default_factory=list)
     """The right sides of these items."""
     is_known: bool = False
-    """Whether the right side of any item is known."""
+    """True if the right side of any item is known."""
     known: dict[Hashable, ItemCounts] = field(default_factory=dict)
 
     @classmethod
@@ -170,7 +170,7 @@ class CountedJudges:
 
 
 def count(ballots: Iterable[JudgeBallot], spoke: Sequence[str] | None = None) -> ItemCounts:
-    """Count the `ballots` of one item, whose sides `spoke` in this order; the order of ballots changes nothing."""
+    """Count the `ballots` of one item, for the sides in the order of `spoke`; the order of ballots changes nothing."""
     counts = ItemCounts()
     alike: dict[tuple[str | None, frozenset[str], tuple[str, ...]], dict[_JudgeView, list[str | None]]] = {}
     by_letter: dict[tuple[str | None, frozenset[str], tuple[str, ...]], list[JudgeBallot]] = {}
@@ -207,7 +207,7 @@ def count(ballots: Iterable[JudgeBallot], spoke: Sequence[str] | None = None) ->
 
 
 def is_usable(ballot: JudgeBallot) -> bool:
-    """Whether it has two sides or more, each once, with a different label for each or none, and is for one of them."""
+    """Check that a ballot has two or more distinct sides, distinct labels or none, and a choice of one of the sides."""
     sides = set(ballot.order)
     if len(sides) < 2 or len(sides) != len(ballot.order):  # noqa: PLR2004 - a choice takes two
         return False
@@ -275,11 +275,11 @@ def audit(
     truth: Sequence[str | None] | None = None,
     spoken: Spoken = None,
 ) -> JudgeAudit:
-    """Audit the judges of `items`; an item is one transcript with all its ballots. A path is that of a file of ballots.
+    """Audit the judges of `items`; an item is one transcript with all its ballots. A path refers to a file of ballots.
 
     - `truth`: the right side of each item, or None; only the correlation of several models uses it.
-    - `spoken`: the sides of each item in the order in which they spoke in the last round, or None. Judge views do not
-      change that order, and the last speaker could answer everybody else.
+    - `spoken`: the sides of each item in the speaking order of the last round, or None. Judge views do not change this
+      order, and the last speaker could answer everybody else.
 
     The order of items, and of ballots in an item, changes nothing. Contradictory ballots are counted as `unusable`, and
     left out. ConfigurationError for a `truth` or `spoken` of another length.
@@ -304,13 +304,14 @@ def full_audit(
     seed: int = 0,
     resamples: int = 2_000,
 ) -> JudgeAudit:
-    """`audit(items, …)` with p-values and 95% intervals; the same for the same `seed`. Needs scipy.
+    """Run `audit(items, …)` with p-values and 95% intervals, reproducible by `seed`. Needs scipy.
 
-    Two places: the exact sign-flip test over items, by how much more often the one has won in each (with one ballot an
-    item, the exact binomial test). More: a permutation test that rotates the wins of each item by a random number of
-    places, drawn `resamples` times. P-values are adjusted by Holm's method for the number of tests in the audit.
-    Intervals are Clopper and Pearson's where each item is one yes or no, else of `resamples` bootstrap samples of items
-    (BCa). With 0 resamples there are no intervals, and p-values for two places only.
+    Two places: the exact sign-flip test over items, by the difference between the wins of the one and the other in each
+    (with one ballot an item, the exact binomial test). More places: a permutation test with a rotation of the wins of
+    each item by a random number of places, drawn `resamples` times. P-values are adjusted by Holm's method for the
+    number of tests in the audit. Intervals are Clopper and Pearson's if each item is one yes or no, else from
+    `resamples` bootstrap samples of items (BCa). With 0 resamples there are no intervals, and p-values for two places
+    only.
     """
     check_scipy("full_audit()")
     check_count("full_audit()", minimum=0, seed=seed, resamples=resamples)
@@ -322,7 +323,7 @@ def full_audit(
 def _read(
     path: str | PathLike[str], truth: Sequence[str | None] | None
 ) -> tuple[list[list[JudgeBallot]], Sequence[str | None]]:
-    """Read the ballots of a file by item, and the truths that it has."""
+    """Read the ballots of a file by item, and their truths."""
     from flowdebate.evaluation.ballot_file import read_ballots
 
     items = read_ballots(path).items
@@ -330,7 +331,7 @@ def _read(
 
 
 def audit_run(run: RunView) -> RunAudit:
-    """Audit the judge of `run`, which may still be running."""
+    """Audit the judge of `run`, also of an unfinished run."""
     raw: object = run.raw
     judging = getattr(getattr(raw, "verdict", None), "judging", None)
     ballots = [] if judging is None else judging.ballots
@@ -354,7 +355,7 @@ def audit_run(run: RunView) -> RunAudit:
 
 
 def spoken_of(raw: object) -> list[str] | None:
-    """`speaking_order()` the transcript of `raw`; None where all spoke at once, so that nobody had the last word."""
+    """Return the `speaking_order()` of a raw output's transcript; None if all spoke at once, without a last word."""
     at_once = getattr(raw, "turn_order", "declared") == "simultaneous"
     return None if at_once else speaking_order(getattr(raw, "transcript", None) or ())
 
@@ -389,7 +390,7 @@ def _audit_counted(judges: CountedJudges, resampling: Resampling | None) -> Judg
 
 
 def _adjust(audited: JudgeAudit) -> JudgeAudit:
-    """The audit with the p-values of all its tests adjusted for their number."""
+    """Adjust the p-values of all tests of an audit for their number."""
     every = [places for figures in (audited, *audited.models.values()) for places in figures.tested]
     adjusted = dict(zip(map(id, every), holm([places.p or 0.0 for places in every]), strict=True))
 
@@ -450,7 +451,7 @@ def _families(
 
 
 def _last_word(counted: CountedItems, resampling: Resampling | None) -> LastWord | None:
-    """The wins of whoever spoke last, over items with any number of sides."""
+    """Count the wins of the last speaker, over items with any number of sides."""
     items = [turns for item in counted.counts for turns in item.turns.values()]
     if not items:
         return None
@@ -514,12 +515,12 @@ def _places(
 def _interval(
     terms: Sequence[tuple[float, int]], resampling: Resampling | None, *, minimum: float | None = 0.0
 ) -> tuple[float | None, float | None]:
-    """The 95% interval of a ratio of two sums over items; none without resamples."""
+    """Compute the 95% interval of a ratio of two sums over items; none without resamples."""
     return resampling.interval(terms, minimum=minimum) if resampling and resampling.resamples else (None, None)
 
 
 def _panel(judges: CountedJudges, resampling: Resampling | None) -> dict[str, Any]:
-    """The mean correlation of two models, the quantity that is correlated, and what the models are worth."""
+    """Compute the mean correlation of two models, its basis, and the effective number of models."""
     shares, truths, names = judges.shares, judges.truth, sorted(judges.models)
     of: Literal["errors", "scores"] = "errors" if judges.is_known else "scores"
     pairs = [
@@ -561,7 +562,7 @@ def _both(
     *,
     of: Literal["errors", "scores"],
 ) -> dict[int, _Sums]:
-    """The items that both models have judged, each with the sums of its points (n, x, y, xx, yy, xy)."""
+    """Select the items judged by both models, each with the sums of its points (n, x, y, xx, yy, xy)."""
     points: dict[int, list[tuple[float, float]]] = {}
     for at, share in enumerate(shares):
         if one not in share or other not in share:
@@ -585,7 +586,7 @@ def _sums(rows: Iterable[_Sums]) -> _Sums:
 def _correlation_interval(
     pairs: Sequence[dict[int, _Sums]], at: Sequence[int], resampling: Resampling, *, centred: bool
 ) -> tuple[float, float]:
-    """The 95% interval of the mean correlation: percentiles of bootstrap samples of items."""
+    """Compute the 95% interval of the mean correlation: percentiles of bootstrap samples of items."""
     import numpy as np
 
     # items, not verdicts, are drawn: the verdicts of one item are not independent

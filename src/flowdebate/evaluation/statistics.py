@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # numpy is an extra
 ALPHA = 0.05  # the level of a test: the share of fair judges that it may find biased
 _ROUNDED = 1e-12
 _MANY = 5_000
-"""Items from which on the interval of a ratio is the normal one."""
+"""Number of items above which the interval of a ratio is the normal one."""
 _GRID = 60  # the sign-flip test counts in sixtieths: exact for halves, thirds, quarters, fifths and sixths of a win
 
 
@@ -54,10 +54,10 @@ def share_interval(share: float, n: float, *, confidence: float = 0.95) -> tuple
 def newcombe(
     ones: Sequence[float], other_values: Sequence[float], *, confidence: float = 0.95, size: float | None = None
 ) -> tuple[float, float]:
-    """The interval of `mean(ones) - mean(others)`, which are pairs of numbers from 0 to 1 of the same items.
+    """Compute the interval of `mean(ones) - mean(others)`, for paired numbers from 0 to 1 of the same items.
 
-    Newcombe's method 10 (1998) for paired shares: Wilson's intervals, combined by the correlation of the pairs. It has
-    a width even where all items agree. `size` is the number of independent pairs that they are worth
+    The method is Newcombe's method 10 (1998) for paired shares: Wilson's intervals, combined by the correlation of the
+    pairs. It has a width even if all items agree. `size` is the effective number of independent pairs
     (`effective_size`); None: all of them.
 
     >>> tuple(round(end, 3) for end in newcombe([1] * 2 + [0] * 19, [1] + [0] + [1] * 7 + [0] * 12))
@@ -76,7 +76,7 @@ def newcombe(
     phi = 0.0 if spread <= 0 else (max(together - 1 / (2 * n), 0.0) if together > 0 else together) / spread
 
     def added(one: float, other: float) -> float:
-        """The distance of a difference, from the distances of two correlated shares."""
+        """Combine the distances of two correlated shares into the distance of their difference."""
         return math.sqrt(max(one * one - 2 * phi * one * other + other * other, 0.0))
 
     below, above = added(one - low_one, high - other), added(high_one - one, other - low)
@@ -84,10 +84,11 @@ def newcombe(
 
 
 def effective_size(differences: Sequence[float], clusters: Sequence[Hashable]) -> float:
-    """The number of independent items that `differences` are worth, given the cluster of each. Needs scipy.
+    """Compute the effective number of independent `differences`, from the cluster of each item. Needs scipy.
 
-    It is their number, divided by the design effect: the cluster-robust variance of the mean over that of independent
-    items, and the wider quantile of Student's t for few clusters. Never more than there are items.
+    It is their number, divided by the design effect: the ratio of the cluster-robust variance of the mean to the
+    variance for independent items, and the wider quantile of Student's t for few clusters. It is never larger than the
+    number of items.
 
     >>> effective_size([1, 0, -1, 1], ["q1", "q2", "q3", "q4"])
     4.0
@@ -115,10 +116,11 @@ def effective_size(differences: Sequence[float], clusters: Sequence[Hashable]) -
 
 
 def sign_flip_test(leans: Sequence[float]) -> float:
-    """The two-sided p-value of the sum of `leans`, each of which might as well have had the other sign. Needs scipy.
+    """Compute the two-sided p-value of the sum of `leans`, under random signs of all of them. Needs scipy.
 
-    The exact permutation test: the share of all assignments of signs whose sum is as far from 0 as the observed one, or
-    farther. With leans of 1 and -1 it is the sign test, that is, McNemar's exact test of pairs that differ.
+    The test is the exact permutation test: the share of all assignments of signs with a sum as far from 0 as the
+    observed one, or farther. With leans of 1 and -1 it is the sign test, equal to McNemar's exact test of the differing
+    pairs.
 
     >>> round(sign_flip_test([1] * 8 + [-1]), 4)
     0.0391
@@ -146,7 +148,7 @@ def sign_flip_test(leans: Sequence[float]) -> float:
 
 
 def sign_test(ones: int, other_wins: int) -> float:
-    """Test exactly, and two-sidedly, that `ones` against `other_values` wins are those of a fair coin.
+    """Test exactly, and two-sidedly, `ones` against `other_wins` wins as tosses of a fair coin.
 
     >>> sign_test(4, 0), sign_test(6, 0), sign_test(0, 0)
     (0.125, 0.03125, 1.0)
@@ -157,11 +159,11 @@ def sign_test(ones: int, other_wins: int) -> float:
 
 
 def place_test(items: Sequence[tuple[Sequence[int], int]]) -> float:
-    """The two-sided p-value of the wins of one place, which a fair judge might have given to any other. Needs scipy.
+    """Compute the two-sided p-value of the wins of one place, under a fair judge's exchange of places. Needs scipy.
 
-    Each of `items` has the wins of its places, and the index of the place. The exact permutation test: the share of all
-    ways to choose a place in each item whose wins are as far from the mean as the observed ones, or farther. With one
-    win an item and two places it is the exact binomial test, with more places that with their chances.
+    Each of `items` has the wins of its places, and the index of the place. The test is the exact permutation test: the
+    share of all choices of a place in each item with wins as far from the mean as the observed ones, or farther. With
+    one win an item and two places it is the exact binomial test, with more places the binomial test with their chances.
 
     >>> round(place_test([((0, 1), 1)] * 6), 5), round(place_test([((0, 0, 1), 2)] * 4), 4)
     (0.03125, 0.0123)
@@ -226,14 +228,14 @@ def holm(ps: Sequence[float]) -> list[float]:
 class Resampling:
     """Bootstrap intervals and permutation tests by numpy and scipy, from one seed.
 
-    Each starts from the seed anew, so that none depends on which others there are.
+    Each starts from the seed anew, independent of the presence of others.
     """
 
     seed: int
     resamples: int
 
     def interval(self, terms: Sequence[tuple[float, int]], *, minimum: float | None = 0.0) -> tuple[float, float]:
-        """Compute the 95% interval of a ratio: the sum of the first numbers of `terms` divided by that of the second.
+        """Compute the 95% interval of a ratio: the sum of the first numbers of `terms` over the sum of the second.
 
         Clopper and Pearson's interval if each term is 0 or 1 of 1, and if terms do not differ, for a share between
         `minimum` and 1; otherwise, and for a number without bounds (`minimum` None), a bias-corrected and accelerated
@@ -289,10 +291,10 @@ class Resampling:
         return np.concatenate([source.multinomial(items, even, size=size) @ rows for size in sizes])
 
     def permutation_test(self, items: Sequence[tuple[Sequence[int], bool]]) -> float:
-        """The share of draws in which places are as uneven as observed, or more.
+        """Compute the share of draws with places as uneven as observed, or more.
 
-        An item has the wins of its places, which a draw rotates by a random number of places; or, where it is mirrored,
-        reverses or leaves.
+        An item has the wins of its places. A draw rotates them by a random number of places, or reverses or leaves them
+        if the item is mirrored.
         """
         import numpy as np
 
@@ -307,11 +309,11 @@ class Resampling:
 
 
 def two_sided_z(alpha: float) -> float:
-    """The number of standard deviations that a two-sided test at `alpha` asks for."""
+    """Return the number of standard deviations required by a two-sided test at `alpha`."""
     return NormalDist().inv_cdf(1 - alpha / 2)
 
 
 def _unevenness(wins: Floats) -> Floats:
-    """The sum of squared distances from even, for each row."""
+    """Return the sum of squared distances from even, for each row."""
     distances: Floats = ((wins - wins.mean(axis=-1, keepdims=True)) ** 2).sum(axis=-1)
     return distances

@@ -49,7 +49,7 @@ class Items:
     left_out: Counter[str] = field(default_factory=Counter)
     """The number of runs without ballots, by reason."""
     readers: ReaderAgreement | None = None
-    """What readers who voted blind think of the verdicts; None without votes."""
+    """Agreement of blind readers' votes with the verdicts; None without votes."""
 
 
 async def audited_runs(store: Store, runs: AsyncIterable[StoredRun]) -> Items:
@@ -71,13 +71,13 @@ def _verdict_of(run: StoredRun) -> object:
 
 
 def audit_of(items: Items, *, seed: int = 0) -> JudgeAudit:
-    """The audit of all items: with p-values and intervals where scipy is installed (`has_intervals`)."""
+    """Audit all items: with p-values and intervals if scipy is installed (`has_intervals`)."""
     judges = CountedJudges.of((item.ballots, item.spoken, item.truth) for item in items.items)
     return audit_counted(judges, seed=seed, resamples=2_000 if has_intervals() else None)
 
 
 def has_intervals() -> bool:
-    """Whether audits have p-values and intervals here."""
+    """Check that audits have p-values and intervals here."""
     return find_spec("scipy") is not None  # without importing it, which takes longer than a small audit
 
 
@@ -93,11 +93,11 @@ class FigureRow:
     """The ends of its 95% interval; None without one."""
     high: float | None = None
     form: str
-    """How the numbers are written: ".0%" or ".2f"."""
+    """Format of the numbers: ".0%" or ".2f"."""
     n: int
     """The number of observations."""
     of: str
-    """That number in words."""
+    """Unit of `n` in words."""
     even: float | None = None
     """The value of a fair judge; None where there is no such one."""
 
@@ -112,7 +112,7 @@ class FigureRow:
 
 
 def rows_of(audited: JudgeAudit, readers: ReaderAgreement | None = None) -> list[FigureRow]:
-    """The figures of an audit: of all ballots, of each model, and the agreement with readers."""
+    """List the figures of an audit: of all ballots, of each model, and the agreement with readers."""
     models = [row for name, figures in audited.models.items() for row in _rows(name or "(unknown)", figures)]
     reader_agreement = None if readers is None else readers.agreement
     agreement = (
@@ -147,7 +147,7 @@ _FIGURES = {
     "saturation": ("saturation of scores", "ballot"),
     "slot_log_odds": ("first slot ahead, log-odds", "ballot"),
 }
-"""The fields of single figures: their names, and what they are counted over."""
+"""Single figures by field: their names, and the unit of their count."""
 
 
 def _figure_row(judge: str, name: str, figure: Figure, over: str) -> FigureRow:
@@ -161,9 +161,9 @@ def _rate_row(judge: str, name: str, rate: PlaceRate | LastWord, *, n: int, even
 
 
 def items_of(runs: Iterable[StoredRun]) -> Items:
-    """The items of all `runs` with ballots; ballots of several runs on one transcript are one item.
+    """Collect the items of all `runs` with ballots; ballots of several runs on one transcript are one item.
 
-    A ballot that a fork has taken from its parent counts once.
+    A fork's ballot from its parent counts once.
     """
     collector = ItemCollector()
     for run in runs:
@@ -172,9 +172,9 @@ def items_of(runs: Iterable[StoredRun]) -> Items:
 
 
 class ItemCollector:
-    """Collects the ballots of runs, which need not be in memory together.
+    """Collector of the ballots of runs; runs need not be in memory together.
 
-    What it keeps of a run is some 300 bytes: its ballots without the words of judges.
+    It stores some 300 bytes of a run: its ballots without the judges' words.
     """
 
     def __init__(self) -> None:
@@ -215,7 +215,7 @@ class ItemCollector:
 
 
 class _PackedItems(Sequence[AuditItem]):
-    """Items that are unpacked one by one, without the words of judges."""
+    """Items unpacked one by one, without the judges' words."""
 
     def __init__(self, packed: Sequence[bytes]) -> None:
         self._packed = packed
@@ -240,7 +240,7 @@ _USUAL = (
     b'"spoken":["","truth":null,"problem":null,"reasoning":"","verdict":"","winner":null,"scores":{"":0.5,"":0.49999'
     b'{"id":"","ballots":[{"view":0,"order":["",""],"labels":{"":"Side A","":"Side B"},"labels":null,"model":"'
 )
-"""What most packed items have in common."""
+"""Field values shared by most packed items."""
 
 
 def _pack(item: AuditItem) -> bytes:
@@ -257,13 +257,13 @@ def _digest(text: str) -> bytes:
 
 
 def _words(ballot: JudgeBallot) -> str:
-    """Return what tells the words of a ballot from those of others; "" for a ballot without any."""
+    """Return a digest of the words of a ballot; "" for a ballot without any."""
     words = f"{ballot.verdict}\0{ballot.reasoning}"
     return _digest(words).hex()[:8] if len(words) > 1 else ""
 
 
 def argued(run: StoredRun) -> ArguedDebate | None:
-    """The transcript of `run`, or of the debate that it judged again; None for a run without one."""
+    """Return the transcript of `run`, or of the debate judged again by it; None for a run without one."""
     raw: Any = run.header.input if run.header.block == REJUDGE else (run.outcome or {}).get("raw")
     try:
         return ArguedDebate.model_validate({"question": raw["question"], "transcript": raw["transcript"]})
@@ -272,7 +272,7 @@ def argued(run: StoredRun) -> ArguedDebate | None:
 
 
 def judging_of(run: StoredRun) -> Judging | None:
-    """How the transcript of `run` was judged; None for a run that does not say."""
+    """Return how the transcript of `run` was judged; None if the run does not say."""
     raw: Any = (run.outcome or {}).get("raw")
     try:
         return Judging.model_validate((raw.get("firstVerdict") or raw["verdict"])["judging"])
@@ -281,7 +281,7 @@ def judging_of(run: StoredRun) -> Judging | None:
 
 
 def ballots_of_run(run: StoredRun) -> list[JudgeBallot] | str:
-    """The ballots of `run`, or the reason why it has none."""
+    """Return the ballots of `run`, or the reason why it has none."""
     if run.outcome is None:
         return "not over yet"
     if run.header.block == REJUDGE:
@@ -300,7 +300,7 @@ def _validated(model: type[AuditItem | Judging], value: object) -> list[JudgeBal
 
 
 def read_items(path: str) -> tuple[Items, BallotFile | None]:
-    """Read a file of items (JSON Lines), or of ballots (CSV, JSON Lines, Parquet), which come back, too; "-" is stdin.
+    """Read a file of items (JSON Lines), or of ballots (CSV, JSON Lines, Parquet), also returned; "-" is stdin.
 
     Raises BadFile with the line and the field.
     """
