@@ -21,11 +21,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flowdebate import Debater, FlowDebateWarning, debate
+import httpx2
+
+from flowdebate import Debater, FlowDebateWarning, Persona, consensus, council, debate
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation.leaderboard import Standings
-from flowdebate.evaluation.stored_audit import audited_runs
+from flowdebate.evaluation.stored_audit import audit_of, audited_runs
 from flowdebate.runs.durable.replay import Follower
+from flowdebate.server import create_app
+from flowdebate.service import Service
 from flowdebate.service.runs import each_run, last_resumable, list_runs
 from flowdebate.store import MemoryStore, SqliteStore
 from flowdebate.store.export import export_run
@@ -37,11 +41,12 @@ if TYPE_CHECKING:
 
     from flowdebate.blocks.sequencer import Sequencer
     from flowdebate.store import Store
+    from flowdebate.store.base import StoredRun
     from flowdebate.testing import ModelRequest
 
 _TOO_MUCH = 0.3
 _TIMES = 3
-_SMALLEST = {"ms": 2.0, "MB": 0.5, "KB": 0.0, "µs": 0.0}
+_SMALLEST = {"ms": 2.0, "MB": 0.5, "KB": 0.0, "µs": 0.0, "calls": 0.0}
 """What is as good as nothing: below it a measurement is noise."""
 _SAID = ("rivers run at night as well and what they give can be stored without a battery so a dam answers " * 50)[
     :4_000
@@ -177,6 +182,54 @@ async def follow_memory(turns: int) -> float:
     return await memory(await followed(turns))
 
 
+class _OfOther(MemoryStore):
+    """A store whose runs are all in progress in another process."""
+
+    async def run(self, run_id: str) -> StoredRun:
+        return replace(await super().run(run_id), status="running", owned=True, outcome=None)
+
+
+async def opened(turns: int, *, live: bool) -> tuple[float, float]:
+    """Open the page of a run in a server: the longest turn of its event loop in ms, and the kilobytes that are sent."""
+    finished = await debated(turns)
+    steps = await finished.steps("r")
+    store = _OfOther() if live else MemoryStore()
+    await store.add(await finished.run("r"), steps[:turns] if live else steps)
+    token = "a-token-for-one-benchmark"  # noqa: S105 - of this process
+    service = Service({"rent": pattern(turns)}, store=store, model=MODEL)
+    web = httpx2.ASGITransport(create_app(service, token=token))
+    turns_of_loop: list[float] = []
+
+    async def watch() -> None:
+        while True:
+            before = time.thread_time()  # which does not count what other threads do meanwhile
+            await asyncio.sleep(0)
+            turns_of_loop.append(time.thread_time() - before)
+
+    async with httpx2.AsyncClient(
+        transport=web, base_url="http://localhost", headers={"authorization": f"Bearer {token}"}
+    ) as client:
+        await client.get("/runs/r")  # which compiles templates
+        longest = []
+        for _ in range(_TIMES):
+            turns_of_loop.clear()
+            watching = asyncio.create_task(watch())
+            async with client.stream("GET", "/runs/r") as page:
+                sent = sum([len(chunk) async for chunk in page.aiter_raw()])
+            watching.cancel()
+            longest.append(max(turns_of_loop))
+    await service.close()
+    return min(longest) * 1e3, sent / 1e3
+
+
+async def stall(turns: int) -> float:
+    return (await opened(turns, live=True))[0]
+
+
+async def page_bytes(turns: int) -> float:
+    return (await opened(turns, live=False))[1]
+
+
 async def show(turns: int) -> float:
     """Return the time of `flowdebate show --page` into a pipe."""
     from flowdebate.cli.terminal.page import Page, render
@@ -208,7 +261,7 @@ def folder() -> Iterator[Path]:
 
 
 async def with_runs(count: int, work: Callable[[Store], Awaitable[float]]) -> float:
-    """Measure in a file of so many runs, which are those of ten debates under other ids."""
+    """Measure in a file of so many runs: those of ten debates, under other ids and with questions of their own."""
     made = MemoryStore()
     models = {"chat": FunctionModel(answer, name="a"), "synthesize": FunctionModel(answer, name="b")}
     short = debate(name="rent", debaters=_SIDES, max_rounds=1, judge="swap", synthesizer=False)
@@ -220,7 +273,12 @@ async def with_runs(count: int, work: Callable[[Store], Awaitable[float]]) -> fl
             for number in range(count):
                 like = await made.run(f"m{number % 10}")
                 header = replace(like.header, run_id=f"r{number:06}", created_at=1e9 + number)
-                await store.add(replace(like, header=header), await made.steps(like.header.run_id))
+                outcome = dict(like.outcome or {})
+                outcome["output"] = outcome["raw"] = {
+                    **outcome["raw"],
+                    "question": f"Cap the rents of street {number}?",
+                }
+                await store.add(replace(like, header=header, outcome=outcome), await made.steps(like.header.run_id))
             return await work(store)
         finally:
             await store.close()
@@ -271,7 +329,10 @@ async def leaderboard(count: int) -> float:
 
 async def audit(count: int) -> float:
     async def work(store: Store) -> float:
-        return await memory(lambda: audited_runs(store, each_run(store)))
+        async def judge() -> None:
+            audit_of(await audited_runs(store, each_run(store)))
+
+        return await memory(judge)
 
     return await with_runs(count, work)
 
@@ -301,6 +362,82 @@ async def at_once(count: int) -> float:
     return await cpu(work) / (count * 5) * 1e3
 
 
+async def readers(count: int) -> float:
+    """Return the time of following a debate of 20 turns with so many readers of its events."""
+
+    async def work() -> None:
+        service = Service({"rent": pattern(20)}, store=MemoryStore(), model=MODEL)
+        run = await service.begin("rent", "Cap rents?")
+
+        async def read() -> int:
+            return sum([1 async for _ in service.follow(run.run_id)])
+
+        await asyncio.gather(*(read() for _ in range(count)))
+        await service.close()
+
+    return await cpu(work)
+
+
+# Panels
+
+
+def fill(schema: Any, definitions: Any) -> Any:  # noqa: ANN401 - JSON
+    """Answer as a schema asks: each list as short as it may be, the items of an enumeration in order."""
+    schema = definitions[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+    match schema.get("type"):
+        case "object":
+            return {name: fill(schema["properties"][name], definitions) for name in schema.get("required", ())}
+        case "array":
+            items = [fill(schema["items"], definitions) for _ in range(schema.get("minItems", 0))]
+            enumerated = definitions.get(schema["items"].get("$ref", "").rpartition("/")[2], {}).get("properties", {})
+            for name, part in enumerated.items():
+                for item, value in zip(items, part.get("enum", ()), strict=False):
+                    item[name] = value
+            return items
+        case "number" | "integer":
+            return schema.get("minimum", 0)
+        case "boolean":
+            return False
+        case _:
+            return schema["enum"][0] if "enum" in schema else "-"
+
+
+class Panel:
+    """A model that counts what the members of a panel ask."""
+
+    name = "panel"
+
+    def __init__(self) -> None:
+        self.prompts: dict[str, int] = {}
+        """Characters of the longest prompt by role."""
+        self.calls = self.characters = 0
+
+    async def request(self, request: ModelRequest, /) -> Any:  # noqa: ANN401 - whatever the schema asks for
+        length = sum(len(str(message["content"])) for message in request.messages)
+        self.calls += 1
+        self.characters += length
+        role = request.role or ""
+        self.prompts[role] = max(self.prompts.get(role, 0), length)
+        if request.output_schema is None:
+            return await FunctionModel(lambda _: _SAID[:1_000]).request(request)
+        schema = dict(request.output_schema)
+        return await FunctionModel(lambda _: fill(schema, schema.get("$defs", {}))).request(request)
+
+
+def panel(figure: Callable[[Panel], float], of: str = "council") -> Callable[[int], Coroutine[Any, Any, float]]:
+    """Measure a figure of a council, or a consensus, of so many members."""
+
+    async def measure(count: int) -> float:
+        model, members = Panel(), [Persona(f"member {number}") for number in range(count)]
+        if of == "council":
+            await council(name="panel", members=members).run("Cap rents?", model=model)
+        else:
+            await consensus(name="panel", agents=members, max_rounds=1, archive=None).run("Cap rents?", model=model)
+        return figure(model)
+
+    return measure
+
+
 TURNS = "turns of 4,000 characters"
 ROWS = [
     Row(what="a turn of a stored debate", of=TURNS, sizes=(100, 200, 400), measure=turn, unit="µs", right=1),
@@ -309,6 +446,15 @@ ROWS = [
     Row(what="its memory", of=TURNS, sizes=(100, 200, 400), measure=fork_memory, unit="MB", right=1),
     Row(what="following another process's run", of=TURNS, sizes=(100, 200, 400), measure=follow, unit="ms", right=1),
     Row(what="its memory", of=TURNS, sizes=(100, 200, 400), measure=follow_memory, unit="MB", right=1),
+    Row(
+        what="longest stall of a server that opens another process's run",
+        of=TURNS,
+        sizes=(100, 200, 400),
+        measure=stall,
+        unit="ms",
+        right=1,
+    ),
+    Row(what="bytes of a run's page", of=TURNS, sizes=(50, 100, 200), measure=page_bytes, unit="KB", right=1),
     Row(what="showing a run in a pipe", of=TURNS, sizes=(50, 100, 200), measure=show, unit="ms", right=1),
     Row(what="an export for each KB of text", of=TURNS, sizes=(25, 50, 100), measure=disk, unit="KB", right=0),
     Row(what="listing the newest runs", of="runs", sizes=(500, 1_000, 2_000), measure=listing(), unit="ms", right=0),
@@ -331,6 +477,47 @@ ROWS = [
     Row(what="exporting all runs", of="runs", sizes=(250, 500, 1_000), measure=export, unit="ms", right=1),
     Row(what="memory of a leaderboard", of="runs", sizes=(250, 500, 1_000), measure=leaderboard, unit="MB", right=1),
     Row(what="memory of an audit", of="runs", sizes=(250, 500, 1_000), measure=audit, unit="MB", right=1),
+    Row(what="readers of one run", of="readers", sizes=(25, 50, 100), measure=readers, unit="ms", right=1),
+    Row(
+        what="calls of a council",
+        of="members",
+        sizes=(5, 10, 20),
+        measure=panel(lambda model: model.calls),
+        unit="calls",
+        right=1,
+    ),
+    Row(
+        what="its prompts together",
+        of="members",
+        sizes=(5, 10, 20),
+        measure=panel(lambda model: model.characters / 1e3),
+        unit="KB",
+        right=2,
+    ),
+    Row(
+        what="its chair's prompt",
+        of="members",
+        sizes=(5, 10, 20),
+        measure=panel(lambda model: model.prompts["chair"] / 1e3),
+        unit="KB",
+        right=1,
+    ),
+    Row(
+        what="calls of a consensus",
+        of="agents",
+        sizes=(5, 10, 20),
+        measure=panel(lambda model: model.calls, "consensus"),
+        unit="calls",
+        right=2,
+    ),
+    Row(
+        what="its prompts together",
+        of="agents",
+        sizes=(5, 10, 20),
+        measure=panel(lambda model: model.characters / 1e3, "consensus"),
+        unit="KB",
+        right=2,
+    ),
     Row(what="a call of debates at once", of="debates", sizes=(10, 50, 250), measure=at_once, unit="µs", right=0),
 ]
 

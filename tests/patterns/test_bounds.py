@@ -10,7 +10,7 @@ import pytest
 
 from flowdebate import Debater, Persona, consensus, council, debate, deliberation, handoff, round_robin
 from flowdebate._util.option_types import MOST_ROUNDS
-from flowdebate.chassis.roster import MOST_MEMBERS
+from flowdebate.chassis.roster import MEMBERS_VARIABLE
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.patterns.debate.judging.views import sampled
 from flowdebate.service.service import Service
@@ -54,7 +54,7 @@ def test_a_roster_is_bounded(pattern: str) -> None:
     make, field, cap = ROSTERS[pattern]
     began = time.process_time()
     error = refused(pattern, people(pattern, 15_000))
-    assert (error.field, error.allowed) == (field, f"at most {MOST_MEMBERS} {field}")
+    assert (error.field, error.allowed) == (field, f"at most 100 {field}")
     assert "15,000" in str(error)
     assert time.process_time() - began < 2
     assert refused(pattern, people(pattern, 3, name="n" * 400_000)).field == f"{field}[2].name"
@@ -68,8 +68,21 @@ def test_a_roster_is_bounded(pattern: str) -> None:
         assert (error.field, error.allowed) == (cap, f"an int <= {MOST_ROUNDS:,}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FlowDebateWarning)
-        most = people(pattern, MOST_MEMBERS, name="n" * 200, role="r" * 10_000)
+        most = people(pattern, 100, name="n" * 200, role="r" * 10_000)
         make(name="big", **{field: most}, **({} if cap is None else {cap: MOST_ROUNDS}))
+
+
+def test_the_bound_of_rosters_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server may allow more members, or fewer; what is not a number of them is said at once."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FlowDebateWarning)
+        assert "Set FLOWDEBATE_MAX_MEMBERS to allow more" in str(refused("council", people("council", 101)))
+        monkeypatch.setenv(MEMBERS_VARIABLE, "200")
+        council(name="big", members=people("council", 200))
+        assert refused("council", people("council", 201)).allowed == "at most 200 members"
+        for value in ("many", "1", "-3", "²"):
+            monkeypatch.setenv(MEMBERS_VARIABLE, value)
+            assert refused("council", people("council", 3)).field == MEMBERS_VARIABLE
 
 
 def test_a_sampled_schedule_is_bounded() -> None:

@@ -106,7 +106,7 @@ def test_a_panel_reads_more_than_one_of_it(pattern: str) -> None:
     assert len(shown) > 1
     assert (len(set().union(*shown)) > max(map(len, shown))) is (pattern != "debate")
     everything = {passage.source for turn in raw.passages for passage in turn.passages}
-    assert f"Shown: {len(everything)} of 40 files, in passages that fit the turns best" in material_notes(raw)
+    assert f"Shown: {len(everything)} of 40 files, in the passages that fit each turn best" in material_notes(raw)
 
 
 def test_many_files_are_counted_in_a_prompt_and_their_passages_named() -> None:

@@ -7,6 +7,7 @@ The options of a default block come in layers, of which the last that says somet
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
@@ -86,14 +87,24 @@ class Persona:
 MemberLike: TypeAlias = Persona | Mapping[str, Any] | Model | str
 """A member of a roster without positions: a `Persona`, a dict of its fields, or a model, which is its name as well."""
 
-MOST_MEMBERS = 100
-"""Members of a roster: building a pattern takes the square of their number, before any limit counts."""
+MEMBERS_VARIABLE = "FLOWDEBATE_MAX_MEMBERS"
+"""Environment variable with the maximum number of members of a roster."""
+_MOST_MEMBERS = 100
+"""That number by default: building a pattern takes the square of it, before any limit counts."""
 _LONGEST = {"name": 200, "stance": 10_000, "role": 10_000}
 """Characters: every prompt has all names and stances, and every argument is searched for names."""
 MANY_MEMBERS = 10
 """More debaters, personas, agents or members than this are warned of."""
 
 MemberT = TypeVar("MemberT", bound=Debater | Persona)
+
+
+def max_members() -> int:
+    """Return the maximum number of members of a roster; ConfigurationError for an invalid environment variable."""
+    text = os.environ.get(MEMBERS_VARIABLE, "").strip() or str(_MOST_MEMBERS)
+    if not (text.isascii() and text.isdecimal() and int(text) > 1):
+        raise ConfigurationError("environment", MEMBERS_VARIABLE, text, "a number, at least 2")
+    return int(text)
 
 
 def check_roster(
@@ -112,8 +123,10 @@ def check_roster(
     """
     if isinstance(members, (str, bytes, Mapping)) or not isinstance(members, Sequence):
         raise ConfigurationError(location, field, members, f"a list of {kind.__name__} or dicts")
-    if len(members) > MOST_MEMBERS:
-        raise ConfigurationError(location, field, f"{len(members):,} of them", f"at most {MOST_MEMBERS} {field}")
+    if len(members) > (maximum_members := max_members()):
+        allowed = f"at most {maximum_members} {field}"
+        hint = f"Set {MEMBERS_VARIABLE} to allow more"
+        raise ConfigurationError(location, field, f"{len(members):,} of them", allowed, hint=hint)
     entries = _name_after_models(members, location, field) if kind is Persona else members
     roster = tuple(_member(entry, kind, location, f"{field}[{index}]") for index, entry in enumerate(entries))
     for (index, member), (name, longest) in product(enumerate(roster), _LONGEST.items()):

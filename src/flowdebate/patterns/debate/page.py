@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 from pydantic import Field
 
 from flowdebate._util.option_types import Count, Flag, Lead, Text, TurnLength, allowed
-from flowdebate.chassis.roster import MOST_MEMBERS
+from flowdebate.chassis.roster import max_members
 from flowdebate.chassis.state import (
     RoundStarted,
     TurnFinished,
@@ -461,7 +461,7 @@ def phases_in(options: Any) -> tuple[Phase, ...]:  # noqa: ANN401 - those of a d
     phase_list = None if format_ is None else format_.phases or None
     if options.phases is not None:
         phase_list = [phase.model_dump(exclude_none=True) for phase in options.phases]
-    return check_phases(phase_list, location="options", members=MOST_MEMBERS)
+    return check_phases(phase_list, location="options", members=max_members())
 
 
 def audience_in(options: DebatePlanOptions) -> Sequence[str]:
