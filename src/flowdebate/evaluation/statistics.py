@@ -272,7 +272,7 @@ class Resampling:
                 paired=True,
                 vectorized=True,
                 n_resamples=self.resamples,
-                batch=max(1, 2_000_000 // len(n)),
+                batch=max(1, 500_000 // len(n)),
                 confidence_level=1 - ALPHA,
                 method=method,
                 rng=np.random.default_rng(self.seed),
@@ -286,7 +286,7 @@ class Resampling:
         source, items = np.random.default_rng(self.seed), len(rows)
         even = np.full(items, 1 / items)
         # a sample is a row with the number of times that each item was drawn; all of them at once may be gigabytes
-        batch = max(1, 2_000_000 // items)
+        batch = max(1, 500_000 // items)
         sizes = [min(batch, self.resamples - start) for start in range(0, self.resamples, batch)]
         return np.concatenate([source.multinomial(items, even, size=size) @ rows for size in sizes])
 
