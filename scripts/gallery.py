@@ -56,6 +56,7 @@ GROUPS = {
         "consensus_pipeline": "One provider fails all the time, and the debate goes on.",
         "round_robin": "",
         "moral_decisions": "",
+        "escalation": "",
     },
     "Many debates, and when they end": {
         "many_questions": "",

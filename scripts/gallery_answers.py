@@ -244,6 +244,54 @@ ANSWERS: dict[str, dict[str, list[Any]]] = {
             }
         ],
     },
+    "escalation": {
+        "first": [
+            "Yes: the Nile is more than five times as long.",
+            "Yes: Mondays are slow, and everybody needs the same day off.",
+        ],
+        "second": [
+            "Yes, the Nile has more than 6,000 km, the Rhine 1,230.",
+            "No: its regulars come on their way to work, on Mondays too.",
+        ],
+        "agreement": [
+            {"reasoning": "Both say that the Nile is longer.", "agree": True},
+            {"reasoning": "Both say that the Nile is longer.", "agree": True},
+            {"reasoning": "One closes on Mondays, the other does not.", "agree": False},
+        ],
+        "critic": [
+            {
+                "claims": [
+                    {
+                        "claim": "The question says that there are three staff, and the answer ignores it.",
+                        "kind": "missing",
+                        "place": None,
+                        "settledBy": "the question",
+                    }
+                ]
+            }
+        ],
+        "critique-judge": [
+            {
+                "rulings": [
+                    {
+                        "claim": "C1",
+                        "reason": "The answer says nothing about the staff.",
+                        "quotes": ["a cafe with three staff"],
+                        "ruling": "holds",
+                    }
+                ]
+            }
+        ],
+        "debater-ann": ["With three staff, a day on which all are free costs one slow day of sales."],
+        "debater-ben": ["Two can run the shop while one is free: a rota costs no customer."],
+        "debate-judge": [
+            {
+                "reasoning": "The rota gives everybody a free day without closing.",
+                "scores": {"yes": 30, "no": 70},
+                "verdict": "Stay open on Mondays, with a rota.",
+            }
+        ],
+    },
     "council": {
         "member-Ada": ["Rewrite it: the retries we have hide two bugs already."],
         "member-Ben": ["Add retries now, log every one of them, and rewrite what the log shows."],
