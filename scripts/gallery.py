@@ -52,6 +52,7 @@ GROUPS = {
     "Other patterns": {
         "investment": "",
         "council": "",
+        "checked_answer": "One claim has a quote that nobody wrote, and changes nothing.",
         "review": "",
         "consensus_pipeline": "One provider fails all the time, and the debate goes on.",
         "round_robin": "",

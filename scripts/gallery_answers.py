@@ -306,6 +306,46 @@ ANSWERS: dict[str, dict[str, list[Any]]] = {
             }
         ],
     },
+    "checked_answer": {
+        "critic-Ada": [
+            {
+                "claims": [
+                    {
+                        "claim": "The lease gives the landlord 30 days, not 14.",
+                        "kind": "false",
+                        "place": "within 14 days",
+                        "settled_by": "§ 7 of the lease",
+                    },
+                    {
+                        "claim": "The landlord may keep the cost of cleaning.",
+                        "kind": "missing",
+                        "settled_by": "§ 8 of the lease",
+                    },
+                ]
+            }
+        ],
+        "judge": [
+            {
+                "rulings": [
+                    {
+                        "claim": "C1",
+                        "reason": "§ 7 counts 30 days from the handing over of the keys.",
+                        "quotes": ["It is paid back within 30 days after the keys were handed over"],
+                        "ruling": "holds",
+                    },
+                    {
+                        "claim": "C2",
+                        "reason": "§ 8 mentions the cost of cleaning.",
+                        "quotes": ["The landlord may keep the cost of cleaning"],
+                        "ruling": "holds",
+                    },
+                ]
+            }
+        ],
+        "author": [
+            "The deposit of 1,200 euros is paid back within 30 days. Only unpaid rent may be kept, nothing for wear."
+        ],
+    },
     "review": {
         "reviewer-Ada": [
             {

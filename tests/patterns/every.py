@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flowdebate import Debater, consensus, council, debate, deliberation, handoff, review, round_robin
+from flowdebate import Debater, consensus, council, critique, debate, deliberation, handoff, review, round_robin
 from flowdebate.patterns.council.schemas import ReviewAsked
 from flowdebate.patterns.review import ReviewInput
 
@@ -42,13 +42,16 @@ def make_pattern(name: str, act: Callable[[Any, Context], object], **options: An
         "handoff": lambda: handoff(name="x", debaters=people, max_turns=ROUNDS, on_invalid="random", **options),
         "consensus": lambda: consensus(agents=people, convergence=None, **same),
         "council": lambda: council(name="x", members=people, chair=lambda _: "Yes."),
+        "critique": lambda: critique(
+            name="x", author=lambda _: "I say so.", critics=people, judge=lambda _: {"rulings": []}
+        ),
         "review": lambda: review(name="x", reviewers=people, merger=lambda _: {"pairs": []}),
     }
     return makers[name]()
 
 
-PATTERNS = ("debate", "round_robin", "deliberation", "handoff", "consensus", "council", "review")
-WITH_ROUNDS = PATTERNS[:-2]
+PATTERNS = ("debate", "round_robin", "deliberation", "handoff", "consensus", "council", "critique", "review")
+WITH_ROUNDS = PATTERNS[:-3]
 
 
 def answer_of(asked: Any) -> object:  # noqa: PLR0911 - one for each pattern
@@ -58,6 +61,8 @@ def answer_of(asked: Any) -> object:  # noqa: PLR0911 - one for each pattern
     if isinstance(asked, ReviewInput):
         return [{"title": "No figures", "claim": "I say so.", "severity": "major"}]
     match getattr(asked, "kind", None):
+        case "criticize":
+            return [{"claim": "It gives no figures.", "kind": "missing"}]
         case "examine":
             return {"verdicts": []}
         case "defend":

@@ -83,7 +83,7 @@ def test_turns_carry_the_role_of_their_speakers(pattern: str) -> None:
     """In all patterns, with blocks of the application's own."""
     result = make_pattern(pattern, lambda *_: None).run_sync("Cap rents?")
     started = [event for event in result.events if isinstance(event, TurnStarted)]
-    assert {event.role for event in started} <= {"debater", "reviewer"}
+    assert {event.role for event in started} <= {"debater", "reviewer", "author", "critic"}
     assert all(event.to_wire()["role"] == event.role for event in started)
 
 

@@ -1,0 +1,43 @@
+"""A draft answer is checked against the lease: a critic makes claims, and only those that a quote shows change it.
+
+Run it with `python examples/checked_answer.py`: it takes the default model (see docs/models.md).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flowdebate import critique
+
+if TYPE_CHECKING:
+    from flowdebate import CritiqueOutput
+    from flowdebate.models import Model
+
+QUESTION = "When does a tenant get the deposit back, and what may the landlord keep of it?"
+LEASE = (
+    "§ 7 The deposit is 1,200 euros. It is paid back within 30 days after the keys were handed over.\n"
+    "§ 8 The landlord may keep what unpaid rent comes to. The landlord may not keep anything for normal wear."
+)
+DRAFT = (
+    "The deposit of 1,200 euros is paid back within 14 days after the keys were handed over. "
+    "The landlord may keep unpaid rent, and nothing for normal wear."
+)
+
+pattern = critique(name="lease", answer=DRAFT, sources={"lease.md": LEASE})
+
+
+def main(model: Model | str | None = None) -> CritiqueOutput:
+    """Print each claim with its ruling and what it rests on, then the decision."""
+    output: CritiqueOutput = pattern.run_sync(QUESTION, model=model, seed=7).output
+    for claim in output.claims:
+        print(f"{claim.id} {claim.ruling}: {claim.claim}")
+        for item in claim.evidence:
+            print(f'   "{item.quote}" is {f"in {item.source}" if item.source else "nowhere"}')
+        if claim.why:
+            print(f"   {claim.why}")
+    print(f"\n{output.decision_line}\n{output.answer or ''}")
+    return output
+
+
+if __name__ == "__main__":
+    main()

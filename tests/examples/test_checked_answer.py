@@ -1,0 +1,31 @@
+"""The example of a critique: a claim with an invented quote changes nothing."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flowdebate.testing import forbid_real_models
+from tests.test_examples import load
+
+if TYPE_CHECKING:
+    import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+
+import gallery
+
+
+def test_only_the_claim_that_a_quote_shows_changes_the_draft(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the answers of the gallery."""
+    with forbid_real_models():
+        output = load("checked_answer").main(*gallery.models_of("checked_answer"))
+    assert [claim.ruling for claim in output.claims] == ["holds", "cannot_tell"]
+    assert [claim.judged for claim in output.claims] == ["holds", "holds"]
+    assert output.outcome == "revised"
+    printed = capsys.readouterr().out
+    assert "is in lease.md" in printed
+    assert "is nowhere" in printed
+    assert "its quotes do not exist" in printed
+    assert "revised: 1 of 2 claims held up" in printed
