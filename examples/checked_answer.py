@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flowdebate import critique
+from flowdebate import Persona, critique
 
 if TYPE_CHECKING:
     from flowdebate import CritiqueOutput
@@ -23,7 +23,7 @@ DRAFT = (
     "The landlord may keep unpaid rent, and nothing for normal wear."
 )
 
-pattern = critique(name="lease", answer=DRAFT, sources={"lease.md": LEASE})
+pattern = critique(name="lease", answer=DRAFT, critics=[Persona("Ada")], sources={"lease.md": LEASE})
 
 
 def main(model: Model | str | None = None) -> CritiqueOutput:
@@ -32,7 +32,8 @@ def main(model: Model | str | None = None) -> CritiqueOutput:
     for claim in output.claims:
         print(f"{claim.id} {claim.ruling}: {claim.claim}")
         for item in claim.evidence:
-            print(f'   "{item.quote}" is {f"in {item.source}" if item.source else "nowhere"}')
+            place = item.source or ("the answer" if item.is_found else None)
+            print(f'   "{item.quote}" is {f"in {place}" if place else "nowhere"}')
         if claim.why:
             print(f"   {claim.why}")
     print(f"\n{output.decision_line}\n{output.answer or ''}")

@@ -57,7 +57,7 @@ async def test_every_built_in_pattern_can_be_started_and_read(pattern: str) -> N
         Client(create_server(service)) as client,
     ):
         sides = [{"name": name, "stance": f"{name} is right"} for name in ("Ada", "Ben", "Cleo")]
-        rounds = {} if pattern in ("council", "review") else {"max_rounds": 2}
+        rounds = {} if pattern in ("council", "critique", "review") else {"max_rounds": 2}
         given = {"question": "Who is right?", "pattern": pattern, "sides": sides, "wait": 0, **rounds}
         run = await until_over(client, told(await client.call_tool("start_debate", given))["run_id"])
     assert run["status"] in ("complete", "degraded"), run["error"]

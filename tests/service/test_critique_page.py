@@ -123,7 +123,8 @@ def test_the_form_starts_one_over_http_and_its_page_has_the_claims() -> None:
 
 def test_a_document_is_laid_out_like_the_run_was_shown() -> None:
     """The live sections and those of the saved run have the same groups."""
-    raw = critique(name="x", answer=ANSWER, sources={"lease.md": LEASE}).run_sync(QUESTION, model=model_of()).output
+    pattern = critique(name="x", answer=ANSWER, critics=[Persona("Ada")], sources={"lease.md": LEASE})
+    raw = pattern.run_sync(QUESTION, model=model_of()).output
     document = CritiqueDocument.of_raw(raw.to_wire())
     kinds = [type(section).__name__ for section in document.sections()]
     assert kinds == ["Heading", "Entry", "Heading", "Entry", "Group", "Heading", "Entry", "Card"]

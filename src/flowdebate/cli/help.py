@@ -129,12 +129,16 @@ EXAMPLES = {
         "flowdebate models check openai/gpt-5-mini local --quick",
     ),
     "demo": ("flowdebate demo", "flowdebate demo --speed 3", "flowdebate demo --page"),
+    "critic": (
+        "flowdebate eval critic answers.jsonl",
+        "flowdebate eval critic answers.csv --truth correct --model critic=openai/gpt-5 --model judge=local",
+    ),
     "audit": ("flowdebate eval audit", "flowdebate eval audit --rejudge --schedule full --repeat 3"),
     "leaderboard": ("flowdebate eval leaderboard", "flowdebate eval leaderboard --format markdown > leaderboard.md"),
 }
 """Examples by command; those of a pattern's command are on its page."""
 _DOCUMENTATION = {
-    "batch": "batch", "evaluate": "evaluate", "study": "evaluate#a-study", "audit": "judges",
+    "batch": "batch", "evaluate": "evaluate", "study": "evaluate#a-study", "critic": "critique", "audit": "judges",
     "leaderboard": "judges",
     "answer": "humans", "resume": "durable", "models": "models", "mcp": "mcp",
     "serve": "http", "fork": "durable", "share": "page",

@@ -201,6 +201,7 @@ def _signature_of(tool: StartTool, question: str | None) -> Signature:
     parameters = [
         Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind, default=default)
         for name, (kind, default) in arguments.items()
+        if name not in tool.without
     ]
     return Signature(parameters, return_annotation=RunReport)
 

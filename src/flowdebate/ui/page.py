@@ -34,6 +34,8 @@ class StartTool:
     description: str
     texts: Mapping[str, FieldInfo] = dataclasses.field(default_factory=dict)
     """Options of the pattern that the tool takes as texts, each with its description and its limits."""
+    without: frozenset[str] = frozenset()
+    """Arguments of all such tools that this one does not take: hosts read them with each request of their model."""
 
 
 class PatternPage(ABC):

@@ -52,5 +52,5 @@ def model_of(
 
 def held(model: Any = None, *, question: Any = QUESTION, **options: Any) -> Any:
     """Return the result of a critique with the lease as its source."""
-    pattern = critique(name="rent", **{"sources": {"lease.md": LEASE}, **options})
+    pattern = critique(name="rent", **{"critics": [{"name": "Ada"}], "sources": {"lease.md": LEASE}, **options})
     return pattern.run_sync(question, model=model_of() if model is None else model, seed=7)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,8 @@ from .schemas import Claim, ClaimDraft, Evidence, Outcome, Ruling
 if TYPE_CHECKING:
     from flowdebate.sources.quotes import VerifiedQuote
 
+_LABEL = re.compile(r"\s*(?:Settled by|In the answer|Kind|Quote from [^:\n]{1,200}): ")
+"""Label of a line in the prompt, which models copy with the words behind it."""
 QUESTION = "question"
 """Name of the question as a source of evidence."""
 
@@ -72,6 +75,7 @@ def find_evidence(quote: str, *, question: str, answer: str, sources: tuple[Sour
     >>> find_evidence("it rained on Monday", question="Did it rain?", answer="Yes, it rained on Monday.").start
     5
     """
+    quote = _LABEL.sub("", quote, count=1) if _LABEL.match(quote) else quote
     matches = [look_up_quote(quote, sources)] if sources else []
     matches.append(look_up_quote(quote, (Source.of(QUESTION, question),)))
     material = next((match for match in matches if match.status == "verified"), None)

@@ -91,8 +91,8 @@ def critique(  # noqa: PLR0913 - the pattern's options, each with its default
     Takes a str, a dict or a `CritiqueInput`. Invalid options raise `ConfigurationError`.
 
     >>> from flowdebate.testing import ScriptedModel
-    >>> total = critique(name="total", answer="It costs 41 euros: 20 for the ticket and 20 for the hotel.")
-    >>> total.run_sync("What does it cost?", model=ScriptedModel({"claims": []})).output.outcome
+    >>> cost = critique(name="cost", critics=[{"name": "Ada"}], answer="It costs 41 euros: 21 and 20.")
+    >>> cost.run_sync("What does it cost?", model=ScriptedModel({"claims": []})).output.outcome
     'stands'
     """
     if critics is None:

@@ -237,6 +237,7 @@ class CritiquePage(PatternPage):
         '"quick" makes up to 2 calls of models (without a revision), "balanced" up to 3, "thorough" up to 5 '
         '(three critics); "auto" ends where no claim holds. With a hosted model each takes half a minute to a '
         "minute; a small local one takes longer.",
+        without=frozenset({"models", "effort", "quorum"}),
         texts={
             "answer": Field(
                 max_length=50_000,
