@@ -121,7 +121,7 @@ def test_the_error_names_the_promise_the_example_and_the_call_that_repeats_it() 
     broken = failing(PLANTED["`.format` on a question"].make)
     assert isinstance(broken, AssertionError)
     lines = str(broken).splitlines()
-    assert lines[0].startswith("fails_only_for_a_reason: A run fails, or goes on without an answer, only if")
+    assert lines[0].startswith("fails_only_for_a_reason: Check that runs fail, or continue without an answer, only if")
     assert re.match(r"  found: \w+Error: .*block 'rent-debater-bob'", lines[1])
     assert lines[2] == f"  example: {broken.example!r}"
     assert lines[3] == f"  reproduce: check_debate(…, examples=[{broken.example!r}])"

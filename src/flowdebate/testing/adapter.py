@@ -1,4 +1,4 @@
-"""Adapter conformance suite: each promise of a model that another framework answers for, as a test."""
+"""Adapter conformance suite: tests for each promise of a model backed by another framework."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class FakeAnswer:
     data: Mapping[str, Any] | None = None
     """The structured answer, instead of a text."""
     usage: tuple[int, int] | None = None
-    """Tokens of the prompt and of the answer; None for a model that reports none."""
+    """Tokens of the prompt and of the answer; None for a model without a report."""
 
     @property
     def text(self) -> str:
@@ -56,14 +56,14 @@ class FakeAnswer:
 
 
 Script: TypeAlias = Callable[[str], Awaitable[FakeAnswer]]
-"""Answers the prompt, which is all text that the fake model is shown; its exceptions are the framework's."""
+"""Script of the fake model: it answers a prompt, the full text sent to the fake; its exceptions are the framework's."""
 MakeAdapter: TypeAlias = "Callable[[Script], Model]"
-"""Returns the adapter around the framework's fake model, which awaits the script for each request."""
+"""Factory of the adapter around the framework's fake model; the fake awaits the script for each request."""
 
 
 @dataclass(slots=True)
 class _Answers:
-    """A script of fixed answers, in order; exceptions are raised. `prompts` is what was shown."""
+    """A script of fixed answers, in order; exceptions are raised. `prompts` records the prompts."""
 
     answers: list[FakeAnswer | Exception]
     prompts: list[str] = field(default_factory=list)
@@ -77,7 +77,7 @@ class _Answers:
 
 
 class _Endless:
-    """A script that answers only once it is cancelled."""
+    """A script without an answer until it is cancelled."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
@@ -94,13 +94,13 @@ class _Endless:
 
 
 class _TheirFailure(Exception):
-    """An exception that only the framework knows."""
+    """An exception known only to the framework."""
 
 
 def _promise(
     check: Callable[Concatenate[S, P], Coroutine[Any, Any, None]],
 ) -> Callable[Concatenate[S, P], None]:
-    """A test that runs `check` in a new event loop, so that no plugin is needed; skipped if the fake cannot show it."""
+    """Make a test of `check` in a new event loop, without any plugin; it is skipped if the fake does not support it."""
 
     def test(self: S, /, *args: P.args, **kwargs: P.kwargs) -> None:
         reason = self.lacks.get(check.__name__)
@@ -142,25 +142,25 @@ async def _raised(expected: type[ErrorT], asking: Coroutine[Any, Any, object]) -
 
 
 class AdapterConformance:
-    """The tests of a model that another framework answers for: derive a class that has a pytest fixture `make`.
+    """Conformance tests of a model backed by another framework: derive a class with a pytest fixture `make`.
 
         class TestMyModel(AdapterConformance):
             @pytest.fixture
             def make(self):
                 return lambda script: MyModel(their_fake_model(script))
 
-    `make(script)` is the adapter around the framework's fake model. For each request the fake awaits
-    `script(prompt)`, `prompt` being all text that it is shown, and gives the `FakeAnswer` in the framework's own form.
+    `make(script)` is the adapter around the framework's fake model. For each request the fake awaits `script(prompt)`,
+    with all text shown to it as `prompt`, and gives the `FakeAnswer` in the framework's own form.
     """
 
     lacks: ClassVar[Mapping[str, str]] = {}
     """Reasons why the framework's fake model cannot show a promise, by the name of the test."""
     takes_tools: ClassVar[bool] = False
-    """Whether the model calls the tools of a request; else it refuses them."""
+    """True if the model calls the tools of a request; else it refuses them."""
 
     @_promise
     async def test_text(self, make: MakeAdapter) -> None:
-        """A text answer, and all messages reach the framework in their order."""
+        """Check that a text answer arrives, and that all messages reach the framework in their order."""
         script = _Answers([FakeAnswer(pieces=("Cars ", "out."))])
         response = await call.ask(make(script), _request())
         assert response.text == "Cars out."
@@ -168,7 +168,7 @@ class AdapterConformance:
 
     @_promise
     async def test_conversation(self, make: MakeAdapter) -> None:
-        """Earlier questions and answers reach the framework, too."""
+        """Check that earlier questions and answers reach the framework, too."""
         script = _Answers([FakeAnswer(pieces=("No.",))])
         request = _request("First question")
         turns = [{"role": "assistant", "content": "Old answer"}, {"role": "user", "content": "Second question"}]
@@ -180,7 +180,7 @@ class AdapterConformance:
 
     @_promise
     async def test_schema(self, make: MakeAdapter) -> None:
-        """A structured answer is validated data."""
+        """Check that a structured answer is validated data."""
         script = _Answers([FakeAnswer(data={"winner": "pro", "points": 3})])
         response = await call.ask(make(script), _request(output=OutputSchema.of(_SCHEMA)))
         assert response.data == {"winner": "pro", "points": 3}
@@ -188,7 +188,7 @@ class AdapterConformance:
 
     @_promise
     async def test_schema_that_does_not_fit(self, make: MakeAdapter) -> None:
-        """An answer that does not fit its schema is asked for again with the reason, or is a SchemaViolation."""
+        """Check that an answer violating its schema is requested again with the reason, or raises a SchemaViolation."""
         wrong, right = FakeAnswer(data={"winner": "both", "points": 3}), FakeAnswer(data={"winner": "con", "points": 1})
         script = _Answers([wrong, right])
         model = make(script)
@@ -202,7 +202,7 @@ class AdapterConformance:
 
     @_promise
     async def test_stream(self, make: MakeAdapter) -> None:
-        """With a listener the text arrives in pieces, which are the whole text."""
+        """Check that a listener gets the text in pieces, and that they add up to the whole text."""
         heard: list[str] = []
         script = _Answers([FakeAnswer(pieces=("Cars ", "are ", "out."))])
         response = await call.ask(make(script), _request(on_text=heard.append))
@@ -211,7 +211,7 @@ class AdapterConformance:
 
     @_promise
     async def test_usage(self, make: MakeAdapter) -> None:
-        """Tokens are counted, streamed or not."""
+        """Check that tokens are counted, streamed or not."""
         for listener in _LISTENERS:
             script = _Answers([FakeAnswer(pieces=("Cars ", "out."), usage=(120, 7))])
             usage = (await call.ask(make(script), _request(on_text=listener))).usage
@@ -219,21 +219,21 @@ class AdapterConformance:
 
     @_promise
     async def test_usage_of_a_structured_answer(self, make: MakeAdapter) -> None:
-        """Tokens of a structured answer are counted as well."""
+        """Check that tokens of a structured answer are counted as well."""
         script = _Answers([FakeAnswer(data={"winner": "pro", "points": 3}, usage=(80, 9))])
         response = await call.ask(make(script), _request(output=OutputSchema.of(_SCHEMA)))
         assert (response.usage.prompt_tokens, response.usage.completion_tokens) == (80, 9)
 
     @_promise
     async def test_unknown_usage(self, make: MakeAdapter) -> None:
-        """Tokens that the framework does not report are unknown, which is not zero."""
+        """Check that tokens without a report of the framework are unknown, not zero."""
         response = await call.ask(make(_Answers([FakeAnswer(pieces=("Out.",))])), _request())
         assert response.usage.calls == 1
         assert response.usage.total_tokens is None
 
     @_promise
     async def test_cancellation(self, make: MakeAdapter) -> None:
-        """Cancelling a call cancels the framework's request."""
+        """Check that cancelling a call cancels the framework's request."""
         for listener in _LISTENERS:
             script = _Endless()
             asking = asyncio.ensure_future(call.ask(make(script), _request(on_text=listener)))
@@ -245,7 +245,7 @@ class AdapterConformance:
 
     @_promise
     async def test_deadline(self, make: MakeAdapter) -> None:
-        """The deadline of a call holds, and ends the framework's request."""
+        """Check that the deadline of a call holds, and ends the framework's request."""
         script = _Endless()
         model = make(script)
         warm = await call.ask(make(_Answers([FakeAnswer(pieces=("Out.",))])), _request())  # first calls import a lot
@@ -256,7 +256,7 @@ class AdapterConformance:
 
     @_promise
     async def test_exception(self, make: MakeAdapter) -> None:
-        """An exception of the framework becomes a ModelError that names its class."""
+        """Check that an exception of the framework becomes a ModelError with the name of its class."""
         for listener in _LISTENERS:
             model = make(_Answers([_TheirFailure("no engine")]))
             error = await _raised(ModelError, call.ask(model, _request(on_text=listener)))
@@ -265,7 +265,7 @@ class AdapterConformance:
 
     @_promise
     async def test_resume(self, make: MakeAdapter) -> None:
-        """A resumed run asks the framework only for what it has not answered yet."""
+        """Check that a resumed run asks the framework only for missing answers."""
         prompts: list[str] = []
         broken = True
 
@@ -289,7 +289,7 @@ class AdapterConformance:
 
     @_promise
     async def test_limits(self, make: MakeAdapter) -> None:
-        """The limits of a run hold: beyond them the framework is not asked."""
+        """Check that the limits of a run hold: beyond them the framework is not asked."""
         script = _Answers([FakeAnswer(pieces=("One.",))])
         two = sequencer(name="two").then(generator(name="first")).then(generator(name="second"))
         error = await _raised(LimitReached, two.run("May cars go?", model=make(script), limits=Limits(calls=1)))
@@ -298,7 +298,7 @@ class AdapterConformance:
 
     @_promise
     async def test_concurrency(self, make: MakeAdapter) -> None:
-        """One model answers several calls at once, and each gets its own answer."""
+        """Check that one model answers several calls at once, and each gets its own answer."""
         barrier = asyncio.Barrier(_AT_ONCE)
 
         async def script(prompt: str) -> FakeAnswer:
@@ -312,7 +312,7 @@ class AdapterConformance:
 
     @_promise
     async def test_tools(self, make: MakeAdapter) -> None:
-        """Tools of a request are called or refused, never ignored."""
+        """Check that tools of a request are called or refused, never ignored."""
         tool = ToolSpec(name="look_up", description="Look it up.", parameters={"type": "object", "properties": {}})
         script = _Answers([FakeAnswer(pieces=("Out.",))])
         if self.takes_tools:
@@ -324,7 +324,7 @@ class AdapterConformance:
 
     @_promise
     async def test_debate(self, make: MakeAdapter) -> None:
-        """It takes every role of a debate: debaters, and the judge."""
+        """Check that the model takes every role of a debate: debaters, and the judge."""
         verdict = FakeAnswer(data={"reasoning": "The air.", "winner": "cars out", "verdict": "Close the centre."})
         script = _Answers([FakeAnswer(pieces=("Clean air.",)), FakeAnswer(pieces=("Shops die.",)), verdict])
         city = debate(

@@ -26,7 +26,7 @@ class Sabotage(Exception):
 
 
 class Unprintable:
-    """An object that cannot be turned into text, except for its `repr`.
+    """An object without a text form, except for its `repr`.
 
     >>> str(Unprintable())
     Traceback (most recent call last):
@@ -41,7 +41,7 @@ class Unprintable:
 
 
 class Unreadable(Mapping[str, object]):
-    """A mapping with plausible keys, whose values cannot be read.
+    """A mapping with plausible keys, but unreadable values.
 
     >>> "winner" in list(Unreadable())
     True
@@ -66,7 +66,7 @@ Measure = Literal["round", "entries", "calls", "raises"]
 
 @dataclass(frozen=True, init=False, repr=False)
 class Returns:
-    """A block's function that returns `values` in turn, one for each round, and then from the start.
+    """A block's function with `values` as results in turn, one for each round, and then from the start.
 
     Exceptions among them are raised. With `wait` the result is awaitable.
 
@@ -97,7 +97,7 @@ class Returns:
 
 @dataclass(frozen=True)
 class StopWhen:
-    """A `terminate_when` that is true once `measure` reaches `at_least`; with `wait` the result is awaitable.
+    """A `terminate_when` condition, true once `measure` reaches `at_least`; with `wait` the result is awaitable.
 
     >>> StopWhen("round", 2)
     StopWhen(measure='round', at_least=2, wait=False)
@@ -131,16 +131,16 @@ class Answers:
     """The answers of a model to each kind of block, in turn, and then from the start."""
 
     arguments: Sequence[Any] = ("An argument.",)
-    """Where text is asked for: by debaters, and by a synthesizer without a schema."""
+    """Answers to requests for text: from debaters, and from a synthesizer without a schema."""
     decisions: Sequence[Any] = ()
-    """Where a moderator's decision is asked for."""
+    """Answers to requests for a moderator's decision."""
     verdict: object = None
-    """Where a judge's verdict is asked for; also where each side is to be scored."""
+    """Answer to requests for a judge's verdict, also with a score for each side."""
     deliverable: object = None
-    """Where anything else is asked for: by a synthesizer with a schema. An audience votes for each side in turn."""
+    """Answer to all other requests: from a synthesizer with a schema. An audience votes for each side in turn."""
 
     def model(self) -> FunctionModel:
-        """A new model with these answers, from the beginning."""
+        """Create a new model with these answers, from the beginning."""
         counts: Counter[str] = Counter()
 
         def answer(request: ModelRequest) -> Reply:
@@ -152,7 +152,7 @@ class Answers:
         return FunctionModel(answer, name="answers")
 
     def _replies_to(self, request: ModelRequest) -> tuple[str, Sequence[Any]]:
-        """The role that asks, and its replies; by the schema of the answer, since blocks may have any name."""
+        """Return the requesting role and its replies, by the schema of the answer: blocks may have any name."""
         if request.output_schema is None:
             return "argument", self.arguments or (None,)
         fields = set(request.output_schema.get("properties", ()))
@@ -169,9 +169,9 @@ class Answers:
 
 
 def _as_scores(verdict: object, request: ModelRequest) -> object:
-    """`verdict` in the form of scores: 100 for the winner and 0 for the others, or 50 for each.
+    """Convert `verdict` to scores: 100 for the winner and 0 for the others, or 50 for each.
 
-    Sides that are not called by their stances get equal scores; anything that is not a verdict is unchanged.
+    Sides with names other than their stances get equal scores; a non-verdict is unchanged.
     """
     if not isinstance(verdict, dict) or "winner" not in verdict:
         return verdict
@@ -207,12 +207,12 @@ class DebateCase:
 
     @property
     def stances(self) -> list[str]:
-        """The stances that may win, in declared order."""
+        """The possible winners' stances, in declared order."""
         return [debater.stance for debater in self.roster]
 
     @property
     def max_rounds(self) -> int:
-        """The highest number of rounds: those of its phases, if it has any."""
+        """The highest number of rounds: the sum of its phases, if it has any."""
         format_ = find_format(self.options.get("format"), location="case", pattern="debate")
         phase_values = self.options.get("phases") or (None if format_ is None else format_.phases) or None
         phases = check_phases(phase_values, location="case", members=len(self.roster))
@@ -222,12 +222,12 @@ class DebateCase:
         return debate(**self.options)
 
     def model(self) -> FunctionModel:
-        """A new model with the case's answers, from the beginning; one for each run."""
+        """Create a new model with the case's answers, from the beginning; one for each run."""
         return self.answers.model()
 
     async def run(self, *, session: SessionLike = None) -> RunResult[Any]:
         return await self.debate().run(self.question, session=session, override_model=self.model(), seed=self.seed)
 
     def run_sync(self, *, session: SessionLike = None) -> RunResult[Any]:
-        """`run`, for tests that are not async."""
+        """Run the case synchronously, for tests without async."""
         return self.debate().run_sync(self.question, session=session, override_model=self.model(), seed=self.seed)

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 PROMISES: Mapping[str, Callable[[Any], Iterator[str]]] = {
     promise.__name__: promise for group in (OF_A_RUN, OF_RUNS, OF_A_CANCELLATION, OF_A_CHECK) for promise in group
 }
-"""Everything that is checked, by name."""
+"""All checked promises, by name."""
 
 # In no prompt by chance: where it is shown, the pattern has asked it.
 _OTHER_QUESTION = f"Should the {OTHER_WORDS[0]} ferry cross the {OTHER_WORDS[1]} before the winter?"
@@ -72,41 +72,41 @@ class CheckOptions(TypedDict, total=False):
     """Options of `check_pattern` and `check_debate`."""
 
     max_examples: int
-    """How many examples are drawn; default 100."""
+    """Number of examples to draw; default 100."""
     seed: int | None
-    """The seed of the draws; None (default) is another one each time, which the error names.
+    """Seed of the draws; None (default) draws another one each time and names it in the error.
 
     With a number the draws are the same for one release of hypothesis and one set of loaded modules, whose constants it
     tries."""
     failures: bool
-    """Whether models fail in some of the examples; default True."""
+    """True if models fail in some of the examples; default True."""
     questions: SearchStrategy[str] | None
     """Draws the questions; default `flowdebate.testing.strategies.questions()`."""
     texts: Sequence[str]
-    """Further texts that models say, such as what `terminate_when` waits for."""
+    """Additional texts for models to say, such as a text awaited by `terminate_when`."""
     answers: Answering | None
-    """A function of the model request that answers some of them itself, and returns None for the others."""
+    """Function with answers to some model requests; it returns None for the others."""
     skip: Sequence[str]
-    """Names of promises that this pattern does not make."""
+    """Names of promises to skip for this pattern."""
     examples: Sequence[Example]
     """Examples to check before any is drawn."""
     max_calls: int
-    """From this number of model calls on, a run counts as one that does not end; default 2,000."""
+    """Number of model calls from which on a run counts as endless; default 2,000."""
     max_seconds: float
     """Seconds before a run counts as endless; default 5."""
 
 
 def check_debate(pattern: Block[Any, Any] | Callable[[], Block[Any, Any]], **options: Unpack[CheckOptions]) -> None:
-    """`check_pattern` for a debate; ConfigurationError for another pattern."""
+    """Check a debate with `check_pattern`; raise ConfigurationError for another pattern."""
     _check("check_debate", pattern, options, only=DebateRawOutput)
 
 
 def check_pattern(pattern: Block[Any, Any] | Callable[[], Block[Any, Any]], **options: Unpack[CheckOptions]) -> None:
-    """Check that the promises of the library hold for `pattern`, a pattern or a function that builds one.
+    """Check that the library's promises hold for `pattern`, a pattern or a function to build one.
 
-    Each drawn example runs it six or seven times with models and humans that answer as the example says, whatever
-    models it names; a function is called twice for each example. PromiseBroken, an AssertionError, for the first
-    promise that does not hold: it names the promise, and the smallest example that was found. Needs hypothesis.
+    Each drawn example runs it six or seven times with simulated models and humans, whatever models it names; a function
+    is called twice for each example. The first broken promise raises PromiseBroken, an AssertionError: it names the
+    promise, and the smallest example. Needs hypothesis.
     """
     _check("check_pattern", pattern, options)
 
@@ -122,16 +122,16 @@ class Finding:
     """The result of a check."""
 
     examples: int = 0
-    """Examples that were drawn until a promise was found broken; all of them if none was."""
+    """Number of drawn examples up to the first broken promise; all of them if there was none."""
     broken: PromiseBroken | None = None
-    """The smallest failure that was found."""
+    """The smallest failure."""
     shrunk: int = 0
-    """Examples that were tried after that, in search of a smaller one."""
+    """Number of further examples in search of a smaller failure."""
     seen: Coverage = field(default_factory=Coverage)
     seconds: float = 0.0
     """Seconds of all examples so far."""
     hung: bool = False
-    """True after a run that exceeded its time: a smaller example would take as long."""
+    """True after a run over its time limit: a smaller example would take as long."""
 
 
 def find_broken_promise(
@@ -142,7 +142,7 @@ def find_broken_promise(
     shrink: bool = True,
     **options: Unpack[CheckOptions],
 ) -> Finding:
-    """`check_pattern` as a value: what was found, and after how many examples."""
+    """Return the result of `check_pattern` as a value: the failure, if any, and the number of examples."""
     make = _maker(pattern, location)
     skip, seed = options.get("skip", ()), options.get("seed")
     check_library(f"{location}()", "hypothesis", library="hypothesis", extra="testing")
@@ -226,7 +226,7 @@ class _Check:
     seed: int
     options: CheckOptions
     most: int
-    """How many examples are tried in search of a smaller one."""
+    """Maximum number of examples in search of a smaller one."""
     found: Finding = field(default_factory=Finding)
     waits: dict[Wait | None, int] = field(default_factory=dict)
     """Number of waits in the first example, by place in the application's code."""
@@ -274,7 +274,7 @@ class _Check:
             )
 
     def whole(self) -> None:
-        """Note the first promise about all examples that does not hold."""
+        """Note the first broken promise about all examples."""
         self.found.seen.examples = self.found.examples
         for promise in OF_A_CHECK:
             if promise.__name__ not in self.skip:
@@ -299,7 +299,7 @@ class _Check:
     async def _subjects(
         self, pattern: Block[Any, Any], example: Example
     ) -> AsyncIterator[tuple[Sequence[Callable[..., Iterator[str]]], Played | Runs | Cancelled]]:
-        """The runs of `example`, each with the promises to check once it is over."""
+        """Yield the runs of `example`, each with the promises to check at its end."""
         parts = [*_parts_of(pattern)]
         stances = frozenset(part.stance for part in parts if isinstance(part, Turn) and part.stance)
         seen = self.found.seen
@@ -415,7 +415,7 @@ class _Check:
         return Played(example=example, view=view, output=output, error=error, model=model, stances=stances, hangs=hangs)
 
     async def _hang(self, handle: RunHandle[Any]) -> str | None:
-        """Describe a run that exceeded its time, and cancel it."""
+        """Describe a run over its time limit, and cancel it."""
         await handle.wait(self.clock.left)
         if handle.done():
             return None
@@ -437,7 +437,7 @@ def _describe_hang(seconds: float, place: Wait | None) -> str:
 
 
 def _maker(pattern: object, location: str) -> Callable[[], Block[Any, Any]]:
-    """A function that returns the pattern to check."""
+    """Return a function to build the pattern under test."""
     if not isinstance(pattern, Block) and not callable(pattern):
         raise ConfigurationError(f"{location}()", "pattern", pattern, "a pattern, or a function that builds one")
     build: Callable[[], object] = (lambda: pattern) if isinstance(pattern, Block) else pattern
@@ -452,7 +452,7 @@ def _maker(pattern: object, location: str) -> Callable[[], Block[Any, Any]]:
 
 
 def _parts_of(root: object) -> Iterator[object]:
-    """The blocks and steps that `root` is made of, without those that a function calls."""
+    """Yield the blocks and steps of `root`, without blocks called by a function."""
     seen: set[int] = set()
     queue = [root]
     while queue:
@@ -472,19 +472,19 @@ def _parts_of(root: object) -> Iterator[object]:
 
 
 def _predicates_of(parts: Iterable[Any]) -> list[Any]:
-    """The `terminate_when` of each pattern among the parts of one, or None for one without it."""
+    """Collect the `terminate_when` of each pattern among the parts, or None for one without it."""
     loops = [part.when for part in parts if isinstance(part, LoopBack)]
     return [loop.terminate_when for loop in loops if isinstance(loop, AnotherRound)]
 
 
 def _waits_outside(predicate: StopWhen) -> bool:
-    """Whether it is a condition on what no answer of a model decides."""
+    """Check for a condition on something outside the answers of models."""
     condition = as_condition(predicate)
     return not condition.functions and re.search(r"\b(seconds|tokens|flag)\(", condition.name) is not None
 
 
 def _codes_of(predicate: StopWhen) -> Iterator[CodeType]:
-    """The code of the application's functions in it."""
+    """Yield the code of the application's functions in a predicate."""
     for test in as_condition(predicate).functions:
         function = inspect.unwrap(test.func if isinstance(test, partial) else test)
         call = function if hasattr(function, "__code__") else type(function).__call__  # an object that can be called

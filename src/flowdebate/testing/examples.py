@@ -1,4 +1,4 @@
-"""Examples: one question with everything that models say, how they fail and how long they take, as a value."""
+"""Examples: one question with the models' texts, failures and delays, as a value."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from flowdebate.testing.simulated.draws import key_of, normal
 from flowdebate.testing.simulated.judge import SimJudge, read_view
 
 Answering: TypeAlias = "Callable[[ModelRequest], Reply | None]"
-"""A function that answers some requests, and returns None for the others."""
+"""Function with answers to some requests; it returns None for the others."""
 
 
 def _raising(make: Callable[[], Exception]) -> Callable[[], ModelResponse]:
@@ -45,26 +45,26 @@ FAULTS: Mapping[str, Callable[[], ModelResponse]] = {
     "empty": ModelResponse,
     "cut off": lambda: ModelResponse(text='{"', finish="length"),
 }
-"""Ways in which a call of a model can fail, by name."""
+"""Failures of a model call, by name."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """What a pattern is run with: its `repr` can be pasted into `check_pattern(…, examples=[…])`."""
+    """Input of one check of a pattern: its `repr` can be pasted into `check_pattern(…, examples=[…])`."""
 
     question: str = "Why?"
     seed: int = 0
     texts: Sequence[str] = ("Yes.",)
-    """What models write where text is asked for; the prompt decides which."""
+    """Texts of models for requests without a schema; the prompt decides which one."""
     choices: Sequence[int] = (0,)
-    """What models choose where an answer has a schema; the prompt decides which."""
+    """Choices of models in answers with a schema; the prompt decides which one."""
     faults: Mapping[int, str] = field(default_factory=dict)
-    """Calls that fail, by number from 1: keys of `FAULTS`."""
+    """Failing calls, by number from 1: keys of `FAULTS`."""
     delays: Sequence[int] = ()
-    """How many turns of the event loop the answers take, call by call and then from the start."""
+    """Delays of the answers in turns of the event loop, call by call and then from the start."""
 
     def without_faults(self) -> Example:
-        """The same with models that do not fail."""
+        """Return the same example without failing models."""
         return replace(self, faults={})
 
 
@@ -79,8 +79,8 @@ class Call(NamedTuple):
 class ExampleModel:
     """A model for every role of every pattern: it answers as `example` says, and records the `calls`.
 
-    An answer depends on the prompt, not on the order of calls. Who is asked for a winner, scores or a letter has a
-    favourite among the positions, in whatever order it reads them, or (in a fifth of all cases) none. `answers` takes
+    An answer depends on the prompt, not on the order of calls. A request for a winner, scores or a letter meets a
+    favourite among the positions, in whatever order it lists them, or (in a fifth of all cases) none. `answers` takes
     precedence. A call beyond `max_calls` raises ScriptError.
     """
 
@@ -157,14 +157,14 @@ _DEEPEST = 6
 
 
 class _Drawn:
-    """What one call answers: everything is chosen by the example, the call and the place in the answer."""
+    """Answer to one call: everything is derived from the example, the call and the place in the answer."""
 
     def __init__(self, example: Example, call: str) -> None:
         self._example = example
         self._call = call
 
     def pick(self, count: int, place: str) -> int:
-        """A number below `count`."""
+        """Pick a number below `count`."""
         choices = self._example.choices
         return choices[self._hash(place) % len(choices)] % count if choices and count else 0
 
@@ -177,14 +177,14 @@ class _Drawn:
         return crc32(f"{self._call}\0{place}".encode(errors="replace"))
 
     def transition(self, prompt: str) -> str:
-        """The last line by which a speaker hands over, if the prompt says which lines do."""
+        """Return the last line of a speaker to hand over, if the prompt lists such lines."""
         lines = _TRANSITION.findall(prompt)
         return f"\n\n{lines[self.pick(len(lines), 'next')]}" if lines else ""
 
     def instance(  # noqa: PLR0911 - kind by kind
         self, schema: Mapping[str, Any], place: str = "", nth: int = 0, depth: int = 0
     ) -> object:
-        """An instance of `schema`, without references; the enums of a list's items differ as long as they can."""
+        """Make an instance of `schema`, without references; the enums of a list's items differ as long as they can."""
         if "enum" in schema:
             values = sorted(schema["enum"], key=str)  # whatever order a judge is to read them in
             return values[(self.pick(len(values), place) + nth) % len(values)]
@@ -217,7 +217,7 @@ class _Drawn:
 
 
 def answer_of(example: Example, request: HumanRequest) -> object:
-    """What a human answers, whatever the transcript has by then."""
+    """Return a human's answer, independent of the transcript so far."""
     if request.problem is not None:  # it would be asked for ever
         allowed = f"one whose humans have `ask=`, or take what examples answer: {request.problem}"
         raise ConfigurationError("check_pattern()", "pattern", request.block, allowed)

@@ -1,4 +1,4 @@
-"""Invariants of runs: each is a function whose docstring states the promise, and that yields what breaks it."""
+"""Invariants of runs: functions with the promise as docstring, each a generator of its violations."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Played:
     stances: frozenset[str]
     """The stances of a debate; empty for other patterns, and where they are not known."""
     hangs: str | None = None
-    """Description of a run that was cancelled after its time."""
+    """Description of a run cancelled after its time."""
 
     @property
     def unending(self) -> bool:
@@ -58,12 +58,12 @@ class Played:
 
     @property
     def complete(self) -> bool:
-        """Whether the pattern came to its end."""
+        """True if the pattern came to its end."""
         return self.error is None and self.view.status in COMPLETE
 
     @cached_property
     def _patterns(self) -> tuple[str, tuple[str, ...]]:
-        """The path of the outermost pattern (of the last, if there are several), and those of patterns inside it."""
+        """Path of the outermost pattern (of the last, if there are several), and the paths of patterns inside it."""
         paths: list[str] = []
         for event in self.view.events:
             if isinstance(event, RoundStarted):
@@ -75,7 +75,7 @@ class Played:
         return outermost, tuple({f"{path}/" for path in paths if path.startswith(f"{outermost}/")})
 
     def events(self, kind: type[EventT]) -> list[EventT]:
-        """The events of one kind, in order, without those of patterns inside the outermost one."""
+        """Return the events of one kind, in order, without events of patterns inside the outermost one."""
         outermost, inside = self._patterns
         matching: list[Any] = [event for event in self.view.events if isinstance(event, kind)]
         return [
@@ -97,15 +97,15 @@ class Runs:
     later: Played
     """Repeat of `other` after `first`."""
     changed: Played | None
-    """As `first`, with another seed for a debate, and else with answers that arrive in another order; None if models
-    fail in the first run."""
+    """Run like `first`, with another seed for a debate, and else with answers in another order; None if models fail in
+    the first run."""
     alone: Played
     """Repeat of `first` on a new pattern; `first` itself if the check cannot build one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cancelled:
-    """Run that went on after its cancellation."""
+    """Run continuing after its cancellation."""
 
     place: Wait | None
     """Place of its wait in the application's code; None for the library's code."""
@@ -114,14 +114,14 @@ class Cancelled:
 
 @dataclass(kw_only=True)
 class Coverage:
-    """What the runs of a check have reached."""
+    """Cases covered by the runs of a check."""
 
     has_predicate: bool = False
-    """Whether the pattern has a `terminate_when`."""
+    """True if the pattern has a `terminate_when`."""
     asked: int = 0
-    """Runs in which `terminate_when` was asked."""
+    """Runs with an evaluated `terminate_when`."""
     fired: int = 0
-    """Runs that it ended."""
+    """Runs ended by it."""
     examples: int = 0
     runs: int = 0
     speakers: frozenset[tuple[str, str]] = frozenset()
@@ -145,7 +145,7 @@ Problems: TypeAlias = Iterator[str]
 
 
 def fails_only_for_a_reason(run: Played) -> Problems:
-    """A run fails, or goes on without an answer, only if a model fails; and its error is one of `flowdebate.errors`."""
+    """Check that runs fail, or continue without an answer, only if a model fails, with a `flowdebate.errors` error."""
     for loss in run.raw.losses if run.raw is not None and not run.model.failed else ():
         if loss.instead not in _FLAGS:
             yield f"it goes on without an answer, and no model has failed: {loss.error}"
@@ -157,7 +157,7 @@ def fails_only_for_a_reason(run: Played) -> Problems:
 
 
 def ends_within_its_rounds(run: Played) -> Problems:
-    """A run ends by itself; its rounds are 1, 2, 3 and so on up to the declared maximum, and its output counts them."""
+    """Check that runs end by themselves: rounds are 1, 2, 3 up to the declared maximum, and the output counts them."""
     if run.unending:
         yield run.hangs or f"{len(run.model.calls) - 1} calls, and no end"
         return
@@ -173,7 +173,7 @@ def ends_within_its_rounds(run: Played) -> Problems:
 
 
 def stops_for_the_reason_it_says(run: Played) -> Problems:
-    """A run that came to its end says why: at its maximum if all rounds took place, and what its role decided."""
+    """Check that a complete run gives its true reason: its maximum after all rounds, or the decision of its role."""
     ended = run.events(RoundsEnded)
     rounds = run.events(RoundStarted)
     if not run.complete or run.raw is None or not ended or not rounds:
@@ -194,7 +194,7 @@ def stops_for_the_reason_it_says(run: Played) -> Problems:
 
 
 def records_what_was_said(run: Played) -> Problems:
-    """The transcript has one entry for each turn that was finished, by its speaker, in ascending rounds."""
+    """Check that the transcript has one entry for each finished turn, by its speaker, in ascending rounds."""
     if run.raw is None:
         return
     spoken = [(entry.round, entry.speaker) for entry in run.raw.entries]
@@ -209,7 +209,7 @@ def records_what_was_said(run: Played) -> Problems:
 
 
 def tasks_match_the_transcript(run: Played) -> Problems:
-    """Each turn is a task: completed by its speaker with what it said, or errored or cancelled; none is left open."""
+    """Check that each turn is a task: completed by its speaker with its text, errored or cancelled; none is open."""
     if run.raw is None:
         return
     tasks = run.view.tasks.list()
@@ -227,9 +227,9 @@ def tasks_match_the_transcript(run: Played) -> Problems:
 
 
 def only_those_called_speak(run: Played) -> Problems:
-    """In each round of a moderated debate those speak whom the moderator called, in that order or the debate's own.
+    """Check that only called debaters speak in a moderated round, in the called order or the debate's own.
 
-    In a cross-examination, so do those whom they ask.
+    In a cross-examination, the same holds for the debaters they ask.
     """
     ordered = {event.round: list(event.speakers) for event in run.events(TurnsOrdered)}
     for decision in getattr(run.raw, "moderator_decisions", ()):
@@ -245,7 +245,7 @@ def only_those_called_speak(run: Played) -> Problems:
 
 
 def turns_keep_their_order(run: Played) -> Problems:
-    """Turns begin, and entries stand, in the order that was announced for the round; nobody is in it by chance."""
+    """Check that turns begin, and entries stand, in the announced order of the round, without chance speakers."""
     for event in run.events(TurnsOrdered):
         order = list(event.speakers)
         turns = [turn.agent_name for turn in run.events(TurnStarted) if turn.round == event.round]
@@ -258,14 +258,14 @@ def turns_keep_their_order(run: Played) -> Problems:
 
 
 def arguments_say_something(run: Played) -> Problems:
-    """No entry of the transcript is empty, unless a model has failed."""
+    """Check that no entry of the transcript is empty, unless a model has failed."""
     for entry in run.raw.entries if run.raw is not None and not run.model.failed else ():
         if is_blank(entry.text):
             yield f"{entry.speaker!r} says {entry.text!r} in round {entry.round}"
 
 
 def winner_is_among_the_positions(run: Played) -> Problems:
-    """The winner is a stance of the debate, or an agent with a proposal; or nobody."""
+    """Check that the winner is a stance of the debate, or an agent with a proposal; or nobody."""
     if isinstance(run.raw, DebateRawOutput):
         verdict = run.raw.verdict
         winner = None if verdict is None else verdict.unknown_winner or verdict.winner
@@ -278,7 +278,7 @@ def winner_is_among_the_positions(run: Played) -> Problems:
 
 
 def tells_its_failures(run: Played) -> Problems:
-    """Every provider failure that a run went on without is an event, is in `losses`, and shows in its status."""
+    """Check that every tolerated provider failure is an event, is in `losses`, and shows in the status of the run."""
     if run.raw is None:
         return
     losses, failures = list(run.raw.losses), run.events(RoleFailed)
@@ -294,7 +294,7 @@ def tells_its_failures(run: Played) -> Problems:
 
 
 def counts_every_call(run: Played) -> Problems:
-    """The usage of a run is the sum of its calls, and each request to a model is a call."""
+    """Check that the usage of a run is the sum of its calls, and each request to a model is a call."""
     called = [event for event in run.view.events if isinstance(event, ModelCalled)]
     total = reduce(add, (event.usage for event in called), Usage.none())
     if total != run.view.usage:
@@ -306,7 +306,7 @@ def counts_every_call(run: Played) -> Problems:
 
 
 def events_tell_the_result(run: Played) -> Problems:
-    """The events begin and end with the run's, and tell the decisions, reports and verdicts that the output has."""
+    """Check that events begin and end with the run's, and report all decisions, reports and verdicts of the output."""
     events = run.view.events
     if not (isinstance(events[0], RunStarted) and isinstance(events[-1], RunFinished)):
         yield f"the first event is {events[0]!r}, the last {events[-1]!r}"
@@ -322,7 +322,7 @@ def events_tell_the_result(run: Played) -> Problems:
 
 
 def _output_items() -> Iterator[tuple[type[BaseEvent], tuple[str, str]]]:
-    """Yield the events of all patterns that the raw output repeats, with the names of both fields."""
+    """Yield the events of all patterns with a counterpart in the raw output, with the names of both fields."""
     for info in load_patterns().values():
         for kind in info.load_events():
             if kind.output_item is not None:
@@ -330,7 +330,7 @@ def _output_items() -> Iterator[tuple[type[BaseEvent], tuple[str, str]]]:
 
 
 def reads_back_from_json(run: Played) -> Problems:
-    """The raw output is read back from its wire form without a change."""
+    """Check that the raw output is read back from its wire form without a change."""
     if run.raw is not None and run.complete:
         wire = run.raw.to_wire()
         read = type(run.raw).model_validate(wire)
@@ -339,7 +339,7 @@ def reads_back_from_json(run: Played) -> Problems:
 
 
 def has_an_output_for_stores(run: Played) -> Problems:
-    """The output and the raw output are data that a store can carry: JSON, or what pydantic turns into JSON."""
+    """Check that the output and the raw output fit in a store: JSON, or data convertible to JSON by pydantic."""
     for what, value in (("output", run.output), ("raw output", run.raw)) if run.complete else ():
         try:
             to_json(value, inf_nan_mode="strings")
@@ -351,7 +351,7 @@ def has_an_output_for_stores(run: Played) -> Problems:
 
 
 def keeps_no_state(runs: Runs) -> Problems:
-    """A pattern keeps nothing between runs: with the same question, seed and answers, a run repeats itself."""
+    """Check that a pattern keeps no state between runs: with the same question, seed and answers, runs are equal."""
     for first, again in ((runs.first, runs.at_once), (runs.other, runs.later)):
         difference = _compare(first, again)
         if difference is not None:
@@ -376,7 +376,7 @@ def _compare(first: Played, again: Played) -> str | None:
 
 
 def asks_the_question_as_it_is(runs: Runs) -> Problems:
-    """A prompt that shows one question shows every question, word for word; and so does the raw output."""
+    """Check that prompts showing one question show every question, word for word; and so does the raw output."""
     for run in (runs.first, runs.other):
         if run.raw is not None and run.raw.subject != clean_text(run.example.question):
             yield f"the output has {run.raw.subject!r} for {run.example.question!r}"
@@ -389,7 +389,7 @@ def asks_the_question_as_it_is(runs: Runs) -> Problems:
 
 
 def answers_the_question_asked(runs: Runs) -> Problems:
-    """A run says nothing about the question of an earlier run, and what a pattern that was built anew says."""
+    """Check that a run says nothing about an earlier run's question, and equals a run of a newly built pattern."""
     for run in (runs.first, runs.at_once):
         material = f"{run.example.question} {' '.join(run.example.texts)}".casefold()
         for text in _list_texts([_as_json(run.raw), _as_json(run.output)]):
@@ -403,9 +403,9 @@ def answers_the_question_asked(runs: Runs) -> Problems:
 
 
 def judges_regardless_of_order(runs: Runs) -> Problems:
-    """The winner does not depend on the order in which the judge reads: another seed, the same winner.
+    """Check that the winner does not depend on the judge's reading order: another seed, the same winner.
 
-    If the transcript is the same, and with a model that judges regardless of order.
+    This holds for one transcript, and a model that judges regardless of order.
     """
     one, two = runs.first, runs.changed
     if two is None or not (one.complete and two.complete):
@@ -420,7 +420,7 @@ def judges_regardless_of_order(runs: Runs) -> Problems:
 
 
 def arrival_does_not_matter(runs: Runs) -> Problems:
-    """The order in which answers arrive changes nothing about the raw output."""
+    """Check that the order of arrival of answers changes nothing about the raw output."""
     one, two = runs.first, runs.changed
     if two is not None and one.view.seed == two.view.seed and _as_json(one.raw) != _as_json(two.raw):
         yield f"raw output: {_describe_difference(_as_json(one.raw), _as_json(two.raw))}"
@@ -430,7 +430,7 @@ def arrival_does_not_matter(runs: Runs) -> Problems:
 
 
 def ends_when_cancelled(cancelled: Cancelled) -> Problems:
-    """A run that is cancelled ends: no block swallows the cancellation."""
+    """Check that a cancelled run ends: no block swallows the cancellation."""
     run, place = cancelled.run, "" if cancelled.place is None else f" at {cancelled.place}"
     status = run.hangs or (run.view.status if run.error is None else error_text(run.error))
     yield f"cancelled{place}, the run goes on: {status}"
@@ -440,7 +440,7 @@ def ends_when_cancelled(cancelled: Cancelled) -> Problems:
 
 
 def hears_every_side(seen: Coverage) -> Problems:
-    """Everybody who has a turn in a pattern is heard in some example, if there are five for each of them."""
+    """Check that everybody with a turn in a pattern is heard in some example, if there are five for each of them."""
     patterns: dict[str, list[tuple[str, str]]] = {}
     for turn, speaker in sorted(seen.speakers):
         patterns.setdefault(turn.removesuffix(speaker), []).append((turn, speaker))
@@ -451,9 +451,9 @@ def hears_every_side(seen: Coverage) -> Problems:
 
 
 def terminate_when_can_fire(seen: Coverage) -> Problems:
-    """A `terminate_when` ends some run before its last round.
+    """Check that a `terminate_when` ends some run before its last round.
 
-    Examples cannot know what it waits for: `texts=["…"]` are further things that models say.
+    Examples cannot know its trigger: `texts=["…"]` adds texts for models to say.
     """
     if seen.has_predicate and seen.asked and not seen.fired:
         yield f"terminate_when was asked in {seen.asked} runs and was never true"
@@ -486,7 +486,7 @@ OF_A_CANCELLATION: Sequence[Callable[[Cancelled], Problems]] = (ends_when_cancel
 OF_A_CHECK: Sequence[Callable[[Coverage], Problems]] = (terminate_when_can_fire, hears_every_side)
 
 OTHER_WORDS = ("Quellfurt", "Ostermarn")
-"""Words of the other question: names of no place, so that nobody says them by chance."""
+"""Words of the other question: names of no place, too rare to occur by chance."""
 # Examples for each speaker, before a moderator that never calls one is no longer chance.
 _CHANCES = 5
 
@@ -508,7 +508,7 @@ def _count_rounds(raw: object) -> int | None:
 
 
 def _find_blocks_showing(run: Played) -> set[str]:
-    """The blocks whose prompts show the question."""
+    """Return the blocks with the question in their prompts."""
     text = clean_text(run.example.question)
     # a question that could be taken for a line of the prompt is shown escaped
     return {call.block for call in run.model.calls if text in call.prompt or quoted(text) in call.prompt}
@@ -528,7 +528,7 @@ def _list_texts(value: object) -> Iterator[str]:
 
 
 def _as_json(value: object) -> object:
-    """`value` as JSON data, without measured times."""
+    """Convert `value` to JSON data, without measured times."""
     return _drop_times(to_jsonable_python(value, fallback=lambda unknown: type(unknown).__name__))
 
 
@@ -539,7 +539,7 @@ def _drop_times(value: object) -> object:
 
 
 def _describe_difference(one: object, two: object, place: str = "") -> str:
-    """The first place at which two values differ; empty if they do not."""
+    """Describe the first difference between two values; empty if there is none."""
     if isinstance(one, Mapping) and isinstance(two, Mapping) and one.keys() == two.keys():
         pairs = [(f"{place}.{key}" if place else str(key), one[key], two[key]) for key in one]
     elif isinstance(one, list) and isinstance(two, list) and len(one) == len(two):

@@ -28,15 +28,15 @@ class RecordedCall:
     """A request at the time of the call."""
 
     block: str
-    """The name of the block that asked."""
+    """Name of the asking block."""
     messages: Sequence[Message]
     output_schema: Mapping[str, Any] | None
     tools: Sequence[str]
-    """The names of the tools that were offered."""
+    """Names of the offered tools."""
     begins: str = ""
-    """The words that the answer was to begin with, for models that continue them."""
+    """Required first words of the answer, for models with support for them."""
     sentences: int | None = None
-    """The maximum number of sentences, for models that can be held to it."""
+    """Maximum number of sentences, for models with such a bound."""
 
     @property
     def prompt(self) -> str:
@@ -45,7 +45,7 @@ class RecordedCall:
 
 
 class FunctionModel:
-    """A model that answers with `function(request)`, sync or async.
+    """A model with `function(request)` as its answer, sync or async.
 
     `request.messages` are the chat messages as dicts, `request.output_schema` is the JSON Schema of a structured
     answer or None for text, `request.block` is the name of the asking block. It returns `str`, a dict (a structured
@@ -65,7 +65,7 @@ class FunctionModel:
         self._function = function
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Answer with what the function returns."""
+        """Answer with the result of the function."""
         return response_of(await result_of(self._function(request)), request, self.name)
 
     def __repr__(self) -> str:
@@ -73,7 +73,7 @@ class FunctionModel:
 
 
 class ScriptedModel:
-    """A model that answers with `replies`, one for each call, in order.
+    """A model with `replies` as its answers, one for each call, in order.
 
     A reply is text, a dict or pydantic model (a structured answer), a `ToolCall` or several, a `ModelResponse`, or an
     exception, which is raised. A call beyond the script is a `ScriptError`, and so is `assert_complete()` while
@@ -93,7 +93,7 @@ class ScriptedModel:
 
     @property
     def remaining(self) -> int:
-        """How many replies are left."""
+        """Number of remaining replies."""
         return max(len(self._replies) - len(self.calls), 0)
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
@@ -128,7 +128,7 @@ class ScriptedModel:
 
 
 def response_of(reply: object, request: ModelRequest, name: str) -> ModelResponse:
-    """The response of the model `name` for a reply, in whatever form it is written; raises an exception.
+    """Build the response of the model `name` for a reply, in whatever form it is written; raise an exception.
 
     A dict is a structured answer, or the log-probabilities of the request's choices.
     """

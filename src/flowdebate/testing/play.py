@@ -35,7 +35,7 @@ class Wait(NamedTuple):
 
 
 class RunHangs(Exception):
-    """Error for a run that blocks its thread beyond its time."""
+    """Error for a run blocking its thread beyond its time."""
 
     def __init__(self, place: Wait | None) -> None:
         self.place = place
@@ -132,7 +132,7 @@ def place_of_task(task: asyncio.Task[Any]) -> Wait | None:
 
 
 def _inwards(call: object) -> Iterator[FrameType]:
-    """Yield the frames of a coroutine that waits, the innermost last."""
+    """Yield the frames of a waiting coroutine, the innermost last."""
     while call is not None:
         frame = getattr(call, "cr_frame", None) or getattr(call, "gi_frame", None) or getattr(call, "ag_frame", None)
         if frame is None:

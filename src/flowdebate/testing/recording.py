@@ -106,7 +106,7 @@ class _Recording:
 
 
 _FORMS = ("stream", "response_format", "tools", "tool_choice", "output_config format", "logprobs")
-"""Parts of a request, or their prefixes, that decide the form of its response."""
+"""Parts of a request, or their prefixes, with an effect on the form of its response."""
 
 
 def _refusal(problem: str) -> HttpExchange:
@@ -119,12 +119,12 @@ def _form_of(parts: frozenset[str]) -> frozenset[str]:
 
 
 def _content_of(sent: dict[str, Any]) -> dict[str, Any]:
-    """Return a request without the model's name, which may be redacted."""
+    """Return a request without the model's name, since it may be redacted."""
     return {name: value for name, value in sent.items() if name != "model"}
 
 
 def _parts_of(sent: dict[str, Any]) -> frozenset[str]:
-    """Name the parts of a request that change the form of a response, or that servers refuse.
+    """Name the parts of a request with an effect on the form of the response, or refused by servers.
 
     >>> sorted(_parts_of({"messages": [{"role": "system"}, {"role": "user"}], "stream": True, "temperature": 0}))
     ['stream', 'system', 'temperature']

@@ -35,8 +35,8 @@ NASTY = (
     " ends in blanks ",
     "",
 )
-"""Texts that a store must neither change nor confuse: a null ends a text for C, and half a surrogate pair, which JSON
-can hold, is no UTF-8; `..` leads out of a folder, and some databases drop blanks at the end."""
+"""Texts that a store must neither change nor confuse: a null ends a text for C, and half a surrogate pair, possible in
+JSON, is no UTF-8; `..` leads out of a folder, and some databases drop blanks at the end."""
 
 # Runs are listed by their start, and two clocks' ticks may be the same: each is a millisecond later than the last one.
 _LATER = count(1)
@@ -62,7 +62,7 @@ class HeaderFields(TypedDict, total=False):
 
 
 def header(run_id: str, **values: Unpack[HeaderFields]) -> RunHeader:
-    """The header of a new run, newer than all earlier ones."""
+    """Make the header of a new run, newer than all earlier ones."""
     default: HeaderFields = {
         "block": "debate",
         "seed": 7,
@@ -76,9 +76,9 @@ def header(run_id: str, **values: Unpack[HeaderFields]) -> RunHeader:
 
 
 def _promise(check: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """A test that opens as many objects of one place as `check` takes, and runs it in a new event loop.
+    """Make a test that opens as many objects of one place as `check` takes, and runs it in a new event loop.
 
-    No pytest plugin is needed so. Tests of two objects are skipped for a store that cannot be shared.
+    This needs no pytest plugin. Tests of two objects are skipped for a store without sharing.
     """
     objects = len(inspect.signature(check).parameters) - 1
 
@@ -116,7 +116,7 @@ async def _refuses(expected: type[StoreError], *calls: Coroutine[Any, Any, objec
 
 
 def _writes(store: Store) -> list[Coroutine[Any, Any, object]]:
-    """All writes to the run "r" that only its owner may do."""
+    """List all writes to the run "r" reserved for its owner."""
     return [
         store.intend("r", "k", "call", None),
         store.commit("r", "k", "call", "2", 2.0),
@@ -137,7 +137,7 @@ async def _add_old(
 
 
 class StoreConformance:
-    """The tests of a store: derive a class from it that has a pytest fixture `make`.
+    """Conformance tests of a store: derive a class with a pytest fixture `make`.
 
         class TestMyStore(StoreConformance):
             @pytest.fixture
@@ -156,7 +156,7 @@ class StoreConformance:
 
     @_promise
     async def test_a_new_run_is_there_whole(self, store: Store) -> None:
-        """It is running, owned, without steps or outcome, and its header is what was given; its id is taken."""
+        """Check that a new run is running and owned, without steps or outcome, its header unchanged, its id taken."""
         # a seed may have more bits than an integer of a database, and later versions may add fields to a header
         run_header = header(
             "r",
@@ -179,7 +179,7 @@ class StoreConformance:
 
     @_promise
     async def test_an_unknown_run_is_not_found(self, store: Store) -> None:
-        """Every operation raises RunNotFound with the id, except `release`."""
+        """Check that every operation raises RunNotFound with the id, except `release`."""
         await store.create(header("other"))
         calls = [call("r") for call in (store.run, store.steps, store.take, store.delete)]
         await _refuses(RunNotFound, *calls, *_writes(store))
@@ -187,7 +187,7 @@ class StoreConformance:
 
     @_promise
     async def test_a_finished_run_has_its_outcome_and_no_owner(self, store: Store) -> None:
-        """It cannot be written until it is taken; then it can be finished again."""
+        """Check that a finished run cannot be written until it is taken, and can be finished again then."""
         outcome = {"output": {"text": "ü\x00\ud800"}, "seconds": 1.5, "error": None}
         await store.create(header("r"))
         await store.finish("r", "interrupted", outcome)
@@ -204,7 +204,7 @@ class StoreConformance:
 
     @_promise
     async def test_a_brief_list_has_outcomes_without_their_outputs(self, store: Store) -> None:
-        """All else of them is there, also of a run that was added; whoever asks for more has the whole."""
+        """Check that a brief list has all else, also of an added run, and a full list has the whole."""
         outcome = {"output": "ü\x00\ud800", "raw": {"a": 1}, "seconds": 1.5, "summary": {"decision": "ü\x00\ud800"}}
         await store.create(header("r"))
         await store.finish("r", "complete", outcome)
@@ -217,7 +217,7 @@ class StoreConformance:
 
     @_promise
     async def test_a_released_run_is_as_it_was(self, store: Store) -> None:
-        """Nothing but its owner changes, and it cannot be written until it is taken."""
+        """Check that only the owner of a released run changes, and that it cannot be written until it is taken."""
         await store.create(header("r"))
         await store.commit("r", "k", "call", "{}", 1.0)
         await store.intend("r", "open", "call", None)
@@ -231,7 +231,7 @@ class StoreConformance:
 
     @_promise
     async def test_a_run_is_taken_once(self, store: Store) -> None:
-        """Of many concurrent attempts one succeeds; the others raise RunConflict."""
+        """Check that of many concurrent attempts one succeeds; the others raise RunConflict."""
         await store.create(header("r"))
         await _refuses(RunConflict, store.take("r"))
         await store.release("r")
@@ -251,7 +251,7 @@ class StoreConformance:
 
     @_promise
     async def test_another_object_is_another_owner(self, one: Store, other: Store) -> None:
-        """It can read the run, but neither take, write, delete nor release it until its owner releases it."""
+        """Check that another object can read the run, but not take, write, delete or release it while owned."""
         await one.create(header("r"))
         await one.commit("r", "k", "call", "1", 1.0)
         assert await other.run("r") == await one.run("r")
@@ -267,7 +267,7 @@ class StoreConformance:
 
     @_promise
     async def test_an_abandoned_run_can_be_taken_and_resumed(self, one: Store, other: Store) -> None:
-        """A closed object owns nothing: another one finds everything that it wrote, and takes the run."""
+        """Check that a closed object owns nothing: another one finds all its writes, and takes the run."""
         await one.create(header("r"))
         await one.commit("r", "a", "call", "1", 1.0)
         await one.intend("r", "b", "effect", "hash")
@@ -310,7 +310,7 @@ class StoreConformance:
 
     @_promise
     async def test_the_first_commit_wins(self, store: Store) -> None:
-        """Another commit of the same key changes nothing, also at the same time."""
+        """Check that another commit of the same key changes nothing, also at the same time."""
         await store.create(header("r"))
         await store.commit("r", "k", "call", "1", 1.0)
         before = await store.run("r"), await store.steps("r")
@@ -331,7 +331,7 @@ class StoreConformance:
 
     @_promise
     async def test_the_steps_behind_a_number_are_read_alone(self, store: Store) -> None:
-        """With all open ones: whoever follows a run goes on from the last step that it has read."""
+        """Check that reading behind a number returns those steps and all open ones, as followers of a run need."""
         await store.create(header("r"))
         for number in range(5):
             await store.intend("r", f"k{5 - number}", "call", "hash")
@@ -415,7 +415,7 @@ class StoreConformance:
         assert [row.key for row in await store.steps("r")] == [f"k{n}" for n in range(30)]
 
     def test_it_can_be_used_from_several_event_loops_in_turn(self, make: MakeStore) -> None:
-        """As `run_sync` does, which creates a loop for each run."""
+        """Check use as by `run_sync`, with a new event loop for each run."""
         store = make()
         asyncio.run(store.create(header("r")))
         for number in (1, 2, 3):
@@ -424,7 +424,7 @@ class StoreConformance:
 
     @_promise
     async def test_runs_are_found_by_all_filters(self, store: Store) -> None:
-        """The newest first by their start, whatever was written since; by each filter alone, and by several."""
+        """Check that the newest starts come first, whatever was written since; by each filter alone, and by several."""
         sigma = "\N{GREEK CAPITAL LETTER SIGMA}\N{GREEK SMALL LETTER FINAL SIGMA}"
         labels = {"t": "1"}
         await store.create(header("b", created_at=2.0, question=f"ÉCOLE İ {sigma}", labels=labels, block="x"))
@@ -456,7 +456,7 @@ class StoreConformance:
 
     @_promise
     async def test_runs_are_found_by_the_beginning_of_their_id(self, store: Store) -> None:
-        """Exactly, in any script, and with any signs that databases use in patterns."""
+        """Check that beginnings of ids match exactly, in any script, and with any pattern signs of databases."""
         ids = ("ab", "abc", "aBc", "a%c", "a_c", "b", "xab", "ä1", "a\x00", "a\x00b", "\ud800x", "ab\U0010ffff!", "\\a")
         for run_id in ids:
             await store.create(header(run_id))
@@ -467,7 +467,7 @@ class StoreConformance:
 
     @_promise
     async def test_the_pages_of_a_list_are_the_list(self, store: Store) -> None:
-        """With every filter and any size of a page, also where several runs have one time or strange ids."""
+        """Check the pages with every filter and any page size, also for several runs of one time or strange ids."""
         for number, name in enumerate(("b", "a", "\x00", "\ud800", "ä", "", "c", "B", "\U0001f469")):
             status: StoredStatus = "complete" if number % 4 == 1 else "failed"
             block, labels = "xy"[number % 2], {"t": str(number % 3)}
@@ -485,7 +485,7 @@ class StoreConformance:
 
     @_promise
     async def test_a_list_is_read_while_runs_come_and_go(self, store: Store) -> None:
-        """No run is listed twice, and none is skipped that was there from the beginning and still is."""
+        """Check that no run is listed twice, and that none present throughout is skipped."""
         for number in range(10, 20):
             await _add_old(store, f"r{number}", float(number))
         await _add_old(store, "r16, too", 16.0)
@@ -503,7 +503,7 @@ class StoreConformance:
 
     @_promise
     async def test_a_page_that_cannot_be_is_refused(self, store: Store) -> None:
-        """Raises ConfigurationError that names the argument; nothing is listed by mistake."""
+        """Check that an invalid page raises ConfigurationError naming the argument; nothing is listed by mistake."""
         # it comes back from a client: what is no position must not be compared as a database likes
         positions: tuple[Any, ...] = (
             *("a", 1.0, (), (1.0,), (1.0, "a", "b"), [1.0, "a"], (None, "a"), ("1", "a"), (1.0, 2), (1.0, None)),
@@ -525,7 +525,7 @@ class StoreConformance:
 
     @_promise
     async def test_a_deleted_run_leaves_nothing(self, store: Store) -> None:
-        """Neither to a new run with its id nor to one that is added; with an owner it is not deleted."""
+        """Check that nothing is left to a new run with its id, nor to an added one; an owned run is not deleted."""
         await store.create(header("stays"))
         await store.commit("stays", "k", "call", "1", 1.0)
         for again in range(3):
@@ -549,7 +549,7 @@ class StoreConformance:
 
     @_promise
     async def test_a_run_of_another_store_is_added_as_it_is(self, store: Store) -> None:
-        """With its outcome and steps, also open ones, and without an owner; it can be taken and resumed."""
+        """Check that outcome and steps come along, also open ones, without an owner; it can be taken and resumed."""
         rows = [
             StepRow(key="b", kind="call", request="h", attempts=3, failures=("x", "y"), seq=1, at=5.5, body="{}"),
             StepRow(key="a", kind="human", seq=2, at=6.5, body="[]"),
@@ -613,7 +613,7 @@ class StoreConformance:
 
     @_promise
     async def test_what_a_closed_store_has_written_is_there(self, one: Store, other: Store) -> None:
-        """Also what was being written when it was closed."""
+        """Check that writes in progress at the time of closing are there, too."""
         await one.create(header("r"))
         writing = [asyncio.create_task(one.commit("r", f"k{n}", "call", "{}", 1.0)) for n in range(20)]
         await asyncio.sleep(0)
@@ -623,13 +623,13 @@ class StoreConformance:
 
     @_promise
     async def test_an_unused_store_can_be_closed(self, store: Store) -> None:
-        """It has a name before."""
+        """Check that an unused store has a name before it is closed."""
         assert isinstance(store, Store)
         assert store.name
         await store.close()
 
     def test_any_sequence_comes_to_the_same_as_in_memory(self, make: MakeStore) -> None:
-        """After any sequence of operations, of two objects if possible, all objects have the content of MemoryStore."""
+        """Check that any sequence of operations, of two objects if possible, leads to the content of MemoryStore."""
         from flowdebate.testing.store_sequences import check_sequences
 
         check_sequences(make, shared=self.shared, take_within=self.take_within, examples=self.examples)

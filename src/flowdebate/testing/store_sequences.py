@@ -38,7 +38,7 @@ _NUMBERS = count(1)
 
 
 class _StoreMachine(RuleBasedStateMachine):
-    """Two objects of one place, and a MemoryStore that receives every write of the owner."""
+    """Two objects of one place, and a MemoryStore with every write of the owner."""
 
     runs: Bundle[Any] = Bundle("runs")
 
@@ -179,20 +179,20 @@ class _StoreMachine(RuleBasedStateMachine):
         return self.stores[which % len(self.stores)]
 
     def done(self, call: Coroutine[Any, Any, T]) -> T | str:
-        """The result of `call`, or the name of its error: messages may differ from store to store."""
+        """Return the result of `call`, or the name of its error: messages may differ from store to store."""
         try:
             return self.loop.run(call)
         except StoreError as error:
             return type(error).__name__
 
     def both(self, which: int, call: Callable[[Store], Coroutine[Any, Any, Any]]) -> object:
-        """The result of the call on the object and on the MemoryStore, which must be equal."""
+        """Run the call on the object and on the MemoryStore, and require equal results."""
         got = self.done(call(self.at(which)))
         assert got == self.done(call(self.model))
         return got
 
     def write(self, run_id: str, which: int, call: Callable[[Store], Coroutine[Any, Any, Any]]) -> object:
-        """The result of a write: equal to that in memory for the owner, refused for others."""
+        """Run a write: its result equals the MemoryStore's for the owner, and is refused for others."""
         if self.owners.get(run_id) is self.at(which):
             return self.both(which, call)
         # memory has one object, which owns what either of the two does: so it cannot say what others are refused
@@ -203,7 +203,7 @@ class _StoreMachine(RuleBasedStateMachine):
 
 
 def _without_time(run: StoredRun | str) -> StoredRun | str:
-    """`run` without the time of its last write."""
+    """Return `run` without the time of its last write."""
     return run if isinstance(run, str) else replace(run, updated_at=0.0)
 
 

@@ -76,7 +76,7 @@ def _texts(*fixed_texts: str, max_size: int) -> SearchStrategy[str]:
 
 @cache
 def questions() -> SearchStrategy[str]:
-    """Questions that can be argued, many of them with braces, percent signs and markup."""
+    """Draw questions fit for a debate, many of them with braces, percent signs and markup."""
     plain = _texts("Why?", "Should rents be capped?", "Who is right:\n[for] or [against]?", max_size=60)
     marked = st.lists(st.sampled_from(_MARKUP), min_size=3, unique=True).map(lambda parts: f"Why {' '.join(parts)}?")
     return st.one_of(plain, marked, marked.map(str))
@@ -84,19 +84,19 @@ def questions() -> SearchStrategy[str]:
 
 @cache
 def names() -> SearchStrategy[str]:
-    """Names that a debater may have."""
+    """Draw names valid for a debater."""
     return _texts("a", "advocate", "judge", "Round 1:", "Änne O'Neill, PhD", "a, for] [b", max_size=12)
 
 
 @cache
 def stances() -> SearchStrategy[str]:
-    """Positions that a debater may argue."""
+    """Draw positions fit for a debater."""
     return _texts("for", "against", "ship now", "Rents: cap them", "for] [against", max_size=20)
 
 
 @cache
 def arguments() -> SearchStrategy[str]:
-    """Texts of arguments, many of which try to pass for something else."""
+    """Draw texts of arguments, many of them in disguise as something else."""
     texts = _texts("Yes.", "No.", *_FORGERIES, max_size=80)
     # strings of the program are drawn too, such as "<|eot|>": a model that says a control token alone says nothing
     return texts.filter(lambda text: not is_blank(separate_thinking(text).text))
@@ -105,7 +105,7 @@ def arguments() -> SearchStrategy[str]:
 def debaters(
     *, min_size: int = 2, max_size: int = 4, as_dicts: bool | None = None, stance: SearchStrategy[str] | None = None
 ) -> SearchStrategy[list[Any]]:
-    """Rosters: names differ; there are two stances (drawn from `stance`) at least, which debaters may share.
+    """Draw rosters: names differ; there are two stances (drawn from `stance`) at least, and debaters may share them.
 
     Each debater is a `Debater`, or with `as_dicts` a dict of its fields; None draws either.
     """
@@ -126,7 +126,7 @@ def debaters(
 
 
 def personas(*, min_size: int = 2, max_size: int = 4) -> SearchStrategy[list[Persona]]:
-    """Rosters of the patterns whose members have no stances: names differ."""
+    """Draw rosters of the patterns without stances: names differ."""
     role = st.none() | _texts("a landlord", max_size=20)
     return st.lists(
         st.builds(Persona, names(), role),
@@ -137,7 +137,7 @@ def personas(*, min_size: int = 2, max_size: int = 4) -> SearchStrategy[list[Per
 
 
 def phases(*, members: int = 2, up_to_rounds: int = 3) -> SearchStrategy[list[Phase]]:
-    """Phases of a debate of so many `members`: of one round each, of which some are cross-examinations."""
+    """Draw phases of a debate of so many `members`: of one round each, some of them cross-examinations."""
     order = st.none() | st.sampled_from(TURN_ORDERS)
     places = st.lists(st.integers(1, members), max_size=members, unique=True)
     phase = st.builds(
@@ -208,7 +208,7 @@ def moderator_decisions(
     valid: bool | None = True,
     max_turns: int = 4,
 ) -> Any:  # noqa: ANN401 - hostile ones are of any type
-    """A moderator's decisions, as dicts in either key style; with `valid` None of both kinds.
+    """Draw a moderator's decisions, as dicts in either key style; with `valid` None of both kinds.
 
     Valid ones name only speakers of `roster`, at most `max_turns`, and nobody only when they are `done`. The others
     name strangers, or nobody without being done, lack keys or have too many, have values of wrong types, or are no
@@ -238,8 +238,8 @@ def moderator_decisions(
 def verdicts(stances: Sequence[str], *, valid: bool | None = True) -> SearchStrategy[Any]:
     """Verdicts of a judge, as dicts; with `valid` None of both kinds.
 
-    The invalid ones have a winner who is not among `stances`, lack keys or have too many, have values of wrong types,
-    or are no verdicts at all.
+    The invalid ones have a winner outside `stances`, lack keys or have too many, have values of wrong types, or are no
+    verdicts at all.
     """
     texts = arguments()
     winner = st.sampled_from([*stances, None])
@@ -257,7 +257,7 @@ def verdicts(stances: Sequence[str], *, valid: bool | None = True) -> SearchStra
 
 @cache
 def termination_predicates(*, hostile: bool = False) -> SearchStrategy[StopWhen]:
-    """Functions for `terminate_when`, sync and async, that look at the round, the transcript or the usage.
+    """Draw functions for `terminate_when`, sync and async, of the round, the transcript or the usage.
 
     Hostile ones may raise `Sabotage`.
     """
@@ -267,7 +267,7 @@ def termination_predicates(*, hostile: bool = False) -> SearchStrategy[StopWhen]
 
 @cache
 def stop_conditions(*, hostile: bool = False) -> SearchStrategy[stop.Condition]:
-    """Conditions of `flowdebate.stop`, alone and combined, without those that depend on the time.
+    """Draw conditions of `flowdebate.stop`, alone and combined, without time-dependent ones.
 
     Hostile ones may raise `Sabotage`.
     """
@@ -299,12 +299,12 @@ def debates(  # noqa: C901 - an option a step
     deliverables: SearchStrategy[Any] | None = None,
     **fixed: Any,  # noqa: ANN401 - any option of debate()
 ) -> DebateCase:
-    """Whole debates, with a model that answers all their default blocks: `case.run_sync()` runs one.
+    """Draw whole debates, with a model for all their default blocks: `case.run_sync()` runs one.
 
-    `fixed` are options of `debate()` that every one of them has; what is left open is drawn, among it blocks of the
-    application's own in any role. `moderated` says whether there is a moderator (None: either). With an
-    `output_schema` the model's answers to the synthesizer are drawn from `deliverables` (default: instances of the
-    type, which a JSON Schema does not have).
+    `fixed` are options of `debate()` shared by all debates; the others are drawn, among them the application's own
+    blocks in any role. `moderated` says whether there is a moderator (None: either). With an `output_schema` the
+    model's answers to the synthesizer are drawn from `deliverables` (default: instances of the type, unavailable for a
+    JSON Schema).
 
     A hostile debate may raise a FlowDebateError, or `Sabotage` where a block of it does; it never runs for longer
     than its `max_rounds`, and may warn.
@@ -376,7 +376,7 @@ def _rosters() -> SearchStrategy[list[Any]]:
 
 @cache
 def _said(*, hostile: bool) -> SearchStrategy[list[Any]]:
-    """What functions in a debater's or a synthesizer's role return."""
+    """Draw results of functions in a debater's or a synthesizer's role."""
     return _some(arguments() | (hostile_values() if hostile else arguments().map(lambda text: {"text": text})))
 
 
@@ -386,7 +386,7 @@ def _replies(*, hostile: bool) -> SearchStrategy[list[Any]]:
 
 
 def _own(draw: DrawFn, values: SearchStrategy[list[Any]]) -> Returns | None:
-    """A function for a role, or None for the default block."""
+    """Draw a function for a role, or None for the default block."""
     return Returns(*draw(values), wait=draw(st.booleans())) if draw(st.booleans()) else None
 
 
@@ -451,12 +451,12 @@ def hostile_replies() -> SearchStrategy[Any]:
 
 
 def _spoil(value: dict[str, Any], required: str) -> SearchStrategy[Any]:
-    """`value` without its `required` key, with an extra key, or with a hostile value; or a hostile value alone."""
+    """Draw `value` without its `required` key, with an extra key, or with a hostile value; or a hostile value alone."""
     another = st.tuples(st.sampled_from(list(value)), hostile_values()).map(lambda item: {**value, item[0]: item[1]})
     without = {key: item for key, item in value.items() if key != required}
     return st.sampled_from([without, {**value, "mood": "angry"}]) | another | hostile_values()
 
 
 def _construct(model: type[BaseModel], **fields: Any) -> BaseModel:  # noqa: ANN401 - any value, also an invalid one
-    """An instance of `model` that was not validated."""
+    """Make an instance of `model` without validation."""
     return model.model_construct(**fields)

@@ -13,7 +13,7 @@ from flowdebate.prompts import unescaped
 from flowdebate.testing.simulated.draws import key_of, uniform
 
 Follows = Literal["majority", "last"]
-"""The position that a conformist adopts: that of most others, or the last one."""
+"""Rule of a conformist: it adopts the position of most others, or the last one."""
 
 # The statements of simulated debaters, each after the tag of its speaker: so a position has no full stop of its own.
 _SAID = re.compile(r"^\[([^\[\]]*)\] [^\n]*?I hold: ([^.\n]+)\.", re.MULTILINE)
@@ -27,12 +27,12 @@ class Said(NamedTuple):
 
 
 class SimDebater:
-    """A model that says "I hold: {position}.", and may adopt a position that it sees others say.
+    """A model that says "I hold: {position}.", and may adopt a position stated by others.
 
     - `position`: its own, on one line and without a full stop.
     - `conformity`: how likely it says the others' position instead of its own, each time it is asked.
-    - `name_bias`: the conformity towards positions whose supporters have one of `names` in their tags; None: the same.
-    - `follows`: the position that most others hold (of several the latest), or the last one that was said.
+    - `name_bias`: the conformity towards positions whose supporters have one of `names` in their tags; None: no bias.
+    - `follows`: the majority position (of several the latest), or the last position.
 
     It answers text (`debate()`, `deliberation()`), and the four forms of `consensus()`; among proposals with
     its position it votes for the first in alphabetical order. Its answers depend on its seed and the prompt only, not
@@ -84,7 +84,7 @@ class SimDebater:
         return ModelResponse(data=self._filled(request, position, prompt), usage=usage)
 
     def holds(self, prompt: str) -> str:
-        """Its position after reading `prompt`."""
+        """Return its position after reading `prompt`."""
         other_statements = [statement for statement in read_positions(prompt) if statement.position != self.position]
         if not other_statements:
             return self.position
@@ -134,15 +134,15 @@ def _authors(prompt: str, position: str | None = None) -> list[str]:
 def conformist(
     position: str, *, conformity: float = 1.0, follows: Follows = "majority", seed: int = 0, name: str | None = None
 ) -> SimDebater:
-    """A debater that adopts the position of others with the probability `conformity`."""
+    """Create a debater that adopts the position of others with the probability `conformity`."""
     return SimDebater(position, conformity=conformity, follows=follows, seed=seed, name=name)
 
 
 def stubborn(position: str, *, name: str | None = None) -> SimDebater:
-    """A debater that always says the same."""
+    """Create a debater that always says the same."""
     return SimDebater(position, name=name)
 
 
 def read_positions(prompt: str) -> list[Said]:
-    """The positions that simulated debaters state in a prompt, in its order, each behind its tag."""
+    """Read the positions of simulated debaters in a prompt, in its order, each behind its tag."""
     return [Said(unescaped(tag), unescaped(position)) for tag, position in _SAID.findall(prompt)]

@@ -26,12 +26,12 @@ _LEVELS = 1 << 16
 
 
 def key_of(*texts: str) -> int:
-    """A number of 64 bits for texts, the same on every machine."""
+    """Compute a number of 64 bits for texts, the same on every machine."""
     return int.from_bytes(blake2b("\0".join(texts).encode(errors="surrogatepass"), digest_size=8).digest(), "big")
 
 
 def normal(seed: int, item: int, view: int, slot: int) -> float:
-    """A draw from the standard normal distribution.
+    """Draw from the standard normal distribution.
 
     >>> normal(0, 0, 0, 0) == normal(0, 0, 0, 0), normal(0, 0, 0, 0) == normal(0, 0, 0, 1)
     (True, False)
@@ -40,12 +40,12 @@ def normal(seed: int, item: int, view: int, slot: int) -> float:
 
 
 def uniform(seed: int, item: int, view: int, slot: int) -> float:
-    """A draw from 0 to 1, without 1."""
+    """Draw from 0 to 1, without 1."""
     return (_draw(seed, item, view, slot) >> 11) / (1 << 53)
 
 
 def normals(seed: int, items: ArrayLike, views: ArrayLike, slots: ArrayLike) -> Floats:
-    """`normal()` for arrays of integers that broadcast against each other; needs numpy."""
+    """Draw with `normal()` for arrays of integers, broadcast against each other; needs numpy."""
     import numpy as np
 
     state = np.full(1, seed & _ALL, dtype=np.uint64)

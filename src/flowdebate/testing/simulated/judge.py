@@ -43,26 +43,26 @@ class SimSide:
     called: str
     """Its label, or its stance."""
     stance: str
-    """Its stance, where the positions say it; else what it is called."""
+    """Stance of the side, if stated by the positions; else its name."""
     texts: tuple[str, ...] = ()
     speakers: tuple[str, ...] = ()
-    """The names that can be read in its tags; none in an anonymous view."""
+    """Names in the tags of the side; none in an anonymous view."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimView:
-    """A view: its sides by slot, the first being the one that is read first."""
+    """A view of a judge: its sides by slot, in reading order."""
 
     sides: tuple[SimSide, ...]
     form: Form
     fields: tuple[str, ...]
-    """Those of the answer."""
+    """Fields of the answer."""
     criteria: tuple[str, ...] = ()
-    """Those of a rubric, by which each side is scored."""
+    """Criteria of a rubric to score each side by."""
 
     @property
     def item(self) -> int:
-        """A number for the item that is judged: the same in all its views."""
+        """A number for the judged item: the same in all its views."""
         # sorted, and without labels: a quality that is drawn must not change with the order of reading
         return key_of(*sorted(key_of(side.stance, *side.texts).to_bytes(8, "big").hex() for side in self.sides))
 
@@ -73,13 +73,13 @@ class SimView:
 
     @property
     def labels(self) -> tuple[int, ...]:
-        """For each slot the place of what its side is called, of all of them in alphabetical order."""
+        """Index of each slot's label among all labels in alphabetical order."""
         names = sorted(side.called for side in self.sides)
         return tuple(names.index(side.called) for side in self.sides)
 
 
 def read_view(request: ModelRequest) -> SimView:
-    """The view that a judge's request holds; MalformedResponse for a request that is no judge's.
+    """Read the view in a judge's request; raise MalformedResponse for another request.
 
     Slots are in the order of reading. A side without arguments is last.
     """
@@ -122,7 +122,7 @@ def read_view(request: ModelRequest) -> SimView:
 
 
 def _read_letters(turn: str, letters: tuple[str, ...]) -> SimView:
-    """The view of a request for a letter: arguments by side, or sentences to choose a quote from."""
+    """Read the view of a request for a letter: arguments by side, or sentences to choose a quote from."""
     blocks = {match[1]: match[2] for match in _BY_SIDE.finditer(turn)}
     if set(blocks) == set(letters):
         arguments = {letter: tuple(map(_unescape, _ARGUMENT.findall(block))) for letter, block in blocks.items()}
@@ -142,7 +142,7 @@ def _unescape(text: str) -> str:
 
 
 def _read_entries(turn: str, names: Sequence[str]) -> list[DebateContributionEntry]:
-    """The entries of a transcript without names, if all its tags are sides; else of one with names."""
+    """Read the entries of a transcript without names, if all its tags are sides; else of one with names."""
     match = _TRANSCRIPT.search(turn)
     if match is None:
         return []
@@ -154,7 +154,7 @@ def _read_entries(turn: str, names: Sequence[str]) -> list[DebateContributionEnt
 
 
 Quality: TypeAlias = "Mapping[str, float] | Callable[[str], float] | None"
-"""How good each side is: by its stance; or a function of all that it says; None: drawn from what it says."""
+"""Quality of each side: by its stance; or a function of its full text; None: drawn from its text."""
 
 _WORD = re.compile(r"\w+")
 _SENTENCE = re.compile(r"[.!?…]+(?=\s|$)")
@@ -162,9 +162,9 @@ _MARKS = re.compile(r"!+|\*\*[^*]+\*\*")
 
 
 class SimJudge:
-    """A model that judges with the log-odds that it is given, bit for bit the same by seed, in whatever order asked.
+    """A judge model with the configured log-odds, bit for bit the same by seed, in whatever order asked.
 
-    What it adds up for each side, in the unit of `quality` (differences are log-odds):
+    It adds up for each side, in the unit of `quality` (differences are log-odds):
 
         quality + slot[its slot] + label[its label]
         + (style · style_of(text) + length · length_of(text) + identity of the names in its tags and texts)
@@ -172,16 +172,17 @@ class SimJudge:
 
     z is standard normal, and the softmax of the sums is what each side gets.
 
-    - `slot`: what each slot adds, or a number: what the first adds, falling evenly to 0 for the last.
+    - `slot`: the addition for each slot, or a number: the addition for the first slot, falling evenly to 0 for the
+      last.
     - `label`: the same for labels in alphabetical order, or by label. Sides without labels go by their stances.
     - `style`, `length`, `identity`: what cannot be averaged away, since it is in the text. `identity` is by name.
     - `noise`: the standard deviation for one side; between two of them it is √2 of it.
-    - `quality`: None draws it from what a side says, standard normal.
+    - `quality`: None draws it from a side's text, standard normal.
 
     It answers requests of `create_judge()` in all forms: winner, scores (by a rubric, the same by each criterion), and
-    letters with these log-odds to the bit of a float. A letter's prompt has no stances, so that `quality` is a function
-    of what a side says, or None. `settings.extra["seed"]` draws the noise anew, as it does with a real model.
-    `log_odds()` is the formula for one view, `log_odds_of()` for arrays of them.
+    letters with these log-odds to the bit of a float. A letter's prompt has no stances; `quality` is then a function of
+    a side's text, or None. `settings.extra["seed"]` draws the noise anew, as it does with a real model. `log_odds()` is
+    the formula for one view, `log_odds_of()` for arrays of them.
 
     >>> judge = SimJudge(slot=1.0)
     >>> judge.log_odds([0.5, 0.0], order=[1, 0])
@@ -218,7 +219,7 @@ class SimJudge:
         return f"<{type(self).__name__} {self.name!r}>"
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Judge the view that the prompt holds."""
+        """Judge the view in the prompt."""
         view = read_view(request)
         draw = request.settings.extra.get("seed")
         if request.choices:
@@ -238,7 +239,7 @@ class SimJudge:
         return ModelResponse(data=answer, usage=Usage(calls=1, prompt_tokens=0, cached_tokens=0, completion_tokens=0))
 
     def shares(self, view: SimView, *, draw: object = None) -> dict[str, float]:
-        """The share of each side of `view`, by its name there; they add up to 1."""
+        """Return the share of each side of `view`, by its name there; they add up to 1."""
         odds = self._odds(view, draw=draw)
         highest = max(odds)  # taken off, since the exponential of a large bias has no float
         weights = [math.exp(value - highest) for value in odds]
@@ -246,7 +247,7 @@ class SimJudge:
         return {side.called: weight / total for side, weight in zip(view.sides, weights, strict=True)}
 
     def _logprobs(self, view: SimView, *, draw: object) -> dict[str, float]:
-        """The logarithms of `shares()`; of a sentence to quote, by its quality alone."""
+        """Return the logarithm of `shares()`; of a sentence to quote, by its quality alone."""
         quoted = view.form == "quote"
         odds = [self._quality_of(side) for side in view.sides] if quoted else self._odds(view, draw=draw)
         highest = max(odds)
@@ -276,10 +277,10 @@ class SimJudge:
         view: int = 0,
         names: Sequence[str] | None = None,
     ) -> list[float]:
-        """The sums of the sides, by the numbers of the sides.
+        """Compute the sums of the sides, by the numbers of the sides.
 
-        `order` has the side in each slot, `called` the number of each side's label (None: no labels), `content` what
-        style, length and identity add, `names` the labels themselves, for a `label` that goes by them.
+        `order` has the side in each slot, `called` the number of each side's label (None: no labels), `content` the
+        additions for style, length and identity, `names` the labels themselves, for a `label` that depends on them.
         """
         sides = len(quality)
         slots, labels = self._slot(sides), self._labels(sides, names)
@@ -303,10 +304,10 @@ class SimJudge:
         views: ArrayLike | None = None,
         names: Sequence[str] | None = None,
     ) -> Floats:
-        """`log_odds()`, bit for bit, for many items and views at once: [items, views, sides]. Needs numpy.
+        """Compute `log_odds()`, bit for bit, for many items and views at once: [items, views, sides]. Needs numpy.
 
         `quality` and `content` are [items, sides]; `orders` and `called` [views, sides], or [items, views, sides];
-        `items` and `views` the numbers that noise is drawn for (None: from 0).
+        `items` and `views` are the numbers used to draw noise (None: from 0).
         """
         import numpy as np
 
@@ -357,7 +358,7 @@ def style_of(text: str) -> float:
 
 
 def length_of(text: str) -> float:
-    """How often the words double: 1 for two words, 2 for four.
+    """Compute how often the words double: 1 for two words, 2 for four.
 
     >>> length_of("It is quite good")
     2.0
@@ -370,7 +371,7 @@ def _is_number(value: object) -> bool:
 
 
 def _ladder(field: str, value: float | Sequence[float]) -> Callable[[int], list[float]]:
-    """A function of the number of places to the sum that each place adds."""
+    """Return a function from the number of places to the additions of the places."""
     if isinstance(value, (int, float)):
         if not _is_number(value):
             raise ConfigurationError("SimJudge()", field, value, "a number, or one for each place")
@@ -408,7 +409,7 @@ class Decided(NamedTuple):
 
 
 def orders_of(schedule: ScheduleLike, sides: int, *, random: Random | None = None, shuffle: bool = False) -> Integers:
-    """The views of a schedule as numbers of sides, [views, sides].
+    """Return the views of a schedule as numbers of sides, [views, sides].
 
     >>> orders_of("cyclic", 3).tolist()
     [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
@@ -421,7 +422,7 @@ def orders_of(schedule: ScheduleLike, sides: int, *, random: Random | None = Non
 
 
 def shares_of(log_odds: Floats) -> Floats:
-    """The softmax over sides."""
+    """Compute the softmax over sides."""
     import numpy as np
 
     weights = np.exp(log_odds - log_odds.max(axis=-1, keepdims=True))
@@ -430,20 +431,20 @@ def shares_of(log_odds: Floats) -> Floats:
 
 
 def votes_of(shares: Floats) -> Floats:
-    """All for the side that a ballot has first; in equal parts for those that tie."""
+    """Give all to the first side of a ballot; in equal parts to tied sides."""
     first = shares >= shares.max(axis=-1, keepdims=True)
     votes: Floats = first / first.sum(axis=-1, keepdims=True)
     return votes
 
 
 def decide_all(shares: Floats, *, by: str = "mean") -> Decided:
-    """The result of `decide()` for each item, whose ballots must all be valid."""
+    """Compute the result of `decide()` for each item; all its ballots must be valid."""
     scores = (votes_of(shares) if by == "vote" else shares).mean(axis=1)
     return Decided(scores, scores >= scores.max(axis=-1, keepdims=True) - _SAME)
 
 
 def is_right(decided: Decided, best: ArrayLike) -> Floats:
-    """For each item how far the verdict is right: 1, 0, or for a tie that the right side is in, its part of the tie."""
+    """Compute for each item how far the verdict is right: 1, 0, or for a tie including the right side, its part."""
     import numpy as np
 
     leaders = np.take_along_axis(decided.leaders, np.asarray(best)[:, None], axis=1)[:, 0]
