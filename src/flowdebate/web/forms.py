@@ -353,8 +353,8 @@ def _without_json(field: Field, part: Mapping[str, Any], root: Mapping[str, Any]
     for alternative in _alternatives(part, root):
         items = _resolved(alternative.get("items", {}), root)
         if items.get("type") == "object":
-            parts = (replace(part, **_OF_ENTRIES.get(part.name, {})) for part in _parts(items, root, 1))
-            return replace(field, kind="entries", parts=tuple(parts))
+            entries = (replace(part, **_OF_ENTRIES.get(part.name, {})) for part in _parts(items, root, 1))
+            return replace(field, kind="entries", parts=tuple(entries))
         if isinstance(alternative.get("additionalProperties"), Mapping):
             return replace(field, kind="pairs")
         if alternative.get("type") == "object":
