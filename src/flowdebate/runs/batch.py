@@ -40,14 +40,14 @@ OutT = TypeVar("OutT")
 RawT = TypeVar("RawT", default=Any)
 
 OnError: TypeAlias = Literal["collect", "raise"]
-"""What a batch does with a run that fails."""
+"""Policy for runs that fail in a batch."""
 
 
 class BatchControls(CommonOptions, total=False):
     """Options of every batch, whatever its questions are."""
 
     max_concurrency: int
-    """How many runs go on at once; default 8."""
+    """Maximum number of concurrent runs; default 8."""
     store: StoreChoice | StoreOptions
     on_error: OnError
     progress: Callable[[BatchSummary], object] | None
@@ -87,7 +87,7 @@ class BatchItem(Generic[OutT, RawT]):
     run: RunView | None = None
     """The run, also a failed one, with its transcript, events and usage; None if there was none."""
     replayed: bool = False
-    """Whether it was complete in the store already, so that nothing was paid."""
+    """True if it was complete in the store already and cost nothing."""
 
     @property
     def output(self) -> OutT | None:
@@ -96,14 +96,14 @@ class BatchItem(Generic[OutT, RawT]):
 
     @property
     def raw(self) -> Any:  # noqa: ANN401 - each pattern has a raw output of its own type
-        """The pattern's raw output, also of a run that failed; None if there is none."""
+        """The pattern's raw output, also of a failed run; None if there is none."""
         return None if self.run is None else self.run.raw
 
     def to_row(self) -> dict[str, Any]:
-        """The item as one flat row: its own columns, if its row is a mapping, the question, and what came of it.
+        """Convert the item to one flat row: its own columns, if its row is a mapping, the question, and the outcome.
 
-        `decision` is what the summary counts, None where the pattern decides nothing; `output` is a text, or JSON data.
-        Tokens and seconds are None where they are not known. A column of the row's own keeps its value.
+        `decision` is the same as in the summary, None for patterns without a decision; `output` is a text, or JSON
+        data. Tokens and seconds are None if unknown. A column of the row's own keeps its value.
         """
         usage = Usage.unknown() if self.run is None else self.run.usage
         row_values: dict[str, Any] = {
@@ -140,11 +140,11 @@ class BatchResult(InNotebooks, Sequence[BatchItem[OutT, RawT]]):
 
     @property
     def failed(self) -> list[BatchItem[OutT, RawT]]:
-        """The items whose runs ended with an error."""
+        """The items with a failed run."""
         return [item for item in self._items if item.error is not None]
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """Each item as one flat row, for `csv.DictWriter`, `pandas.DataFrame` or `polars.DataFrame`.
+        """Convert each item to one flat row, for `csv.DictWriter`, `pandas.DataFrame` or `polars.DataFrame`.
 
         >>> from flowdebate import handler
         >>> result = handler(str.upper, name="shout").batch_sync(["rents"], batch_id="b")
@@ -186,20 +186,20 @@ class BatchSummary:
     running: int = 0
     """Runs in progress."""
     replayed: int = 0
-    """Of `done`, those that were complete in the store already."""
+    """Number of `done` runs that were complete in the store already."""
     statuses: Mapping[RunStatus, int] = field(default_factory=dict)
     decisions: Mapping[str, int] = field(default_factory=dict)
-    """Runs by decision, for patterns that decide: by the `decision_word` of their raw outputs."""
+    """Runs by decision, for deciding patterns: by the `decision_word` of their raw outputs."""
     failures: Mapping[str, int] = field(default_factory=dict)
-    """Errors that ended runs, by their class."""
+    """Number of runs ended by an error, by its class."""
     usage: Usage = Usage.none()  # noqa: RUF009 - a frozen value
     """Calls and tokens, including runs in progress and replayed answers."""
     cost: float | None = None
-    """By the `prices` of the limits, or known ones; None without prices."""
+    """Cost by the `prices` of the limits, or by built-in ones; None without prices."""
     prices: str | None = None
-    """What `cost` is in: the currency, and the list of prices with its date."""
+    """Unit of `cost`: the currency, and the list of prices with its date."""
     seconds: float = 0.0
-    """Since the first question was taken."""
+    """Seconds since the first question was taken."""
 
     @property
     def failed(self) -> int:
@@ -208,7 +208,7 @@ class BatchSummary:
 
     @property
     def rate(self) -> float:
-        """Runs a second, without those that were complete before: reading them says nothing about the others."""
+        """Runs per second, without runs replayed from the store: they say nothing about the others."""
         return (self.done - self.replayed) / self.seconds if self.seconds else 0.0
 
     @property
@@ -244,7 +244,7 @@ class BatchTally:
             self._ended = time.perf_counter()
 
     def add(self, item: BatchItem[Any]) -> None:
-        """Count a run that has ended."""
+        """Count a finished run."""
         self._done += 1
         self._replayed += item.replayed
         self._statuses[item.status] += 1
@@ -258,7 +258,7 @@ class BatchTally:
             self._prices = item.run.prices or self._prices
 
     def summary(self, in_progress: Iterable[RunView]) -> BatchSummary:
-        """The counts so far, including the runs in progress."""
+        """Return the counts so far, including the runs in progress."""
         running = list(in_progress)
         usage, cost, prices = self._usage, self._cost, self._prices
         for run in running:
@@ -286,7 +286,7 @@ def _sum(one: float | None, other: float | None) -> float | None:
 
 
 BATCH_LABEL = "batch"
-"""The label that names the batch of a run."""
+"""Label with the name of the run's batch."""
 
 JobT = TypeVar("JobT")
 DoneT = TypeVar("DoneT")
@@ -579,7 +579,7 @@ def _check(
 
 
 class WorkerPool(Generic[JobT, DoneT]):
-    """Runs `jobs`, at most `size` at once; `results` yields what they return as they complete.
+    """Pool for running `jobs`, at most `size` at once; `results` yields their return values on completion.
 
     A job is taken when a worker is free, and while at most `size` results are unread. The first failure, of a job or
     of the source of jobs, cancels all others, and is raised after the results before it.
@@ -598,7 +598,7 @@ class WorkerPool(Generic[JobT, DoneT]):
         self._ended = False
 
     async def results(self) -> AsyncGenerator[DoneT]:
-        """Yield the results of the jobs; leaving early cancels those in progress."""
+        """Yield the results of the jobs; leaving early cancels all jobs in progress."""
         self._task = asyncio.create_task(self._run_jobs(), name="flowdebate batch")
         self._task.add_done_callback(self._check_cancelled)
         self._task.add_done_callback(lambda _: self._ready.put_nowait(None))

@@ -40,7 +40,7 @@ def place_of(name: str) -> str:
 
 @dataclass(slots=True, eq=False, repr=False)
 class SequencerHandle:
-    """The state of the nearest sequencer that declares one, as `ctx.sequencer`."""
+    """The state of the nearest sequencer with a state, as `ctx.sequencer`."""
 
     name: str
     state: Any
@@ -48,11 +48,11 @@ class SequencerHandle:
     path: str = ""
     """Its place in the run."""
     protected: bool = field(default=False, kw_only=True)
-    """Whether only the sequencer's own steps may change the state; blocks then see it through `SequencerView`."""
+    """True if only the sequencer's own steps may change the state; blocks then see it through `SequencerView`."""
     deadline: float | None = field(default=None, init=False)
     """Deadline of its current round, by the event loop's clock; None for no deadline."""
     derived: dict[object, Any] = field(default_factory=dict, init=False)
-    """What its own steps have derived from the history so far, such as its rendering: later steps add to it."""
+    """Values derived by its own steps from the history so far, such as its rendering: later steps add to it."""
 
     def update(self, **changes: object) -> None:
         """Replace fields of a pydantic, dataclass or dict state; ConfigurationError for an unknown field."""
@@ -117,19 +117,19 @@ class SequencerView:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Scope:
-    """The open resources, the state and the default models that blocks at one place of a pipeline share."""
+    """The open resources, the state and the default models shared by blocks at one place of a pipeline."""
 
     handles: Mapping[str, Any]
     opened: Mapping[Resource, Any]
     sequencer: SequencerHandle | None
     models: tuple[ModelChoice, ...] = ()
-    """The models of the enclosing sequencers, the nearest first: for blocks that name none."""
+    """The models of the enclosing sequencers, the nearest first: for blocks without a model."""
     looked_up: dict[object, Any] = field(default_factory=dict, init=False)
-    """What depends on these models alone, such as the wording of prompts, by whose it is."""
+    """Cache of values dependent on these models alone, such as the wording of prompts, by owner."""
 
     @property
     def handle(self) -> SequencerHandle:
-        """The sequencer's handle for its own steps, which may change a protected state."""
+        """The sequencer's handle for its own steps, with write access to a protected state."""
         if self.sequencer is None:
             message = "there is no sequencer with a state around"
             raise AttributeError(message)
@@ -148,15 +148,15 @@ class Context:
     """The second argument of every block: `def block(input, ctx)`."""
 
     run: Run
-    """The run that the block is part of."""
+    """The run of the block."""
     scope: Scope
-    """What the steps of a pattern use; other blocks use `resources` and `sequencer`."""
+    """Scope for the steps of a pattern; other blocks use `resources` and `sequencer`."""
     block: str
     """The block's name."""
     path: str
-    """The block's place in the run: the same in every run of the pattern that takes the same branches."""
+    """The block's path in the run: the same in every run of the pattern with the same branches."""
     role: str | None = None
-    """What the block does in its pattern, such as "judge"; inside it, the same. None outside of all roles."""
+    """Role of the block in its pattern, such as "judge"; inherited by blocks inside it. None outside of all roles."""
     _random: Random | None = field(default=None, init=False)
     _steps: dict[str, int] | None = field(default=None, init=False)
 
@@ -172,7 +172,7 @@ class Context:
 
     @property
     def sequencer(self) -> SequencerHandle | SequencerView:
-        """The nearest enclosing sequencer with a state: `ctx.sequencer.state.round`; that of a pattern is read-only."""
+        """Nearest enclosing sequencer with a state: `ctx.sequencer.state.round`; a pattern's sequencer is read-only."""
         handle = self.scope.sequencer
         if handle is None:
             message = f"block {self.block!r} is not inside a sequencer with a state"
@@ -196,17 +196,17 @@ class Context:
 
     @property
     def random(self) -> Random:
-        """Random source of this place in the run, seeded by the run's seed and the path, so that it repeats."""
+        """Random source of this path in the run, seeded by the run's seed and the path, and thus repeatable."""
         if self._random is None:
             self._random = Random(f"{self.run.seed}:{self.path}")  # noqa: S311 - repeatable on purpose
         return self._random
 
     def model(self, spec: ModelSpec | None = None) -> Model:
-        """Resolve `spec` to the model that a block at this place calls; None is `"intent/chat"`."""
+        """Resolve `spec` to the model for a block at this path; None is `"intent/chat"`."""
         return self.run.models.resolve(spec, self.scope.models)
 
     def now(self) -> float:
-        """The run's clock, in seconds since the epoch."""
+        """Return the time of the run's clock, in seconds since the epoch."""
         return self.run.now()
 
     @property
@@ -228,10 +228,10 @@ class Context:
     ) -> T:
         """Execute a side effect (a request, a write) as a step of the run, under this block's key.
 
-        In a durable run the result of `call` is recorded, and returned without a call when the run is resumed.
-        The result has to be plain JSON data, or of the type `returns`, which pydantic validates; otherwise
-        NotRecordable. With `failures` an exception is recorded and raised again; without, the call is repeated.
-        `key` distinguishes concurrent steps of a block; steps under the same key are numbered.
+        In a durable run the result of `call` is recorded, and returned without a call when the run is resumed. The
+        result has to be plain JSON data, or of the type `returns`, validated by pydantic; otherwise NotRecordable. With
+        `failures` an exception is recorded and raised again; without, the call is repeated. `key` distinguishes
+        concurrent steps of a block; steps under the same key are numbered.
         """
         name = f"{self.path}#step:{place_of(key)}" if key else f"{self.path}#step"
         if self._steps is None:  # at first use: each place has a context of its own, and few have steps
@@ -240,7 +240,7 @@ class Context:
         return await self.run.step(name if count == 1 else f"{name}#{count}", call, returns=returns, failures=failures)
 
     async def decide(self, call: Callable[[], Awaitable[T]], *, returns: object = None) -> T:
-        """Make the one decision of this place, which the application's code takes and the run depends on.
+        """Make the one decision of this path, taken by the application's code and needed by the run.
 
         A resumed run does not ask again: the recorded decision holds. One without a record is taken anew. `returns` is
         its type, where it is no JSON data.

@@ -2,7 +2,7 @@
 
 *Items* are a block's utterances (`TextDelta`, `ToolCalled`, `BlockAnswered`); the block's visibility decides whether
 readers get them. All other events are always emitted, and applications may emit some of any type. `CallStarted`,
-`TextDelta` and `TextWithdrawn` are live only: they reach those who follow the run, and are not part of `result.events`.
+`TextDelta` and `TextWithdrawn` are live only: they reach followers of the run, and are not part of `result.events`.
 
 Events are not frozen, since creating frozen ones would be a large part of a run's cost; nobody changes them.
 """
@@ -49,9 +49,9 @@ class RunFinished(BaseEvent):
     run_id: str
     """The run's id."""
     status: RunStatus
-    """How it ended; "awaiting": it is suspended until a human answers."""
+    """Status at the end of the run; "awaiting": it is suspended until a human answers."""
     usage: Usage
-    """Of all calls."""
+    """Usage of all calls."""
     seconds: float
     """Duration in this process."""
     error: str | None = None
@@ -69,11 +69,11 @@ class HumanAsked(BlockEvent):
 
 @dataclass(slots=True, kw_only=True)
 class TextDelta(BlockEvent):
-    """A piece of text as the model writes it (an item; live only); its path is that of the call."""
+    """A piece of text as the model writes it (an item; live only); its path is the path of the call."""
 
     kind: ClassVar[str] = "text_delta"
     block: str
-    """The name of the block whose model writes."""
+    """Name of the block whose model writes the text."""
     text: str
     """The piece, to be put behind the others with this path; a `CallRetried`, `CallFellBack` or `TextWithdrawn` there
     voids them."""
@@ -85,13 +85,13 @@ class ToolCalled(BlockEvent):
 
     kind: ClassVar[str] = "tool_called"
     block: str
-    """The name of the block whose model called it."""
+    """Name of the block whose model called the tool."""
     tool: str
     """The tool's name."""
     arguments: str
     """JSON, as the model wrote it."""
     result: str
-    """The text that the model is given of it; where it failed, that says so."""
+    """The text of the result sent to the model; after a failure it says so."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -106,7 +106,7 @@ class BlockAnswered(BlockEvent):
     truncated: bool = False
     """True if the answer reached the maximum length before its end."""
     trimmed: int = field(default=0, metadata=SPARSE)
-    """Characters after the sentences that were asked for, which are not part of `output`."""
+    """Number of characters after the requested sentences; they are not part of `output`."""
     first_counts: bool = field(default=False, metadata=SPARSE)
     """True if the answer was asked for once more, and the first one is `output`, since the further one is no better."""
 
@@ -115,12 +115,12 @@ class BlockAnswered(BlockEvent):
 class CallStarted(BlockEvent):
     """A model is asked; `ModelCalled` with the same path follows (live only).
 
-    An answer that is replayed from a store is not announced. Whoever begins to follow a run gets the calls in progress.
+    An answer replayed from a store is not announced. New followers of a run get the calls in progress.
     """
 
     kind: ClassVar[str] = "call_started"
     block: str
-    """The name of the block that asks."""
+    """Name of the asking block."""
     model: str
     """The model's name."""
 
@@ -131,19 +131,19 @@ class ModelCalled(BlockEvent):
 
     kind: ClassVar[str] = "model_called"
     block: str
-    """The name of the block that asked."""
+    """Name of the asking block."""
     model: str
     """The model's name; a fallback's is in `attempts`."""
     usage: Usage
-    """Of all attempts."""
+    """Usage of all attempts."""
     seconds: float
     """Waits included."""
     error: str | None = None
     """The class and message of the error; None for an answer."""
     attempts: tuple[Attempt, ...] = ()
-    """The requests that were sent, in order."""
+    """The requests sent, in order."""
     asked_as: str | None = None
-    """The structured-output mode that the request used, if the model has several."""
+    """The structured-output mode of the request, if the model has several."""
     flags: tuple[Flag, ...] = ()
     """Oddities of the answer."""
     repaired: tuple[str, ...] = field(default=(), metadata=SPARSE)
@@ -151,11 +151,11 @@ class ModelCalled(BlockEvent):
     replayed: bool = field(default=False, metadata=SPARSE)
     """True if the answer was recorded earlier: usage and limits count it, but nobody was asked now."""
     origin: Origin = field(default="asked", metadata=SPARSE)
-    """Where the run has the answer from. One that was not asked for costs nothing."""
+    """Source of the answer. Answers without a request cost nothing."""
 
 
 def models_by_seat(events: Iterable[object]) -> dict[str, tuple[str, ...]]:
-    """Return the names of the models that have answered, by seat: a name on the roster, a role, or a block."""
+    """Return the names of the answering models, by seat: a name on the roster, a role, or a block."""
     seats: dict[str, dict[str, None]] = {}
     for event in events:
         if isinstance(event, ModelCalled) and event.error is None:
@@ -197,7 +197,7 @@ def remarks_on(events: Iterable[object], raw: object) -> tuple[str, ...]:
 
 
 def _seat_of(call: ModelCalled) -> str:
-    """Return the seat of a call, whose block is "{pattern}-{role}-{member}" where it is that of a member."""
+    """Return the seat of a call; a member's block is "{pattern}-{role}-{member}"."""
     if call.role in ("debater", "reviewer"):
         for pattern in call.path.split("/"):
             name = call.block.removeprefix(f"{unquote(pattern)}-").removeprefix("stand-in-")

@@ -40,16 +40,16 @@ if TYPE_CHECKING:
     from flowdebate.runs.journal import OnUncertain
 
 IfExists: TypeAlias = Literal["raise", "resume", "wait"]
-"""What a run does whose id the store has already; "wait" resumes it too, once no other process runs it."""
+"""Policy for a run whose id the store has already; "wait" resumes it too, once no other process runs it."""
 
 
 class CommonOptions(TypedDict, total=False):
     """Options of every run, however it begins."""
 
     model: ModelChoice
-    """Model of all who name none: a `Model`, a string such as "openai/gpt-5-mini", or a mapping of intents."""
+    """Default model: a `Model`, a string such as "openai/gpt-5-mini", or a mapping of intents."""
     override_model: Model | str | None
-    """Model that replaces every other one, for tests."""
+    """Replacement for all other models, for tests."""
     limits: Limits | None
     """Limits of calls, tokens, cost and time."""
     observe: Observer | None
@@ -57,7 +57,7 @@ class CommonOptions(TypedDict, total=False):
 
 
 class SessionOptions(CommonOptions, total=False):
-    """Options of a run of its own: batches have no session, which their runs would share."""
+    """Options of a single run: batches have no session, or their runs would share it."""
 
     session: SessionLike
 
@@ -103,11 +103,11 @@ class Seat(NamedTuple):
     around: tuple[ModelChoice, ...]
     """The models of the patterns around it, the nearest first."""
     checks: Sequence[Callable[[Model, str], None]]
-    """Of what it adds to its prompts, as in `Capability`."""
+    """Checks of its additions to prompts, as in `Capability`."""
 
 
 class Runnable(Protocol[OutT_co]):
-    """The part of a block that `run_block` needs."""
+    """Interface of a block required by `run_block`."""
 
     @property
     def name(self) -> str:
@@ -115,13 +115,13 @@ class Runnable(Protocol[OutT_co]):
 
     @property
     def resources(self) -> Mapping[str, Resource]:
-        """The resources that the block shares with those around it."""
+        """Resources shared with blocks around it."""
 
     def outline(self) -> object:
-        """Return the block's outline, whose text shows whether it has changed."""
+        """Return the block's outline; its text shows whether it has changed."""
 
     def seats(self) -> Iterable[Seat]:
-        """Return all that ask models inside the block."""
+        """Return all seats for models inside the block."""
 
     def __call__(self, value: Any, ctx: Context, /) -> Coroutine[Any, Any, OutT_co]:  # noqa: ANN401 - the block's input
         """Execute the block."""
@@ -140,7 +140,7 @@ def make_run(  # noqa: PLR0913 - the options of run
     run_id: str | None = None,
     observe: Observer | None = None,
 ) -> Run:
-    """Create a run of `block`, which has not started; ConfigurationError for wrong options."""
+    """Create an unstarted run of `block`; raise ConfigurationError for wrong options."""
     check_outside(block)
     model = choose_model(model, override_model)
     if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool)):
@@ -226,7 +226,7 @@ async def _execute(block: Runnable[T], value: object, run: Run) -> RunResult[T]:
 
 
 class _Starts:
-    """Starts of runs in one event loop: one in each of its turns, so that others, and answers, come in between."""
+    """Starts of runs in one event loop: one in each of its turns, to let others, and answers, come in between."""
 
     def __init__(self) -> None:
         self.starting = False
@@ -264,8 +264,8 @@ async def _start_in_turn() -> None:
 async def _check_seats(block: Runnable[Any], run: Run) -> None:
     """Raise what would else end a new run in the middle, when some of its calls are paid.
 
-    That is a seat without a key, a program or a login, or without eyes for the images that it is to be shown. A run
-    that has a journal of answers, also as a fork, is left to its calls: it may need none of that any more.
+    Unusable seats lack a key, a program or a login, or cannot see the images for them. A run with a journal of answers,
+    also as a fork, is left to its calls: it may need none of that any more.
     """
     if run.is_replay or (run.journal is not None and run.journal.has_steps(block.name)):
         return
@@ -277,7 +277,7 @@ async def _check_seats(block: Runnable[Any], run: Run) -> None:
 
 
 async def _check_models(block: Runnable[Any], run: Run) -> None:
-    """Raise the error of the first model of a seat that cannot be asked."""
+    """Raise the error of the first unusable model of a seat."""
     ready: set[int] = set()
     for seat in block.seats():
         model: Model | None = None
@@ -355,7 +355,7 @@ _CHECK_EVERY = 0.5
 
 
 def run_sync(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Return the result of the coroutine that `make` returns, for scripts and notebooks (with a running loop)."""
+    """Return the result of the coroutine from `make`, for scripts and notebooks (with a running loop)."""
     if _loop_is_running():
         return _run_in_thread(make)
     results: list[T] = []

@@ -1,4 +1,4 @@
-"""Headers and outcomes of durable runs: what a store keeps of a run beside its steps, written and read."""
+"""Headers and outcomes of durable runs: a store's record of a run beside its steps, written and read."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from flowdebate.store.base import RunHeader, Store
 from flowdebate.store.open import StoreChoice, open_store
 
 _ALL, _OVERRIDE = "all", "override"
-"""Where a header names the model of all who name none, and the one that replaces all others."""
+"""Keys of a header for the default model and for the override of all others."""
 _LONGEST_LINE = 500
 """Characters of a question in lists."""
 
 
 DEFAULT_MODEL = "the default"
-"""How the fingerprint of a run names the model of the environment."""
+"""Name of the environment's model in the fingerprint of a run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class StoreOptions:
     labels: Mapping[str, str] = field(default_factory=dict)
     """The application's own labels, to find the run by."""
     plan: Mapping[str, Any] | None = None
-    """JSON data from which the application can rebuild its block."""
+    """JSON data for the application to rebuild its block."""
 
 
 def attach_journal(
@@ -52,7 +52,7 @@ def attach_journal(
     limits: Limits | None,
     store: StoreChoice | StoreOptions,
 ) -> None:
-    """Make `run`, which has not started, durable; ConfigurationError for input that cannot be stored."""
+    """Make the unstarted `run` durable; raise ConfigurationError for input that cannot be stored."""
     options = store if isinstance(store, StoreOptions) else StoreOptions(store=store)
     opened = open_store(options.store)
     if opened is None:
@@ -81,12 +81,12 @@ def attach_journal(
 
 
 def fingerprint_of(block: str, outline: object, model: ModelChoice) -> dict[str, str]:
-    """Return the parts of a run that must not change until it is resumed, as text."""
+    """Return the immutable parts of a run until it is resumed, as text."""
     return {"block": block, "outline": str(getattr(outline, "structure", outline)), "model": list_model_names(model)}
 
 
 def changes_of(then: RunHeader, now: RunHeader) -> dict[str, tuple[str, str]]:
-    """Pair the parts of two headers that have to be the same for a run to be resumed as the other."""
+    """Pair the parts of two headers that have to be equal to resume one run as the other."""
     return {
         "question": (_input_text(then), _input_text(now)),
         "seed": (str(then.seed), str(now.seed)),
@@ -126,7 +126,7 @@ def result_of(raw: object, output: object) -> dict[str, Any]:
 
 
 def check_unchanged(store: Store, run_id: str, pairs: Mapping[str, tuple[str, str]]) -> None:
-    """Raise RunChanged with the lines that differ, if `pairs` of a stored and a present text do."""
+    """Raise RunChanged with the differing lines of `pairs`, if a stored and a present text differ."""
     changes: dict[str, tuple[str, ...]] = {}
     for name, (then, now) in pairs.items():
         if then != now:
@@ -145,7 +145,7 @@ def _json_or_text(value: object) -> object:
 
 
 def read_question(value: object) -> str:
-    """Return the question in a run's input, whole and without anything that looks like a key."""
+    """Return the question in a run's input, whole and without anything similar to a key."""
     if isinstance(value, dict):
         texts = [text for text in value.values() if isinstance(text, str)]
         value = texts[0] if texts else json.dumps(value)
@@ -193,7 +193,7 @@ def models_of(store: Store, header: RunHeader) -> ModelResolver:
 
 
 def limit_numbers(limits: Limits | None) -> dict[str, float] | None:
-    """Return the limits that are stored with a run: all but that of its cost, whose prices are not data."""
+    """Return all limits stored with a run: its cost limit is left out, as its prices are not data."""
     if limits is None:
         return None
     numbers = {item.name: getattr(limits, item.name) for item in fields(limits) if item.name not in ("prices", "cost")}
@@ -201,7 +201,7 @@ def limit_numbers(limits: Limits | None) -> dict[str, float] | None:
 
 
 def limits_of(store: Store, header: RunHeader) -> Limits | None:
-    """Return the limits that a run was started with; StoreError for a header with others."""
+    """Return the limits at a run's start; raise StoreError for a header with others."""
     limits: Any = header.limits
     if not limits:
         return None
@@ -213,12 +213,12 @@ def limits_of(store: Store, header: RunHeader) -> Limits | None:
 
 
 def _unusable(store: Store, header: RunHeader, field: str, got: object, allowed: str) -> StoreError:
-    """Return the error of a stored run, imported perhaps, whose header does not fit."""
+    """Return the error of a stored run, imported perhaps, with an unsuitable header."""
     return StoreError(store.name, f"run {header.run_id}: `{field}` of its header must be {allowed}, got {shown(got)}")
 
 
 def _dump_session(session: Session) -> dict[str, Any] | None:
-    """Return the session at the start of the run as JSON data, or the names of its parts that are none."""
+    """Return the session at the start of the run as JSON data, or the names of its non-JSON parts."""
     if not (session.state or session.history or session.resources):
         return None
     try:
@@ -230,7 +230,7 @@ def _dump_session(session: Session) -> dict[str, Any] | None:
 
 
 def session_of(store: Store, header: RunHeader, location: str) -> Session:
-    """Return the session with which a run began."""
+    """Return the session at a run's start."""
     stored = header.session or {}
     state, history, lost = (stored.get(name, empty) for name, empty in (("state", {}), ("history", []), ("unkept", [])))
     messages = history if isinstance(history, list) else [None]

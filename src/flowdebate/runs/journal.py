@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 OnUncertain: TypeAlias = Literal["retry", "raise"]
-"""What a resumed run does with a call that was started and never recorded."""
+"""Policy of a resumed run for a call that was started and never recorded."""
 
 UNANSWERED = "#unanswered:"
-"""Part of the key of the failure of a role that ends a run, before the name of its block."""
+"""Part of the key of a role's fatal failure, before the name of its block."""
 DECISION = "#decision"
-"""End of the key of a decision that code takes without side effects."""
+"""End of the key of a decision taken by code without side effects."""
 
 
 class JournalOptions(TypedDict, total=False):
@@ -103,11 +103,11 @@ class Journal:
         return self.header.run_id
 
     def now(self) -> float:
-        """When the last step that the run has reached was recorded; before the first one, when the run began."""
+        """Return the recording time of the last step reached by the run; before the first one, its start time."""
         return self._clock
 
     async def begin(self) -> None:
-        """Store the header of a new run, which this process then owns; a stored run is owned, or only read so far."""
+        """Store the header of a new run, now owned by this process; a stored run is owned, or only read so far."""
         if not self.stored:
             # Whoever is cancelled here may own the run already, and has to release it at the end.
             creating = asyncio.ensure_future(self.store.create(self.header))
@@ -118,11 +118,11 @@ class Journal:
             creating.result()
 
     def takes_any(self, key: str) -> bool:
-        """Return whether an answer is recorded at `key` that counts whatever the request would be now."""
+        """Check for an answer at `key` that counts for any request."""
         return self._accepts_changes and key in self._done
 
     def find(self, key: str, request: str | None = None, *, model: str | None = None) -> StepRow | None:  # noqa: ARG002 - for forks
-        """The recorded step at `key`; JournalMismatch if the key comes up twice, or (as a rule) for another request.
+        """Find the recorded step at `key`; JournalMismatch for a repeated key, or (as a rule) for another request.
 
         A recorded answer counts whichever `model` would be asked now.
         """
@@ -143,7 +143,7 @@ class Journal:
         return row
 
     def read(self, row: StepRow, reader: Callable[[str], T]) -> T:
-        """The body of a finished step, decoded by `reader`; JournalMismatch for an unreadable record."""
+        """Decode the body of a finished step with `reader`; raise JournalMismatch for an unreadable record."""
         assert row.body is not None  # noqa: S101 - it is finished
         try:
             return reader(row.body)
@@ -152,16 +152,16 @@ class Journal:
             raise JournalMismatch(self.store.name, self.run_id, row.key, problem) from error
 
     def has_steps(self, place: str) -> bool:
-        """Whether any step at or below `place` was started before this process took over the run."""
+        """Check for a step at or below `place` from before this process took over the run."""
         return any(is_within(key, place) for rows in (self._done, self._open) for key in rows)
 
     def take_failures(self, place: str) -> list[tuple[str, str]]:
-        """The failures at or below `place` from before this process took over the run, with their keys; each once."""
+        """Return the earlier processes' failures at or below `place`, with their keys; each once."""
         keys = [key for key in self._open if is_within(key, place)]
         return [(key, failure) for key in keys for failure in self._open.pop(key).failures]
 
     async def _own(self) -> None:
-        """Take a run that was only read so far, before its first write; RunConflict if it was changed meanwhile."""
+        """Take a run, so far only read, before its first write; RunConflict if it was changed meanwhile."""
         if self._taking is None:  # once, for all concurrent branches that write first
             self._taking = asyncio.ensure_future(self._take())
         cancelled = await wait_uncancelled(self._taking)
@@ -207,7 +207,7 @@ class Journal:
         await self.store.commit(self.run_id, key, kind, body, self._clock)
 
     async def fail(self, key: str, failure: str) -> None:
-        """Record that an attempt at the step `key` failed; if that fails in turn, only log it."""
+        """Record a failed attempt at the step `key`; if recording fails in turn, only log it."""
         try:
             await self.store.fail(self.run_id, key, failure)
         except StoreError:
@@ -240,9 +240,9 @@ class Journal:
         return value
 
     async def decide(self, key: str, call: Callable[[], Awaitable[T]], returns: object) -> T:
-        """Return the recorded decision `key`, or that of `call`, which has no effects: only its result is recorded.
+        """Return the recorded decision `key`, or the result of `call`: it has no effects, only the result is recorded.
 
-        A complete run that is only read stays as it is.
+        A complete and read-only run stays as it is.
         """
         row = self.find(key)
         if row is not None:
@@ -270,9 +270,9 @@ class Journal:
         return None if row is None else self.read(row, failure_of)
 
     async def unanswered(self, key: str) -> tuple[str, Exception | None]:
-        """Return where a role that failed last is recorded, at `key` or one that counts up, and the failure, if any.
+        """Return the last failure of a role and its key, at `key` or a numbered successor, if any.
 
-        A journal that `reopens` lets the role answer after all, and records that it was asked again.
+        A journal that `reopens` lets the role answer after all, and records the new request.
         """
         number = 1
         while (lost := self.recorded_failure(place := f"{key}[{number}]")) is not None:
@@ -285,11 +285,11 @@ class Journal:
         return place, None
 
     async def record_failure(self, key: str, error: Exception) -> None:
-        """Record that the step `key` is given up because of `error`: later steps depend on that."""
+        """Record that the step `key` is given up because of `error`: later steps depend on it."""
         await self.commit(key, "loss", failure_text(error))
 
     async def finish(self, status: StoredStatus, outcome: Mapping[str, Any] | None) -> None:
-        """Record how the run ended; if that fails only warn, since its steps are recorded, unless they are lost."""
+        """Record the run's end; on failure only warn, since its steps are recorded, unless they are lost."""
         if not self.owned:
             return
         self.owned = False
@@ -304,13 +304,13 @@ class Journal:
 
 
 def has_unanswered(rows: Iterable[StepRow]) -> bool:
-    """Whether a run of these steps ended without an answer of the role that ends it, which can be asked again."""
+    """Check for an end of the run without an answer of its last role, which can be asked again."""
     keys = {row.key for row in rows if UNANSWERED in row.key}
     return any(f"{key}#again" not in keys for key in keys if not key.endswith("#again"))
 
 
 def is_within(key: str, place: str) -> bool:
-    """Whether the step `key` is at or below `place`."""
+    """Check that the step `key` is at or below `place`."""
     return key == place or key.startswith((f"{place}/", f"{place}#"))
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from flowdebate.store.base import Store
 
 _ANSWER = 1_000
-"""Estimated tokens of an answer whose length is neither reported nor bounded."""
+"""Estimated tokens of an answer of unreported and unbounded length."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +37,9 @@ class Price:
     prompt: float
     completion: float
     cached: float | None = None
-    """For cached prompt tokens; None for the price of all others."""
+    """Price of cached prompt tokens; None for the price of all others."""
     cache_written: float | None = None
-    """For prompt tokens that were written into a cache; None for the price of all others."""
+    """Price of prompt tokens written into a cache; None for the price of all others."""
 
     def of(self, usage: Usage) -> float:
         """Return the cost of `usage`; unknown tokens are not counted."""
@@ -51,17 +51,16 @@ class Price:
 
 
 Prices: TypeAlias = Mapping[str, Price] | Callable[[str, Usage], float]
-"""By the model's name, or a function of the model's name and a usage whose tokens are known."""
+"""Prices by the model's name, or a function of the model's name and a usage with known tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Limits of a run; None is no limit.
 
-    Each request counts, also a failed or repeated one. Its estimated usage is reserved before it is sent, so that a
-    limit is exceeded at most by what the calls in flight use beyond their reservations, and never by another call.
-    A debate that reaches a limit ends with its partial output: `result.status` is "limit". Other blocks raise
-    LimitReached.
+    Each request counts, also a failed or repeated one. Its estimated usage is reserved before it is sent: a limit is
+    exceeded at most by the usage of calls in flight beyond their reservations, and never by another call. At a limit a
+    debate ends with its partial output: `result.status` is "limit". Other blocks raise LimitReached.
 
     >>> Limits(calls=40, tokens=50_000).calls
     40
@@ -70,15 +69,16 @@ class Limits:
     calls: int | None = None
     """Requests to models."""
     tokens: int | None = None
-    """Of prompts and answers together; estimated, at four characters a token, if a server does not report them."""
+    """Tokens of prompts and answers together; estimated, at four characters a token, if a server does not report them.
+    """
     cost: float | None = None
-    """In the currency of `prices`, or in US dollars without any."""
+    """Cost in the currency of `prices`, or in US dollars without any."""
     seconds: float | None = None
-    """From the start of the run to its end."""
+    """Seconds from the start of the run to its end."""
     working_seconds: float | None = None
     """Summed over all requests: waits for retries, rate limits and queues do not count."""
     prices: Prices | None = None
-    """Prices of tokens; None for those that `genai-prices` knows, where it is installed, which a table overrides."""
+    """Prices of tokens; None for the prices of `genai-prices`, if it is installed; a table overrides them."""
 
     def __post_init__(self) -> None:
         for name in ("calls", "tokens"):
@@ -95,11 +95,11 @@ class Limits:
                 )
 
     def __bool__(self) -> bool:
-        """Whether anything is limited or counted."""
+        """Check that anything is limited or counted."""
         return any(getattr(self, field.name) is not None for field in fields(self))
 
     def within(self, bounds: Limits) -> Limits:
-        """These limits, none of them above that of `bounds`.
+        """Return these limits, capped at the limits of `bounds`.
 
         >>> Limits(calls=40).within(Limits(calls=10, seconds=60)) == Limits(calls=10, seconds=60)
         True
@@ -179,7 +179,7 @@ class Budget:
 
     @property
     def prices(self) -> str | None:
-        """What `cost` is in, and by which prices; None where there is no cost."""
+        """Unit of `cost`, and the source of its prices; None without a cost."""
         if self.cost is None:
             return None
         if self._limits.prices is not None:
@@ -187,9 +187,9 @@ class Budget:
         return prices_source() if self.cost else "USD"  # models of this machine: the prices were not even loaded
 
     def price_of(self, model: str, usage: Usage) -> float | None:
-        """The cost of `usage` of a model; None where its price is not known.
+        """Return the cost of `usage` of a model; None if its price is unknown.
 
-        ConfigurationError for a model that a table of prices should have, and for one whose cost is limited.
+        ConfigurationError for a model missing in a table of prices, and for one with limited cost and unknown price.
         """
         prices = self._limits.prices
         if callable(prices):
@@ -205,7 +205,7 @@ class Budget:
         return listed_price
 
     def reserve(self, model: str, request: ModelRequest) -> Reserved:
-        """Reserve the usage of a request that is about to be sent; LimitReached if it exceeds a limit."""
+        """Reserve the usage of a request about to be sent; raise LimitReached if it exceeds a limit."""
         limits, flying = self._limits, self._in_flight
         estimated = limits.tokens is not None or limits.cost is not None or limits.prices is not None
         reserved = self.estimate(model, request) if estimated else Reserved(request, 0, 0.0)
@@ -244,14 +244,14 @@ class Budget:
             self.settle(reserved, attempt)
 
     def release(self, reserved: object) -> None:
-        """Release the reservation of a request that was not sent."""
+        """Release the reservation of an unsent request."""
         for index, other in enumerate(self._in_flight):
             if other is reserved:  # two requests that are in flight together may have the same estimate
                 del self._in_flight[index]
                 return
 
     def time_is_up(self) -> LimitReached:
-        """Return the error of a run that has used up its `seconds`."""
+        """Return the error of a run after its `seconds`."""
         assert self._limits.seconds is not None  # noqa: S101 - the caller has a limit
         self.raised.append(LimitReached("seconds", limit=self._limits.seconds, used=self._limits.seconds))
         return self.raised[-1]
@@ -262,7 +262,7 @@ class Budget:
             raise self.raised[-1]
 
     def estimate(self, model: str, request: ModelRequest) -> Reserved:
-        """What a request is expected to use."""
+        """Estimate the usage of a request."""
         if not self._counts_tokens:
             return Reserved(request, 0, 0.0)
         known_usage = Usage(
@@ -279,21 +279,21 @@ class Budget:
 
 
 OWNER = "owner"
-"""The label with the user to whom a run belongs."""
+"""Label with the user who owns a run."""
 _COLLECTION = "budgets"
-"""Of the store's documents: the account of all runs; those of owners have collections of their own below it."""
+"""Collection of the account of all runs in the store's documents; owners have collections of their own below it."""
 _DAY = 86_400
 
 
 class Used(NamedTuple):
-    """What requests have used, or may use."""
+    """Usage of requests, actual or estimated."""
 
     calls: int = 0
     tokens: int = 0
     cost: float = 0.0
 
     def plus(self, other: Used, sign: int = 1) -> Used:
-        """Both together; what is left without `other` for the sign -1."""
+        """Return the sum of both; with the sign -1, the rest without `other`."""
         cost = round(self.cost + sign * other.cost, 12)  # a sum of money comes back to 0
         return Used(self.calls + sign * other.calls, self.tokens + sign * other.tokens, cost)
 
@@ -302,11 +302,11 @@ _NOTHING = Used()
 
 
 class Account:
-    """The account of all runs in `store`, or of those of `owner` on one day (UTC): `limits` are those of them together.
+    """Account of all runs in `store`, or of one `owner`'s runs on one day (UTC): `limits` apply to them together.
 
-    All processes with the same store share it, and its figures outlast them, and runs that are deleted. The first
-    request of a call is counted before it is sent, so a budget is exceeded at most by retries that several processes
-    send at once, and by answers longer than estimated. What a killed process has reserved stays used.
+    All processes with the same store share it, and its figures outlast processes and deleted runs. The first request of
+    a call is counted before it is sent: a budget is exceeded at most by retries sent by several processes at once, and
+    by answers longer than estimated. Reservations of a killed process stay used.
     """
 
     def __init__(self, store: Store, limits: Limits, *, owner: str | None = None) -> None:
@@ -334,11 +334,11 @@ class Account:
 
     @property
     def until(self) -> float | None:
-        """When the figures begin anew, in seconds since the epoch; None for those that never do."""
+        """Time when the figures begin anew, in seconds since the epoch; None if they never do."""
         return (max(self._day, int(time.time() // _DAY)) + 1) * float(_DAY) if self._daily else None
 
     def expect(self, model: str, request: ModelRequest, usage: Usage | None = None) -> Used:
-        """What a request may use; with a `usage`, what it has used, as estimated where the server did not report it."""
+        """Estimate the usage of a request; a `usage` is completed with estimates of parts unreported by the server."""
         expected = self._pricing.estimate(model, request)
         if usage is None:
             return Used(1, expected.tokens, expected.cost)
@@ -346,7 +346,7 @@ class Account:
         return Used(1, usage_known.total_tokens or 0, self._pricing.price_of(model, usage_known) or 0.0)
 
     async def used(self) -> Used:
-        """What is used by now, by all processes."""
+        """Return the usage by now, by all processes."""
         return (await self._read())[0]
 
     async def check(self) -> None:
@@ -354,13 +354,13 @@ class Account:
         self._check(await self.used(), Used())
 
     def owe(self, used: Used, instead: Used | None = None) -> None:
-        """Let the next write count this, `instead` of what was held; else BudgetReached, as far as is known here."""
+        """Let the next write count this, `instead` of the reserved usage; BudgetReached if known to be exceeded."""
         if instead is None:
             self._check(self._known.plus(self._owed), used)
         self._owed = self._owed.plus(used).plus(instead or Used(), -1)
 
     async def count(self, more: Used | None = None) -> None:
-        """Write what is owed, and `more` for a request that is about to be sent; BudgetReached if that does not fit."""
+        """Write the owed usage, and `more` for a request about to be sent; BudgetReached if it exceeds the budget."""
         async with self._lock:
             while more is not None or self._owed != Used():
                 (stored_counts, body), owed = await self._read(), self._owed
@@ -420,7 +420,7 @@ class Accounts:
 
 @dataclass(slots=True)
 class _Meter:
-    """What one call holds and has used of one account."""
+    """Reserved and actual usage of one call in one account."""
 
     account: Account
     held: Used = _NOTHING
@@ -436,7 +436,7 @@ class Charge:
         self._sent = False
 
     async def begin(self, model: str, request: ModelRequest) -> None:
-        """Hold what the first request of the call may use; BudgetReached. `end` has to follow in any case."""
+        """Hold the estimated usage of the call's first request; BudgetReached. `end` has to follow in any case."""
         for meter in self._meters:
             reserved = Used(1)
             with suppress(ConfigurationError):  # a wrapper has no price, and the model inside of it is not known yet
@@ -445,14 +445,14 @@ class Charge:
             meter.held = reserved
 
     async def end(self) -> None:
-        """Count what the call has used in place of what was held."""
+        """Replace the reserved by the actual usage of the call."""
         for meter in self._meters:
             meter.account.owe(meter.used, instead=meter.held)
             with suppress(StoreError):  # the answer is there: the next write brings its figures along
                 await meter.account.count()
 
     def reserve(self, model: str, request: ModelRequest) -> tuple[ModelRequest, object]:
-        """Reserve a request that is about to be sent; LimitReached."""
+        """Reserve a request about to be sent; LimitReached."""
         for meter in self._meters:
             expected = meter.account.expect(model, request)
             if self._sent:
@@ -470,7 +470,7 @@ class Charge:
             self._budget.settle(reserved[1], attempt)
 
     def release(self, reserved: object) -> None:
-        """Release the reservation of a request that was not sent."""
+        """Release the reservation of an unsent request."""
         assert isinstance(reserved, tuple)  # noqa: S101 - the result of `reserve`
         if self._budget is not None:
             self._budget.release(reserved[1])

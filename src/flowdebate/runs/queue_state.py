@@ -11,39 +11,39 @@ if TYPE_CHECKING:
 
 
 LOWEST = 100
-"""The priority of the runs that begin last."""
+"""The lowest priority: such runs begin last."""
 
 
 def priority_of(header: RunHeader) -> int:
-    """The priority with which a run was submitted; 0 for an import that says anything else."""
+    """Return the priority of a submitted run; 0 for an import with any other value."""
     priority = (header.plan or {}).get("priority")
     return priority if isinstance(priority, int) and 0 <= priority <= LOWEST else 0
 
 
 class WorkerState(WireModel):
-    """A worker that is alive."""
+    """A live worker."""
 
     worker: str
     """Its id: "machine:process:number"."""
     version: str
     since: float
-    """When it started, in seconds since the epoch."""
+    """Start time, in seconds since the epoch."""
     running: int
-    """How many runs it has."""
+    """Number of its runs."""
 
 
 class DeliveredRun(WireModel):
-    """A run that a worker has taken from its queue."""
+    """A run taken by a worker from its queue."""
 
     queue: str
     worker: str
     version: str
     delivery: int
-    """1, and one more for each worker that died while it executed the run, and each outage of its provider."""
+    """1, and one more for each worker that died while executing the run, and each outage of its provider."""
     seconds: float
-    """For how long it was due: since it was put on the queue, or since its delay had passed."""
+    """Seconds the run was due: since it was put on the queue, or since the end of its delay."""
     resumed: bool = False
-    """Whether a worker has executed it before."""
+    """True if a worker has executed it before."""
 
 
 class QueueVersion(WireModel):
@@ -52,12 +52,12 @@ class QueueVersion(WireModel):
     version: str
     waiting: int
     put_off: int
-    """How many wait for their delay: their worker died, or their provider was away."""
+    """Number of delayed runs: their worker died, or their provider was away."""
     running: int
     oldest: float | None
-    """For how many seconds the oldest one waits; None if none does."""
+    """Waiting time of the oldest run, in seconds; None if none waits."""
     workers: int
-    """How many workers of this version are alive."""
+    """Number of live workers of this version."""
 
 
 class QueueState(WireModel):
@@ -69,8 +69,8 @@ class QueueState(WireModel):
     running: int
     oldest: float | None
     rejected: int
-    """How many runs no worker can execute as they are."""
+    """Number of runs that no worker can execute as they are."""
     dead_letters: int
-    """How many runs were given up because they killed their workers."""
+    """Number of runs given up because they killed their workers."""
     versions: tuple[QueueVersion, ...]
     workers: tuple[WorkerState, ...]

@@ -31,15 +31,16 @@ class Records:
     listeners: list[Callable[[object], None]] = field(default_factory=list)
     """Callbacks for each event; without any, text is not streamed."""
     observe: Callable[[object], None] | None = None
-    """Callback for each recorded event, for the run's observer, who needs no text."""
+    """Callback for each recorded event, for the run's observer; it needs no text."""
     calls: dict[int, CallStarted] = field(default_factory=dict)
-    """The model calls in progress, for readers who come while they last."""
+    """The model calls in progress, for readers who join while they last."""
     saved_states: dict[str, Any] = field(init=False)
     """The session's states when the run started, by key; new states go to the session, for later runs."""
     held: dict[str, list[tuple[bool, object, str]]] = field(default_factory=dict)
-    """By path, the events below it that come later: whether each is recorded, and where it happened."""
+    """Held events by path; they come later than events before the path. Each has a flag for recording, and its own
+    path."""
     closed: bool = False
-    """Whether the run is over."""
+    """True if the run is over."""
 
     def __post_init__(self, saved: dict[str, Any]) -> None:
         self.saved_states = _SavedStates(saved)
@@ -53,7 +54,7 @@ class Records:
         self.listeners = [subscriber for subscriber in self.listeners if subscriber != listener]
 
     def emit(self, event: object, /, path: str = "", role: str | None = None) -> None:
-        """Record `event`, which happened at `path` to a block in `role`, and pass it to the listeners.
+        """Record `event` at `path` from a block in `role`, and pass it to the listeners.
 
         Do nothing once the run is over.
         """
@@ -84,7 +85,7 @@ class Records:
     def hold(self, path: str) -> Iterator[None]:
         """Keep back the events below `path`, until they are released or the context ends.
 
-        So readers have one thing after the other, in the same order in each run, of two that happen at the same time.
+        Readers thus see concurrent events one after the other, in the same order in each run.
         """
         self.held[path] = []
         try:
@@ -93,7 +94,7 @@ class Records:
             self.release(path)
 
     def release(self, path: str) -> None:
-        """Emit what was kept back below `path`, and keep back nothing more."""
+        """Emit all held events below `path`, and hold no more."""
         for recorded, event, place in self.held.pop(path, ()):
             if recorded:
                 self.emit(event, place)
@@ -109,19 +110,19 @@ class Records:
         return around is not None
 
     def call_started(self, request: ModelRequest, model: str, path: str) -> CallStarted:
-        """Announce a model call, which is in `calls` until `call_ended`."""
+        """Announce a model call; it is in `calls` until `call_ended`."""
         event = CallStarted(block=request.block, role=request.role, model=model, path=path, at=self.now())
         self.calls[id(event)] = event
         self.tell(event)
         return event
 
     def call_ended(self, started: CallStarted) -> None:
-        """Take the call from those in progress."""
+        """Remove the call from the calls in progress."""
         del self.calls[id(started)]
 
 
 class ResourcePlace:
-    """The `ResourceScope` of a resource that was opened at a path of a run."""
+    """The `ResourceScope` of a resource opened at a path of a run."""
 
     __slots__ = ("emit", "now", "saved_states")
 

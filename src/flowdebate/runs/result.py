@@ -73,22 +73,22 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def models(self) -> Mapping[str, tuple[str, ...]]:
-        """The names of the models that have answered so far, by seat: a name on the roster, a role, or a block."""
+        """The names of the answering models so far, by seat: a name on the roster, a role, or a block."""
         return models_by_seat(self.events)
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Remarks, such as on a setting that a model refuses, or on repeated words; empty where there is none."""
+        """Remarks, such as on a setting refused by a model, or on repeated words; empty if there are none."""
         return remarks_on(self.events, self.raw)
 
     @property
     def cost(self) -> float | None:
-        """Cost so far, by the `prices` of the run's limits, or by those that are known; None without any."""
+        """Cost so far, by the `prices` of the run's limits, or by built-in ones; None without any."""
         return None if self._run.budget is None else self._run.budget.cost
 
     @property
     def prices(self) -> str | None:
-        """What `cost` is in: "USD by genai-prices 0.2.3 of 2026-11-09", or "by given prices"; None without a cost."""
+        """Unit and source of `cost`: "USD by genai-prices 0.2.3 of 2026-11-09", or "by given prices"; None without."""
         return None if self._run.budget is None else self._run.budget.prices
 
     def cost_of(self, model: str, usage: Usage) -> float | None:
@@ -99,17 +99,17 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def parent_labels(self) -> Mapping[str, str]:
-        """Labels of the stored run that this one was forked from; empty for any other run, and without its parent."""
+        """Labels of this fork's parent run; empty for any other run, and without its parent."""
         return {} if self._run.journal is None else self._run.journal.parent_labels
 
     @property
     def events(self) -> Sequence[object]:
-        """The events so far, in order (without those that are live only)."""
+        """The events so far, in order (without live-only events)."""
         return self._run.records.events
 
     @property
     def calls_in_progress(self) -> Sequence[object]:
-        """The model calls that are under way, each as its `CallStarted`."""
+        """The current model calls, each as its `CallStarted`."""
         return tuple(self._run.records.calls.values())
 
     @property
@@ -124,23 +124,23 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def raw_so_far(self) -> Any:  # noqa: ANN401 - each pattern has a raw output of its own type
-        """`raw`; for a pattern in progress, what it would be if the run ended now; None before any has started."""
+        """`raw`; for a pattern in progress, its raw output if the run ended now; None before any has started."""
         return self._run.partial_output(self.status)
 
     @property
     def pending(self) -> tuple[HumanRequest, ...]:
-        """The requests that a suspended run (status "awaiting") waits for; answer them with `submit_answer`."""
+        """The open requests of a suspended run (status "awaiting"); answer them with `submit_answer`."""
         return () if self._run.journal is None else self._run.journal.pending
 
     @property
     def limit(self) -> str | None:
-        """The field of `Limits` that the run has reached; None for none."""
+        """The field of `Limits` reached by the run; None for none."""
         raised = None if self._run.budget is None else self._run.budget.raised
         return raised[-1].kind if raised else None
 
     @property
     def task_collections(self) -> list[TaskCollection]:
-        """Every audit trail of the run, in the order in which they were opened."""
+        """Every audit trail of the run, in the order of opening."""
         return [handle for _, handle in self._run.opened if isinstance(handle, TaskCollection)]
 
     @property
@@ -214,11 +214,11 @@ class RunHandle(RunView[RawT_co | None], Generic[OutT_co, RawT_co]):
             self._run.end("interrupted")
 
     def done(self) -> bool:
-        """Whether the run is over."""
+        """Return whether the run is over."""
         return self._task.done()
 
     def result_if_done(self) -> RunResult[OutT_co, RawT_co] | None:
-        """The result of a run that is over; None while it goes on, and if it failed or was cancelled."""
+        """Return the result of a finished run; None while it is in progress, and if it failed or was cancelled."""
         if not self._task.done() or self._task.cancelled() or self._task.exception() is not None:
             return None
         return self._task.result()
@@ -241,7 +241,7 @@ class RunHandle(RunView[RawT_co | None], Generic[OutT_co, RawT_co]):
     def follow(self) -> RunEvents:
         """Follow the run from now on, also where the events are read later, or in another task.
 
-        The events so far come first. A reader that follows before the run acts misses no text.
+        The events so far come first. A reader from before the run's first action misses no text.
         """
         return RunEvents(self._run, self._task)
 
@@ -275,7 +275,7 @@ class RunEvents:
         return event
 
     def close(self) -> None:
-        """Stop following; a reader that is dropped does so by itself."""
+        """Stop following; a dropped reader does so by itself."""
         self._records.unsubscribe(self._unread.put_nowait)
         self._task.remove_done_callback(self._end)
         self._unread.put_nowait(_END)  # for whoever asks once more

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 
 ACTING: ContextVar[str | None] = ContextVar("flowdebate_acting", default=None)
-"""The name of the block whose run is executing the current code; None outside runs, and inside models."""
+"""Name of the block whose run is executing the current code; None outside runs, and inside models."""
 
 T = TypeVar("T")
 _NO_LIMITS = Limits()
@@ -84,27 +84,27 @@ class RunObserver:
     def call(
         self, started: CallStarted, request: ModelRequest, /
     ) -> AbstractContextManager[Callable[[ModelResponse], object] | None]:
-        """Return a context around a model call with all its attempts; a function that it gives gets the response."""
+        """Return a context around a model call with all its attempts; a function yielded by it gets the response."""
         del started, request
         return _NOTHING
 
     def tool(self, call: ToolCall, path: str, /) -> AbstractContextManager[Callable[[str], object] | None]:
-        """Return a context around the execution of a tool; a function that it gives gets the result."""
+        """Return a context around the execution of a tool; a function yielded by it gets the result."""
         del call, path
         return _NOTHING
 
     def event(self, event: object, /) -> None:
-        """React to an event of the run, other than its first one and those that are live only."""
+        """React to an event of the run, except for its first one and live-only ones."""
 
 
 _UNOBSERVED = RunObserver()
 
 Observing: TypeAlias = "Callable[[Run, dict[str, str]], AbstractContextManager[RunObserver]]"
-"""Return a context around a run, which gives the observer of its parts; it may add labels to those of the run."""
+"""Factory of a context around a run; the context yields the observer of its parts, and may add labels to the run."""
 
 
 class _Observed:
-    """The observer of a run, entered around its execution; it may add labels to a new run before that is stored.
+    """The observer of a run, entered around its execution; it may add labels to a new run before it is stored.
 
     No generator: an exception of the application may be frozen, and takes no traceback from `contextlib`.
     """
@@ -136,7 +136,7 @@ class Run:
     """One run; created by `Block.run`, available to blocks as `ctx.run`."""
 
     is_replay: ClassVar[bool] = False
-    """Whether it only repeats what a journal has, without asking anybody."""
+    """True if the run only repeats a journal, without asking anybody."""
 
     run_id: str
     session: Session
@@ -146,26 +146,26 @@ class Run:
     journal: Journal | None = None
     """Records its steps; None without a store."""
     observe: Observing | None = None
-    """How it is observed; None for not at all."""
+    """Observation of the run; None for none."""
 
     status: RunStatus = field(default="running", init=False)
     failure: BaseException | None = field(default=None, init=False)
-    """What has ended the run, if it has failed or reached a limit."""
+    """The error that ended the run, if it has failed or reached a limit."""
     outcome: RunStatus = field(default="complete", init=False)
     """The status if nothing else ends the run; "degraded" or "no_verdict" after provider failures."""
     budget: Budget | None = field(init=False)
     accounts: tuple[Account, ...] = field(default=(), init=False)
-    """What all runs of the service that started it, and those of its owner, may use; none outside of services."""
+    """Accounts of the service and of the run's owner, shared with their other runs; none outside of services."""
     acting: bool = field(default=False, init=False)
-    """Whether the task that executes the run has started."""
+    """True if the task that executes the run has started."""
     started: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     """Set once the first block acts; a durable run is then in its store."""
     _started: float | None = field(default=None, init=False)
     _ended: float | None = field(default=None, init=False)
     began_at: float = field(default=0.0, init=False)
-    """When the run first began, by its clock: in a resumed run as before."""
+    """Time of the run's first start, by its clock: in a resumed run as before."""
     known: dict[object, Any] = field(default_factory=dict, init=False)
-    """What was looked up or recorded once for the whole run, by whose it is."""
+    """Values looked up or recorded once for the whole run, by owner."""
     tracing: RunObserver = field(default=_UNOBSERVED, init=False)
     """The observer of its parts, while it is being executed."""
     records: Records = field(init=False)
@@ -177,13 +177,13 @@ class Run:
     tokens: int = field(default=0, init=False)
     """Tokens used so far, prompts and answers together; estimated where a server reports none."""
     raw_output: object = field(default=None, init=False)
-    """The raw output of the pattern that ended last, or was cut short; None without one."""
+    """The raw output of the last finished or interrupted pattern; None without one."""
     _unfinished: dict[str, Callable[[RunStatus], object]] = field(default_factory=dict, init=False)
     _raw_outputs: dict[str, object] = field(default_factory=dict, init=False)
-    """Last raw output at each path that somebody watches."""
+    """Last raw output at each watched path."""
     shared: dict[Resource, Any] = field(default_factory=dict, init=False)
     opened: list[tuple[int, Any]] = field(default_factory=list, init=False)
-    """The depth in the run and the handle of each resource, in the order in which they were opened."""
+    """The depth in the run and the handle of each resource, in the order of opening."""
     _warned: set[str] = field(default_factory=set, init=False)
     _open_connections: AsyncExitStack | None = field(default=None, init=False)
     _opened_models: dict[int, Model] = field(default_factory=dict, init=False)
@@ -239,16 +239,16 @@ class Run:
         return nullcontext() if self.observe is None else _Observed(self, self.observe)
 
     def degrade(self, outcome: RunStatus) -> None:
-        """Set the status that a provider failure leaves, although the run continues."""
+        """Set the status after a provider failure, although the run continues."""
         if self.outcome != "no_verdict":  # the worst outcome: a skipped turn afterwards makes it no better
             self.outcome = outcome
 
     def register_partial_output(self, path: str, build: Callable[[RunStatus], object]) -> None:
-        """Register a callback that builds the raw output of the pattern at `path` if the run ends before it does."""
+        """Register a callback to build the raw output of the pattern at `path` if the run ends before it does."""
         self._unfinished[path] = build
 
     def set_raw_output(self, path: str, raw: object) -> None:
-        """Set the run's raw output to that of the pattern at `path`, which has ended; a later one replaces it."""
+        """Set the run's raw output to the output of the finished pattern at `path`; a later one replaces it."""
         self._unfinished.pop(path, None)
         self.raw_output = raw
         for place in self._raw_outputs:
@@ -257,9 +257,9 @@ class Run:
 
     @contextmanager
     def watch_raw_output(self, path: str) -> Iterator[Callable[[], object]]:
-        """Inside, watch the patterns at `path` and below it: the function returns the last raw output of one of them.
+        """Watch the patterns at `path` and below it: the yielded function returns the last raw output of one of them.
 
-        Steps of several escalations may run at the same time, so that the run's raw output may be another one's.
+        Steps of several escalations may run at the same time, and the run's raw output may then be another one's.
         """
         self._raw_outputs[path] = None
         try:
@@ -269,13 +269,13 @@ class Run:
 
     @property
     def has_partial_output(self) -> bool:
-        """Whether a pattern is in progress whose raw output can be built."""
+        """True if the raw output of a pattern in progress can be built."""
         return bool(self._unfinished)
 
     def partial_output(self, status: RunStatus, *, below: str | None = None) -> object:
-        """Return the raw output of the outermost unfinished pattern as of now, else the one that is there.
+        """Return the current raw output of the outermost unfinished pattern, else the existing one.
 
-        With `below` only patterns below that path count; None without one.
+        With `below` only patterns below the path count; None without one.
         """
         unfinished = [path for path in self._unfinished if below is None or path.startswith(f"{below}/")]
         if not unfinished:
@@ -285,7 +285,7 @@ class Run:
         return self._unfinished[outermost](status)
 
     def build_partial_output(self, status: RunStatus) -> None:
-        """Make the partial output the run's, and drop the callbacks, which refer to the run."""
+        """Make the partial output the run's, and drop the callbacks, as they refer to the run."""
         try:
             self.raw_output = self.partial_output(status)
         finally:
@@ -305,7 +305,7 @@ class Run:
             warnings.warn(message, FlowDebateWarning, stacklevel=2)
 
     def was_suspended(self, path: str) -> bool:
-        """Whether the run had been suspended below `path` for an answer that has been given since."""
+        """Check for a suspension of the run below `path` with an answer by now."""
         return self.journal is not None and any(key.startswith(f"{path}/") for key in self.journal.reviewed)
 
     # Resources
@@ -419,14 +419,14 @@ class Run:
         return response
 
     def _tell_of_call(self, event: object, path: str, role: str | None) -> None:
-        """Pass on an event of the model call at `path`; what is about its streamed text is live only, as that is."""
+        """Pass on an event of the model call at `path`; events about its streamed text are live only, like the text."""
         if isinstance(event, TextWithdrawn):
             self.tell(replace(event, role=role, path=path, at=self.now()))
         else:
             self.emit(event, path, role)
 
     def count_failed(self, path: str) -> None:
-        """Count and emit the calls at or below `path` that failed before this process took over the run."""
+        """Count and emit earlier processes' failed calls at or below `path`."""
         if self.journal is None:
             return
         for key, text in self.journal.take_failures(path):
@@ -477,7 +477,7 @@ class Run:
         request: ModelRequest | None = None,
         response: ModelResponse | None = None,
     ) -> None:
-        """Emit a call, and count its usage and tokens; where no server reports them, those of its texts."""
+        """Emit a call, and count its usage and tokens; tokens unreported by a server are estimated from its texts."""
         for attempt in attempts:
             tokens = attempt.usage.total_tokens
             if tokens is None:
@@ -509,7 +509,7 @@ class Run:
 
 
 def _read_failure(path: str, text: str) -> tuple[ModelCalled, list[Attempt]] | None:
-    """Read a failed call with its attempts; None for a failure without any. The errors are those of `read_call`."""
+    """Read a failed call with its attempts; None for a failure without any. It raises the errors of `read_call`."""
     if "attempts" not in json.loads(text):
         return None
     failed = read_record(FailedCall, text)

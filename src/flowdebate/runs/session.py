@@ -1,4 +1,4 @@
-"""Sessions: state that outlives a run."""
+"""Sessions: state shared by several runs."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Session:
     state: dict[str, Any] = field(default_factory=dict)
     """The application's state; blocks read and write it as `ctx.session.state`."""
     history: list[Message] = field(default_factory=list)
-    """Messages of blocks whose visibility has `history`, in order; the `history` slot of generators reads it."""
+    """Messages of blocks whose visibility includes `history`, in order; the `history` slot of generators reads it."""
     resources: dict[str, Any] = field(default_factory=dict)
     """The last state of each session-scoped resource, by key."""
 
 
 SessionLike: TypeAlias = Session | dict[str, Any] | None
-"""A session, a dict that becomes its `state` (the same object, not a copy), or None for a new one."""
+"""A session, a dict used as its `state` (the same object, not a copy), or None for a new one."""
 
 
 def as_session(value: SessionLike) -> Session:

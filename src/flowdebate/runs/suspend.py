@@ -1,4 +1,4 @@
-"""Suspended runs: requests to humans, and the exception that suspends a run until they are answered."""
+"""Suspended runs: requests to humans, and the exception to suspend a run until they are answered."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class HumanRequest:
     """A question to a human."""
 
     block: str
-    """The name of the block that asks."""
+    """Name of the asking block."""
     role: str | None = field(default=None, compare=False)
-    """What it does in its pattern, such as "judge"; None outside of all roles."""
+    """Role of the block in its pattern, such as "judge"; None outside of all roles."""
     place: str
-    """Its place in the run, which is unique."""
+    """Its unique path in the run."""
     shown: str
-    """The text to read: the question, and the transcript so far, in which models' texts are fenced."""
+    """The text to read: the question, and the transcript so far, with fences around models' texts."""
     expects: str
     """The expected answer, in words."""
     schema: Mapping[str, Any] | None = None
@@ -37,7 +37,7 @@ class HumanRequest:
     problem: str | None = None
     """The problem with the previous answer; None for a first request."""
     sources: tuple[Source, ...] = field(default=(), repr=False, compare=False)
-    """What its reader may quote. It is in the journal or the plan once, and not in `text`."""
+    """Sources for the reader to quote. They are in the journal or the plan once, and not in `text`."""
     check: Callable[[Any], Any] = field(default=_unchecked, repr=False, compare=False)
     """Turns an answer into its value; OutputError names each invalid field."""
 
@@ -54,7 +54,7 @@ class HumanRequest:
 
 
 def request_of(place: str, text: str) -> HumanRequest:
-    """Read the request that was stored as `text`; ValueError, KeyError or TypeError for another text."""
+    """Read a request from its stored `text`; ValueError, KeyError or TypeError for another text."""
     stored = json.loads(text)
     names = ("block", "shown", "expects", "schema", "problem")
     role = role_in_name(stored["block"], place)
@@ -69,11 +69,11 @@ _ROLES_IN_NAMES = {
 
 
 def role_in_name(block: str, path: str) -> str | None:
-    """The role of a block, from its name: for what runs have stored of it, which says no more.
+    """Derive the role of a block from its name, for stored records without a role.
 
-    Failed calls have their roles in the journal since events have them; requests to humans never do, since a resumed
+    Failed calls have their roles in the journal since events have them. Requests to humans never do, since a resumed
     run has to find them as they were. Patterns name their blocks "{pattern}-{role}" or "{pattern}-{role}-{member}".
-    None for a block that the application named.
+    None for a block named by the application.
 
     >>> role_in_name("rent-debater-ann", "rent/round[1]/rent-turn-ann"), role_in_name("solomon", "rent/solomon")
     ('debater', None)
@@ -86,7 +86,7 @@ def role_in_name(block: str, path: str) -> str | None:
 
 
 def answer_text(answer: object, *, suspended: bool, by: str | None = None) -> str:
-    """Serialize an answer: whether the run had been `suspended` for it, and `by` whom it was given (None: a human)."""
+    """Serialize an answer: whether the run was `suspended` for it, and `by` whom it was given (None: a human)."""
     stored = {"answer": answer, "parked": suspended}
     return json.dumps(stored if by is None else {**stored, "by": by})
 
@@ -112,19 +112,19 @@ class Suspended(BaseException):
 def merge_suspensions(branches: Mapping[int, Suspended]) -> Suspended:
     """Return one exception with the requests of several branches, in the order of the branches.
 
-    So all humans of a round are asked at once, and a run that is suspended again asks them in the same order.
+    All humans of a round are thus asked at once, and a run suspended again asks them in the same order.
     """
     return Suspended([request for _, branch in sorted(branches.items()) for request in branch.requests])
 
 
 def suspend_task(tasks: TaskCollection, task_id: str, suspended: Suspended) -> None:
-    """Mark a task whose turn is suspended as awaiting review."""
+    """Mark a task with a suspended turn as awaiting review."""
     if tasks.get(task_id).status == "in_progress":
         tasks.await_review(task_id, str(suspended))
 
 
 def resume_task(tasks: TaskCollection, task_id: str) -> None:
-    """Record the review of a task whose turn was suspended for an answer that has been given."""
+    """Record the review of a task after the answer to its suspended turn."""
     task = tasks.get(task_id)
     if task.status == "in_progress":
         tasks.await_review(task_id)

@@ -1,4 +1,4 @@
-"""Forks begin like a stored run and ask models only for what differs; those that go on add rounds to it."""
+"""Forks begin like a stored run and ask models only about differences; continued runs add rounds to it."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from flowdebate.store.base import COMPLETE, RunHeader, StepKind, StepRow, Store,
 from flowdebate.store.open import StoreChoice, open_store
 
 MOST = 1_000
-"""Rounds by which a run may go on."""
+"""Maximum number of rounds to continue a run for."""
 _MOST_HELD = 10_000
-"""Rounds that it may have had: as many as a debate may have at all."""
+"""Maximum number of earlier rounds: as many as a debate may have at all."""
 LONGEST = 4_000
 """Characters of a reader's question: it is part of each prompt of its round."""
 ASKED = f"a question of at most {LONGEST:,} characters, or None"
@@ -35,23 +35,23 @@ ASKED = f"a question of at most {LONGEST:,} characters, or None"
 
 @dataclass(frozen=True, kw_only=True)
 class GoesOn:
-    """How a finished run goes on."""
+    """Continuation of a finished run."""
 
     held: Annotated[int, Field(ge=1, le=_MOST_HELD)]
     """Its rounds so far."""
     rounds: Annotated[int, Field(ge=1, le=MOST)]
-    """Those that follow."""
+    """Number of additional rounds."""
     asked: tuple[tuple[int, str], ...] = ()
-    """The questions of readers, each with the round that answers it."""
+    """The questions of readers, each with the round of its answer."""
 
     def to_plan(self) -> dict[str, Any]:
-        """As the plan of the fork has it."""
+        """Convert it to its form in the plan of the fork."""
         questions = [{"round": number, "text": text} for number, text in self.asked]
         return {"held": self.held, "rounds": self.rounds, "asked": questions}
 
     @classmethod
     def of_plan(cls, stored: object) -> GoesOn | None:
-        """As `to_plan` wrote it; None for none, and ConfigurationError for what only an import can have."""
+        """Read the result of `to_plan`; None for none. ConfigurationError for data that only an import can contain."""
         if stored is None:
             return None
         try:
@@ -62,7 +62,7 @@ class GoesOn:
 
 
 def goes_on(stored: StoredRun, *, location: str, rounds: int = 1, ask: str | None = None) -> GoesOn:
-    """How a stored run goes on for `rounds` more; ConfigurationError for one that is not over, and has no rounds."""
+    """Plan to continue a stored run for `rounds` more; ConfigurationError if it is unfinished or has no rounds."""
     check_count(location, maximum=MOST, rounds=rounds)
     if ask is not None and (not isinstance(ask, str) or is_blank(ask) or len(ask) > LONGEST):
         raise ConfigurationError(location, "ask", ask, ASKED)
@@ -79,7 +79,7 @@ def goes_on(stored: StoredRun, *, location: str, rounds: int = 1, ask: str | Non
 
 
 def asked_to_go_on(stored: StoredRun, more: object) -> GoesOn:
-    """How a stored run goes on as a front end asks for it: with "rounds", "ask" or both."""
+    """Plan to continue a stored run as requested by a front end: with "rounds", "ask" or both."""
     if not isinstance(more, Mapping) or not {"rounds", "ask"}.issuperset(more):
         raise ConfigurationError("options", "goes_on", more, 'a table of "rounds" (default 1), "ask" or both')
     return goes_on(stored, location="goes_on", **{key: value for key, value in more.items() if value is not None})
@@ -88,7 +88,7 @@ def asked_to_go_on(stored: StoredRun, more: object) -> GoesOn:
 async def read_goes_on(
     location: str, run_id: str, *, rounds: int, ask: str | None, store: StoreChoice | StoreOptions
 ) -> GoesOn:
-    """How the run of that id goes on; ConfigurationError without the store of the run."""
+    """Plan to continue the run with this id; ConfigurationError without the store of the run."""
     choice = store.store if isinstance(store, StoreOptions) else store
     opened = open_store(choice, location=location)
     if opened is None:
@@ -99,30 +99,29 @@ async def read_goes_on(
 T = TypeVar("T")
 
 _NAMED = 6
-"""Places that an error message lists."""
+"""Maximum number of paths listed by an error message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parent:
-    """The steps of the parent that a fork may reuse, and what it changes."""
+    """Reusable steps of the parent for a fork, and the fork's changes."""
 
     labels: Mapping[str, str]
     rows: Mapping[str, StepRow]
     edits: Mapping[str, Any]
     began_at: float
     left_at: float
-    """When the run began and when the fork leaves it, by the parent's clock."""
+    """Time when the fork leaves the run (and its start, `began_at`), by the parent's clock."""
     kept: str | None = None
-    """What is part of the keys of steps that are taken whatever would be asked now; None for no such steps."""
+    """Part of the keys of steps reused independent of their request; None for no such steps."""
 
 
 class ForkJournal(Journal):
-    """Journal of a fork: a step that it has not recorded itself is taken from its parent, if it is the same step.
+    """Journal of a fork: a step missing in its own record is taken from its parent, if it is the same step.
 
     A model call is the same if its request and its model are, a human's answer if its request is. Side effects and
     provider failures have no request: they are taken as long as nothing before them differs. Stop conditions are
-    evaluated again. A step that is taken is recorded in the fork before any later one, so that the fork is complete by
-    itself.
+    evaluated again. A reused step is recorded in the fork before any later one: the fork is complete by itself.
     """
 
     def __init__(self, store: Store, header: RunHeader, parent: _Parent, **options: Unpack[JournalOptions]) -> None:
@@ -153,7 +152,7 @@ class ForkJournal(Journal):
         return inherited
 
     def _find_in_parent(self, key: str, request: str | None, model: str | None) -> StepRow | None:
-        """The step of the parent as one of the fork; None where it has to be executed."""
+        """Return the step of the parent as one of the fork; None if it has to be executed."""
         row = self._parent.rows.get(key)
         if row is None or row.body is None or UNANSWERED in key:  # a fork asks the role again
             return None
@@ -202,7 +201,7 @@ class ForkJournal(Journal):
         await super().finish(status, outcome)
 
     async def _write_taken(self) -> None:
-        """Record the steps that were taken from the parent so far."""
+        """Record all steps reused from the parent so far."""
         async with self._writing:  # in order, or a fork that is killed halfway would have a gap
             while self._unwritten:
                 row = self._unwritten.popleft()
@@ -221,7 +220,7 @@ def fork_header(
     at: str | None,
     prefix: str | None = None,
 ) -> RunHeader:
-    """The header of a fork of `parent`; ConfigurationError for edits and places that do not fit it."""
+    """Create the header of a fork of `parent`; raise ConfigurationError for unsuitable edits and paths."""
     location = f"{block}.fork()"
     header = parent.header
     if header.block != block:
@@ -260,9 +259,9 @@ def fork_header(
 
 
 async def journal_of(store: Store, header: RunHeader, **options: Unpack[JournalOptions]) -> Journal:
-    """The journal of a run; that of a fork reads its parent, as far as it is still there.
+    """Open the journal of a run; a fork's journal reads its parent, as far as it is still there.
 
-    A fork that was imported has no parent here, whichever run has the id of its parent.
+    An imported fork has no parent here, even if a run has the id of its parent.
     """
     parent = header.parent
     if parent is None or "began_at" not in parent:
@@ -291,7 +290,7 @@ async def journal_of(store: Store, header: RunHeader, **options: Unpack[JournalO
 
 
 def edited_body(row: StepRow, edit: object) -> str:
-    """The record of an edited step; ConfigurationError for an edit of another kind."""
+    """Return the record of an edited step; raise ConfigurationError for an edit of another kind."""
     try:
         if row.kind == "human":
             if isinstance(edit, str) and not isinstance(read_answer(row.body or "")[0], str):
@@ -304,7 +303,7 @@ def edited_body(row: StepRow, edit: object) -> str:
 
 
 def unfit(place: str, edit: object, why: str) -> ConfigurationError:
-    """The error for an edit that the step at `place` does not take."""
+    """Create the error for an edit unsuitable for the step at `place`."""
     return ConfigurationError("fork()", f"edits[{place!r}]", edit, f"an answer that the step takes ({why})")
 
 

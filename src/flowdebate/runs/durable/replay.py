@@ -1,4 +1,4 @@
-"""Replay of a stored run: the events and the raw output that its journal gives, without asking anybody."""
+"""Replay of a stored run: its events and raw output from the journal, without any request."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OnRequest: TypeAlias = Callable[[str, ModelRequest], object]
 """Is called with the path and the request of each call of a replay."""
 
 _QUIET = 16
-"""Turns of the event loop without news after which a run has come as far as its journal."""
+"""Turns of the event loop without news, after which a run has come to the end of its journal."""
 _SPINS, _PAUSE, _LONGEST_PAUSE, _PATIENCE = 100, 0.001, 0.1, 10.0
 """Turns of the event loop before a replay waits for a thread or for time to pass; the seconds of its first wait, of its
 longest one, and of all together."""
@@ -50,17 +50,17 @@ class Replay:
     """A stored run as far as its journal goes."""
 
     handle: RunHandle[Any]
-    """The replayed run, which is over: its raw output, transcript and usage."""
+    """The replayed and finished run: its raw output, transcript and usage."""
     output: object
     """The output of the block; None if the run did not come to its end."""
     events: Sequence[object]
     """The events so far, `RunFinished` included if the run has ended."""
     calls: Sequence[CallStarted]
-    """The calls that come next: those in progress, while a process executes the run."""
+    """The next calls: calls in progress, while a process executes the run."""
     failure: FlowDebateError | None
-    """Why the run failed, if replaying it fails as well."""
+    """Error of the run, if replaying it fails as well."""
     parked: Sequence[str]
-    """The places at which branches of the run have come to the end of the journal."""
+    """The paths at which branches of the run have come to the end of the journal."""
 
 
 async def replay(
@@ -73,14 +73,14 @@ async def replay(
     profile: Profile = "full",
     on_request: OnRequest | None = None,
 ) -> Replay:
-    """Replay the steps of a stored run; the run in the store, which another process may execute, is not touched.
+    """Replay the steps of a stored run; the run in the store is not touched, and another process may execute it.
 
-    The events are a prefix of those of the run; branches that were executed at the same time may come in another
-    order, and what only the executing process knows is missing: `CallRetried` and `CallFellBack` of its model calls.
-    Models, humans and conditions are not asked, and side effects do not happen: the replay stops where the journal
-    ends, or after ten seconds in which a block waits for time to pass. `profile` is that of a model object of the run,
-    unless `model` is given: a journal has only its name. `on_request` is called with the path and the request of each
-    call, those that come next included; a prompt is written only where it reads the messages, or there is no answer.
+    The events are a prefix of the run's events. Concurrent branches may come in another order, and facts known only to
+    the executing process are missing: `CallRetried` and `CallFellBack` of its model calls. Models, humans and
+    conditions are not asked, and side effects do not happen: the replay stops at the end of the journal, or after ten
+    seconds if a block waits for time to pass. `profile` belongs to a model object of the run, unless `model` is given:
+    a journal has only its name. `on_request` is called with the path and the request of each call, including the next
+    ones; a prompt is written only if it reads the messages, or there is no answer.
     """
     run, journal, handle = _start_replay(block, stored, steps, model=model, limits=limits, profile=profile)
     run.on_request = on_request
@@ -106,17 +106,17 @@ async def replay(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class News:
-    """What following a run has found since it was looked at before."""
+    """News of a followed run since the last look at it."""
 
     anew: bool
-    """Whether the events are all that the run has, and not only those that are new."""
+    """True if `events` are all events of the run, not only new ones."""
     events: Sequence[object]
     calls: Sequence[CallStarted]
-    """The calls that come next: those in progress, while a process executes the run."""
+    """The next calls: calls in progress, while a process executes the run."""
 
 
 class Follower:
-    """A replay of a run that another process executes; it goes on as the journal grows."""
+    """Replay of a run in another process; it continues as the journal grows."""
 
     def __init__(self, block: Runnable[Any], *, model: ModelChoice = None, limits: Limits | None = None) -> None:
         self._block = block
@@ -128,11 +128,11 @@ class Follower:
 
     @property
     def steps(self) -> int:
-        """The number of finished steps that it has read."""
+        """The number of finished steps read so far."""
         return len(self._steps)
 
     async def read(self, stored: StoredRun, steps: Sequence[StepRow]) -> News:
-        """Go on with `steps`: the finished ones behind those read before, and all open ones."""
+        """Continue with `steps`: finished ones after the last read step, and all open ones."""
         self._steps += [row for row in steps if row.seq is not None]
         anew = self._replay is None or not self._replay[1].add(steps) or stored.status == "awaiting"
         if not anew:
@@ -157,7 +157,7 @@ class Follower:
         return News(anew=anew, events=events, calls=calls)
 
     async def _go_on(self, stored: StoredRun) -> bool:
-        """Wait until the replay has read the journal; False if it passed a step before that was recorded."""
+        """Wait until the replay has read the journal; False if it passed a step before its record."""
         assert self._replay is not None  # noqa: S101 - the caller has looked
         run, journal, _ = self._replay
         await _wait_for_end_of_journal(run, journal)
@@ -196,7 +196,7 @@ def _start_replay(
 
 
 def _tell_end_of_journal(run: Run, journal: _ReadOnlyJournal, stored: StoredRun) -> None:
-    """Emit what the process that executes the run knows where its journal ends."""
+    """Emit the events at the end of the journal that only the executing process knows about."""
     for path in () if stored.owned else [*run.records.held]:  # what was done of both halves
         run.records.release(path)
     for place in [*journal.parked]:  # where the run would go on, and count them itself
@@ -219,9 +219,9 @@ async def check_edits(
     *,
     model: ModelChoice = None,
 ) -> None:
-    """Replay a stored run with `edits` in place of its answers; ConfigurationError for one that its step does not take.
+    """Replay a stored run with `edits` in place of its answers; raise ConfigurationError for an unsuitable edit.
 
-    Before a fork is stored: only the block knows which answers it takes. An edit that is not reached is not judged.
+    This happens before a fork is stored: only the block knows its valid answers. An unreached edit is not judged.
     """
     edited = [replace(row, body=edited_body(row, edits[row.key])) if row.key in edits else row for row in steps]
     replayed = await replay(block, stored, edited, model=model)
@@ -266,7 +266,7 @@ async def _end_replay(handle: RunHandle[OutT]) -> tuple[OutT | None, FlowDebateE
 
 
 def _finish(stored: StoredRun, run: Run, events: Sequence[object]) -> RunFinished:
-    """The last event, as the process that executed the run emitted it."""
+    """Return the last event, as emitted by the executing process."""
     outcome = stored.outcome or {}
     status: RunStatus = stored.status  # type: ignore[assignment]  # one of _ENDED
     return RunFinished(
@@ -282,7 +282,7 @@ def _finish(stored: StoredRun, run: Run, events: Sequence[object]) -> RunFinishe
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class _Replayed(Run):
-    """A run that tells what its models are asked, and does not repeat the warnings of its execution."""
+    """A run that reports the requests to its models and does not repeat the warnings of its execution."""
 
     is_replay: ClassVar[bool] = True
     journal: _ReadOnlyJournal
@@ -305,7 +305,7 @@ class _Replayed(Run):
 
 
 class _ReadOnlyJournal(Journal):
-    """A journal that is only read: whatever it has no record of is never executed."""
+    """A read-only journal: steps without a record are never executed."""
 
     def __init__(self, store: Store, header: RunHeader, rows: Sequence[StepRow], status: StoredStatus) -> None:
         super().__init__(store, header, rows=rows, accepts_changes=True)
@@ -332,7 +332,7 @@ class _ReadOnlyJournal(Journal):
             await self.parked.setdefault(key, asyncio.Event()).wait()
 
     def add(self, rows: Sequence[StepRow]) -> bool:
-        """Take steps that were recorded meanwhile; False if the run has passed one of them, since it was not there."""
+        """Take steps recorded meanwhile; False if the run has passed one of them in its absence."""
         if any(row.body is not None and row.key in self._seen for row in rows):
             return False
         for row in rows:
@@ -349,7 +349,7 @@ class _ReadOnlyJournal(Journal):
         return True
 
     def has_unread(self) -> bool:
-        """Return whether the run has not come by a step that was added, and forget which were added."""
+        """Return whether the run has yet to reach an added step, and forget the added ones."""
         unread, self._added = not self._added <= self._seen, set()
         return unread
 
@@ -383,7 +383,7 @@ class _ReadOnlyJournal(Journal):
 
 
 class _NoModels(ModelResolver):
-    """Stands in for the models of a run: with their names and profiles, which decide what comes next."""
+    """Replacement for the models of a run, with their names and profiles: these determine the next step."""
 
     __slots__ = ("_real_models",)
 
@@ -400,7 +400,7 @@ class _NoModels(ModelResolver):
 
 
 def _models_of(store: Store, header: RunHeader, profile: Profile) -> ModelResolver:
-    """The models that the run was started with; model objects are known by their names alone."""
+    """Return the models of the run's start; model objects are known by their names alone."""
     names = header.fingerprint.get("model", DEFAULT_MODEL)
     if header.model is not None or names == DEFAULT_MODEL:
         return models_of(store, header)

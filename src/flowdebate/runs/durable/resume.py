@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 MAX_RECOVERIES = 25
-"""How often in a row a run may crash its process without progress."""
+"""Number of crashes in a row without progress, after which a run is given up."""
 
 
 async def load_run(
@@ -56,9 +56,9 @@ async def load_run(
 ) -> tuple[Run, Any]:
     """Load the stored run and its input. This process then owns it; a complete one only once it needs another step.
 
-    A run that ended without its judge, chair or synthesizer asks it again, if it `asks_again`; one that was interrupted
-    goes on to its end first, as if nothing had happened.
-    Errors: RunNotFound, RunConflict, RunChanged, DeadLetter, ConfigurationError; the stored run is then unchanged.
+    A run that ended without its judge, chair or synthesizer asks it again, if it `asks_again`; an interrupted run
+    continues to its end first, as if nothing had happened. Errors: RunNotFound, RunConflict, RunChanged, DeadLetter,
+    ConfigurationError; the stored run is then unchanged.
     """
     location = f"{block}.resume()"
     model = choose_model(common.get("model"), common.get("override_model"))
@@ -126,7 +126,7 @@ async def load_fork(  # noqa: PLR0913 - the options of fork
     edits: Mapping[str, Any] | None = None,
     at: str | None = None,
 ) -> tuple[Run, Any]:
-    """Create a fork of the stored run, which has not started; gives its input too. Errors: those of `prepare_fork`."""
+    """Create an unstarted fork of the stored run, and return it with its input. Errors: see `prepare_fork`."""
     location = f"{block.name}.fork()"
     model = choose_model(model, override_model)
     stored = store if isinstance(store, StoreOptions) else StoreOptions(store=store)
@@ -159,7 +159,7 @@ def _restore_run(
     limits: Limits | None = None,
     observe: Observer | None = None,
 ) -> Run:
-    """The run of a stored header, with what the header says where nothing else is given."""
+    """Restore the run of a stored header; arguments take precedence over the header."""
     store, header = journal.store, journal.header
     return Run(
         run_id=header.run_id,
@@ -186,7 +186,7 @@ async def prepare_fork(  # noqa: PLR0913 - the options of fork
     labels: Mapping[str, str] | None = None,
     plan: Mapping[str, Any] | None = None,
 ) -> RunHeader:
-    """The header of a fork of the stored run; RunNotFound, and ConfigurationError for edits that do not fit it."""
+    """Create the header of a fork of the stored run; RunNotFound, and ConfigurationError for unsuitable edits."""
     parent, rows = await store.run(run_id), await store.steps(run_id)
     fingerprint = fingerprint_of(block.name, block.outline(), model)
     if model is None:
@@ -228,10 +228,10 @@ async def load_same(
     observe: Observer | None,
     wait: bool = False,
 ) -> Run:
-    """Load the stored run that has the id of `run`, a durable run that has not started.
+    """Load the stored run with the id of `run`, an unstarted durable run.
 
-    With `wait`, not before the process that runs it has ended, or ended the run.
-    Errors: RunNotFound; RunChanged if it was started with another question, pattern, model or seed; as `load_run`.
+    With `wait`, it loads the run after its process has ended, or ended the run. Errors: RunNotFound; RunChanged if it
+    was started with another question, pattern, model or seed; as `load_run`.
     """
     assert run.journal is not None  # noqa: S101 - `run` is durable
     store, now = run.journal.store, run.journal.header
