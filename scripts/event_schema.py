@@ -44,7 +44,7 @@ class Custom(BaseModel):
     name: str
     """The name of the value's class."""
     value: Any = Field(None, exclude_if=bool)
-    """The value; missing if it is no JSON data, or too large."""
+    """The value; missing if it is not JSON data, or too large."""
     path: str = Field("", exclude_if=bool)
     """The place of the block that emitted it, if the application's class is derived from `BaseEvent`."""
     at: float = Field(0.0, exclude_if=bool)

@@ -163,7 +163,7 @@ async def test_four_vendors_hold_a_debate_over_mcp(found: Found) -> None:
     async with service, Client(create_server(service)) as client:
         begin = {"question": QUESTION, "max_rounds": 1, "model": SEATS, "wait": 50}
         wrong = await client.call_tool("start_debate", {**begin, "effort": {"sceptic": "low"}})
-        assert "`effort` must be given for one of pro, con, judge" in refused(wrong)
+        assert "`effort` must be given for a name or role of the run: pro, con, judge" in refused(wrong)
         held = told(await client.call_tool("start_debate", {**begin, "effort": {"con": "high"}}))
         run = await service.run(held["run_id"])
     assert held["status"] == "complete"
@@ -268,7 +268,7 @@ def test_the_roles_of_options_are_those_of_the_pattern(name: str) -> None:
     subject = {info.subject: page.example, **on}
     every = dict.fromkeys((*page.options.ROLES, page.options.SPEAKER, "default"), "openai/gpt-5")
     make_plan(info, {}, file={**subject, "model": every}).pattern()
-    with pytest.raises(ConfigurationError, match=r"given for one of .*, default"):
+    with pytest.raises(ConfigurationError, match=r"given for a name or role of the run: .*, default"):
         make_plan(info, {}, file={**subject, "model": {"sceptic": "openai/gpt-5"}})
 
 
@@ -277,10 +277,13 @@ def test_the_roles_of_options_are_those_of_the_pattern(name: str) -> None:
     [
         (
             {"sceptic": "local"},
-            r"`model` must be given for one of skeptic, ben, judge, synthesizer, debater, default, .*'skeptic'\?",
+            r"name or role of the run: skeptic, ben, judge, synthesizer, debater, default .*Did you mean skeptic\?",
         ),
-        ({"moderator": "local"}, "must be given for one of skeptic, ben, judge"),  # which it has not
-        ({"judge": "openai:gpt-5"}, r"model\['judge'\]` must be .*Did you mean 'openai/gpt-5'"),
+        (
+            {"moderator": "local"},
+            "must be given for a name or role of the run: skeptic, ben, judge",
+        ),  # which it has not
+        ({"judge": "openai:gpt-5"}, r"model\['judge'\]` must be .*Did you mean openai/gpt-5"),
         ({"judge": "each"}, "only a pattern has seats"),
     ],
 )
@@ -381,7 +384,7 @@ def test_a_seat_for_which_no_model_is_set_up_is_found_before_anybody_is_asked(
     with pytest.raises(ModelUnavailable, match="no model is set up") as failed:
         held.run_sync(QUESTION)
     assert failed.value.block == "rent-judge"
-    for wrong, sentence in (("openai:gpt-5", "Did you mean 'openai/gpt-5'"), ("each", "only a pattern has seats")):
+    for wrong, sentence in (("openai:gpt-5", "Did you mean openai/gpt-5"), ("each", "only a pattern has seats")):
         monkeypatch.setenv("FLOWDEBATE_MODEL", wrong)
         with pytest.raises(ConfigurationError, match=f"environment: `FLOWDEBATE_MODEL` must be .*{sentence}"):
             held.run_sync(QUESTION)
@@ -485,7 +488,7 @@ async def test_each_deals_what_a_server_allows(found: Found) -> None:
     }  # fmt: skip
     async with Service(store="memory:", allow_models=["xai/grok-4.3"]) as service:
         with pytest.raises(
-            ConfigurationError, match=r"allows: xai/grok-4\.3; no provider of these is set up, got 'each'"
+            ConfigurationError, match=r"allows: xai/grok-4\.3; no provider of these is set up \(got each\)"
         ):
             await service.begin("debate", QUESTION, options={"model": "each"})
     async with Service(store="memory:", allow_models=["gemini/*"]) as service:

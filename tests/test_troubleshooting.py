@@ -365,7 +365,7 @@ CASES: dict[str, Callable[[Path], Any]] = {
 
 
 async def step_of_a_set(value: Any, ctx: Any) -> Any:
-    """A step whose result is no JSON data."""
+    """A step whose result is not JSON data."""
 
     async def look() -> set[str]:
         return {"load"}

@@ -35,6 +35,78 @@ def shown(value: object) -> str:
     return f"{cut(text, _LONGEST_VALUE)} ({len(value) if isinstance(value, str) else len(text)})"
 
 
+def typed(value: object) -> str:
+    """Show a value as people type it: text as it is, data as JSON; on one line, cut to a readable length.
+
+    >>> typed("debte"), typed({"rounds": True}), typed(" ")
+    ('debte', '{"rounds": true}', '" "')
+    """
+    import json
+
+    if isinstance(value, str) and value.strip() == value != "" and value.isprintable():
+        return value if len(value) <= _LONGEST_VALUE else f"{cut(value, _LONGEST_VALUE)} ({len(value)})"
+    if isinstance(value, (str, dict, list, bool)) and not is_deeper(value, _DEEPEST_VALUE):
+        with suppress(TypeError, ValueError):
+            return cut(json.dumps(value, ensure_ascii=not str(value).isprintable()), _LONGEST_VALUE)
+    return shown(value)
+
+
+_NUMBER = re.compile(
+    r"(?P<noun>an int|a number|a finite number|(?:a number of )?(?P<unit>seconds|days|rounds))"
+    r"(?P<bounds>(?:,? (?:>=|>|<=|<) [\d.,]*\d)*)(?P<range> from \S+ to \S+)?(?P<rest>(?:,| or).*)?"
+)
+_BOUNDS = {">=": "at least", ">": "more than", "<=": "at most", "<": "less than"}
+_BLANK = ("text that is not blank", "a text that is not blank", "a string that is not blank", "a non-empty string")
+_LEFT_OUT = (
+    (re.compile(r" without (.+)"), r"requires \1"),
+    (re.compile(r" with (.+)"), r"cannot be combined with \1"),
+    (
+        re.compile(r" where (?:there is )?(\S+|.+(?= (?:is|are) given))(?: (?:is|are) given)?"),
+        r"cannot be combined with \1",
+    ),
+    (re.compile(r",? or (.+)"), r"must be \1, or be left out"),
+    (re.compile(r"(.*)"), r"cannot be set\1"),
+)
+
+
+def requirement(allowed: str, got: object) -> str:
+    """Say what is wrong with a value, after the name of its option; `allowed` is what it may be.
+
+    >>> requirement("an int >= 1", -1), requirement("an int >= 1", "x"), requirement("a number > 0", None)
+    ('must be at least 1', 'must be a whole number, at least 1', 'is required: a number, more than 0')
+    >>> requirement("left out without --rejudge", True), requirement("text that is not blank", " ")
+    ('requires --rejudge', 'must not be blank')
+    """
+    if allowed.startswith("left out"):
+        rest = allowed.removeprefix("left out")
+        return next(found.expand(form) for pattern, form in _LEFT_OUT if (found := pattern.fullmatch(rest)))
+    if isinstance(got, str) and allowed in _BLANK:
+        return "must not be blank"
+    if (number := _NUMBER.fullmatch(allowed)) is not None:
+        of_number = isinstance(got, (int, float)) and not isinstance(got, bool)
+        bounds = [f"{_BOUNDS[sign]} {limit}" for sign, limit in re.findall(r"([<>]=?) ([\d.,]*\d)", number["bounds"])]
+        limits = " and ".join(bounds) + (number["range"] or "")
+        unit, noun = number["unit"], number["noun"].replace("an int", "a whole number")
+        if of_number and limits:
+            allowed = f"{limits.strip()}{f' {unit}' if unit else ''}{number['rest'] or ''}"
+        else:
+            allowed = f"{noun}{', ' if bounds else ''}{limits}{number['rest'] or ''}"
+    allowed = re.sub(r"\ban int\b", "a whole number", allowed)
+    return f"is required: {allowed}" if got is None and "None" not in allowed else f"must be {allowed}"
+
+
+def suggestion(allowed: str, got: object) -> str:
+    """Return a question about the one of the `allowed` words that was meant; "" where none was.
+
+    >>> suggestion("'fail' or 'skip'", "fial"), suggestion("one of debate, council", "debte")
+    ('Did you mean fail?', 'Did you mean debate?')
+    """
+    words = [first or second for first, second in re.findall(r"'([\w-]+)'|\"([\w-]+)\"", allowed)]
+    if not words and (listed := re.match(r"one of (?:the [a-z]+ )?\[?([^;()\]]+)", allowed)):
+        words = [word for word in re.split(r",? or |, ", listed[1]) if " " not in word]
+    return did_you_mean(got, words) if isinstance(got, str) and got not in words else ""
+
+
 def is_deeper(value: object, levels: int) -> bool:
     """Whether lists and objects are nested more than `levels` deep, found without recursion.
 

@@ -62,12 +62,13 @@ Classes take facts and write the sentence themselves; the facts stay readable as
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, TypedDict, Unpack
 
-from flowdebate._text import listed, pickles, shown
+from flowdebate._text import listed, pickles, requirement, shown, suggestion, typed
 
 __all__ = (
     "AuthenticationFailed", "BadAnswer", "BadFile", "BudgetReached", "CassetteMismatch", "CircuitOpen",
@@ -116,7 +117,7 @@ class ConfigurationError(FlowDebateError, ValueError):
     """Invalid options: the block or run cannot be built; raised before anything runs.
 
     >>> str(ConfigurationError("debate 'rent'", "max_rounds", 0, "an int >= 1"))
-    "debate 'rent': `max_rounds` must be an int >= 1, got 0"
+    "debate 'rent': `max_rounds` must be at least 1 (got 0)"
     """
 
     def __init__(
@@ -126,14 +127,38 @@ class ConfigurationError(FlowDebateError, ValueError):
         self.field = field
         self.got = got
         self.allowed = allowed
-        self.hint = hint
+        self.hint = hint or suggestion(allowed, got)
         self.message = message
         """The whole message, where it is no sentence about a wrong value; None where it is."""
         if message is None:
-            message = f"{location}: `{field}` must be {allowed}"
-            if not allowed.startswith("left out"):  # the reason follows, and the value is no part of it
-                message = f"{message}, got {shown(got)}"
-        super().__init__(f"{message}. {hint}" if hint else message)
+            message = f"{location}: `{field}` {self.problem}"
+            if (given := self.given) is not None:
+                message = f"{message} (got {given})"
+        elif not hint:
+            self.hint = ""
+        super().__init__(f"{message}. {self.hint}" if self.hint else message)
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with the field: a sentence without its subject."""
+        return requirement(_QUOTED.sub(r"\1", self.allowed) if self._is_typed else self.allowed, self.got)
+
+    @property
+    def given(self) -> str | None:
+        """The value as a message shows it; None if there is none, or if it is no part of the reason."""
+        is_blank = isinstance(self.got, str) and not self.got.strip()
+        if self.got is None or is_blank or self.allowed.startswith("left out"):
+            return None
+        return typed(self.got) if self._is_typed else shown(self.got)
+
+    @property
+    def _is_typed(self) -> bool:
+        return _TYPED.search(self.location) is not None
+
+
+_TYPED = re.compile(r"^(?:command line|options|the stored run|start_debate)$|^(?:POST|PATCH) |\.(?:toml|json)$")
+"""Locations of values that a person typed, in which nothing is shown as Python writes it."""
+_QUOTED = re.compile(r"'([\w-]+)'")
 
 
 class ConflictingOptions(ConfigurationError):

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NoReturn, TypeAlias
 
-from flowdebate._text import add_note, is_blank, nearest, shown
+from flowdebate._text import add_note, did_you_mean, is_blank, shown
 from flowdebate._util.validation import check_count, check_seconds, check_share
 from flowdebate.blocks.base import Block
 from flowdebate.blocks.functions import function_name, result_of, takes
@@ -381,8 +381,7 @@ class _Reader:
             case ast.BoolOp() | ast.UnaryOp(op=ast.Not()):
                 raise self.error(node, "conditions joined by | (or), & (and), ~ (not)")
             case ast.Call(func=ast.Name(id=name)) if name not in self.names:
-                meant = nearest(name, self.names)
-                raise self.error(node, f"one of {', '.join(self.names)}", f"Did you mean {meant}?" if meant else "")
+                raise self.error(node, f"one of {', '.join(self.names)}", did_you_mean(name, self.names))
             case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]):
                 return self._call(name, argument)
             case _:

@@ -169,7 +169,7 @@ def test_real_models_can_be_forbidden() -> None:
 @pytest.mark.parametrize("option", ["messages", "stream", "tools"])
 def test_what_a_request_sets_cannot_be_an_option(option: str) -> None:
     """It is refused where it is passed."""
-    with pytest.raises(ConfigurationError, match=re.escape(f"`{option}` must be left out: each request sets it")):
+    with pytest.raises(ConfigurationError, match=re.escape(f"`{option}` cannot be set: each request sets it")):
         LiteLLM("gpt-5-mini", retry=None, **{option: 1})
 
 

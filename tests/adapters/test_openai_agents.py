@@ -123,5 +123,5 @@ def test_a_pattern_is_a_tool_of_an_agent() -> None:
 
 def test_only_an_agent_is_taken() -> None:
     """Anything else is refused where it is passed."""
-    with pytest.raises(ConfigurationError, match="`agent` must be an Agent of the OpenAI Agents SDK, got 'gpt'"):
+    with pytest.raises(ConfigurationError, match=r"`agent` must be an Agent of the OpenAI Agents SDK \(got 'gpt'\)"):
         AgentModel("gpt")

@@ -196,7 +196,7 @@ def test_the_patterns_own_options_stand_in_a_file(folder: Path) -> None:
         ('{"ask": "x"}\n', "jsonl", "line 1: `question` is missing"),
         ("[1]\n", "jsonl", "line 1: must hold an object with `question`, or a text, got [1]"),
         ("{\n", "jsonl", "line 1: is not JSON"),
-        ('{"question": "x", "n": NaN}\n', "jsonl", "line 1: is not JSON: NaN is no JSON value"),
+        ('{"question": "x", "n": NaN}\n', "jsonl", "line 1: is not JSON: NaN is not a JSON value"),
         ("[" * 100_000, "jsonl", "line 1: is nested too deeply"),
     ],
 )
@@ -214,24 +214,24 @@ def test_a_bad_row_is_an_error_before_anything_is_paid(folder: Path, content: st
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (("--pattern", "duel"), "There is no pattern 'duel'. Patterns: debate, "),
-        (("--max-concurrency", "0"), "--max-concurrency must be an int >= 1"),
-        (("--batch-id", " "), "--batch-id must be text"),
-        (("--format", "xml"), "--format must be 'csv', "),
+        (("--pattern", "duel"), "There is no pattern duel. Patterns: debate, "),
+        (("--max-concurrency", "0"), "--max-concurrency must be at least 1"),
+        (("--batch-id", " "), "--batch-id must not be blank"),
+        (("--format", "xml"), "--format must be csv, "),
         (("--seed", "x"), "--seed must be a whole number (got x)."),
-        (("--max-calls", "0"), "--max-calls must be an int >= 1"),
+        (("--max-calls", "0"), "--max-calls must be at least 1"),
         (
             ("--pattern", "handoff", "--synthesizer"),
             "handoff has no option --synthesizer.",
         ),
-        (("--file", "recorded.toml"), "recorded.toml: `record` must be left out in a batch"),
-        (("--file", "replayed.toml"), "replayed.toml: `replay` must be left out in a batch"),
+        (("--file", "recorded.toml"), "recorded.toml: `record` cannot be set in a batch"),
+        (("--file", "replayed.toml"), "replayed.toml: `replay` cannot be set in a batch"),
         (("--out", "r.txt"), "r.txt: cannot be written: its name must end in .jsonl or .csv"),
         (("--out", "no/r.csv"), "no/r.csv: cannot be written: there is no folder"),
-        (("--out", "other.jsonl"), "other.jsonl: holds results of something else ('z-0', not of "),
-        (("--out", "broken.jsonl"), "broken.jsonl: line 1: is no result of a batch"),
+        (("--out", "other.jsonl"), "other.jsonl: holds results of something else (z-0, not of "),
+        (("--out", "broken.jsonl"), "broken.jsonl: line 1: is not a result of a batch"),
         (("--out", "other.csv"), "other.csv: line 1: has another header"),
-        (("--out", "broken.csv"), "broken.csv: holds what is no result of a batch"),
+        (("--out", "broken.csv"), "broken.csv: holds what is not a result of a batch"),
     ],
 )
 def test_what_cannot_be_is_one_message(folder: Path, options: tuple[str, ...], problem: str) -> None:

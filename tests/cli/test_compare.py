@@ -149,12 +149,12 @@ def test_a_column_says_which_text_is_right(judge: list[str]) -> None:
         (("ours.txt", "theirs.txt", "--question", "Q?", "--orders", "every"), "--orders"),
         (("ours.txt", "theirs.txt", "--question", "Q?", "--criterion", "clear=much"), "--criterion"),
         (("ours.txt", "theirs.txt", "--question", "Q?", "--criterion", "clear=0"), "--criterion"),
-        (("rows.csv", "--question", "Q?"), "Leave --question out for a file of rows"),
+        (("rows.csv", "--question", "Q?"), "--question cannot be set for a file of rows"),
         (("rows.csv", "--side", "left"), "row 1"),
         ((*(f"{number}.txt" for number in range(21)), "--question", "Q?"), "FILE must be 2 to 20 texts"),
         (("rows.csv", "--side", "left", "--side", "lost"), "--side must be keys of texts"),
-        (("ours.txt", "blank.txt", "--question", "Q?"), "'blank.txt'"),
-        (("ours.txt", "theirs.txt", "--question", "Q?", "--reference", "blank.txt"), "--reference must be text"),
+        (("ours.txt", "blank.txt", "--question", "Q?"), "(got blank.txt)"),
+        (("ours.txt", "theirs.txt", "--question", "Q?", "--reference", "blank.txt"), "--reference must not be blank"),
     ],
 )
 def test_bad_input_is_refused_before_any_call(judge: list[str], words: tuple[str, ...], said: str) -> None:

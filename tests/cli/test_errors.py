@@ -21,46 +21,46 @@ MISUSE = {
     "or put `proposition` into the file of --file.",
     "consensus": 'Give a task, for example: flowdebate consensus "Name the product"; '
     "or put `task` into the file of --file.",
-    "debate Q --max-rounds 0": "--max-rounds must be an int >= 1, got 0",
-    "debate Q --debater pro": "--debater must be name=stance, got 'pro'",
-    "debate Q --max-seconds -1": "--max-seconds must be a number of seconds > 0, got -1.0",
-    "debate Q --on-flip x": "--on-flip must be 'average', 'abstain', 'tie' or 'human', got 'x'",
+    "debate Q --max-rounds 0": "--max-rounds must be at least 1 (got 0).",
+    "debate Q --debater pro": "--debater must be NAME=STANCE (got pro).",
+    "debate Q --max-seconds -1": "--max-seconds must be more than 0 seconds (got -1.0).",
+    "debate Q --on-flip x": "--on-flip must be average, abstain, tie or human (got x).",
     "debate Why? --human pro": "The question does not say what the sides are: "
     "name them (--debater NAME=STANCE) for a human to play one.",
-    "debate Q --store x --no-store": "--store and --no-store exclude each other.",
-    "debate Q --record a --replay b": "Leave --replay out where answers are recorded",
+    "debate Q --store x --no-store": "--store cannot be combined with --no-store.",
+    "debate Q --record a --replay b": "--replay cannot be combined with --record.",
     "debate Q --base-url http://x/v1": "--model is required with --base-url: name a model of the server at http://x/v1.",
     "debate Q --model openai:gpt-5-mini": None,
     "debate Q --output-schema none.json": "none.json: cannot be read: No such file or directory",
     "debate Q --file none.toml": "none.toml: cannot be read: No such file or directory",
-    "run none.toml": "There is no plan file 'none.toml'. To debate a question: flowdebate debate \"…\"",
+    "run none.toml": 'There is no plan file none.toml. To debate a question: flowdebate debate "…"',
     "batch none.txt": "none.txt: cannot be read: No such file or directory",
     "resume": "Say which run: flowdebate resume RUN, or --last. flowdebate runs lists the stored runs.",
-    "resume abcd --last": "Name one run, or give --last, not both. flowdebate runs lists the stored runs.",
+    "resume abcd --last": "A run id cannot be combined with --last. flowdebate runs lists the stored runs.",
     "resume --last": "No interrupted run to resume in STORE.",
     "resume --last --model local": "Another --model changes the run: add --allow-changes.",
-    "resume abc": "There is no run 'abc'. Type at least 4 characters that its id begins with.",
+    "resume abc": "There is no run abc. Type at least the first 4 characters of its id.",
     "resume abcd": "store STORE: there is no run 'abcd'. flowdebate runs lists the stored runs.",
-    "runs answer abcd yes --json 1": "Give the answer as TEXT or as --json DATA, not both.",
+    "runs answer abcd yes --json 1": "TEXT cannot be combined with --json DATA.",
     "show": "Say which run: flowdebate show RUN, or --last. flowdebate runs lists the stored runs.",
     "show --last": "There is no run in STORE.",
     "show abcd": "store STORE: there is no run 'abcd'. flowdebate runs lists the stored runs.",
-    "runs --limit 0": "--limit must be an int >= 1, got 0",
+    "runs --limit 0": "--limit must be at least 1 (got 0).",
     "runs delete": "Say which runs to delete: their ids, or --older-than DAYS, --status STATUS or --label NAME=VALUE.",
-    "runs delete abcd --status failed": "Name the runs, or give --older-than, --status or --label, not both.",
+    "runs delete abcd --status failed": "Run ids cannot be combined with --older-than, --status or --label.",
     "export": "Say which runs to export: their ids, or --all.",
-    "export abcd --all": "Name the runs, or give --all, not both.",
+    "export abcd --all": "Run ids cannot be combined with --all.",
     "import none.jsonl": None,
     "runs render none.json": "none.json: cannot be read: No such file or directory",
-    "eval audit --data x --pattern debate": "Leave --pattern out where --data is given",
+    "eval audit --data x --pattern debate": "--pattern cannot be combined with --data.",
     "serve --budget-cost 5": "--budget-cost needs the prices of models: add --price IN/OUT.",
-    "serve --budget-calls 0": "--budget-calls must be an int >= 1, got 0",
-    "mcp --app a:b --budget-tokens 9": "--budget-tokens and --app do not go together: the Service has its own.",
+    "serve --budget-calls 0": "--budget-calls must be at least 1 (got 0).",
+    "mcp --app a:b --budget-tokens 9": "--budget-tokens cannot be combined with --app: the Service has its own.",
     "runs queue a:b submit": "submit needs a QUESTION; it, --run-id and --priority are for submit alone.",
     "runs queue a:b show Q": "submit needs a QUESTION; it, --run-id and --priority are for submit alone.",
     "runs queue a:b resume --priority 3": "submit needs a QUESTION; it, --run-id and --priority are for submit alone.",
-    "runs queue a:b submit Q --priority 101": "--priority must be an int from 0 to 100, got 101",
-    "eval audit --schedule full": "Leave --schedule out without --rejudge",
+    "runs queue a:b submit Q --priority 101": "--priority must be from 0 to 100 (got 101).",
+    "eval audit --schedule full": "--schedule requires --rejudge.",
 }
 """What is said of a command line; None where only the form is looked at."""
 TYPER = {
@@ -102,7 +102,7 @@ def test_a_model_s_mistyped_name_is_answered_with_the_right_one(option: str, mea
     """Before anything is asked."""
     result = CliRunner().invoke(app, ["debate", "Should we ship?", option, meant], catch_exceptions=False)
     assert result.exit_code == 2
-    assert "Did you mean 'openai/gpt-5-mini'?" in result.stderr
+    assert "Did you mean openai/gpt-5-mini?" in result.stderr
 
 
 def test_evaluate_says_how_to_install_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:

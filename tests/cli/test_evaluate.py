@@ -118,7 +118,7 @@ def test_self_consistency_may_have_as_much_of_something_else(folder: Path) -> No
     assert found[1]["report"]["methods"][-1]["calls"] == found[1]["report"]["methods"][0]["calls"] == 3
     refused = run(None, "facts.jsonl", "--equal", "cost", "--baseline", "single")
     assert refused.exit_code == 2
-    assert "Leave --equal out without --baseline revision or self_consistency" in refused.stderr
+    assert "--equal requires --baseline revision or self_consistency" in refused.stderr
 
 
 def test_yes_and_no_are_positions_where_a_row_has_none(folder: Path) -> None:
@@ -204,7 +204,7 @@ MISUSE = {
         ("--debater", "a=x", "--debater", "b=y", "--debater", "c=z"),
         "question 1: has 2 choices for 3 debaters",
     ),
-    "no such baseline": (FACTS, ("--baseline", "double"), "--baseline must be 'single', 'drafts'"),
+    "no such baseline": (FACTS, ("--baseline", "double"), "--baseline must be single, drafts"),
     "no such gain": (FACTS, ("--min-gain", "2"), "--min-gain must be a number between 0 and 1"),
     "no room on stdout": (FACTS, ("--out", "-"), "the report is written on stdout"),
 }

@@ -99,7 +99,7 @@ def test_an_answer_is_edited_by_its_place_or_its_ends(tmp_path: Path, store: Pat
         assert texts[:2] == ["Homes first.", "No = never."]
         place = "debate/round[1]/debate-turn-con/debate-debater-con"
         assert document["fork"] == {"parent": parent, "reused": 1, "edited": [place], "asked": 3}
-    assert "2 answers have a place like 'con': debate/round[1]/debate-turn-con/debate-debater-con, " in several.stderr
+    assert "2 answers have a place like con: debate/round[1]/debate-turn-con/debate-debater-con, " in several.stderr
     assert judged["raw"]["verdict"]["winner"] == "cap rents"
 
 
@@ -114,8 +114,8 @@ def test_a_fork_has_the_id_that_it_is_given(store: Path) -> None:
         assert len(on.bodies) == asked
     assert document["runId"] == newest(store).header.run_id == "rents-2"
     assert (taken.exit_code, blank.exit_code) == (2, 2)
-    assert "There is a run rents-2 already. To go on with it: add --resume.\n" in taken.stderr
-    assert "--fork-id must be text" in blank.stderr
+    assert "There is a run rents-2 already. To continue it: add --resume.\n" in taken.stderr
+    assert "--fork-id must not be blank" in blank.stderr
 
 
 def test_from_a_place_on_everything_is_asked_for_anew(store: Path) -> None:
@@ -188,20 +188,20 @@ def test_what_cannot_be_forked_is_one_message(store: Path) -> None:
         run_id, count = newest(store).header.run_id, len(on.bodies)
         cases: dict[tuple[str, ...], str] = {
             (): "Say which run: flowdebate runs fork RUN, or --last.",
-            (run_id, "--last"): "Name one run, or give --last, not both.",
+            (run_id, "--last"): "A run id cannot be combined with --last.",
             ("nobody",): "there is no run 'nobody'",
             ("my-run",): "await block.fork('my-run') in Python",
             (run_id, "--say", "x"): "--say replaces the answer at --at PLACE",
             (run_id, "--at", "judge", "--say", "not-there.txt"): "not-there.txt: cannot be read",
-            (run_id, "--at", "ann"): "--at: no answer of the run has the place 'ann'. Its places: debate/round[1]/",
-            (run_id, "--edit", "judge"): "--edit must be PLACE=TEXT, got 'judge'",
+            (run_id, "--at", "ann"): "--at: no answer of the run has the place ann. Its places: debate/round[1]/",
+            (run_id, "--edit", "judge"): "--edit must be PLACE=TEXT (got judge)",
             (run_id, "--edit", "con= "): "text that is not blank",
             (run_id, "--edit", "judge=nonsense"): "an answer that the step takes",
-            (run_id, "--set", "rounds"): "--set must be KEY=VALUE, with a key of a plan file, got 'rounds'",
-            (run_id, "--set", "roundz=3"): "--set: `roundz` must be one of the keys",
-            (run_id, "--set", "max_rounds=0"): "--set: `max_rounds` must be an int >= 1, got 0",
-            (run_id, "--set", "question=Why?"): "`question` must be left out: a fork has the question of its run",
-            (run_id, "--max-rounds", "0"): "--max-rounds must be an int >= 1, got 0",
+            (run_id, "--set", "rounds"): "--set must be KEY=VALUE, with a key of a plan file (got rounds)",
+            (run_id, "--set", "roundz=3"): "--set: unknown key `roundz`. Did you mean `",
+            (run_id, "--set", "max_rounds=0"): "--set: `max_rounds` must be at least 1 (got 0)",
+            (run_id, "--set", "question=Why?"): "`question` cannot be set: a fork has the question of its run",
+            (run_id, "--max-rounds", "0"): "--max-rounds must be at least 1 (got 0)",
         }
         for arguments, words in cases.items():
             result = command("runs", "fork", *arguments)

@@ -184,25 +184,25 @@ def test_a_judge_by_letter_that_prefers_a_slot_finds_nobody() -> None:
 
 
 WRONG = {
-    ("--answer-form", "word"): "--answer-form must be 'winner', 'scores', 'letter' or 'letter_after_reasons'",
-    ("--answer-form", "winner", "--schedule", "cyclic"): "--answer-form must be 'scores' with a panel, labels, or",
+    ("--answer-form", "word"): "--answer-form must be winner, scores, letter or letter_after_reasons",
+    ("--answer-form", "winner", "--schedule", "cyclic"): "--answer-form must be scores with a panel, labels, or",
     ("--answer-form", "letter", "--curtail"): "--curtail must be False with letters: log-odds have no bound",
-    ("--answer-form", "scores", "--decided-by", "log_odds"): "--decided-by must be 'mean' or 'vote' without letters",
-    ("--answer-form", "letter", "--human", "judge"): "--human out where options of a judging model are given",
+    ("--answer-form", "scores", "--decided-by", "log_odds"): "--decided-by must be mean or vote without letters",
+    ("--answer-form", "letter", "--human", "judge"): "--human cannot be combined with options of a judging model",
     ("--answer-form", "letter", "--criterion", "clear"): "--criterion must be None unless the answers are scores",
-    ("--criterion", "=2"): "--criterion must be a list of NAME or NAME=WEIGHT, got ['=2']",
+    ("--criterion", "=2"): '--criterion must be a list of NAME or NAME=WEIGHT (got ["=2"])',
     ("--criterion", "clear=0"): "--criterion must be None, or 1 to 20 names, each with a number > 0, <= 1,000",
     ("--criterion", "clear=2", "--criterion", "clear"): "--criterion must be different criteria",
-    ("--criterion", "clear", "--human", "judge"): "Leave --human out where options of a judging model are given",
-    ("--min-log-odds", "-1"): "--min-log-odds must be a number >= 0",
+    ("--criterion", "clear", "--human", "judge"): "--human cannot be combined with options of a judging model",
+    ("--min-log-odds", "-1"): "--min-log-odds must be at least 0",
     ("--schedule", "both"): '"single", "swap", "cyclic", "full" or "sampled(n)"',
-    ("--on-flip", "ignore"): "'average', 'abstain', 'tie' or 'human'",
+    ("--on-flip", "ignore"): "average, abstain, tie or human",
     (
         "--curtail",
         "--on-flip",
         "tie",
     ): "`--curtail` cannot be combined with `--on-flip` 'tie': ballots that are left out cannot flip",
-    ("--schedule", "swap", "--human", "judge"): "Leave --human out where options of a judging model are given",
+    ("--schedule", "swap", "--human", "judge"): "--human cannot be combined with options of a judging model",
 }
 
 

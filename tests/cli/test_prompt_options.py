@@ -41,7 +41,7 @@ def test_profile_length_and_instructions_reach_the_prompts(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (("--length", "5"), "--length must be short, medium, long, or a number of words from 10 to 2,000, got 5"),
+        (("--length", "5"), "--length must be short, medium, long, or a number of words from 10 to 2,000 (got 5)"),
         (("--length", "tiny"), "--length must be short, medium, long, or a number of words"),
         (("--profile", "small"), "small"),
     ],

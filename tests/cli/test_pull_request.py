@@ -239,7 +239,7 @@ def test_a_token_that_cannot_write_leaves_the_review_in_the_summary(
     assert "not posted" in summary
     assert hub.reviews == []
     monkeypatch.setenv("GITHUB_TOKEN", "wrong")
-    assert "GITHUB_TOKEN is no valid token" in review(*GATE).stderr
+    assert "GITHUB_TOKEN is not valid" in review(*GATE).stderr
 
 
 def test_a_failed_run_says_so_and_keeps_what_was_confirmed(hub: Hub, models: Models) -> None:

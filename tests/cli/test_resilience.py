@@ -152,7 +152,7 @@ def test_a_file_says_the_same(tmp_path: Path) -> None:
     with Stage() as stage:
         wrong = run(stage, *SIDES, "--file", str(file))
     assert wrong.exit_code == 2
-    assert f"{file}: `max_seconds` must be a number of seconds > 0, got True" in wrong.stderr
+    assert f"{file}: `max_seconds` must be a number of seconds, more than 0 (got true)" in wrong.stderr
 
 
 def test_a_condition_ends_a_debate_in_order(tmp_path: Path) -> None:

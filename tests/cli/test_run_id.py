@@ -80,7 +80,7 @@ def test_a_run_is_not_started_or_resumed_by_accident() -> None:
         nowhere = command(*line, *NAMED, "--no-store")
         assert len(on.bodies) == asked
     assert (taken.exit_code, other.exit_code, alone.exit_code, nowhere.exit_code) == (2, 2, 2, 2)
-    assert "There is a run rents already. To go on with it: add --resume.\n" in taken.stderr
+    assert "There is a run rents already. To continue it: add --resume.\n" in taken.stderr
     assert "run rents was started with other options" in other.stderr
     assert "--resume goes on with the run that --run-id ID names: add it.\n" in alone.stderr
 
@@ -129,4 +129,4 @@ def test_a_fork_is_gone_on_with_by_its_id() -> None:
         assert len(on.bodies) - asked == 3
     assert [each.exit_code for each in (early, first, again, other)] == [3, 0, 0, 1]
     assert json.loads(first.stdout)["raw"] == json.loads(again.stdout)["raw"]
-    assert "there is a run 'rents-2' already" in other.stderr
+    assert "There is a run rents-2 already" in other.stderr

@@ -327,7 +327,7 @@ def test_a_run_that_cannot_be_resumed_is_one_paragraph(store: Path) -> None:
             ("resume", "nobody"): (2, "there is no run 'nobody'", "flowdebate runs lists"),
             ("resume", "a\udcffbcd"): (2, "RUN must be the id of a run", ""),
             ("resume", "dead-2", "--model", "other"): (2, "Another --model", "add --allow-changes"),
-            ("resume", "dead-2", "--last"): (2, "Name one run, or give --last, not both.", "flowdebate runs"),
+            ("resume", "dead-2", "--last"): (2, "A run id cannot be combined with --last.", "flowdebate runs"),
             ("resume",): (2, "Say which run: flowdebate resume RUN, or --last.", "flowdebate runs"),
             ("resume", "dead-2", "--on-uncertain", "x"): (2, "'retry' or 'raise'", ""),
         }
@@ -583,6 +583,6 @@ def test_runs_move_from_one_store_to_another(store: Path, tmp_path: Path) -> Non
     assert texts[0] == "Homes \x9b31m\u202efirst."
     taken, bad = command("export", run_id, "-o", file), command("import", str(store))
     assert (taken.exit_code, bad.exit_code) == (2, 2)
-    assert "is there already" in taken.stderr
+    assert "already exists" in taken.stderr
     for arguments in (("export",), ("export", run_id, "--all"), ("export", "nobody")):
         assert command(*arguments).exit_code == 2

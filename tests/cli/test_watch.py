@@ -192,7 +192,7 @@ def test_misuse_is_one_message(store: Path) -> None:
         run_id = ended_early(on)
     cases: dict[tuple[str, ...], str] = {
         (): "Say which run: flowdebate runs watch RUN, or --last.",
-        (run_id, "--last"): "Name one run, or give --last, not both.",
+        (run_id, "--last"): "A run id cannot be combined with --last.",
         ("nobody",): "there is no run 'nobody'",
         (run_id, "--markdown", str(store.parent)): "is a folder",
     }

@@ -194,7 +194,7 @@ def test_an_evaluation_counts_repeats_and_topics_as_what_they_are() -> None:
     for more, n, clusters in (({}, 6, 3), ({"repeats": 2}, 12, 3), ({"cluster": "topic", "repeats": 2}, 12, 3)):
         (found,) = evaluate_sync(pattern, rows, batch_id="t", **more, **options).report.comparisons
         assert (found.n, found.clusters) == (n, clusters)
-    with pytest.raises(ConfigurationError, match=r"evaluate\(\): `repeats` must be an int >= 1, got 0"):
+    with pytest.raises(ConfigurationError, match=r"evaluate\(\): `repeats` must be at least 1 \(got 0\)"):
         evaluate_sync(pattern, rows, repeats=0, **options)
 
 
@@ -424,12 +424,15 @@ def test_a_judge_that_pays_whoever_speaks_last_is_found_where_the_speaking_order
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: share_interval(0.5, 0), r"share_interval\(\): `n` must be a number > 0, got 0"),
+        (lambda: share_interval(0.5, 0), r"share_interval\(\): `n` must be more than 0 \(got 0\)"),
         (lambda: share_interval(1.5, 3), r"share_interval\(\): `share` must be a number from 0 to 1"),
-        (lambda: newcombe([], []), r"newcombe\(\): `ones` must be an int >= 1, got 0"),
+        (lambda: newcombe([], []), r"newcombe\(\): `ones` must be at least 1 \(got 0\)"),
         (lambda: newcombe([1.0], []), r"newcombe\(\): `others` must be 1 of them"),
-        (lambda: required_n(0, differing=0.3), r"required_n\(\): `gain` must be a number between 0 and 1, got 0"),
-        (lambda: required_n(-0.1, differing=0.3), r"required_n\(\): `gain` must be a number between 0 and 1, got -0.1"),
+        (lambda: required_n(0, differing=0.3), r"required_n\(\): `gain` must be a number between 0 and 1 \(got 0\)"),
+        (
+            lambda: required_n(-0.1, differing=0.3),
+            r"required_n\(\): `gain` must be a number between 0 and 1 \(got -0.1\)",
+        ),
         (lambda: benefit_report([compared(1, 1)], missing="ignored"), "`missing` must be one of"),  # type: ignore[arg-type]
     ],
 )

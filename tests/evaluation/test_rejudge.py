@@ -152,9 +152,9 @@ async def test_what_was_judged_is_not_asked_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"judge": JudgeOptions(schedule="cyclic", curtail=True)}, "`curtail` must be left out"),
-        ({"judge": JudgeOptions(schedule="cyclic", on_flip="human")}, "`on_flip` must be left out"),
-        ({"repeat": 0}, "`repeat` must be an int >= 1"),
+        ({"judge": JudgeOptions(schedule="cyclic", curtail=True)}, "`curtail` cannot be set"),
+        ({"judge": JudgeOptions(schedule="cyclic", on_flip="human")}, "`on_flip` cannot be set"),
+        ({"repeat": 0}, "`repeat` must be at least 1"),
         ({"repeat": 2}, "`seed` must be an int where views are to be repeated"),
     ],
     ids=["curtailed", "a person", "never", "no seed"],

@@ -107,11 +107,11 @@ async def test_a_host_that_reads_no_more_has_left(tmp_path: Path) -> None:
         (["--port", "1"], "--port is the port of --http: add --http."),
         (["--token-file", "token"], "--token-file is the token of --http: add --http."),
         (["--new-token"], "--new-token is the token of --http: add --http."),
-        (["--http", "--port", "70000"], "--port must be an int from 0 to 65535, got 70000"),
+        (["--http", "--port", "70000"], "--port must be from 0 to 65535 (got 70000)"),
         (["--app", "nowhere:service"], "--app must be MODULE:OBJECT or FILE.py:OBJECT, a Service"),
         (["--app", "tests.mcp.stage:FOLDER"], "--app must be MODULE:OBJECT or FILE.py:OBJECT, a Service"),
         (["--app", "tests.mcp.stage:service", "--model", "local"], "--model and --app do not go together"),
-        (["--max-calls", "0"], "--max-calls must be an int >= 1, got 0"),
+        (["--max-calls", "0"], "--max-calls must be at least 1 (got 0)"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(arguments: list[str], sentence: str) -> None:

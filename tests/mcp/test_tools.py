@@ -261,7 +261,7 @@ async def test_a_finished_debate_goes_on(stage: Stage) -> None:
     assert calls == 2 + 3  # both speak once more; the judge in both orders and the synthesizer come anew
     assert (none.is_error, "more_rounds" in str(none.content)) == (True, True)
     assert "`ask` must be a question of at most 4,000 characters" in blank
-    assert "`goes_on` must be left out: only a debate goes on" in never
+    assert "`goes_on` cannot be set: only a debate goes on" in never
 
 
 async def test_a_budget_is_one_of_all_runs(tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ LINES = CASSETTE.splitlines(keepends=True)
 
 @dataclass(frozen=True)
 class Bad:
-    """A file that is no cassette, and what is said of it."""
+    """A file that is not a cassette, and what is said of it."""
 
     id: str
     content: bytes
@@ -163,8 +163,8 @@ def changed(number: int, **changes: Any) -> bytes:
 BAD = [
     Bad("nothing", b"", "line 1: it is no JSON"),
     Bad("random bytes", b"\x00\xff\xfe\n\x80", "line 1: it is no JSON"),
-    Bad("another format", b'{"format": "vcr"}\n', "line 1: the file is no cassette"),
-    Bad("a list", b"[1]\n", "line 1: the file is no cassette"),
+    Bad("another format", b'{"format": "vcr"}\n', "line 1: the file is not a cassette"),
+    Bad("a list", b"[1]\n", "line 1: the file is not a cassette"),
     Bad("deep nesting", b"[" * 100_000, "line 1: it is no JSON"),
     Bad("another version", changed(1, version=2), "line 1: format 2 of cassettes cannot be read, only 1: record it"),
     Bad("no version", b'{"format": "flowdebate.cassette", "model": 1}\n', "line 1: `model`"),

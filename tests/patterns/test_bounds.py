@@ -88,7 +88,7 @@ def test_the_bound_of_rosters_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_sampled_schedule_is_bounded() -> None:
     """Its views are drawn before the first call."""
     assert sampled(1_000).size == 1_000
-    with pytest.raises(ConfigurationError, match=r"`size` must be an int <= 1,000, got 999999"):
+    with pytest.raises(ConfigurationError, match=r"`size` must be at most 1,000 \(got 999999\)"):
         sampled(999_999)
 
 

@@ -111,7 +111,7 @@ def test_a_pattern_rejects_prompt_options_that_it_has_no_use_for(pattern: str) -
     }
     for field, (prompts, is_rejected) in rejected.items():
         if is_rejected:
-            with pytest.raises(ConfigurationError, match=rf"{pattern} 'x': `prompts.{field}` must be left out"):
+            with pytest.raises(ConfigurationError, match=rf"{pattern} 'x': `prompts.{field}` cannot be set"):
                 FACTORIES[pattern](prompts=prompts)
         else:
             assert FACTORIES[pattern](prompts=prompts).name == "x"

@@ -24,15 +24,15 @@ from tests.prompts.nasty import texts
 @pytest.mark.parametrize(
     ("template", "part", "text", "message"),
     [
-        (JudgeTemplate, "turn", "Now: {questoin}", "fields are among {question}, {transcript}, got '{questoin}'"),
-        (JudgeTemplate, "system", "Asked: {question}", "fields are among {positions}, got '{question}'"),
+        (JudgeTemplate, "turn", "Now: {questoin}", "fields are among {question}, {transcript} (got '{questoin}')"),
+        (JudgeTemplate, "system", "Asked: {question}", "fields are among {positions} (got '{question}')"),
         (SynthesizerTemplate, "system", "Asked: {question}", "must be text without fields"),
         (DebaterTemplate, "transcript", "Round {round}\n{transcript}", "fields are among {transcript}"),
         (JudgeTemplate, "turn", "{question}\n{transcript}", "{question} does not begin a line"),
         (DebaterTemplate, "turn", "Now.\n{stance} is yours", "{stance} does not begin a line"),
         (JudgeTemplate, "turn", "The debate: {transcript}", "{transcript} stands alone on its line"),
         (ModeratorTemplate, "system", "Among:\n{roster}.", "{roster} stands alone on its line"),
-        (ModeratorTemplate, "next", None, "`next` must be text, got None"),
+        (ModeratorTemplate, "next", None, "`next` is required: text"),
     ],
 )
 def test_a_template_that_cannot_be_filled_safely_is_refused_when_it_is_made(

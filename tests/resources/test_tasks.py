@@ -202,18 +202,18 @@ class Refused:
 
 
 REFUSED = [
-    Refused("blank goal", {"goal": " "}, "`goal` must be a string that is not blank, got ' '"),
+    Refused("blank goal", {"goal": " "}, "`goal` must not be blank (got ' ')"),
     Refused("goal of another type", {"goal": 3}, "`goal`"),
     Refused("empty id", {"id": ""}, "`id`"),
     Refused("id of another type", {"id": []}, "`id`"),
     Refused("empty assignee", {"assignee": ""}, "`assignee`"),
-    Refused("no attempts", {"max_attempts": 0}, "`max_attempts` must be an int >= 1, got 0"),
+    Refused("no attempts", {"max_attempts": 0}, "`max_attempts` must be at least 1 (got 0)"),
     Refused("bool as attempts", {"max_attempts": True}, "`max_attempts`"),
     Refused("a string as labels", {"labels": "gpu"}, "`labels` must be an iterable of"),
     Refused("empty label", {"labels": [""]}, "`labels`"),
     Refused("labels that are no iterable", {"labels": 1}, "`labels`"),
     Refused("metadata that is no mapping", {"metadata": [1]}, "`metadata`"),
-    Refused("taken id", {"id": "there"}, "`id` must be an id that no other task has, got 'there'"),
+    Refused("taken id", {"id": "there"}, "`id` must be an id that no other task has (got 'there')"),
 ]
 
 

@@ -64,7 +64,7 @@ def test_a_problem_names_the_field() -> None:
     """What was given, and what is allowed."""
     problem = read(ConfigurationError("options", "max_rounds", 0, "an int >= 1", hint="Two are usual"))
     assert problem["errors"] == [
-        {"field": "max_rounds", "problem": "must be an int >= 1. Two are usual", "given": "0", "allowed": "an int >= 1"}
+        {"field": "max_rounds", "problem": "must be at least 1. Two are usual", "given": "0", "allowed": "an int >= 1"}
     ]
     assert problem["type"] == "urn:flowdebate:error:ConfigurationError"
     assert problem["title"] == "Configuration error"

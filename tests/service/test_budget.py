@@ -196,7 +196,7 @@ def test_what_a_server_reports_takes_the_place_of_the_estimate() -> None:
 @pytest.mark.parametrize("field", ["seconds", "working_seconds"])
 def test_a_budget_has_no_time(field: str, of: str) -> None:
     """Said at once."""
-    with pytest.raises(ConfigurationError, match=rf"Service: `{of}\.{field}` must be left out"):
+    with pytest.raises(ConfigurationError, match=rf"Service: `{of}\.{field}` cannot be set"):
         Service(store="memory:", **{of: Limits(**{field: 5})})  # type: ignore[arg-type]
 
 

@@ -188,7 +188,7 @@ def test_a_model_without_eyes_is_found_before_anybody_is_asked(
     flags = ("--model", "openai/gpt-5-mini", "--model", f"con={name}", "--source", "chart.png", "--no-store")
     told = CliRunner().invoke(app, ["debate", QUESTION, *flags])
     assert told.exit_code == 2
-    assert f"texts for {name}, which cannot be shown images, got 'chart.png'" in " ".join(told.stderr.split())
+    assert f"texts for {name}, which cannot be shown images (got chart.png)" in " ".join(told.stderr.split())
     assert not any(vendor.asked for vendor in found.values())
 
 
@@ -226,7 +226,7 @@ def test_images_have_limits(tmp_path: Path) -> None:
     with pytest.raises(BadFile, match="makes more than 10 MB of images"):
         read_sources([f"{name}={image}" for name in "abc"])
     for text, why in (
-        ("data:image/png;base64,%%%", "is no file: its base64 is broken"),
+        ("data:image/png;base64,%%%", "is not a file: its base64 is broken"),
         ("data:image/png;base64,AAAA", r"is binary: only texts, documents and images \(PNG, JPEG, WebP, GIF\) can be"),
     ):
         with pytest.raises(BadFile, match=f"chart: {why}"):

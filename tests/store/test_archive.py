@@ -329,7 +329,7 @@ async def test_a_debate_that_is_forgotten_has_never_been() -> None:
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        ({"debate": "rents", "right": "ann"}, "`debate` must be a debate in this archive, got 'rents'"),
+        ({"debate": "rents", "right": "ann"}, "`debate` must be a debate in this archive (got 'rents')"),
         ({"right": "zoe"}, "`right` must be an agent of the debate, such as 'ann'"),
         ({}, "`right` must be an agent's name, unless `wrong` is one"),
         ({"answer": " "}, "`answer` must be text that is not blank"),

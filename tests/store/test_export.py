@@ -317,7 +317,7 @@ HOSTILE: dict[str, tuple[Callable[[str], str | bytes], str]] = {
         "line 3: `key` occurs twice in one object",
     ),
     "half a pair as it is": (lambda line: line.replace("pro", "\ud83d"), "line 3: it holds half of a surrogate pair"),
-    "no UTF-8": (lambda line: line.encode().replace(b"pro", b"\xff"), "line 3: it is no UTF-8 at byte "),
+    "no UTF-8": (lambda line: line.encode().replace(b"pro", b"\xff"), "line 3: it is not UTF-8 at byte "),
     "nothing but a null": (lambda line: "null", "line 3: `kind` must be"),
     "zero bytes": (lambda line: "\0" * 9, "line 3: it is no JSON"),
 }
@@ -433,7 +433,7 @@ async def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
     assert names_in(tmp_path) == []
     assert await write_export(path, store, ["r1"]) == 1
     before = path.read_bytes()
-    with pytest.raises(BadFile, match="is there already"):
+    with pytest.raises(BadFile, match="already exists"):
         await write_export(path, store, ["r2"])
     with pytest.raises(RunNotFound):
         await write_export(path, store, ["r2", "none"], overwrite=True)

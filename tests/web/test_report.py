@@ -343,7 +343,7 @@ def bomb() -> str:
 DAMAGED: dict[str, tuple[Callable[[str], str], str]] = {
     "no report": (lambda _: "<html></html>", "is no report of flowdebate"),
     "two journals": (lambda html: html.replace("</main>", JOURNAL_LINK + "</main>"), "its journal 2 times"),
-    "no base64": (lambda html: JOURNAL.sub("====", html), "its journal is no base64"),
+    "no base64": (lambda html: JOURNAL.sub("====", html), "its journal is not base64"),
     "other base64": (lambda html: JOURNAL.sub("AAAA", html), "its journal cannot be unpacked"),
     "cut off": (
         lambda html: with_packed(html, base64.b64decode(JOURNAL.findall(html)[0])[:-40]),

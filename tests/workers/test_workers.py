@@ -523,9 +523,9 @@ async def test_runs_with_a_lower_priority_are_executed_first(fleet: Fleet) -> No
     workers, name = fleet.workers(max_concurrency=1), fleet.given["name"]
     for number, priority in enumerate((7, 0, 7, 2)):
         await workers.submit("city", "How?", run_id=f"{name}-{number}", priority=priority)
-    with pytest.raises(ConfigurationError, match="`priority` must be an int >= 0, got -1"):
+    with pytest.raises(ConfigurationError, match=r"`priority` must be at least 0 \(got -1\)"):
         await workers.submit("city", "How?", priority=-1)
-    with pytest.raises(ConfigurationError, match="`priority` must be an int <= 100, got 101"):
+    with pytest.raises(ConfigurationError, match=r"`priority` must be at most 100 \(got 101\)"):
         await workers.submit("city", "How?", priority=101)
     async with fleet.working(workers):
         for number in range(4):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from flowdebate._text import did_you_mean
 from flowdebate._util.documentation import ONE_MODEL, cite
 from flowdebate.errors import ConfigurationError, FlowDebateWarning
 from flowdebate.models.resolve import (
@@ -83,12 +84,11 @@ def seat_models(
             allowed = f"given for what is either a name or a role: call the {speaker} otherwise"
             raise ConfigurationError(location, field, key, allowed)
         if key not in members and key not in keys:
-            from difflib import get_close_matches
-
             seats = [*members, *roles, speaker, DEFAULT]
-            close = get_close_matches(str(key), seats, n=1, cutoff=0.8)
-            hint = f"Did you mean {close[0]!r}?" if close else ""
-            raise ConfigurationError(location, field, key, f"given for one of {', '.join(seats)}", hint=hint)
+            hint = did_you_mean(str(key), seats, cutoff=0.8)
+            raise ConfigurationError(
+                location, field, key, f"given for a name or role of the run: {', '.join(seats)}", hint=hint
+            )
         if not (key == DEFAULT and model == EACH):
             check(model, location=location, field=place)
     models: dict[str, Model | str] = {name: choice[name] for name in members if name in choice}

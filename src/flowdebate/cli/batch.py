@@ -8,11 +8,10 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from signal import Signals
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from flowdebate._text import counted, shown
+from flowdebate._text import counted, did_you_mean, shown
 from flowdebate.cli import options as opt
 from flowdebate.cli.asking import Ending, ProgressLines, Totals, ask, store_for_asking
 from flowdebate.cli.patterns import select_options
@@ -188,11 +187,8 @@ class Plans:
 
         info = find_pattern(pattern)
         if info is None:
-            close = get_close_matches(pattern, PATTERNS, n=1)
-            hint = f" Did you mean {close[0]}?" if close else ""
-            raise misuse(
-                "--pattern", pattern, f"There is no pattern {pattern!r}.{hint} Patterns: {', '.join(PATTERNS)}."
-            )
+            hint = f" {meant}" if (meant := did_you_mean(pattern, PATTERNS)) else ""
+            raise misuse("--pattern", pattern, f"There is no pattern {pattern}.{hint} Patterns: {', '.join(PATTERNS)}.")
         self._info = info
         planned = make_plan(info, select_options(info, {**options, info.subject: first}), file=file, begins=True)
         for key in ("record", "replay"):  # one file has the answers of one run

@@ -298,7 +298,7 @@ class JsonOut(Out):
                 value: dict[str, Any] = json.loads(text)
                 lines.append((int(value["index"]), str(value["runId"]), str(value["status"]), f"{text}\n"))
             except (ValueError, KeyError, TypeError, RecursionError):
-                raise BadFile(str(self._path), f"line {number}: is no result of a batch") from None
+                raise BadFile(str(self._path), f"line {number}: is not a result of a batch") from None
         return "", lines
 
     def _open(self) -> None:
@@ -325,7 +325,7 @@ class JsonOut(Out):
         head, lines = self.lines_of(content)
         for index, run_id, _, _ in lines:
             if run_id != f"{self._batch_id}-{index}":
-                problem = f"holds results of something else ({run_id!r}, not of {self._batch_id!r})"
+                problem = f"holds results of something else ({run_id}, not of {self._batch_id})"
                 raise BadFile(
                     str(self._path), f"{problem}: name another file, or the batch to continue with --batch-id"
                 )
@@ -366,7 +366,7 @@ class CsvOut(JsonOut):
                 index, run_id, status = (record[place] for place in places)
                 lines.append((int(index), run_id, status, csv_line(record)))
             except (ValueError, IndexError):
-                raise BadFile(str(self._path), "holds what is no result of a batch") from None
+                raise BadFile(str(self._path), "holds what is not a result of a batch") from None
         return csv_line(self._header), lines
 
 

@@ -116,7 +116,7 @@ async def begin_named(
     except RunNotFound:
         known = None
     if known is not None:
-        raise misuse("RUN", run_id, f"There is a run {run_id} already. To go on with it: add --resume.")
+        raise misuse("RUN", run_id, f"There is a run {run_id} already. To continue it: add --resume.")
     state, told = await begin(), False
     while state.status not in COMPLETE and service.handle(run_id) is None:
         try:

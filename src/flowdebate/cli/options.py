@@ -185,7 +185,7 @@ def check_named(option: str, given: str | None, *, resume: bool) -> None:
     """ConfigurationError for an id that is none, and for --resume without one."""
     check_option(Text, option, given, location=COMMAND)
     if resume and given is None:
-        raise misuse("--resume", resume, f"--resume goes on with the run that {option} ID names: add it.")
+        raise misuse("--resume", resume, f"--resume requires {option} ID: the run to continue.")
 
 
 # Commands

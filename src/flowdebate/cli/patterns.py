@@ -83,9 +83,7 @@ def _run_command() -> Callable[..., None]:
             from flowdebate.ui.plan import pattern_of_file
 
             if not Path(path).is_file():
-                raise misuse(
-                    "PLAN", path, f'There is no plan file {path!r}. To debate a question: flowdebate debate "…"'
-                )
+                raise misuse("PLAN", path, f'There is no plan file {path}. To debate a question: flowdebate debate "…"')
             info = pattern_of_file(path)
             given = select_options(info, given)
         _run(info, given, file=path, **here)
@@ -141,7 +139,7 @@ def _measure(info: PatternInfo, given: dict[str, Any], *, demo: bool, page: bool
 
         with report_problems():
             if benchmark:
-                raise misuse("--demo", demo, "--demo and --benchmark exclude each other.")
+                raise misuse("--demo", demo, "--demo cannot be combined with --benchmark.")
             play_review(page=page)
     from flowdebate.cli.benchmark import benchmark_reviews
 
@@ -193,10 +191,10 @@ def _run(  # noqa: PLR0913 - the options of this front end
         labels = opt.read_labels(label)
         for option, value in (("--store", store), ("--run-id", run_id), ("--label", label)):
             if no_store and value is not None:
-                raise misuse(option, value, f"{option} and --no-store exclude each other.")
+                raise misuse(option, value, f"{option} cannot be combined with --no-store.")
         check_target(markdown)
         if form is not None and as_json:
-            raise misuse("--format", form, "--format and --json exclude each other.")
+            raise misuse("--format", form, "--format cannot be combined with --json.")
         head = [models_line(plan), *sources_lines(plan)]
         show = Show(as_json=as_json, quiet=quiet, head=head, form=info.load_page().formats.get(form))
         plan = with_policies(plan)
@@ -226,13 +224,13 @@ def _pull_request(
     if number is None:
         for option, value in (("--post", posts or None), ("--since", since)):
             if value is not None:
-                raise misuse(option, value, f"{option} goes with --pr N, the number of a pull request.")
+                raise misuse(option, value, f"{option} requires --pr N, the number of a pull request.")
         yield None
         return
     from flowdebate.cli.pull_request import PullRequestReview
 
     if clash := [option for name, option in (("diff", "--diff"), ("sources", "--source")) if given.get(name)]:
-        raise misuse("--pr", number, f"--pr and {clash[0]} exclude each other.")
+        raise misuse("--pr", number, f"--pr cannot be combined with {clash[0]}.")
     pull = PullRequestReview(number, posts=posts, since=since, exclude=given.get("exclude") or ())
     with pull.reporting():
         yield pull

@@ -296,7 +296,7 @@ def mcp(  # noqa: PLR0913 - the options of the command
 def _check_token(token_file: str | None, *, new: bool) -> None:
     """ConfigurationError for a new token where the user names the file with it."""
     if new and token_file is not None:
-        raise misuse("--new-token", new, "--new-token and --token-file do not go together: you keep that file.")
+        raise misuse("--new-token", new, "--new-token cannot be combined with --token-file: that file is yours.")
 
 
 @contextmanager
@@ -317,7 +317,7 @@ def _check_app(app: str | None, given: Mapping[str, Any]) -> None:
     """ConfigurationError where options are given that a service of the application has by itself."""
     left = [f"--{name.replace('_', '-')}" for name, value in given.items() if value not in (None, [])]
     if app is not None and left:
-        raise misuse(left[0], given, f"{', '.join(left)} and --app do not go together: the Service has its own.")
+        raise misuse(left[0], given, f"{', '.join(left)} cannot be combined with --app: the Service has its own.")
 
 
 def _make_service(
@@ -393,7 +393,7 @@ def kept_token(*, new: bool = False, needed: bool = False) -> str:
         return secrets.token_urlsafe(32)
     again = "Once you know why, --new-token makes another one."
     if not stat.S_ISREG(found.st_mode):
-        raise BadFile(str(path), f"is no plain file, so the token in it is not trusted. {again}")
+        raise BadFile(str(path), f"is not a plain file, so the token in it is not trusted. {again}")
     if os.name == "posix" and (found.st_uid != os.geteuid() or found.st_mode & _OTHERS):
         mode = f"{stat.S_IMODE(found.st_mode):04o}"
         raise BadFile(
@@ -490,7 +490,7 @@ def _show(found: QueueState | Changed | str, changed: str) -> None:
         for run_id, why in found.refused.items():
             page.labelled(run_id, why, "yellow")
         if found.more:
-            page.line("Others match: the same command again goes on.")
+            page.line("More runs match: repeat the command to continue.")
     else:
         oldest = "" if found.oldest is None else f", the oldest for {found.oldest:.0f} s"
         page.labelled("Queue", found.queue, "bold", indent="")

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import typer
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from flowdebate._text import nearest, shown
 from flowdebate._util.option_types import Count, Text
 from flowdebate.cli import options as opt
 from flowdebate.cli.asking import Ending, ProgressLines, Totals, ask, store_for_asking
@@ -28,7 +27,7 @@ from flowdebate.cli.terminal.process import (
 )
 from flowdebate.errors import BadFile, ConfigurationError, RunChanged
 from flowdebate.ui.files import parse_toml, problem_of, read_text
-from flowdebate.ui.options import COMMAND, Criterion, FilePath, ModelName, Option, misuse
+from flowdebate.ui.options import COMMAND, Criterion, FilePath, ModelName, Option, misuse, unknown_key
 from flowdebate.ui.tables import csv_line
 
 if TYPE_CHECKING:
@@ -154,7 +153,7 @@ def _options_named(path: str | None, blanks: Sequence[Sequence[str]]) -> Iterato
                 raise BadFile(
                     path, f"row {int(row) + 1}: {names} {are} empty: fill in a text, or delete the row"
                 ) from None
-            raise BadFile(path, f"row {int(row) + 1}: `{error.field}` must be {error.allowed}") from None
+            raise BadFile(path, f"row {int(row) + 1}: `{error.field}` {error.problem}") from None
         flag = _FLAGS.get(error.field, f"--{error.field.replace('_', '-')}")
         raise ConfigurationError(COMMAND, flag, error.got, error.allowed) from None
 
@@ -315,9 +314,7 @@ def read_study(path: str, given: Mapping[str, Any]) -> tuple[Study, Plan, str]:
 
     table = parse_toml(read_text(path, megabytes=1), path=path)
     for key in table.keys() - StudyFile.model_fields.keys():
-        allowed = f"one of the keys {', '.join(StudyFile.model_fields)}"
-        hint = f"Did you mean `{meant}`?" if (meant := nearest(key, StudyFile.model_fields)) else ""
-        raise ConfigurationError(path, key, table[key], allowed, hint=hint)
+        raise unknown_key(path, key, table[key], list(StudyFile.model_fields))
     try:
         said = StudyFile.model_validate(table)
     except ValidationError as error:
@@ -390,7 +387,7 @@ def _in_files(path: str, questions: str) -> Iterator[None]:
     except ConfigurationError as error:
         field, _, row = error.field.rpartition(" of row ")
         if row.isdecimal() and field:
-            problem = f"`{field}` must be {error.allowed}, got {shown(error.got)}"
+            problem = f"`{field}` {error.problem}{'' if error.given is None else f' (got {error.given})'}"
             raise BadFile(questions, f"question {int(row) + 1}: {problem}") from None
         if not error.location.startswith("study "):
             raise

@@ -109,7 +109,7 @@ async def cast_vote(
     """
     run_id, sides = run.header.run_id, sides_of(run)
     if not sides:
-        raise NotAwaited(store.name, run_id, "is no debate of several sides that is over, so nobody can vote on it")
+        raise NotAwaited(store.name, run_id, "is not a finished debate with several sides, so nobody can vote on it")
     if winner is not None and winner not in sides:
         allowed = f"one of {', '.join(map(repr, sides))}, or null for neither"
         raise ConfigurationError(_WHERE, "winner", winner, allowed)
@@ -174,7 +174,7 @@ async def make_share(store: Store, run: StoredRun, shows: Shown, seconds: float)
     """Make a public link; raise NotAwaited for a vote on anything but a finished debate, and for one link too many."""
     run_id = run.header.run_id
     if shows == "vote" and not sides_of(run):
-        raise NotAwaited(store.name, run_id, "is no debate of several sides that is over, so nobody can vote on it")
+        raise NotAwaited(store.name, run_id, "is not a finished debate with several sides, so nobody can vote on it")
     if len(await shares_of(store, run)) >= _MOST_SHARES:
         raise NotAwaited(
             store.name, run_id, f"has {_MOST_SHARES} public links, as many as a run may have: revoke one first"

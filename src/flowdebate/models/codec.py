@@ -29,7 +29,7 @@ Origin = Literal["asked", "reused", "edited"]
 
 
 def json_text(value: object) -> str:
-    """Serialize `value` as JSON; ValueError, TypeError or RecursionError if it is no JSON data."""
+    """Serialize `value` as JSON; ValueError, TypeError or RecursionError if it is not JSON data."""
     try:
         return to_json(value, serialize_unknown=False).decode()
     except PydanticSerializationError:  # half a surrogate pair, which JSON can hold and UTF-8 cannot

@@ -90,7 +90,7 @@ class OutputSchema:
         return copied
 
     def dump(self, value: Any, *, fallback: Callable[[Any], Any] | None = None) -> Any:  # noqa: ANN401 - what `validate` gave
-        """Convert a validated `value` to JSON data that `validate` reads back; `fallback` for what is no JSON data."""
+        """Convert a validated `value` to JSON data that `validate` reads back; `fallback` for what is not JSON data."""
         model_value = value if self._unwrap is None else self.model.model_construct(**{self._unwrap: value})
         return model_value.model_dump(mode="json", by_alias=True, exclude_unset=self._unwrap is None, fallback=fallback)
 
@@ -125,7 +125,7 @@ def _refuse_infinity(text: str | bytes) -> None:
                 from_json(text, allow_inf_nan=False)
             except ValueError:
                 answer = text if isinstance(text, str) else None
-                raise SchemaViolation([("", "NaN and Infinity are no JSON numbers")], answer=answer) from None
+                raise SchemaViolation([("", "NaN and Infinity are not JSON numbers")], answer=answer) from None
 
 
 def _schema_of_type(spec: Any, location: str, field: str) -> OutputSchema:  # noqa: ANN401 - any type form

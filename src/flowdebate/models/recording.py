@@ -590,7 +590,7 @@ def _read_cassette(path: str) -> tuple[Header, list[Call]]:
     """Read the file at `path`; BadFile, with the line, for anything that `RecordingModel` did not write."""
     try:
         if not Path(path).is_file():
-            raise BadFile(path, "is no file" if Path(path).exists() else "does not exist")
+            raise BadFile(path, "is not a file" if Path(path).exists() else "does not exist")
         with Path(path).open("rb") as file:
             content = file.read(_LARGEST + 1)
     except (OSError, ValueError) as error:
@@ -623,9 +623,9 @@ def _header(path: str, line: bytes) -> Header:
     try:
         header = json.loads(line)
     except (ValueError, RecursionError):
-        raise _bad_line(path, 1, "it is no JSON, so the file is no cassette") from None
+        raise _bad_line(path, 1, "it is not JSON, so the file is not a cassette") from None
     if not isinstance(header, dict) or header.get("format") != "flowdebate.cassette":
-        raise _bad_line(path, 1, "the file is no cassette (format 'flowdebate.cassette')")
+        raise _bad_line(path, 1, "the file is not a cassette (format 'flowdebate.cassette')")
     version = header.get("version")
     if isinstance(version, int) and version != (current := Header.model_fields["version"].default):
         raise _bad_line(path, 1, f"format {version} of cassettes cannot be read, only {current}: record it again")

@@ -29,6 +29,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any, TypeAlias, cast
 
+from flowdebate._text import did_you_mean, nearest
 from flowdebate.errors import ConfigurationError, FlowDebateWarning, ModelUnavailable, RealModelForbidden
 from flowdebate.models.base import Model, ModelRequest, ModelResponse
 from flowdebate.models.call import check_real_calls_allowed, is_loopback
@@ -245,13 +246,11 @@ def maker_of(model: ModelSpec) -> str:
 
 def check_vendor(vendor: str, *, location: str, field: str) -> None:
     """Raise ConfigurationError for a name that looks like a misspelt vendor: it would exclude nothing."""
-    from difflib import get_close_matches
-
     vendors = {*PROVIDERS, *_WORDS.values(), *_ALIASES}
-    close = get_close_matches(maker_of(vendor), vendors, n=1, cutoff=0.75)
-    if close and maker_of(vendor) not in vendors:
+    hint = did_you_mean(maker_of(vendor), vendors, cutoff=0.75)
+    if hint and maker_of(vendor) not in vendors:
         allowed = "the name of a vendor, or of the author's model"
-        raise ConfigurationError(location, field, vendor, allowed, hint=f"Did you mean {close[0]!r}?")
+        raise ConfigurationError(location, field, vendor, allowed, hint=hint)
 
 
 def found_models(*, without: Collection[str] = ()) -> list[str]:
@@ -549,10 +548,8 @@ def _has_key(provider: str) -> bool:
 
 def _guess_provider(spec: str, cutoff: float = 0.6) -> str | None:
     """Guess the provider at the beginning of `spec`, despite typos; None without a guess."""
-    import difflib
-
     provider = re.split(r"\s*[/:]\s*", spec.strip(), maxsplit=1)[0].lower()
-    return next(iter(difflib.get_close_matches(provider, PROVIDERS, n=1, cutoff=cutoff)), None)
+    return nearest(provider, PROVIDERS, cutoff=cutoff)
 
 
 _AZURE = (
@@ -592,7 +589,7 @@ def _hint(spec: str) -> str:
         [meant] = forms
     else:
         return ""
-    return f"Did you mean {meant!r}?"
+    return f"Did you mean {meant}?"
 
 
 def _form_at(host: str, name: str) -> str:

@@ -243,7 +243,7 @@ class Context:
         """Make the one decision of this path, taken by the application's code and needed by the run.
 
         A resumed run does not ask again: the recorded decision holds. One without a record is taken anew. `returns` is
-        its type, where it is no JSON data.
+        its type, where it is not JSON data.
         """
         journal = self.run.journal
         return await call() if journal is None else await journal.decide(f"{self.path}{DECISION}", call, returns)

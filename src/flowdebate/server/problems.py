@@ -191,10 +191,9 @@ def _of_library(error: FlowDebateError) -> Problem:
         case ConflictingOptions():
             found = [FieldProblem(field=error.field, problem=detail.removeprefix(f"{error.location}: "))]
         case ConfigurationError():
-            given = None if error.got is None else shown(error.got)
-            problem = error.message or f"must be {error.allowed}"
+            problem = (error.message or error.problem).removeprefix(f"{error.location}: ")
             problem = f"{problem}. {error.hint}" if error.hint else problem
-            found = [FieldProblem(field=error.field, problem=problem, given=given, allowed=error.allowed)]
+            found = [FieldProblem(field=error.field, problem=problem, given=error.given, allowed=error.allowed)]
         case OutputError() | SchemaViolation():
             found = [FieldProblem(field=field, problem=problem) for field, problem in error.problems]
     if status is HTTPStatus.INTERNAL_SERVER_ERROR:

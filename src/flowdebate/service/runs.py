@@ -223,7 +223,7 @@ async def find_run(store: Store, name: str) -> StoredRun:
         return await store.run(name)
     except RunNotFound:
         if len(name) < _SHORTEST:
-            sentence = f"There is no run {name!r}. Type at least {_SHORTEST} characters that its id begins with."
+            sentence = f"There is no run {name}. Type at least the first {_SHORTEST} characters of its id."
             raise misuse("RUN", name, sentence) from None
         runs = await store.runs(prefix=name, limit=_NAMED + 1, brief=True)
         if not runs:
@@ -231,7 +231,7 @@ async def find_run(store: Store, name: str) -> StoredRun:
     if len(runs) > 1:
         count = f"{len(runs)}" if len(runs) <= _NAMED else f"More than {_NAMED}"
         ids = ", ".join(run.header.run_id for run in runs[:_NAMED]) + (", …" if len(runs) > _NAMED else "")
-        raise misuse("RUN", name, f"{count} runs begin with {name!r}: {ids}. Type more characters of the id.")
+        raise misuse("RUN", name, f"{count} runs begin with {name}: {ids}. Type more characters of the id.")
     return await store.run(runs[0].header.run_id)
 
 
@@ -239,7 +239,7 @@ async def chosen_run(store: Store, name: str | None, *, last: bool, verb: str) -
     """The run of this name, or the `last` one; ConfigurationError for both, or for neither."""
     if last == (name is not None):
         which = (
-            "Name one run, or give --last, not both." if last else f"Say which run: flowdebate {verb} RUN, or --last."
+            "A run id cannot be combined with --last." if last else f"Say which run: flowdebate {verb} RUN, or --last."
         )
         raise misuse("RUN", name, f"{which} flowdebate runs lists the stored runs.")
     if name is not None:

@@ -714,12 +714,12 @@ def read_document(data: bytes, kind: str) -> Text:
     except (MemoryError, _Unreadable):
         raise
     except RecursionError:
-        raise _Unreadable(f"is no {what} that can be read: it is nested too deeply") from None
+        raise _Unreadable(f"is not a readable {what}: it is nested too deeply") from None
     except Exception as error:  # noqa: BLE001 - a hostile document may make any library raise anything
         if "password" in str(error).lower():
             raise _Unreadable("is encrypted: save it without its password") from None
         why = re.sub(r"\s+", " ", str(error))[:200] or type(error).__name__
-        raise _Unreadable(f"is no {what} that can be read: {why}") from None
+        raise _Unreadable(f"is not a readable {what}: {why}") from None
     text.leave_out("hidden passage", text.hidden)
     if not any(content.strip() for _, content in text.parts):
         raise _Unreadable(_ONLY_TEXT if kind == ".pdf" else "has no text in it")

@@ -44,7 +44,7 @@ def make_source(name: str, text: str) -> Source:
     try:
         data = base64.b64decode(text[begins.end() :], validate=True)
     except ValueError:
-        raise BadFile(name, "is no file: its base64 is broken") from None
+        raise BadFile(name, "is not a file: its base64 is broken") from None
     return read_content(name, name, data)
 
 

@@ -421,7 +421,7 @@ class GitHub:
         reply = f"GitHub answers {response.status_code} ({message}) to {method} {response.url.path}"
         match response.status_code:
             case 401:
-                return BadFile(self._name, f"{reply}: GITHUB_TOKEN is no valid token")
+                return BadFile(self._name, f"{reply}: GITHUB_TOKEN is not valid")
             case 403 if method != "GET":
                 return BadFile(
                     self._name,

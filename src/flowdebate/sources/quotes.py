@@ -386,7 +386,7 @@ def verify_quotes(
     ('verified', ['rose by 15%', 'fell by 2%'])
     """
     if isinstance(min_words, bool) or not isinstance(min_words, int) or min_words < _FEWEST:
-        allowed = f"an int >= {_FEWEST} (one word is no quote)"
+        allowed = f"an int >= {_FEWEST} (one word is not a quote)"
         raise ConfigurationError("verify_quotes()", "min_words", min_words, allowed)
     check_count("verify_quotes()", min_characters=min_characters)
     for name, source in sources.items():

@@ -205,7 +205,7 @@ def _publish(part: Path, target: Path, *, overwrite: bool) -> None:
 
 
 def _taken(path: Path) -> BadFile:
-    return BadFile(str(path), "is there already: write to another file, or pass overwrite=True")
+    return BadFile(str(path), "already exists: write to another file, or pass overwrite=True")
 
 
 def read_runs(
@@ -333,7 +333,7 @@ def _plain(value: object) -> dict[Any, Any]:
     """Convert a mapping that is no dict."""
     if isinstance(value, Mapping):
         return dict(value)
-    raise TypeError(f"a {type(value).__name__} is no JSON data")
+    raise TypeError(f"a {type(value).__name__} is not JSON data")
 
 
 @cache  # who verifies or imports many files reads the schema once
@@ -388,9 +388,9 @@ def _parse_line(line: str | bytes) -> object:
     try:
         text = line.decode() if isinstance(line, bytes) else line
     except UnicodeDecodeError as error:
-        raise ValueError(f"it is no UTF-8 at byte {error.start + 1}") from None
+        raise ValueError(f"it is not UTF-8 at byte {error.start + 1}") from None
     if _SURROGATE.search(text):
-        raise ValueError("it holds half of a surrogate pair, which is no text")
+        raise ValueError("it holds half of a surrogate pair, which is not text")
     try:
         value: object = json.loads(
             text.removeprefix("\ufeff"),  # which editors on Windows put at the beginning of a file
@@ -400,7 +400,7 @@ def _parse_line(line: str | bytes) -> object:
             parse_int=_integer,
         )
     except json.JSONDecodeError as error:
-        raise ValueError(f"it is no JSON: {error.msg} at character {error.pos + 1}") from None
+        raise ValueError(f"it is not JSON: {error.msg} at character {error.pos + 1}") from None
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
     return value
@@ -469,7 +469,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _finite(text: str) -> float:

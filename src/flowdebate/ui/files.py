@@ -55,7 +55,7 @@ def parse_json(text: str, *, path: str, number: int | None = None) -> Any:  # no
     line = "" if number is None else f"line {number}: "
 
     def refuse(constant: str) -> NoReturn:
-        raise BadFile(path, f"{line}is not JSON: {constant} is no JSON value")
+        raise BadFile(path, f"{line}is not JSON: {constant} is not a JSON value")
 
     try:
         return json.loads(text, parse_constant=refuse)

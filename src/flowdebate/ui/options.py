@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -25,6 +24,7 @@ from pydantic import (
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
+from flowdebate._text import did_you_mean
 from flowdebate._util.option_types import (
     NOTHING,
     Money,
@@ -369,7 +369,9 @@ def parse_entry(given: str, option: str, *, key: str = "role", needed: bool = Fa
     """
     name, sign, value = (part.strip() for part in given.partition("="))
     if not is_text(name) or (not is_text(value) if sign else needed):
-        raise ConfigurationError(COMMAND, option, given, f"name={key}" if needed else f"name={key}, or a name")
+        raise ConfigurationError(
+            COMMAND, option, given, f"NAME={key.upper()}" if needed else f"NAME={key.upper()}, or a name"
+        )
     return {"name": name, key: value} if sign else {"name": name}
 
 
@@ -743,7 +745,8 @@ def _entry_model(annotation: Any) -> type[BaseModel] | None:  # noqa: ANN401 - a
 def unknown_key(
     location: str, field: str, value: object, keys: list[str], *, key: str | None = None
 ) -> ConfigurationError:
-    """The error for a key that no option has; it says which one may be meant."""
-    close = difflib.get_close_matches(field if key is None else key, keys, n=1)
-    hint = f"Did you mean `{close[0]}`?" if close else ""
-    return ConfigurationError(location, field, value, f"one of the keys {', '.join(keys)}", hint=hint)
+    """Return the error for a key that no option has; it says which one may be meant."""
+    unknown = field if key is None else key
+    hint = did_you_mean(unknown, keys, form="`{}`") or f"The keys are {', '.join(keys)}."
+    allowed = f"one of the keys {', '.join(keys)}"
+    return ConfigurationError(location, field, value, allowed, message=f"{location}: unknown key `{field}`. {hint}")

@@ -210,7 +210,7 @@ def make_plan(
     place, field = options.place("fallback")
     fallback = [made(spec, place, f"{field}[{index}]") for index, spec in enumerate(options.fallback or ())]
     if options.record is not None and options.replay is not None:
-        raise ConfigurationError(*options.place("replay"), options.replay, "left out where answers are recorded")
+        raise ConfigurationError(*options.place("replay"), options.replay, "left out with --record")
     speakers = page.speakers(options, made)
     plan = Plan(
         info=info,

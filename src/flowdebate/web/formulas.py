@@ -101,7 +101,7 @@ def _safe(element: Element) -> list[str]:
     pieces = [_text(element.text)]
     for child in element:
         if child.tag not in _ELEMENTS:
-            message = f"<{child.tag}> is no part of a formula"
+            message = f"<{child.tag}> is not part of a formula"
             raise ValueError(message)
         attributes = {key: value for key, value in child.attrib.items() if key in _WORDS and _VALUE.fullmatch(value)}
         if child.tag == "mspace" and _WIDTH.fullmatch(width := child.get("width", "")):

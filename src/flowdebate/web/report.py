@@ -108,7 +108,7 @@ async def verify_file(path: str) -> list[Finding]:
         return [await verify_report(text, source=path)]
     runs = list(read_runs(text.split("\n"), path))
     if not runs:
-        raise BadFile(path, "is no report, and has no run")
+        raise BadFile(path, "is not a report, and has no run")
     return [await (await evidence_of(*found)).check(same_version=False) for found in runs]
 
 
@@ -155,7 +155,7 @@ def _only(pattern: re.Pattern[str], html: str, source: str, what: str) -> str:
     found = pattern.findall(html)
     # whatever a model wrote is escaped and cannot match: a second one was put there by somebody
     if len(found) != 1:
-        raise BadFile(source, f"is no report of flowdebate: it has {what} {len(found)} times, not once")
+        raise BadFile(source, f"is not a report of flowdebate: it has {what} {len(found)} times, not once")
     return str(found[0])
 
 
@@ -164,7 +164,7 @@ def _unpacked(packed: str, source: str) -> bytes:
     try:
         data = base64.b64decode(packed, validate=True)
     except binascii.Error as error:
-        raise BadFile(source, f"its journal is no base64: {error}") from None
+        raise BadFile(source, f"its journal is not base64: {error}") from None
     # `gzip.decompress` has no bound: a few kilobytes may unpack to gigabytes
     reader = zlib.decompressobj(wbits=31)
     try:

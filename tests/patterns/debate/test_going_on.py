@@ -119,7 +119,7 @@ def test_a_run_that_cannot_go_on_is_refused() -> None:
 
     async def go() -> None:
         await pattern.run("Trams or buses?", model=counting.model, store=store, run_id="parent")
-        await refused(pattern, "`rounds` must be an int >= 1, got 0", rounds=0)
+        await refused(pattern, "`rounds` must be at least 1 (got 0)", rounds=0)
         await refused(pattern, "`ask` must be a question of at most 4,000 characters", ask=" ")
         await refused(other, "`pattern` must be a debate: no other pattern goes on")
 
@@ -185,7 +185,7 @@ def test_a_debate_of_the_application_goes_on_and_its_fork_is_read_forked_and_res
             assert (resumed.status, raw_of(resumed).rounds) == ("complete", 3)
             other = await service.begin("talk", "Trams or buses?")
             await service.wait(other.run_id)
-            with pytest.raises(ConfigurationError, match="`goes_on` must be left out: only a debate goes on"):
+            with pytest.raises(ConfigurationError, match="`goes_on` cannot be set: only a debate goes on"):
                 await service.fork(other.run_id, options={"goes_on": {"rounds": 1}})
 
     asyncio.run(go())

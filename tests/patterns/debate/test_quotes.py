@@ -122,7 +122,7 @@ def test_too_little_is_no_evidence(quote: str) -> None:
 
 
 def test_minimums_are_the_callers() -> None:
-    """Two words at the least: one word is no quote."""
+    """Two words at the least: one word is not a quote."""
     text = '"in May" and "May"'
     statuses = [found.status for found in verify_quotes(text, {"r": REPORT}, min_words=2, min_characters=1)]
     assert statuses == ["verified", "too_short"]

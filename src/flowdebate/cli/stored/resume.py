@@ -59,7 +59,7 @@ def resume(  # noqa: PLR0913 - the options of the command
     """
     if last == (run is not None):
         which = (
-            "Name one run, or give --last, not both." if last else "Say which run: flowdebate resume RUN, or --last."
+            "A run id cannot be combined with --last." if last else "Say which run: flowdebate resume RUN, or --last."
         )
         raise misuse("RUN", run, f"{which} flowdebate runs lists the stored runs.")
     if model and not allow_changes:
@@ -164,7 +164,7 @@ def answer(
     from flowdebate.service.runs import find_run, opened, short_id
 
     if text is not None and data is not None:
-        raise misuse("--json", data, "Give the answer as TEXT or as --json DATA, not both.")
+        raise misuse("--json", data, "TEXT cannot be combined with --json DATA.")
     with opened(store) as opened_store:
         stored = asyncio.run(find_run(opened_store.store, run))
         left = asyncio.run(_answer(opened_store.store, stored, data if text is None else text, place))
@@ -364,9 +364,9 @@ def _find_place(given: str, places: Sequence[str], *, option: str) -> str:
         return found[0]
     listed = ", ".join((found or places)[:_NAMED]) + (", …" if len(found or places) > _NAMED else "")
     if found:
-        sentence = f"{option}: {len(found)} answers have a place like {given!r}: {listed}. Type more of it."
+        sentence = f"{option}: {len(found)} answers have a place like {given}: {listed}. Type more of it."
     else:
-        sentence = f"{option}: no answer of the run has the place {given!r}. Its places: {listed or 'none'}."
+        sentence = f"{option}: no answer of the run has the place {given}. Its places: {listed or 'none'}."
     raise misuse(option, given, sentence)
 
 

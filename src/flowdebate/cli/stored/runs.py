@@ -170,7 +170,7 @@ def delete(
 
     if bool(runs) == (older_than is not None or status is not None or bool(label)):
         which = "Say which runs to delete: their ids, or --older-than DAYS, --status STATUS or --label NAME=VALUE."
-        say = "Name the runs, or give --older-than, --status or --label, not both." if runs else which
+        say = "Run ids cannot be combined with --older-than, --status or --label." if runs else which
         raise misuse("RUN", runs or None, say)
 
     async def delete_all(store: Store) -> None:
@@ -313,11 +313,11 @@ def export(
     from flowdebate.ui.text import seen_json
 
     if everything == bool(runs):
-        say = "Name the runs, or give --all, not both." if runs else "Say which runs to export: their ids, or --all."
+        say = "Run ids cannot be combined with --all." if runs else "Say which runs to export: their ids, or --all."
         raise misuse("RUN", runs or None, say)
     check_target(out)
     if out is not None and out.exists():
-        raise BadFile(str(out), "is there already: write to another file")
+        raise BadFile(str(out), "already exists: write to another file")
 
     async def write(store: Store) -> None:
         if runs:
@@ -405,7 +405,7 @@ def archive(
             found = [each for each in found if debate is not None and each.id.startswith(debate)]
             if len(found) != 1:
                 sentence = (
-                    f"{len(found)} debates begin with {debate!r}. To list them: flowdebate runs archive{place.option}"
+                    f"{len(found)} debates begin with {debate}. To list them: flowdebate runs archive{place.option}"
                 )
                 raise misuse("DEBATE", debate, sentence)
         if action in ("outcome", "correct"):

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, TextIO
 
 import typer
 
-from flowdebate._text import shown
 from flowdebate._util.files import open_private
 from flowdebate.cli.terminal.streams import WriteFailed, writing
 from flowdebate.errors import (
@@ -323,11 +322,9 @@ def sentence_of(error: Exception) -> str:  # noqa: PLR0911 - one case for each k
         case ConflictingOptions():
             return str(error).removeprefix(f"{COMMAND}: ")
         case ConfigurationError() if str(error).startswith(f"{COMMAND}: "):
-            hint = f". {error.hint}" if error.hint else ""
-            if error.allowed.startswith("left out"):  # "must be left out" is true, but no way to say what to do
-                return f"Leave {error.field} out{error.allowed.removeprefix('left out')}{hint}"
-            got = "" if error.got is None else f", got {shown(error.got)}"
-            return f"{error.field} must be {error.allowed}{got}{hint}"
+            given = "" if error.given is None else f" (got {error.given})"
+            hint = f". {error.hint}" if error.hint else "."
+            return f"{error.field} {error.problem}{given}{hint}"
         case RunChanged():
             lines = [f"{name} {line.strip()}" for name, changes in error.differences.items() for line in changes]
             more = f" and {len(lines) - _CHANGED_LINES} more lines" if len(lines) > _CHANGED_LINES else ""

@@ -173,7 +173,7 @@ def find_unsendable(
     try:
         problem = "flowdebate does not fit the installed SDK ({}): please report it, with the versions of both"
         inspect.signature(create).bind(**parameters)
-        problem = "a parameter of the request is no JSON ({}): check ModelSettings.extra"
+        problem = "a parameter of the request is not JSON ({}): check ModelSettings.extra"
         json.dumps(parameters, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as reason:
         rejected = RequestRejected(f"the request was not sent: {problem.format(one_line(_safe_str(reason)))}")
@@ -229,7 +229,7 @@ def _error_of_status(
     status: int, text: str, reason: _Reason, wait: float | None, *, base_url: str, inside: bool
 ) -> ModelError:
     if status < 300:  # noqa: PLR2004 - 101 and the like
-        return MalformedResponse(f"{text}, which is no answer")
+        return MalformedResponse(f"{text}, which is not an answer")
     if status < 400:  # noqa: PLR2004 - redirects are not followed: they could carry the key elsewhere
         return RequestRejected(f"{text}. Redirects are not followed: write the final base_url", status=status)
     return (

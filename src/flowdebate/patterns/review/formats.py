@@ -44,7 +44,7 @@ def findings_markdown(document: Document, *, room: int = _MOST_OF_COMMENT) -> st
     cost = "" if document.cost is None else f"; cost {plain(cost_text(document.cost, document.prices, whole=True))}"
     models = f"{plain(models_text(dict(raw.reviewers)))}{cost}"
     tail = [plain(raw.empty_note), ""] if raw.empty else []
-    tail.append(f"<sub>{models}. Models can be wrong together: a confirmed finding is no proof.</sub>")
+    tail.append(f"<sub>{models}. Models can be wrong together: a confirmed finding is not proof.</sub>")
     room -= sum(len(line) + 1 for line in (*head, *tail)) + 1_000  # for headings and a last note
     lines, cut = [*head], 0
     for state in STATES:

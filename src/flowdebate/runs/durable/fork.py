@@ -298,7 +298,7 @@ def edited_body(row: StepRow, edit: object) -> str:
             return json_text({**json.loads(answer_text(edit, suspended=False)), "origin": "edited"})
         return edited_text(row.body or "", edit)
     except (ValueError, TypeError, RecursionError) as error:
-        problem = "it is data, and this text is no JSON: " if isinstance(error, json.JSONDecodeError) else ""
+        problem = "it is data, and this text is not JSON: " if isinstance(error, json.JSONDecodeError) else ""
         raise unfit(row.key, edit, f"{problem}{error}") from None
 
 
