@@ -64,6 +64,7 @@ _LEFT_OUT = (
         re.compile(r" where (?:there is )?(\S+|.+(?= (?:is|are) given))(?: (?:is|are) given)?"),
         r"cannot be combined with \1",
     ),
+    (re.compile(r" of (.+)"), r"cannot be part of \1"),
     (re.compile(r",? or (.+)"), r"must be \1, or be left out"),
     (re.compile(r"(.*)"), r"cannot be set\1"),
 )
@@ -80,7 +81,7 @@ def requirement(allowed: str, got: object) -> str:
     if allowed.startswith("left out"):
         rest = allowed.removeprefix("left out")
         return next(found.expand(form) for pattern, form in _LEFT_OUT if (found := pattern.fullmatch(rest)))
-    if isinstance(got, str) and allowed in _BLANK:
+    if isinstance(got, str) and allowed.removesuffix(", or None") in _BLANK:
         return "must not be blank"
     if (number := _NUMBER.fullmatch(allowed)) is not None:
         of_number = isinstance(got, (int, float)) and not isinstance(got, bool)

@@ -246,7 +246,7 @@ def test_bounds_are_counts(bound: Any) -> None:
         lambda: empty.do_until(str, bool, max_iterations=bound),
         lambda: generator(name="g", max_tool_rounds=bound),
     ):
-        with pytest.raises(ConfigurationError, match="an int >= 1"):
+        with pytest.raises(ConfigurationError, match="at least 1"):
             attempt()
 
 
@@ -258,7 +258,7 @@ def test_a_loop_needs_a_bound() -> None:
         lambda: empty.do_while(str, bool, max_iterations=None),
     ]
     for attempt in attempts:
-        with pytest.raises(ConfigurationError, match="an int >= 1, got None"):
+        with pytest.raises(ConfigurationError, match="is required: a whole number, at least 1"):
             attempt()
 
 
@@ -293,7 +293,7 @@ def test_what_cannot_be_built_is_refused_with_where_and_what_is_allowed(attempt:
     """Before anything runs."""
     with pytest.raises(ConfigurationError) as caught:
         attempt(sequencer(name="all").then(str))
-    assert "must be" in str(caught.value)
+    assert "must " in str(caught.value)
     assert caught.value.location.split()[0] in {"sequencer", "router", "generator"}
 
 

@@ -81,7 +81,7 @@ def test_update_replaces_fields(state: Any) -> None:
 def test_a_field_that_there_is_not_is_an_error(state: Any) -> None:
     """A typing mistake must not get lost in a state that takes anything."""
     block = sequencer(name="s", state=state).tap(lambda _, ctx: ctx.sequencer.update(cuont=1))
-    with pytest.raises(ConfigurationError, match="one of its fields: count .got 'cuont'"):
+    with pytest.raises(ConfigurationError, match=r"one of its fields: count .got 'cuont'"):
         block.run_sync(0)
 
 

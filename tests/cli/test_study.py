@@ -212,7 +212,7 @@ def test_a_budget_holds_for_all_questions(folder: Path) -> None:
             "question 1: `cluster` must be text that is not blank, or a number, got ''",
         ),
         (("seed = 3", 'id = "same"'), "question 2: `id` must be unique, got 'x'"),
-        (("seed = 3", "repeats = 1000000000"), "facts.toml: `repeats` must be an int <= 1,000"),
+        (("seed = 3", "repeats = 1000000000"), "facts.toml: `repeats` must be at most 1,000"),
         (('"together", "single"', '"togethr", "single"'), "facts.toml: `primary` must be two different ones of"),
         (("[debate]", '[debate]\nquestion = "Tea?"'), "facts.toml: `debate.question` cannot be set"),
         (("[debate]", '[debate]\npattern = "consensus"'), "facts.toml: `debate.pattern` cannot be set"),

@@ -155,7 +155,7 @@ async def test_what_was_judged_is_not_asked_again(tmp_path: Path) -> None:
         ({"judge": JudgeOptions(schedule="cyclic", curtail=True)}, "`curtail` cannot be set"),
         ({"judge": JudgeOptions(schedule="cyclic", on_flip="human")}, "`on_flip` cannot be set"),
         ({"repeat": 0}, "`repeat` must be at least 1"),
-        ({"repeat": 2}, "`seed` must be an int where views are to be repeated"),
+        ({"repeat": 2}, "`seed` is required: a whole number where views are to be repeated"),
     ],
     ids=["curtailed", "a person", "never", "no seed"],
 )

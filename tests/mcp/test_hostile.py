@@ -36,7 +36,7 @@ async def refusing(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
     [
         ("start_debate", {"question": "x" * 1_000_000}, "start_debate: `question`: String should have at most 20000"),
         ("start_debate", {"question": ""}, "`question`: String should have at least 1 character"),
-        ("start_debate", {"question": " "}, "`question` must be text that is not blank"),
+        ("start_debate", {"question": " "}, "`question` must not be blank"),
         ("start_debate", {"question": 5}, "`question`: Input should be a valid string, got 5"),
         ("start_debate", {}, "`question`: Field required"),
         ("start_debate", {"question": QUESTION, "max_rounds": 99}, "`max_rounds`: Input should be less than or equal"),
@@ -50,7 +50,7 @@ async def refusing(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
         ("start_debate", {"question": QUESTION, "pattern": "consensus",
           "sides": [{"stance": "a", "human": True}, {"stance": "b"}]}, "in consensus only models speak"),
         ("start_debate", {"question": QUESTION, "sides": [{"stance": "a", "name": "x"}, {"stance": "b", "name": "x"}]},
-         "`sides[1].name` must be different from that of sides[0] (got 'x')"),
+         "`sides[1].name` must be different from that of sides[0] (got x)"),
         ("get_run", {"run_id": "nobody"}, "get_run: There is no run 'nobody'"),
         ("get_run", {"run_id": "../../etc/passwd"}, "There is no run '../../etc/passwd'"),
         ("wait_for_run", {"run_id": "nobody"}, "There is no run 'nobody'"),

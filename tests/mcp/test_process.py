@@ -110,7 +110,7 @@ async def test_a_host_that_reads_no_more_has_left(tmp_path: Path) -> None:
         (["--http", "--port", "70000"], "--port must be from 0 to 65535 (got 70000)"),
         (["--app", "nowhere:service"], "--app must be MODULE:OBJECT or FILE.py:OBJECT, a Service"),
         (["--app", "tests.mcp.stage:FOLDER"], "--app must be MODULE:OBJECT or FILE.py:OBJECT, a Service"),
-        (["--app", "tests.mcp.stage:service", "--model", "local"], "--model and --app do not go together"),
+        (["--app", "tests.mcp.stage:service", "--model", "local"], "--model cannot be combined with --app"),
         (["--max-calls", "0"], "--max-calls must be at least 1 (got 0)"),
     ],
 )

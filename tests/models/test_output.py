@@ -276,7 +276,7 @@ def test_an_endless_schema_is_refused_far_from_the_recursion_limit(schema: dict[
 
     sys.setprofile(count)
     try:
-        with pytest.raises(ConfigurationError, match=r"without an end, got \{'"):
+        with pytest.raises(ConfigurationError, match=r"without an end .got \{'"):
             OutputSchema.of(schema)
     finally:
         sys.setprofile(None)

@@ -439,7 +439,7 @@ def test_a_mistyped_name_is_answered_with_the_one_that_is_meant(name: str, meant
     """With another sign than "/", a mistyped provider, or none; without a guess where nothing is close."""
     with pytest.raises(ConfigurationError) as caught:
         check_model(name, location="debate 'x'")
-    assert str(caught.value).partition("Did you mean ")[2] == ("" if meant is None else f"{meant!r}?")
+    assert str(caught.value).partition("Did you mean ")[2] == ("" if meant is None else f"{meant}?")
 
 
 @pytest.mark.parametrize(
@@ -510,8 +510,8 @@ def test_a_model_with_public_weights_may_be_here_or_at_its_maker(name: str, serv
         ("gpt-oss-120b", ["GROQ_API_KEY", "OPENROUTER_API_KEY"], "groq/openai/gpt-oss-120b or openrouter/openai/gpt-"),
         ("gpt-oss-120b", ["CEREBRAS_API_KEY"], "Did you mean cerebras/gpt-oss-120b?"),
         ("llama-3.3-70b", [], "together/llama-3.3-70b or ollama/llama-3.3-70b"),
-        ("qwen3:14b", [], "Did you mean 'ollama/qwen3:14b'?"),
-        ("mistral:7b", ["MISTRAL_API_KEY"], "Did you mean 'ollama/mistral:7b'?"),
+        ("qwen3:14b", [], "Did you mean ollama/qwen3:14b?"),
+        ("mistral:7b", ["MISTRAL_API_KEY"], "Did you mean ollama/mistral:7b?"),
         ("sonnet", [], "Did you mean anthropic/claude-haiku-5-5?"),
         ("gpt5", [], "Did you mean openai/gpt5?"),
         ("azure/my-gpt4o", [], "https://RESOURCE.openai.azure.com/openai/v1"),

@@ -94,7 +94,7 @@ def test_runs_have_ids_and_seeds_of_their_own() -> None:
 @pytest.mark.parametrize("seed", ["7", 7.0, True, b"7"])
 def test_a_seed_is_an_int(seed: Any) -> None:
     """A bool is none."""
-    with pytest.raises(ConfigurationError, match="run: `seed` must be an int or None"):
+    with pytest.raises(ConfigurationError, match="run: `seed` must be a whole number or None"):
         handler(str).run_sync(5, seed=seed)
 
 

@@ -70,7 +70,7 @@ def test_the_first_line_says_it_and_a_stored_plan_keeps_it() -> None:
     ("effort", "told"),
     [
         (["max"], "low, medium or high"),
-        (["jugde=low"], "Did you mean 'judge'"),
+        (["jugde=low"], "Did you mean judge"),
         (["judge="], "ROLE=LEVEL"),
         (["low", "high"], "given once"),
     ],

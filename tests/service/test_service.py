@@ -604,7 +604,7 @@ async def test_a_fork_has_the_question_the_seed_and_the_models_of_its_run() -> N
         again = await service.wait((await service.fork("run", seed=6)).run_id)
         third = await service.wait((await service.fork(again.run_id)).run_id)
         assert (again.seed, third.seed) == (6, 6)
-        with pytest.raises(ConfigurationError, match="left out: a fork has the question of its run"):
+        with pytest.raises(ConfigurationError, match="cannot be set: a fork has the question of its run"):
             await service.fork("run", options={"question": "Should we wait?"})
         with pytest.raises(ConfigurationError, match="options: `max_rounds`"):
             await service.fork("run", options={"max_rounds": 0})

@@ -329,10 +329,10 @@ async def test_a_debate_that_is_forgotten_has_never_been() -> None:
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        ({"debate": "rents", "right": "ann"}, "`debate` must be a debate in this archive (got 'rents')"),
+        ({"debate": "rents", "right": "ann"}, "`debate` must be a debate in this archive \\(got 'rents'\\)"),
         ({"right": "zoe"}, "`right` must be an agent of the debate, such as 'ann'"),
         ({}, "`right` must be an agent's name, unless `wrong` is one"),
-        ({"answer": " "}, "`answer` must be text that is not blank"),
+        ({"answer": " "}, "`answer` must not be blank"),
     ],
 )
 async def test_a_correction_that_does_not_fit_is_refused(given: dict[str, Any], problem: str) -> None:

@@ -300,13 +300,13 @@ async def test_a_line_that_does_not_fit_is_refused_with_its_field(index: int, na
 
 
 HOSTILE: dict[str, tuple[Callable[[str], str | bytes], str]] = {
-    "no JSON": (lambda line: "rents!", "line 3: it is no JSON: Expecting value at character 1"),
-    "cut off": (lambda line: line[:-9], "line 3: it is no JSON"),
+    "no JSON": (lambda line: "rents!", "line 3: it is not JSON: Expecting value at character 1"),
+    "cut off": (lambda line: line[:-9], "line 3: it is not JSON"),
     "another value": (lambda line: "[1]", "line 3: `kind` must be"),
     "nested very deep": (lambda line: "[" * 3000 + "]" * 3000, "line 3: "),
     "nested very, very deep": (lambda line: '{"a":' * 300_000, "line 3: "),
-    "NaN": (lambda line: line.replace('"attempts": 1', '"attempts": NaN'), "line 3: NaN is no JSON"),
-    "Infinity": (lambda line: line.replace('"attempts": 1', '"attempts": -Infinity'), "line 3: -Infinity is no JSON"),
+    "NaN": (lambda line: line.replace('"attempts": 1', '"attempts": NaN'), "line 3: NaN is not JSON"),
+    "Infinity": (lambda line: line.replace('"attempts": 1', '"attempts": -Infinity'), "line 3: -Infinity is not JSON"),
     "a number without end": (lambda line: line.replace("152.0", "1e999"), "line 3: the number 1e999 is too large"),
     "very many digits": (
         lambda line: line.replace("152.0", "1" * 5000),
@@ -319,7 +319,7 @@ HOSTILE: dict[str, tuple[Callable[[str], str | bytes], str]] = {
     "half a pair as it is": (lambda line: line.replace("pro", "\ud83d"), "line 3: it holds half of a surrogate pair"),
     "no UTF-8": (lambda line: line.encode().replace(b"pro", b"\xff"), "line 3: it is not UTF-8 at byte "),
     "nothing but a null": (lambda line: "null", "line 3: `kind` must be"),
-    "zero bytes": (lambda line: "\0" * 9, "line 3: it is no JSON"),
+    "zero bytes": (lambda line: "\0" * 9, "line 3: it is not JSON"),
 }
 
 

@@ -120,7 +120,7 @@ def test_a_format_of_ones_own_is_one_declaration() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"chosen": "rodeo"}, r"`format` must be one of oxford, .*, or a Format of debate (got 'rodeo')"),
+        ({"chosen": "rodeo"}, r"`format` must be one of oxford, .*, or a Format of debate \(got 'rodeo'\)"),
         ({"chosen": "delphi"}, "`format` must be one of oxford"),
         (
             {"chosen": "oxford", "audience": ["a nurse"], "judge": "swap"},

@@ -303,7 +303,7 @@ def test_the_verdict_is_the_item_that_is_remembered() -> None:
 
 WRONG: Mapping[str, tuple[dict[str, Any], str]] = {
     "schedule": ({"schedule": "both"}, '"single", "swap"'),
-    "sampled": ({"schedule": "sampled(0)"}, "an int >= 1"),
+    "sampled": ({"schedule": "sampled(0)"}, "at least 1"),
     "on_flip": ({"on_flip": "ignore"}, "'average', 'abstain', 'tie', 'human'"),
     "decided_by": ({"decided_by": "score"}, "'mean', 'vote'"),
     "panel": ({"panel": "local"}, "a sequence of models"),

@@ -93,5 +93,5 @@ def test_any_header_that_can_be_imported_is_resumed_or_refused(limits: Any, sess
 @pytest.mark.parametrize("seconds", [10**400, float("inf"), float("nan"), 0, True])
 def test_a_limit_that_no_clock_can_hold_is_refused(seconds: Any) -> None:
     """An integer may be larger than any float: waiting for it would overflow in the middle of a run."""
-    with pytest.raises(ConfigurationError, match="`seconds` must be a number > 0"):
+    with pytest.raises(ConfigurationError, match=r"`seconds` must be .*more than 0"):
         Limits(seconds=seconds)

@@ -130,7 +130,7 @@ async def test_a_human_takes_any_role(role: str) -> None:
 async def test_a_run_without_a_store_is_refused_before_anything_is_paid(role: str) -> None:
     """Whatever the human is to do, and whether or not it would ever be asked."""
     models = Model()
-    with pytest.raises(ConfigurationError, match="`store` must be a store"):
+    with pytest.raises(ConfigurationError, match="`store` is required: a store"):
         await ROLES[role]().run(QUESTION, model=models.model)
     assert models.asked == []
 
@@ -310,7 +310,7 @@ async def test_without_a_store_nothing_is_paid() -> None:
     """The run is refused before it begins; a human who is asked at once needs no store."""
     models = Model()
     pattern = debate(name="rent", debaters=sides(bob=human(name="bob")))
-    with pytest.raises(ConfigurationError, match=r"`store` must be a store"):
+    with pytest.raises(ConfigurationError, match=r"`store` is required: a store"):
         await pattern.run(QUESTION, model=models.model, store=False)
     assert models.asked == []
 

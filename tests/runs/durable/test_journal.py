@@ -232,7 +232,7 @@ async def test_the_session_is_as_it_was_when_the_run_began() -> None:
     said = {"role": "user", "content": "before"}
     assert [message["content"] for message in await one(Session(history=[said]))] == ["before", "Yes."]
     assert await one({"n": 1})
-    with pytest.raises(ConfigurationError, match="`session` must be the session as it was when the run started"):
+    with pytest.raises(ConfigurationError, match="`session` is required: the session as it was when the run started"):
         await one({"n": object()})
 
 
@@ -420,7 +420,7 @@ async def test_ids_are_taken_once() -> None:
         await block.run("q", model=ScriptedModel(), run_id=" ")
     with pytest.raises(ConfigurationError, match="`on_uncertain` must be 'retry' or 'raise'"):
         await block.resume("it", store=store, on_uncertain="maybe")  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match=r"ask\.resume\(\): `store` must be the store of the run"):
+    with pytest.raises(ConfigurationError, match=r"ask\.resume\(\): `store` is required: the store of the run"):
         await block.resume("it")
 
 
