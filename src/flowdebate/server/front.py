@@ -89,7 +89,7 @@ class Front:
             below = f", or below one of: {', '.join(map(str, folders))}" if folders else ""
             if refused := outside_of(folders, paths) if folders else paths:
                 shown = refused[0] if name == "sources" else "a path"  # other values may be secrets
-                raise ConfigurationError("options", name, shown, f"left out over HTTP, or given by value{below}")
+                raise ConfigurationError("options", name, shown, f"left out over HTTP: send the content itself{below}")
         for name, addresses in options.reached("server").items():
             if not all(any(_is_below(each, allowed) for allowed in self.base_urls) for each in addresses):
                 places = f", or at or below one of: {', '.join(self.base_urls)}" if self.base_urls else ""
