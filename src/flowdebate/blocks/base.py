@@ -1,4 +1,4 @@
-"""Block: a named step with resources that turns an input into an output, runs by itself, and can be drawn."""
+"""Block: a named step with resources. It turns an input into an output, runs by itself, and can be drawn."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ class Outline:
     """handler, generator, router, sequencer, or the name of a step."""
     children: Sequence[Outline] = ()
     target: str | None = None
-    """The name of the step that is jumped back to."""
+    """Name of the target step of a jump back."""
     target_index: int | None = None
-    """The index of that step among the siblings of this one."""
+    """Index of the target step among the siblings of this one."""
 
     note: str = ""
-    """What else a reader should know, such as what ends a loop; no part of `structure`."""
+    """Note for readers, such as the condition that ends a loop; no part of `structure`."""
 
     def __str__(self) -> str:
         return "\n".join(_lines(self, 0, notes=True))
@@ -69,19 +69,19 @@ class Outline:
         return "\n".join(_lines(self, 0, notes=False))
 
     def texts_of(self, kind: str) -> Iterator[str]:
-        """The texts of all lines of a kind, from the top."""
+        """Yield the texts of all lines of a kind, from the top."""
         if self.kind == kind:
             yield self.text
         for child in self.children:
             yield from child.texts_of(kind)
 
     def mermaid(self) -> str:
-        """The drawing as a Mermaid flowchart."""
+        """Render the drawing as a Mermaid flowchart."""
         return "\n".join(["flowchart TD", *_Mermaid().draw(self)])
 
 
 def outline(block: Block[Any, Any]) -> Outline:
-    """`block` as a drawing: `str()` of it is text, `.mermaid()` a flowchart.
+    """Draw `block`: `str()` of the outline is text, `.mermaid()` a flowchart.
 
     >>> from flowdebate import handler, sequencer
     >>> print(outline(sequencer(name="sum").map(abs).then(handler(lambda value, ctx: value + 1, name="add"))))
@@ -134,7 +134,7 @@ def _quoted(text: str) -> str:
 
 
 def _on_one_line(text: str) -> str:
-    """`text` with line breaks and invisible characters escaped."""
+    """Escape line breaks and invisible characters in `text`."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
@@ -153,16 +153,17 @@ _NONE: Mapping[str, Resource] = MappingProxyType({})  # frozen: all blocks witho
 
 
 class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
-    """One step of a debate: configuration only, so that one block can serve a thousand runs at once.
+    """One step of a debate: configuration only, so one block can serve a thousand runs at once.
 
     Applications make blocks with `handler`, `generator`, `router` and `sequencer`, or pass plain functions; they do
     not need to inherit from anything.
     """
 
     keeps: str | None = None
-    """What is part of the keys of steps that a fork takes as they were, whatever would be asked now."""
+    """Part of the keys of steps reused by a fork regardless of their requests."""
     lengthen: Callable[[GoesOn], Block[Any, Any]] | None = None
-    """Makes of a pattern the one that goes on with a finished run of it; None for one that cannot."""
+    """Function that turns a pattern into the one that continues a finished run; None if the pattern cannot be
+    continued."""
 
     def __init__(
         self,
@@ -182,10 +183,10 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         """Its private resources, by key; no other block may use another object under these keys."""
 
     role: str | None = None
-    """What it does in its pattern, such as "judge", set by the pattern that makes it; None outside of all roles."""
+    """Role in its pattern, such as "judge", set by the pattern that makes it; None outside of all roles."""
 
     def in_role(self, role: str) -> Block[InT_contra, OutT_co, RawT_co]:
-        """This block as it acts in `role` of a pattern, for blocks that a pattern is given.
+        """Return this block in `role` of a pattern, for blocks passed to a pattern.
 
         The block itself is not changed: the application may put the same one into another role, or another pattern.
         """
@@ -197,10 +198,10 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
 
     @abstractmethod
     def outline(self) -> Outline:
-        """The block as a drawing."""
+        """Draw the block."""
 
     def seats(self, around: tuple[ModelChoice, ...] = ()) -> list[Seat]:
-        """All that ask models inside it, as far as it holds their blocks: whom a function asks is not known."""
+        """List the seats for models inside the block; seats of blocks run by a function are unknown."""
         inner_seats: list[Seat] = []
         values: list[Any] = [*vars(self).values()]
         for log in values:  # which grows
@@ -241,17 +242,17 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
     ) -> RunResult[OutT_co, RawT_co]:
         """Run the block to its end.
 
-        `model` is that of all who name none of their own (a `Model`, a string such as `"openai/gpt-5-mini"`, or a
-        mapping of both intents); `override_model`, for tests, replaces every model. `seed` repeats all random draws;
-        `limits` bounds calls, tokens, cost and time. With a `store` (a path, `"postgresql://…"`, a `Store`; None:
-        FLOWDEBATE_STORE, False: none) the run is durable: every answer is committed before it is used, and
-        `resume(run_id)` continues after a crash. If the store has a run `run_id` already, that is RunExists, or with
-        `if_exists="resume"` this call resumes it, or returns its result if it is complete; RunChanged if it was started
-        with another question, pattern, model or seed. RunConflict while another process runs it; `if_exists="wait"`
-        waits for that one, and returns its result, or goes on in its place. `observe` sees the run, its agents, calls
-        and tools while they last, for tracing: see docs/telemetry.md.
-        Exceptions of the application's code are raised as they are; the library's own are
-        `flowdebate.errors.FlowDebateError`, whose `run` has the transcript, events and raw output so far.
+        `model` is the default model (a `Model`, a string such as `"openai/gpt-5-mini"`, or a mapping of both intents);
+        `override_model`, for tests, replaces every model. `seed` repeats all random draws; `limits` bounds calls,
+        tokens, cost and time. With a `store` (a path, `"postgresql://…"`, a `Store`; None: FLOWDEBATE_STORE, False:
+        none) the run is durable: every answer is committed before it is used, and `resume(run_id)` continues after a
+        crash. If the store has a run `run_id` already, RunExists is raised, or with `if_exists="resume"` this call
+        resumes it, or returns its result if it is complete; RunChanged if it was started with another question,
+        pattern, model or seed. RunConflict while another process runs it; `if_exists="wait"` waits for that process,
+        and returns its result, or continues in its place. `observe` sees the run, its agents, calls and tools while
+        they last, for tracing: see docs/telemetry.md. Exceptions of the application's code are raised as they are; the
+        library's own are `flowdebate.errors.FlowDebateError`, whose `run` has the transcript, events and raw output so
+        far.
         """
         run = make_run(
             self,
@@ -303,7 +304,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
     def run_sync(
         self, value: InT_contra, *, if_exists: IfExists = "raise", **options: Unpack[RunOptions]
     ) -> RunResult[OutT_co, RawT_co]:
-        """`run`, for scripts and notebooks."""
+        """Run the block with `run`, for scripts and notebooks."""
         return run_sync(lambda: self.run(value, if_exists=if_exists, **options))
 
     async def resume(self, run_id: str, **options: Unpack[ResumeOptions]) -> RunResult[OutT_co, RawT_co]:
@@ -326,22 +327,21 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         return start_block(self, value, run)
 
     def resume_sync(self, run_id: str, **options: Unpack[ResumeOptions]) -> RunResult[OutT_co, RawT_co]:
-        """`resume`, for scripts and notebooks."""
+        """Resume a run with `resume`, for scripts and notebooks."""
         return run_sync(lambda: self.resume(run_id, **options))
 
     async def fork(self, run_id: str, **options: Unpack[ForkOptions]) -> RunResult[OutT_co, RawT_co]:
         """Run a stored run again as a new run, and ask models only for what differs.
 
-        A call whose request and model are the same as in the stored run takes the recorded answer, and costs nothing.
-        `edits` replaces answers, by the places of their steps; `at` asks anew from that step on. This block may differ
-        from the one that the stored run was started with, except in its name: with another judge, only the judge is
-        asked.
-        `model`, `seed`, `session` and `limits` default to those of the stored run, which never changes and may still
-        be in progress. The fork is a durable run in the same store, under `fork_id`; it can be resumed like any other.
-        Side effects of tools and of `ctx.step` are taken from the stored run until the first difference, and executed
-        after it. Stop conditions are evaluated again.
-        Errors: RunNotFound; ConfigurationError for a run of another block, and for an unknown place or an unusable
-        answer in `edits`, before anything is stored: the run is replayed with them first; those of `run`.
+        A call with the same request and model as in the stored run takes the recorded answer, and costs nothing.
+        `edits` replaces answers, by the paths of their steps; `at` asks anew from that step on. This block may differ
+        from the original one of the stored run, except in its name: with another judge, only the judge is asked.
+        `model`, `seed`, `session` and `limits` default to the stored run's values; the stored run never changes and may
+        still be in progress. The fork is a durable run in the same store, under `fork_id`; it can be resumed like any
+        other. Side effects of tools and of `ctx.step` are taken from the stored run until the first difference, and
+        executed after it. Stop conditions are evaluated again. Errors: RunNotFound; ConfigurationError for a run of
+        another block, and for an unknown path or an unusable answer in `edits`, before anything is stored: the run is
+        replayed with them first; those of `run`.
         """
         check_outside(self)
         run, value = await self._load_fork(run_id, **options)
@@ -353,17 +353,17 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         return start_block(self, value, run)
 
     def fork_sync(self, run_id: str, **options: Unpack[ForkOptions]) -> RunResult[OutT_co, RawT_co]:
-        """`fork`, for scripts and notebooks."""
+        """Fork a run with `fork`, for scripts and notebooks."""
         return run_sync(lambda: self.fork(run_id, **options))
 
     async def continue_run(
         self, run_id: str, *, rounds: int = 1, ask: str | None = None, **options: Unpack[ForkOptions]
     ) -> RunResult[OutT_co, RawT_co]:
-        """Go on with a finished debate for `rounds` more, in a fork that pays only for what is new.
+        """Continue a finished debate for `rounds` more, in a fork that pays only for new answers.
 
-        `ask` is a question of a reader, which the debaters answer in the first of them. What was said is taken as it
-        was; those who decide are asked again. Errors: ConfigurationError for a run that is not over, and for a pattern
-        that cannot go on; those of `fork`.
+        `ask` is a question of a reader; the debaters answer it in the first new round. Earlier entries are reused as
+        they are; judges and other deciders are asked again. Errors: ConfigurationError for an unfinished run, and for a
+        pattern that cannot be continued; all errors of `fork`.
         """
         from flowdebate.runs.durable.fork import read_goes_on
 
@@ -393,7 +393,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
     def batch_sync(
         self, questions: Iterable[Any] | AsyncIterable[Any], **options: Unpack[BatchOptions]
     ) -> BatchResult[OutT_co, RawT_co]:
-        """All results of `batch`, for scripts and notebooks."""
+        """Collect all results of `batch`, for scripts and notebooks."""
         return run_sync(lambda: self.batch(questions, **options).all())
 
     async def _load(self, run_id: str, **options: Unpack[ResumeOptions]) -> tuple[Run, Any]:
@@ -441,12 +441,12 @@ def merge_resources(
     owned: Collection[Resource] = (),
     closed: Collection[Block[Any, Any]] = (),
 ) -> tuple[dict[str, Resource], dict[str, Resource]]:
-    """The resources that `blocks` share with those around them, and their private ones, by key.
+    """Collect the resources that `blocks` share with blocks around them, and their private ones, by key.
 
-    ResourceConflict if two blocks share different objects under one key, or if one shares an object under a key for
-    which another has a private one. Two private objects under one key are no conflict. Resources in `owned` become
-    private. The private resources of blocks in `closed` are ignored: a debate in a debater's role has its own
-    transcript beside that of the debate around it.
+    ResourceConflict if two blocks share different objects under one key, or if one shares an object under a key that is
+    private in another. Two private objects under one key are no conflict. Resources in `owned` become private. The
+    private resources of blocks in `closed` are ignored: a debate in a debater's role has its own transcript beside the
+    transcript of the debate around it.
     """
     shared: dict[str, Resource] = {}
     hidden: dict[str, Resource] = {}

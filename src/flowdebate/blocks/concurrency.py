@@ -18,11 +18,11 @@ async def in_order(  # noqa: C901 - each way in which a call may end
 ) -> list[T]:
     """Await `calls` together, at most `limit` at once; results in the order of the calls.
 
-    The first failure cancels the others and is raised as itself; when several fail at the same moment, the one of
-    the earliest call is raised, with a note for each other. Cancelling the caller cancels all of them and
-    waits for them; a call that cancels itself cancels the caller, since it has no result. If calls are suspended for
-    humans (`Suspended`), the others finish; then one `Suspended` with all the requests is raised. With `finish` the
-    others also finish when one fails.
+    The first failure cancels the other calls and is raised as itself; when several fail at the same moment, the failure
+    of the earliest call is raised, with a note for each other. Cancelling the caller cancels all of them and waits for
+    them; a call that cancels itself cancels the caller, since it has no result. If calls are suspended for humans
+    (`Suspended`), the others finish; then one `Suspended` with all the requests is raised. With `finish` the others
+    also finish when one fails.
     """
     if limit == 1 or len(calls) <= 1:
         return [await call() for call in calls]
@@ -64,7 +64,7 @@ class _SelfCancelled(BaseException):
 
 
 def _pick_exception(group_failure: BaseExceptionGroup, failures: dict[int, Exception]) -> BaseException:
-    """The exception to raise when calls failed, or one has cancelled itself."""
+    """Pick the exception to raise when calls failed, or one has cancelled itself."""
     other_failures = group_failure.split(_SelfCancelled)[1]
     if other_failures is None:
         return asyncio.CancelledError()

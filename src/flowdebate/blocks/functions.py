@@ -35,7 +35,7 @@ Invocation: TypeAlias = "Callable[[Any, Context], Any]"
 
 
 def invocation(function: Function, *, location: str, field: str) -> Invocation:
-    """`function` as one of `(value, ctx)`; ConfigurationError if it takes neither `(value, ctx)` nor `(value)`.
+    """Adapt `function` to `(value, ctx)`; raise ConfigurationError if it takes neither `(value, ctx)` nor `(value)`.
 
     A block is refused: called as a function, it would have no path in the run, and no resources.
     """
@@ -61,7 +61,7 @@ def invocation(function: Function, *, location: str, field: str) -> Invocation:
 
 
 def _plain_arguments(function: Function) -> int | None:
-    """How many arguments `function` takes, if it is one of Python's and takes them by position, without any option."""
+    """Count the arguments of a Python `function` that takes them by position, without any option; None for others."""
     callable_: object = function
     if not isinstance(function, FunctionType):
         callable_ = function.__func__ if isinstance(function, MethodType) else type(function).__call__
@@ -95,10 +95,10 @@ async def decision(
     read: Callable[[Any], T],
     returns: object,
 ) -> T:
-    """What `read` makes of the answer of `function`, on which it depends what the run does next.
+    """Read the answer of `function` with `read`, where the run's next step depends on it.
 
-    That of the application's code is a step of the run at `place`: a resumed run holds to it. Functions of this library
-    decide by what is recorded anyway.
+    An answer of the application's code is a step of the run at `place`: a resumed run keeps it. Functions of this
+    library decide by recorded data anyway.
     """
     if str(getattr(function, "__module__", "")).startswith("flowdebate."):
         return read(await result_of(function(value, ctx)))
@@ -119,7 +119,7 @@ def _fits(signature: inspect.Signature, count: int) -> bool:
 
 
 def takes(function: Callable[..., object], count: int) -> bool:
-    """Whether `function` can be called with `count` arguments; True for a builtin that does not say."""
+    """Check that `function` can be called with `count` arguments; True for a builtin without a signature."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -139,7 +139,7 @@ async def result_of(outcome: Any) -> Any:  # noqa: ANN401 - the result of the ap
 
 
 def function_name(function: Function) -> str:
-    """The name of `function` in paths and messages."""
+    """Return the name of `function` in paths and messages."""
     name = getattr(function, "__name__", type(function).__name__)
     return "function" if name == "<lambda>" else name
 
@@ -156,7 +156,7 @@ OutT = TypeVar("OutT")
 
 
 class Handler(Block[InT, OutT]):
-    """A block that calls a function; `runs` are blocks like those that the function makes and runs, for `seats`."""
+    """A block that calls a function; `runs` lists blocks like the ones that the function runs, for `seats`."""
 
     def __init__(
         self,
@@ -228,10 +228,10 @@ def handler(
     name: str | None = None,
     resources: Mapping[str, Resource] | None = None,
 ) -> Handler[Any, Any] | Callable[[Function], Handler[Any, Any]]:
-    """A block from a sync or async function `(input, ctx)` or `(input)`; also as a decorator.
+    """Create a block from a sync or async function `(input, ctx)` or `(input)`; also as a decorator.
 
-    The function finds its `resources` as `ctx.resources.<key>`. A sync function runs on the event loop: make one that
-    waits async; a warning is logged if it blocks the loop for more than a second.
+    The function finds its `resources` as `ctx.resources.<key>`. A sync function runs on the event loop: make it async
+    if it waits; a warning is logged if it blocks the loop for more than a second.
 
     >>> @handler(name="shout")
     ... def shout(input, ctx):
@@ -245,7 +245,7 @@ def handler(
 
 
 def as_block(value: BlockLike, *, name: str, location: str, field: str) -> Block[Any, Any]:
-    """`value` if it is a block, else the function `value` as a handler called `name`."""
+    """Return `value` if it is a block, else a handler called `name` for the function `value`."""
     if isinstance(value, Block):
         return value
     if callable(value) and not (isinstance(value, type) and issubclass(value, Block)):
@@ -254,7 +254,7 @@ def as_block(value: BlockLike, *, name: str, location: str, field: str) -> Block
 
 
 def check_resources(resources: Mapping[str, Resource] | None, *, location: str) -> Mapping[str, Resource]:
-    """`resources`, each under its own key; ConfigurationError if one is not a resource."""
+    """Check `resources`, each under its own key; raise ConfigurationError if one is not a resource."""
     for key, resource in (resources or {}).items():
         # open resources are the keys of a dict
         if not hasattr(resource, "open") or not hasattr(resource, "key") or getattr(resource, "__hash__", None) is None:
@@ -282,13 +282,14 @@ class Capability:
     tools: Sequence[ToolLike] = ()
     """Functions or blocks."""
     instructions: TextSlot = ""
-    """Added to the system message: text, or a function of `(input, ctx)` that returns it."""
+    """Addition to the system message: text, or a function of `(input, ctx)` that returns it."""
     context: MessagesSlot = ()
     """Messages before the prompt; a string is a user message."""
     revise: Callable[[str, Any, Context], Awaitable[str]] | None = None
-    """Makes of the last message what is sent: `await revise(text, input, ctx)`."""
+    """Function that revises the last message before it is sent: `await revise(text, input, ctx)`."""
     check: Callable[[Model, str], None] | None = None
-    """Raises for a model, of the block of that name, that cannot take what it adds: before a run asks anybody."""
+    """Check of the model for the named block, before a run asks anybody: it raises if the model cannot take the
+    capability's additions."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -301,10 +302,10 @@ class Tool:
     arguments: type[BaseModel]
     """Validates them; the alias of a field, if it has one, is the argument's name."""
     block: Block[Any, Any] | None = None
-    """The block that it runs; its resources become those of the block that offers the tool."""
+    """Block run by the tool; its resources become resources of the block that offers the tool."""
 
     async def answer(self, arguments: str, ctx: Context) -> str:
-        """The text for the model: the result, or the problems with its arguments.
+        """Return the text for the model: the result, or the problems with its arguments.
 
         Arguments come from a model: if they do not fit the schema, the model gets the problems and nothing is called.
         Exceptions of the tool itself are the application's, and are raised.
@@ -317,7 +318,7 @@ class Tool:
         return clean_text(result_text(await self._called(values, ctx)))  # a lone surrogate could not be sent
 
     async def value(self, arguments: str, ctx: Context) -> object:
-        """The result of a call that is a model's answer; SchemaViolation for invalid arguments."""
+        """Return the result of a call that is a model's answer; SchemaViolation for invalid arguments."""
         try:
             values = self._checked(arguments)
         except ValidationError as error:
@@ -341,10 +342,10 @@ ToolLike: TypeAlias = "Tool | Block[Any, Any] | Function"
 
 
 def tool(value: ToolLike, *, location: str = "tool") -> Tool:
-    """`value` as a tool.
+    """Convert `value` to a tool.
 
-    A function is called with the arguments that its signature names (types by annotation, the description from its
-    docstring); a block with the one argument `input`, a string.
+    A function is called with the arguments of its signature (types by annotation, the description from its docstring);
+    a block with the one argument `input`, a string.
 
     >>> def add(a: int, b: int = 0) -> int:
     ...     '''Add two numbers.'''
@@ -368,7 +369,7 @@ def tool(value: ToolLike, *, location: str = "tool") -> Tool:
 
 
 def as_tools(values: Sequence[ToolLike], uses: Sequence[Capability], *, location: str) -> dict[str, Tool]:
-    """All tools by name; ConfigurationError if two have the same name."""
+    """Collect all tools by name; raise ConfigurationError if two have the same name."""
     if not isinstance(values, (list, tuple)):
         raise ConfigurationError(location, "tools", values, "a list of functions or blocks")
     tools: dict[str, Tool] = {}
@@ -387,7 +388,7 @@ def check_uses(uses: object, *, location: str) -> None:
 
 
 def function_schema(function: Function) -> ToolSpec:
-    """The description of `function` for a model: name, docstring, and the JSON Schema of its parameters.
+    """Describe `function` for a model: name, docstring, and the JSON Schema of its parameters.
 
     Types come from the annotations, as pydantic understands them (`Literal` and `Enum` as `enum`, models written out);
     without an annotation from the default, else it is a string. Descriptions come from the docstring (Google, NumPy or
@@ -434,7 +435,7 @@ def _function_tool(function: Function, location: str) -> Tool:
 
 
 def _arguments(function: Function, name: str, described: Mapping[str, str | None], location: str) -> type[BaseModel]:
-    """A model whose fields have the parameters' names as aliases, since not every name may be a field's."""
+    """Create a model with the parameters' names as aliases of its fields, since not every name may be a field's."""
     fields: dict[str, Any] = {}
     for index, parameter in enumerate(inspect.signature(function).parameters.values()):
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):

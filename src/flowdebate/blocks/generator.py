@@ -49,7 +49,7 @@ MessagesSlot: TypeAlias = Sequence[Message | str] | Callable[..., Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visibility:
-    """Whether a block's items reach the readers of the event stream, and the session's history."""
+    """Visibility of a block's items to readers of the event stream, and to the session's history."""
 
     client: bool = True
     history: bool = True
@@ -141,13 +141,13 @@ class Generator(Block[Any, OutT]):
             return result
 
     def with_transform(self, transform: Callable[[Any, ModelResponse, Context], Any]) -> Self:
-        """The same block with another `transform`."""
+        """Return the same block with another `transform`."""
         changed = copy.copy(self)  # a judge makes one for each view, while others run
         changed._transform = transform  # noqa: SLF001 - its own class
         return changed
 
     def with_form(self, form: Callable[[Any, Context], AnswerForm]) -> Self:
-        """The same block, whose requests state the form of the answer that `form(input, ctx)` returns."""
+        """Return the same block with `form(input, ctx)` for the required form of its answers."""
         changed = copy.copy(self)
         changed._form = form  # noqa: SLF001 - its own class
         return changed
@@ -220,7 +220,7 @@ class Generator(Block[Any, OutT]):
     async def _converse(
         self, messages: Sequence[Message], form: AnswerForm, ctx: Context
     ) -> tuple[ModelResponse, ToolCall | None]:
-        """The model's final response, after its tool calls; and the call that is the answer, if there is one."""
+        """Return the model's final response, after its tool calls, and the tool call that is the answer, if any."""
         for turn in range(self._max_tool_rounds + 1):
             path = f"{ctx.path}#{turn}" if turn else ctx.path
             response = await self.request(messages, form, ctx, path=path)
@@ -244,7 +244,7 @@ class Generator(Block[Any, OutT]):
         return tell if self._reading is None else self._reading.listen(tell)
 
     async def _tool_message(self, call: ToolCall, ctx: Context, place: str) -> Message:
-        """The message with the result of `call`; `place` counts the calls, since their ids are chosen by the model."""
+        """Return the message with the result of `call`; `place` counts the calls, since models choose their ids."""
         tool = self.tools.get(call.name)
         if tool is None:
             result = f"Error: there is no tool {call.name!r}; available: {', '.join(self.tools) or 'none'}"
@@ -277,11 +277,11 @@ class Reading(Protocol):
         """Return what counts of `text`, the answer to `messages`, as `Trimmed` if it ends earlier."""
 
     def listen(self, listener: Callable[[str], None]) -> Callable[[str], None]:
-        """Return a listener to a streamed answer that passes on to `listener` what counts."""
+        """Return a listener to a streamed answer that passes only the counted text on to `listener`."""
 
 
 class AnswerForm(TypedDict, total=False):
-    """What a request says about the form of a text answer; see `ModelRequest`."""
+    """Form of a text answer required by a request; see `ModelRequest`."""
 
     words: int | None
     begins: str
@@ -289,7 +289,8 @@ class AnswerForm(TypedDict, total=False):
 
 
 Deferred: TypeAlias = Callable[[Any, Context], Callable[[], str] | None]
-"""Returns for `(input, ctx)` the function that writes a message, which has no other effects; None to write it now."""
+"""Function of `(input, ctx)` that returns a side-effect-free function to write a message later; None to write it now.
+"""
 Review: TypeAlias = Callable[[Sequence[Message], ModelResponse, Context], Awaitable[tuple[ModelResponse, bool]]]
 """Review of the answer to a block's messages: returns the answer that counts, and whether it is the first of two."""
 
@@ -387,16 +388,16 @@ def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
     transform: Callable[[Any, ModelResponse, Context], Any] | None = None,
     resources: Mapping[str, Resource] | None = None,
 ) -> Generator[Any]:
-    """A block that asks a language model for streamed text or, with `output_schema`, for a validated value.
+    """Create a block that asks a language model for streamed text or, with `output_schema`, a validated value.
 
     The messages are, in this order: the system message (`prompt`, then the instructions of `uses`, then
-    `instructions`), `context` and that of `uses`, `history` (True: the session's), and `user` (default: the input as
-    text). A slot is a value or a function of `(input, ctx)`. The model may call `tools`, in at most `max_tool_rounds`
-    rounds (then `ToolLoopExceeded`). A call of `answer_tool`, which is offered with the others, is the answer: the
-    block's output is the result of that tool, or `SchemaViolation` for invalid arguments; calls before it in the same
-    response are executed, calls after it are not. `model` is a `Model`, `"provider/model"`, `"local"`, or an intent
-    that the run resolves; None is `"intent/chat"`. `transform(output, response, ctx)` computes the block's output from
-    the model's. With `choices` ("A", "B") the model answers with one of them, and `response.logprobs` has the
+    `instructions`), `context` and the context of `uses`, `history` (True: the session's), and `user` (default: the
+    input as text). A slot is a value or a function of `(input, ctx)`. The model may call `tools`, in at most
+    `max_tool_rounds` rounds (then `ToolLoopExceeded`). A call of `answer_tool`, offered with the others, is the answer:
+    the block's output is the result of this tool, or `SchemaViolation` for invalid arguments; calls before it in the
+    same response are executed, calls after it are not. `model` is a `Model`, `"provider/model"`, `"local"`, or an
+    intent resolved by the run; None is `"intent/chat"`. `transform(output, response, ctx)` computes the block's output
+    from the model's. With `choices` ("A", "B") the model answers with one of them, and `response.logprobs` has the
     log-probability of each, or is None if the model gives none.
 
     Raises the errors of the model: see `flowdebate.errors.ModelError`.
@@ -466,7 +467,7 @@ def _check_choices(choices: Sequence[str], *, location: str, alone: bool) -> Non
 def as_visibility(
     value: Visibility | Mapping[str, bool] | None, default: Visibility, *, location: str, field: str
 ) -> Visibility:
-    """`value` as a Visibility; keys that a dict leaves out are those of `default`."""
+    """Convert `value` to a Visibility; keys missing in a dict come from `default`."""
     if value is None:
         return default
     if isinstance(value, Visibility):

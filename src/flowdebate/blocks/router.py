@@ -33,7 +33,7 @@ class Router(Block[Any, Any]):
         return await block(value, ctx.below(block))
 
     def _key(self, choice: object) -> str | None:
-        """The key of the chosen route; None for `otherwise`."""
+        """Return the key of the chosen route; None for `otherwise`."""
         if isinstance(choice, str) and choice in self.routes:
             return choice
         # by identity: a value of the application may claim to equal anything
@@ -59,7 +59,7 @@ def router(
     routes: Mapping[str, BlockLike] | Sequence[Block[Any, Any]],
     otherwise: BlockLike | None = None,
 ) -> Router:
-    """A block that acts as one of `routes`, chosen for each input by `choose(input, ctx)`.
+    """Create a block that acts as one of `routes`, chosen for each input by `choose(input, ctx)`.
 
     With a mapping of `routes`, `choose` returns a key; with a sequence of blocks it returns one of them. Any other
     choice runs `otherwise`, or is an `OutputError` that lists the routes.

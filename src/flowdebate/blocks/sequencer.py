@@ -36,7 +36,7 @@ RawT = TypeVar("RawT", default=Any)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SequencerSetup:
-    """The options of a sequencer, which are the same whatever steps it has; see `sequencer`."""
+    """Options of a sequencer, the same for any steps; see `sequencer`."""
 
     state: Callable[[], Any] | None = None
     declared: Mapping[str, Resource] | None = None
@@ -48,7 +48,7 @@ class SequencerSetup:
 
 
 class Sequencer(Block[InT, OutT, RawT]):
-    """Steps that run one after another, each on the output of the one before; without steps, the identity.
+    """Steps that run one after another, each on the output of the previous one; without steps, the identity.
 
     Every verb returns a new sequencer and leaves this one unchanged. Wherever a block is expected, a function of
     `(input)` or `(input, ctx)` is accepted.
@@ -86,7 +86,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         return self._with(Then(block=self._block(block, "then")))
 
     def then_if(self, condition: Function, block: BlockLike) -> Sequencer[InT, Any]:
-        """`then`, if `condition` holds; else the value is unchanged."""
+        """Append `then` with a `condition`; if it does not hold, the value is unchanged."""
         return self._with(Then(block=self._block(block, "then_if"), when=self._function(condition, "condition")))
 
     def tap(self, block: BlockLike) -> Sequencer[InT, OutT, RawT]:
@@ -94,7 +94,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         return self._with(Tap(block=self._block(block, "tap")))
 
     def tap_if(self, condition: Function, block: BlockLike) -> Sequencer[InT, OutT, RawT]:
-        """`tap`, if `condition` holds."""
+        """Append `tap` with a `condition`."""
         return self._with(Tap(block=self._block(block, "tap_if"), when=self._function(condition, "condition")))
 
     def map(self, function: Function) -> Sequencer[InT, Any, RawT]:
@@ -155,7 +155,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         over: Function | None = None,
         max_concurrency: int | None = None,
     ) -> Sequencer[InT, OutT, RawT]:
-        """`for_each`, but the value is unchanged."""
+        """Append `for_each` without a change to the value."""
         return self._with(self._for_each(block, over, max_concurrency, tapped=True))
 
     def branch(self, *cases: tuple[Function, BlockLike], otherwise: BlockLike | None = None) -> Sequencer[InT, Any]:
@@ -222,7 +222,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         *,
         on: type[Exception] | tuple[type[Exception], ...] = Exception,
     ) -> Sequencer[InT, Any]:
-        """If an earlier step raises `on`, run `block` on the exception and continue with its output.
+        """Run `block` on the exception if an earlier step raises `on`, and continue with its output.
 
         Cancellation is never rescued.
         """
@@ -248,7 +248,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         return await self._go(current, inner, ctx, at + 2, len(self.steps))
 
     async def _go(self, current: object, inner: Context, ctx: Context, index: int, stop: int) -> object:
-        """The value after the steps from `index` to the one before `stop`."""
+        """Run the steps from `index` up to, but not including, `stop`, and return the value after them."""
         cancels = _count_cancellations() if self._rescues else 0
         passes = 1
         while index < stop:
@@ -271,7 +271,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         return current
 
     async def _rescued(self, error: Exception, index: int, passes: int, ctx: Context) -> tuple[int, int, object]:
-        """The next rescue for `error`, the pass that it is in, and its output; raises without one."""
+        """Return the next rescue for `error`, its pass, and its output; raise the error without one."""
         for number in range(index + 1, len(self.steps)):
             step = self.steps[number]
             if isinstance(step, Rescue) and isinstance(error, step.on):
@@ -291,7 +291,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         return f"{place}/{self.steps[index].place}"
 
     def _inner(self, ctx: Context) -> Context:
-        """The context of the steps: with the resources that this sequencer opens, and its state."""
+        """Return the context of the steps: with the resources opened by this sequencer, and its state."""
         opened, setup = ctx.scope.opened, self._setup
         fresh = [resource for resource in self._reach.values() if resource in self._anew or resource not in opened]
         if not fresh and setup.state is None and setup.model is None:
@@ -336,7 +336,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         return Sequencer(self.name, self._setup, (*self.steps, replace(step, key=key, place=place_of(key))))
 
     def _free(self, wish: str) -> str:
-        """`wish`, or `wish~2` and so on if it is the key of a step or the label of a loop: both are parts of paths."""
+        """Return `wish`, or `wish~2` and so on if a step or a loop already uses it: both are parts of paths."""
         used_keys = {step.key for step in self.steps} | {
             step.label for step in self.steps if isinstance(step, LoopBack)
         }
@@ -383,16 +383,16 @@ class Sequencer(Block[InT, OutT, RawT]):
 
 
 def beside(pipeline: Sequencer[Any, Any], block: Block[Any, Any], since: str) -> Sequencer[Any, Any]:
-    """`pipeline.tap(block)`, which runs while the steps from `since` to the one after it do.
+    """Append `pipeline.tap(block)`, run concurrently with the steps from `since` to the one after it.
 
-    For patterns, which rescue nothing: the outline, all paths and the order of events are those of a `tap`.
+    For patterns without a rescue: the outline, all paths and the order of events equal a `tap`'s.
     """
     index = next(index for index, step in enumerate(pipeline.steps) if step.key == since)
     return pipeline._with(Beside(block=block, since=index))  # noqa: SLF001 - a builder's verb, but no one's outside
 
 
 def _count_cancellations() -> int:
-    """The number of pending cancellations of the running task."""
+    """Count the pending cancellations of the running task."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()
 
@@ -408,15 +408,15 @@ def sequencer(
     model: ModelChoice = None,
     protected: bool = False,
 ) -> Sequencer[Any, Any]:
-    """An empty sequencer, to be built with `then`, `tap`, `map`, `parallel`, `for_each`, `loop_back`, and so on.
+    """Create an empty sequencer, to be built with `then`, `tap`, `map`, `parallel`, `for_each`, `loop_back`, and so on.
 
-    `state()` creates the value that its blocks share as `ctx.sequencer.state`, anew each time it acts (without one,
-    its blocks see the state of the sequencer around it). The resources that its blocks declare are collected;
-    `resources` declares more. Those in `owns` are opened anew each time it acts, and hidden from the blocks around it;
-    those in `isolates` too, but their changes reach the blocks around it. `accepts` converts the input for the first
-    step. `model` is the default for all blocks inside that name none: one model, or one by intent. With `protected`,
-    blocks inside can read the state (a dict or a frozen pydantic model) and what is opened anew, and not change it, as
-    in all patterns: only steps that write to `ctx.scope.handle` and `ctx.scope` do.
+    `state()` creates the value that its blocks share as `ctx.sequencer.state`, anew each time it acts (without one, its
+    blocks see the state of the sequencer around it). The resources declared by its blocks are collected; `resources`
+    declares more. Resources in `owns` are opened anew each time it acts, and hidden from the blocks around it;
+    resources in `isolates` too, but their changes reach the blocks around it. `accepts` converts the input for the
+    first step. `model` is the default for all inner blocks without a model: one model, or one by intent. With
+    `protected`, blocks inside can read the state (a dict or a frozen pydantic model) and newly opened resources, but
+    not change them, as in all patterns: only steps that write to `ctx.scope.handle` and `ctx.scope` do.
 
     >>> sequencer(name="sum").map(lambda n: n + 1).then(str).run_sync(1).output
     '2'

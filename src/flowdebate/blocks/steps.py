@@ -24,11 +24,11 @@ class Step:
     """`key` as a part of paths."""
 
     def blocks(self) -> Sequence[Block[Any, Any]]:
-        """The blocks that the step may run."""
+        """List the blocks that the step may run."""
         return ()
 
     async def run(self, value: object, ctx: Context, path: str) -> object:
-        """The value after the step; `path` is the step's place in the run."""
+        """Run the step and return the value after it; `path` is the step's path in the run."""
         raise AssertionError(value, ctx, path)  # pragma: no cover - the sequencer itself executes jumps
 
     def outline(self) -> Outline:
@@ -37,7 +37,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Then(Step):
-    """Replace the value by the output of a block; with `when`, only if that holds for the value."""
+    """Replace the value by the output of a block; with `when`, only if the condition holds for the value."""
 
     block: Block[Any, Any]
     when: Invocation | None = None
@@ -56,7 +56,7 @@ class Then(Step):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Tap(Then):
-    """Like `Then`, but the value is unchanged."""
+    """Step that runs a block like `Then`, but keeps the value unchanged."""
 
     async def run(self, value: object, ctx: Context, path: str) -> object:
         await super().run(value, ctx, path)
@@ -68,7 +68,7 @@ class Tap(Then):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Beside(Tap):
-    """A tap that runs at the same time as the steps around it: from the one at `since` to the next one after it."""
+    """A tap that runs at the same time as the steps around it, from `since` to its successor."""
 
     since: int
 
@@ -211,10 +211,10 @@ class LoopBack(Step):
     max_iterations: int
     label: str
     note: str = ""
-    """What ends the loop, for readers of the outline."""
+    """Condition that ends the loop, for readers of the outline."""
 
     async def goes_back(self, value: object, ctx: Context, path: str, passes: int) -> bool:
-        """Whether there is another pass after this many."""
+        """Check for another pass after this many."""
         return await _holds(self.when, value, ctx, f"{path}[{passes}]") and passes < self.max_iterations
 
     def outline(self) -> Outline:
@@ -229,7 +229,7 @@ class LoopBack(Step):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rescue(Step):
-    """When an earlier step of the sequencer fails, continue with the output of a block for the exception."""
+    """Recovery: when an earlier step of the sequencer fails, continue with the output of a block for the exception."""
 
     block: Block[Any, Any]
     on: tuple[type[Exception], ...] = (Exception,)  # a cancellation is none, and ends the run

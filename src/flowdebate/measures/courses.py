@@ -12,20 +12,20 @@ SameAnswer: TypeAlias = Callable[[str | None, str | None], bool]
 
 
 class AnswerCourse(WireModel):
-    """What the voices of one run answered to one question, one after the other, and what came out."""
+    """Answers of the voices of one run to one question, one after the other, and their outcome."""
 
     voices: dict[str, list[str | None]]
-    """By voice its answers, the first one first; None for none."""
+    """Answers of each voice, the first one first; None for none."""
     outcome: str | None = None
-    """What they came to together; None for nothing."""
+    """Common outcome of the voices; None for nothing."""
     truth: str | None = None
     """The right answer; None where it is not known."""
     cluster: str | None = None
-    """What it shares with others, such as a topic; None: it is independent of all others."""
+    """Cluster of related courses, such as a topic; None: the course is independent of all others."""
 
 
 def count_changes(courses: Iterable[AnswerCourse]) -> tuple[int, int, int]:
-    """Count the voices that answered twice, those that changed, and those that took up what another said at first.
+    """Count the voices with several answers, voices that changed, and voices that adopted another's first answer.
 
     Answers are compared by their words.
 
@@ -39,7 +39,7 @@ def count_changes(courses: Iterable[AnswerCourse]) -> tuple[int, int, int]:
 
 
 def same_or_missing(same: Callable[[str, str], bool]) -> SameAnswer:
-    """Extend `same` to missing answers, which are the same as each other only."""
+    """Extend `same` to missing answers: they are equal only to each other."""
 
     def are_same(one: str | None, other: str | None) -> bool:
         return one is other if one is None or other is None else one == other or same(one, other)
@@ -48,7 +48,7 @@ def same_or_missing(same: Callable[[str, str], bool]) -> SameAnswer:
 
 
 def changes_in(course: AnswerCourse, are_same: SameAnswer) -> Iterator[tuple[str, bool]]:
-    """Yield, for each voice that answered twice, what became of its first answer."""
+    """Yield the change of the first answer for each voice that answered twice."""
     firsts = {name: answers[0] for name, answers in course.voices.items() if answers}
     for name, answers in course.voices.items():
         if len(answers) < 2:  # noqa: PLR2004 - a change is between two

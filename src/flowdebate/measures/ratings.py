@@ -17,7 +17,7 @@ _FARTHEST = 300.0  # the largest exponent: 10.0 ** 309 overflows
 
 
 def expected(a: float, b: float) -> float:
-    """The expected score of a rating of `a` against `b`: 1 / (1 + 10 ** ((b - a) / 400)).
+    """Compute the expected score of a rating of `a` against `b`: 1 / (1 + 10 ** ((b - a) / 400)).
 
     >>> expected(1500, 1500), round(expected(1400, 1600), 4)
     (0.5, 0.2403)
@@ -31,10 +31,10 @@ def elo_changes(
 ) -> dict[str, float]:
     """Changes of `ratings` after one debate; they add up to zero.
 
-    The winner plays one game against each of the others, who do not play each other. In a game the winner scores 1 and
-    the other 0.5 with `consensus`, 0 without; scores are shares of what the two have together (2/3 to 1/3 with
-    consensus, 1 to 0 without). Each gains `k` times its share less the expected one. So a clear favourite whom all
-    followed may lose points: more than 2/3 was expected of it.
+    The winner plays one game against each of the others; they do not play each other. In a game the winner scores 1 and
+    the other 0.5 with `consensus`, 0 without; scores are shares of their common total (2/3 to 1/3 with consensus, 1 to
+    0 without). Each gains `k` times the difference between its share and the expected one. So a clear favourite whom
+    all followed may lose points: more than 2/3 was expected of it.
 
     Without a winner (`None`) nothing changes.
 
@@ -59,10 +59,10 @@ def elo_changes(
 
 
 def calibration(forecasts: Iterable[tuple[float, bool]]) -> float | None:
-    """How well confidences were borne out, from 0 to 1, of pairs `(confidence, right)`; None without any.
+    """Rate confidences against outcomes, from 0 to 1, in pairs `(confidence, right)`; None without any.
 
-    The Brier score, the mean of (confidence - right) ** 2, is 0 for a voter who is sure and right, and 0.25 for one who
-    always says 0.5. It becomes 1 - 2 * Brier, 0 at least: 1 is perfect, 0.5 neutral. That is mixed with ten neutral
+    The Brier score, the mean of (confidence - right) ** 2, is 0 for a sure and right voter, and 0.25 for a constant
+    0.5. It becomes 1 - 2 * Brier, 0 at least: 1 is perfect, 0.5 neutral. The result is mixed with ten neutral
     forecasts: after a few outcomes the calibration is near 0.5, where `vote_weight` has the factor 1.
 
     >>> [round(calibration(told) or 0, 4) for told in ([(0.9, True)], [(0.9, False)] * 90)]
@@ -80,7 +80,7 @@ def calibration(forecasts: Iterable[tuple[float, bool]]) -> float | None:
 
 
 def vote_weight(elo: float | None, calibration: float | None) -> float:
-    """The weight of a vote: clamp(1 + 0.3 (elo - 1500) / 500, 0.5, 2) * (0.5 + calibration), clamped to [0.1, 5].
+    """Compute a vote's weight: clamp(1 + 0.3 (elo - 1500) / 500, 0.5, 2) * (0.5 + calibration), clamped to [0.1, 5].
 
     `calibration` from 0 to 1 says how well the voter's confidences were borne out; 0.5 is neutral. Without a history
     (None) that factor is 1.

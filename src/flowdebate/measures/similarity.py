@@ -41,7 +41,7 @@ class Similarity(Protocol):
         """Its name in results."""
 
     def __call__(self, texts: Sequence[str], /) -> Matrix:
-        """The similarity of each of `texts` with each."""
+        """Compute the similarity of each of `texts` with each."""
 
 
 @dataclass(frozen=True)
@@ -92,14 +92,14 @@ class Embeddings:
 
 
 def best_similarity() -> Similarity:
-    """The best measure whose library is installed: Embeddings, else TfIdf, else Jaccard. Imports none of them."""
+    """Return the best measure with an installed library: Embeddings, else TfIdf, else Jaccard. Imports none of them."""
     if find_spec("wordllama"):
         return Embeddings()
     return TfIdf() if find_spec("sklearn") else Jaccard()
 
 
 def text_words(text: str) -> list[str]:
-    """The words of a text in any script, without case; pairs of characters where a script has no blanks.
+    """Split a text in any script into words, without case; pairs of characters in scripts without blanks.
 
     A text without words has its signs instead, so that only blank texts have nothing.
 
@@ -112,7 +112,7 @@ def text_words(text: str) -> list[str]:
 
 
 def copied_run(text: str, source: str) -> int:
-    """The length of the longest run of words of `text` that is in `source`, without case and punctuation.
+    """Return the length of the longest run of words of `text` within `source`, without case and punctuation.
 
     >>> copied_run("But trams are quiet, and clean.", "I say: trams are quiet and fast.")
     4
@@ -135,7 +135,7 @@ def copied_run(text: str, source: str) -> int:
 
 
 def copied_share(text: str, source: str) -> float:
-    """The share of the distinct pairs of neighbouring words of `text` that are in `source`; 0.0 if it has no pair.
+    """Compute the share of the distinct pairs of neighbouring words of `text` within `source`; 0.0 if it has no pair.
 
     >>> copied_share("But trams are quiet, and clean.", "I say: trams are quiet and fast.")
     0.6
@@ -145,7 +145,7 @@ def copied_share(text: str, source: str) -> float:
 
 
 def _longer_runs(runs: list[list[int]], following: list[list[int]], length: int) -> list[list[int]]:
-    """The numbers of runs that consist of one of `runs`, `length` words long, and the one of `following` behind it."""
+    """Number the runs made of one of `runs`, `length` words long, and its successor in `following`."""
     numbers: dict[tuple[int, int], int] = {}
     return [
         [numbers.setdefault(pair, len(numbers)) for pair in zip(first, second[length:], strict=False)]
@@ -161,7 +161,7 @@ _NO_BLANKS = re.compile(
 
 
 def _split_by_script(word: str) -> Iterator[str]:
-    """`word`, with runs of a script without blanks as pairs of characters."""
+    """Split `word`, with runs of a script without blanks as pairs of characters."""
     end = 0
     for run in _NO_BLANKS.finditer(word):
         if run.start() > end:
@@ -179,10 +179,10 @@ MOST_COPIED = 0.3  # of its word pairs
 
 
 class Copy(NamedTuple):
-    """How much of a turn is in an earlier one."""
+    """Extent of a turn's copies from an earlier one."""
 
     excess: float
-    """Of the bounds; above 1, the turn is a copy."""
+    """Excess over the bounds; above 1, the turn is a copy."""
     told: str
 
 
@@ -190,7 +190,7 @@ NOT_COPIED = Copy(0.0, "")
 
 
 def measure_copy(text: str, earlier: str) -> Copy:
-    """How much of `text` is in `earlier`; few words share some pairs by chance, so that only their run counts.
+    """Measure how much of `text` is in `earlier`; few words share some pairs by chance, so only their run counts.
 
     >>> measure_copy("Trams are quiet.", "They are loud.").excess < 1
     True
@@ -206,7 +206,7 @@ def measure_copy(text: str, earlier: str) -> Copy:
 
 
 ConvergenceStatus = Literal["converged", "refining", "diverging", "stagnant"]
-"""In agreement; approaching; far apart; repeating without agreement."""
+"""Status of convergence: in agreement; approaching; far apart; repeating without agreement."""
 
 
 class Convergence(WireModel):
@@ -230,11 +230,11 @@ def convergence(
     converged: float = 0.85,
     diverging: float = 0.40,
 ) -> Convergence:
-    """Compare the proposals `now` with each other, and with those of the round `before`; both by agent.
+    """Compare the proposals `now` with each other, and with the proposals of the round `before`; both by agent.
 
-    - `positions`: the short answer that each agent states. Similarity is not agreement, so proposals whose positions
-      differ (`same_answer`) have not converged, however alike they read. Agents without a position, or with one that
-      has no words, contradict nobody.
+    - `positions`: each agent's short answer. Similarity is not agreement, so proposals whose positions differ
+      (`same_answer`) have not converged, however alike they read. Agents without a position, or with a wordless one,
+      contradict nobody.
     - `similarity`: the measure; None is `best_similarity()`.
 
     "converged" at a similarity of `converged` or more, unless positions differ or a proposal stands apart (its mean
@@ -276,13 +276,13 @@ def convergence(
 
 
 def _mean(numbers: Iterable[float]) -> float:
-    """The mean, the same in whatever order: exactly the number that all are, and 1 of none."""
+    """Compute the mean, the same in any order: exactly the number if all are equal, and 1 for none."""
     every = list(numbers) or [1.0]
     return every[0] if every.count(every[0]) == len(every) else math.fsum(every) / len(every)
 
 
 def _measure(measure: Similarity, texts: Sequence[str]) -> Matrix:
-    """The matrix of `measure`; OutputError if the application's own gives something else."""
+    """Compute the matrix of `measure`; raise OutputError if an application's measure returns something else."""
     matrix = measure(texts)
     count = len(texts)
     square = len(matrix) == count and all(len(row) == count for row in matrix)
@@ -342,7 +342,7 @@ def _meanings(texts: list[str]) -> Matrix:
 
 @cache
 def _wordllama() -> WordLlamaInference:
-    """The model, read once in a process."""
+    """Return the model, read once in a process."""
     from pathlib import Path
 
     # wordllama calls `logging.basicConfig`, which does nothing where there is a handler: importing a library may not

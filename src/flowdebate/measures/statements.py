@@ -58,7 +58,7 @@ class Flip(WireModel):
 
 @lru_cache(maxsize=1024)
 def answer_words(text: str) -> tuple[str, ...]:
-    """The words of a short answer for comparison: without case, invisible characters, and punctuation at their edges.
+    """Split a short answer into words for comparison: without case, invisible characters, and punctuation at edges.
 
     >>> answer_words(" **Yes**, “C++”: -5.5!")
     ('yes', 'c++', '-5.5')
@@ -72,7 +72,7 @@ def answer_words(text: str) -> tuple[str, ...]:
 
 
 def same_answer(one: str, other: str) -> bool:
-    """Whether two short answers are equal, or one only continues the other.
+    """Check that two short answers are equal, or one only continues the other.
 
     "Yes" is the same as "yes, in cities", but not as "yes, but not in cities": the continuation must not have an
     (English) negation, nor follow a number. It compares words, not meanings: "rent caps" and "caps on rents" differ.
@@ -88,7 +88,7 @@ def same_answer(one: str, other: str) -> bool:
 
 
 def is_negative(words: Sequence[str]) -> bool:
-    """Whether a negation is among `words`; English only.
+    """Check for a negation among `words`; English only.
 
     >>> is_negative(answer_words("They shouldn’t.")), is_negative(answer_words("They should."))
     (True, False)
@@ -97,7 +97,7 @@ def is_negative(words: Sequence[str]) -> bool:
 
 
 def numbers_of(words: Sequence[str]) -> set[str]:
-    """The numbers in `words` that are written with digits.
+    """Return the numbers in `words` written with digits.
 
     >>> sorted(numbers_of(answer_words("from 3% to 4.5")))
     ['3', '4.5']
@@ -106,7 +106,7 @@ def numbers_of(words: Sequence[str]) -> set[str]:
 
 
 def _trim_edges(piece: str) -> str:
-    """`piece` without the punctuation around it, except the minus of a number."""
+    """Trim the punctuation around `piece`, except the minus of a number."""
     start, end = 0, len(piece)
     while start < end and _is_edge(piece[start]) and not _NUMBER.match(piece, start):
         start += 1
@@ -120,7 +120,7 @@ def _is_edge(char: str) -> bool:
 
 
 def flips(history: Sequence[Position], *, similarity: Similarity | None = None) -> list[Flip]:
-    """The changes of mind in `history`, in order of round: each position against the agent's last on the same claim.
+    """List the changes of mind in `history`, by round: each position against the agent's last on the same claim.
 
     - retraction: an answer becomes None, blank, or a withdrawal ("I withdraw that").
     - contradiction: one of the two is negated, or the answer is another one.
@@ -148,7 +148,7 @@ def flips(history: Sequence[Position], *, similarity: Similarity | None = None) 
 
 
 def _flip_kind(before: str | None, after: str | None, measure: Similarity) -> FlipKind | None:
-    """The kind of change between two answers; None without a change, or without an answer before."""
+    """Return the kind of change between two answers; None without a change, or without an answer before."""
     if before is None or _is_nothing(before):
         return None
     if after is None or _is_nothing(after):
@@ -169,5 +169,5 @@ def _is_nothing(answer: str) -> bool:
 
 
 def _unqualified(words: Sequence[str]) -> Sequence[str]:
-    """`words` up to the first qualifier."""
+    """Return `words` up to the first qualifier."""
     return next((words[:place] for place, word in enumerate(words) if place and word in _QUALIFIERS), words)

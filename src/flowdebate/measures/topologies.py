@@ -43,7 +43,7 @@ def edges(
     - `hub`: the hub of a star, one of `names`; None is the first by name.
     - `sparsity`: the share of the others that review a proposal, from 0 to 1, for sparse and random-graph; at least one
       does.
-    - `targets`, `critics`: the agents who have a proposal, and those who can review one; None is all. Other edges are
+    - `targets`, `critics`: the agents with a proposal, and the agents who can review one; None is all. Other edges are
       left out. A proposal without a critic gets the least busy other agent who can review it.
 
     >>> from random import Random
@@ -84,7 +84,7 @@ def all_to_all(names: Sequence[str], round: int, random: Random) -> list[Edge]: 
 
 
 def round_robin(names: Sequence[str], round: int, random: Random) -> list[Edge]:  # noqa: A002, ARG001
-    """Each reviews one proposal and is reviewed once: N edges.
+    """Assign each agent one proposal to review and one reviewer: N edges.
 
     All look equally far ahead in the order of names, by a hash of the names plus the round, so that in N - 1 rounds
     everybody has reviewed everybody.
@@ -98,7 +98,7 @@ def round_robin(names: Sequence[str], round: int, random: Random) -> list[Edge]:
 
 
 def ring(names: Sequence[str], round: int, random: Random) -> list[Edge]:  # noqa: A002, ARG001
-    """Each reviews both neighbours in the order of names: 2N edges, 2 for two agents."""
+    """Assign each agent both neighbours in the order of names: 2N edges, 2 for two agents."""
     ring_of = sorted(names)
     neighbours = zip(ring_of, ring_of[1:] + ring_of[:1], strict=True)
     directed = [edge for one, other in neighbours if one != other for edge in ((one, other), (other, one))]
@@ -106,14 +106,14 @@ def ring(names: Sequence[str], round: int, random: Random) -> list[Edge]:  # noq
 
 
 def star(names: Sequence[str], round: int, random: Random, *, hub: str | None = None) -> list[Edge]:  # noqa: A002, ARG001
-    """The hub reviews all others, and they review the hub: 2(N - 1) edges; the default hub is the first by name."""
+    """Assign all others to the hub, and the hub to them: 2(N - 1) edges; the default hub is the first by name."""
     centre = min(names, default=None) if hub is None else hub
     rim = [name for name in sorted(names) if name != centre]
     return [edge for name in rim if centre is not None for edge in ((centre, name), (name, centre))]
 
 
 def sparse(names: Sequence[str], round: int, random: Random, *, sparsity: float = 0.5) -> list[Edge]:  # noqa: A002, ARG001
-    """Each proposal has max(1, floor((N - 1) * sparsity)) critics, the same in every round (Li et al. 2024).
+    """Assign max(1, floor((N - 1) * sparsity)) critics to each proposal, the same in every round (Li et al. 2024).
 
     A hash of the two names chooses them, so that the absence of one agent changes little.
     """
@@ -126,7 +126,7 @@ def sparse(names: Sequence[str], round: int, random: Random, *, sparsity: float 
 
 
 def random_graph(names: Sequence[str], round: int, random: Random, *, sparsity: float = 0.5) -> list[Edge]:  # noqa: A002, ARG001
-    """As many critics for each proposal as in `sparse`, drawn anew from `random` each time."""
+    """Assign as many critics to each proposal as `sparse`, drawn anew from `random` each time."""
     critics = _critics(len(names), sparsity)
     drawn: list[Edge] = []
     for target in sorted(names):
@@ -136,12 +136,12 @@ def random_graph(names: Sequence[str], round: int, random: Random, *, sparsity: 
 
 
 def _critics(count: int, sparsity: float) -> int:
-    """The number of critics of each of `count` proposals."""
+    """Return the number of critics of each of `count` proposals."""
     return min(count - 1, max(1, math.floor((count - 1) * sparsity + _ROUNDING))) if count else 0
 
 
 def _digest(*names: str) -> int:
-    """A hash that is the same in every process; it accepts lone surrogates too."""
+    """Compute a hash that is the same in every process; it accepts lone surrogates too."""
     parts = [name.encode("utf-8", "surrogatepass") for name in names]
     data = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
     return int.from_bytes(sha256(data).digest()[:8], "big")
@@ -173,7 +173,7 @@ def _check(
 def _ask_own(
     topology: Callable[[Sequence[str], int, Random], object], names: Sequence[str], number: int, random: Random
 ) -> list[Edge]:
-    """The edges of a custom topology; OutputError for invalid ones."""
+    """Compute the edges of a custom topology; raise OutputError for invalid ones."""
     selected = topology(tuple(names), number, random)
     custom_edges: list[Edge] = []
     problems: list[tuple[str, str]] = []

@@ -19,7 +19,7 @@ from flowdebate.errors import ConfigurationError
 
 _K = TypeVar("_K")
 Strength = Literal["unanimous", "strong", "moderate", "weak", "split", "contested"]
-"""From unanimous to nobody with a second vote; "split" and "contested" are both no majority."""
+"""Degree of agreement, from unanimous to nobody with a second vote; "split" and "contested" are both no majority."""
 VotingRule = Literal["majority", "supermajority", "unanimous", "weighted"]
 """More than half of the heads; two thirds of them or more; all of them; more than half of the weight."""
 
@@ -45,18 +45,18 @@ class Ballot(WireModel):
     choice: str | None
     """The author of the chosen proposal; None, or any other name, makes it spoiled."""
     confidence: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 1.0
-    """How sure the voter is, from 0 to 1."""
+    """Confidence of the voter, from 0 to 1."""
     reasoning: str = ""
-    """Why, in the voter's words."""
+    """Reason for the vote, in the voter's words."""
 
 
 class Tally(WireModel):
     """The count of a vote; `valid + spoiled + failed == eligible`."""
 
     rule: VotingRule
-    """The rule by which a winner is found."""
+    """Voting rule for finding a winner."""
     eligible: int
-    """The number of voters, including those who did not vote."""
+    """The number of voters, including non-voters."""
     valid: int
     """Votes for one of the choices."""
     spoiled: int
@@ -68,24 +68,24 @@ class Tally(WireModel):
     weights: dict[str, float]
     """The weight of the valid votes for each choice."""
     winner: str | None
-    """The leader, by heads (weighted: by weight); None without a quorum, and for a tie that was not broken."""
+    """The leader, by heads (weighted: by weight); None without a quorum, and for an unbroken tie."""
     tied: list[str]
     """The choices that share the lead, in their order; empty where one has it alone, or nobody has."""
     quorum: int
     """The number of valid votes that a winner needs."""
     quorum_met: bool
-    """Whether there were enough valid votes."""
+    """True if there were enough valid votes."""
     confidence: float
     """The votes for the winner, each counted by its confidence, as a share of all eligible voters (weighted: of all
     weight), from 0 to 1; 0 without a winner."""
     reached: bool
-    """Whether the winner has what the rule asks for."""
+    """True if the winner meets the rule's requirement."""
     reason: str
-    """Why, in one sentence."""
+    """Reason for the outcome, in one sentence."""
 
 
 def exact(number: float) -> Fraction:
-    """The simplest fraction that rounds to the float `number`; else the number as it is written.
+    """Return the simplest fraction that rounds to the float `number`; else the number as it is written.
 
     No float is exactly 1/3 or 0.1; read like this, three thirds are 1, and 0.1 + 0.2 is 0.3.
 
@@ -97,7 +97,7 @@ def exact(number: float) -> Fraction:
 
 
 def portions(scores: Mapping[str, float], sides: Sequence[str]) -> dict[str, Fraction]:
-    """The exact share of each of `sides` in `scores`, 1 in all; equal shares where none of them has any.
+    """Compute the exact share of each of `sides` in `scores`, 1 in all; equal shares if none of them has any.
 
     >>> portions({"a": 0.75, "b": 0.25}, ["a", "b"])
     {'a': Fraction(3, 4), 'b': Fraction(1, 4)}
@@ -108,12 +108,12 @@ def portions(scores: Mapping[str, float], sides: Sequence[str]) -> dict[str, Fra
 
 
 def split(firsts: Sequence[str], sides: Sequence[str]) -> dict[str, Fraction]:
-    """One vote, in equal parts for each of `firsts`."""
+    """Split one vote in equal parts for each of `firsts`."""
     return {side: Fraction(side in firsts, len(firsts)) for side in sides}
 
 
 def total(parts: Iterable[Mapping[str, Fraction]], sides: Sequence[str]) -> dict[str, Fraction]:
-    """The sum of `parts` for each of `sides`, in their order."""
+    """Add up `parts` for each of `sides`, in their order."""
     totals = dict.fromkeys(sides, _ZERO)
     for part in parts:
         for side, amount in part.items():
@@ -122,7 +122,7 @@ def total(parts: Iterable[Mapping[str, Fraction]], sides: Sequence[str]) -> dict
 
 
 def leaders(totals: Mapping[_K, Fraction] | Mapping[_K, float]) -> list[_K]:
-    """The keys with the most of `totals`, in their order.
+    """Return the keys with the most of `totals`, in their order.
 
     >>> leaders({"a": Fraction(1), "b": Fraction(2), "c": Fraction(2)})
     ['b', 'c']
@@ -132,7 +132,7 @@ def leaders(totals: Mapping[_K, Fraction] | Mapping[_K, float]) -> list[_K]:
 
 
 def margin(totals: Mapping[str, Fraction]) -> Fraction:
-    """The lead of the first over the second of `totals`.
+    """Compute the lead of the first over the second of `totals`.
 
     >>> margin({"a": Fraction(1), "b": Fraction(3)})
     Fraction(2, 1)
@@ -142,7 +142,7 @@ def margin(totals: Mapping[str, Fraction]) -> Fraction:
 
 
 def agreement(counts: Mapping[str, int], eligible: int) -> Fraction:
-    """The share of all `eligible` voters who made the most frequent choice, from 0 to 1; exact.
+    """Compute the share of all `eligible` voters with the most frequent choice, from 0 to 1; exact.
 
     Voters without a valid vote agreed with nobody.
 
@@ -158,9 +158,9 @@ def agreement(counts: Mapping[str, int], eligible: int) -> Fraction:
 
 
 def strength(counts: Mapping[str, int], *, eligible: int) -> Strength:
-    """The word for the agreement r: unanimous 1, strong > 4/5, moderate >= 3/5, weak > 1/2, else split.
+    """Name the degree of agreement r: unanimous 1, strong > 4/5, moderate >= 3/5, weak > 1/2, else split.
 
-    Contested is a split in which there are several choices and none has a second vote.
+    Contested is a split of several choices without a second vote for any.
 
     >>> strength({"ann": 3, "bob": 2}, eligible=5), strength({"ann": 1, "bob": 1}, eligible=3)
     ('moderate', 'contested')
@@ -188,18 +188,18 @@ def tally(
     quorum: int | None = None,
     tie_break: str | None = None,
 ) -> Tally:
-    """Count the `ballots` of the `eligible` voters for the `choices`, which are the authors of proposals.
+    """Count the `ballots` of the `eligible` voters for the `choices`, named by the authors of the proposals.
 
     Every rule is about all eligible voters: a voter without a valid vote has not agreed, so a missing vote never makes
-    a consensus. `winner` is the leader; `reached` says whether it has what the rule asks for.
+    a consensus. `winner` is the leader; `reached` says whether it meets the rule's requirement.
 
-    - `weights`: a positive number for each voter; 1 for those without, and for all where it is None. The numbers are
+    - `weights`: a positive number for each voter; 1 for voters without one, and for all if it is None. The numbers are
       added exactly: 0.1 + 0.2 is 0.3.
     - `quorum`: the number of valid votes needed for a winner; None is half of the eligible voters, rounded up,
       and two at least (one for a single voter).
     - `tie_break`: the winner of a tie, one of the tied; ignored where there is none. It never makes a consensus.
 
-    ConfigurationError for a second ballot of a voter, and for one of a voter who is not eligible.
+    ConfigurationError for a second ballot of a voter, and for a ballot of an ineligible voter.
 
     >>> votes = [Ballot(voter="ann", choice="bob"), Ballot(voter="bob", choice="bob"), Ballot(voter="cy", choice="ann")]
     >>> result = tally(votes, choices=["ann", "bob"], eligible=["ann", "bob", "cy"], rule="supermajority")
@@ -249,7 +249,7 @@ def tally(
 
 
 def _sum(valid: Sequence[Ballot], choices: Sequence[str], counted: Mapping[str, Fraction]) -> dict[str, Fraction]:
-    """The votes for each choice, each counted as its voter counts."""
+    """Add up the votes for each choice, each weighted by its voter."""
     return total(({str(ballot.choice): counted[ballot.voter]} for ballot in valid), choices)
 
 
@@ -263,7 +263,7 @@ def _reason(
     voters: int,
     quorum: int | None,
 ) -> str:
-    """The reason of the outcome; `quorum` is the one that was missed."""
+    """Describe the reason for the outcome; `quorum` is the missed quorum."""
     if quorum is not None:
         return f"{sum(heads.values())} of {voters} eligible voters cast a valid vote; the quorum is {quorum}"
     if tied:

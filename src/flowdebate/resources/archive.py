@@ -1,7 +1,7 @@
 """Archive beyond single runs: past debates, critique patterns, ratings, positions, persona records and outcomes.
 
-Each is a small asynchronous interface; an application may implement it. Ours are functions of a `Log`, which has one
-value for each debate: in memory, or as documents of a store (`store/archive.py`).
+Each is a small asynchronous interface; an application may implement it. The built-in ones are functions of a `Log`,
+with one value for each debate: in memory, or as documents of a store (`store/archive.py`).
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class PastDebate(WireModel):
     at: float = 0.0
     """The time of the debate, in seconds since the epoch."""
     dissent: list[Ballot] = Field(default_factory=list, exclude_if=lambda dissent: not dissent)
-    """The votes against the winner that gave a reason."""
+    """The votes against the winner with a reason."""
     turned_out: Literal["right", "wrong"] | None = Field(default=None, exclude_if=lambda outcome: outcome is None)
-    """What its recorded outcome says about the winner."""
+    """Judgment of the recorded outcome on the winner."""
 
 
 class CritiquePattern(WireModel):
@@ -45,7 +45,7 @@ class CritiquePattern(WireModel):
     issue: str
     suggestion: str = ""
     successes: int = 0
-    """How often the criticised proposal was revised and then won."""
+    """Number of times that the criticised proposal was revised and then won."""
     uses: int = 0
 
 
@@ -54,7 +54,7 @@ class Rating(WireModel):
 
     elo: float = 1500.0
     calibration: float | None = None
-    """How well its confidence matches how often it is right, from 0 to 1; None: learned from outcomes."""
+    """Match of its confidence and its accuracy, from 0 to 1; None: learned from outcomes."""
     debates: int = 0
 
 
@@ -70,7 +70,7 @@ class PersonaRecord(WireModel):
 
 
 class VerdictOutcome(WireModel):
-    """What turned out after a debate: whose proposal was right, or, if that is not known, whose was wrong."""
+    """Outcome after a debate: whose proposal was right, or, if unknown, whose was wrong."""
 
     right: str | None = None
     wrong: str | None = None
@@ -83,7 +83,7 @@ class VerdictOutcome(WireModel):
         return self
 
     def says_of(self, agent: str | None) -> Literal["right", "wrong"] | None:
-        """Whether the proposal of `agent` turned out right; None if that is not known."""
+        """Return how the proposal of `agent` turned out; None if unknown."""
         if agent is None or (self.right is None and agent != self.wrong):
             return None  # if only the wrong proposal is known, that says nothing about others
         return "right" if agent == self.right else "wrong"
@@ -103,7 +103,7 @@ class PastDebates(Protocol):
     """Earlier debates and their outcomes."""
 
     async def recent(self, task: str, /, *, limit: int) -> Sequence[PastDebate]:
-        """At most `limit` debates that may help with `task`, the most useful first."""
+        """Return at most `limit` debates that may help with `task`, the most useful first."""
 
     async def add(self, debate: PastDebate, /) -> None:
         """Store a debate; one with a known id changes nothing."""
@@ -113,7 +113,7 @@ class CritiquePatterns(Protocol):
     """Points of critics, with how often they helped."""
 
     async def successful(self, *, limit: int) -> Sequence[CritiquePattern]:
-        """At most `limit` points that helped before, the most successful first."""
+        """Return at most `limit` points that helped before, the most successful first."""
 
     async def record(self, debate: str, patterns: Iterable[CritiquePattern], /) -> None:
         """Add the counts of `patterns`; a second call for the same debate changes nothing."""
@@ -123,7 +123,7 @@ class Ratings(Protocol):
     """Ratings of agents."""
 
     async def of(self, names: Sequence[str], /) -> Mapping[str, Rating]:
-        """The ratings of those `names` that have one."""
+        """Return the existing ratings of `names`."""
 
     async def apply(self, debate: str, changes: Mapping[str, float], /) -> None:
         """Add `changes` to the agents' ELO; a second call for the same debate changes nothing."""
@@ -133,7 +133,7 @@ class Positions(Protocol):
     """Stated positions of agents, debate by debate."""
 
     async def of(self, agent: str, /) -> Sequence[Position]:
-        """The positions of `agent`, in the order in which they were added."""
+        """Return the positions of `agent`, in the order of addition."""
 
     async def add(self, debate: str, positions: Iterable[Position], /) -> None:
         """Store positions; a second call for the same debate changes nothing."""
@@ -143,30 +143,30 @@ class Personas(Protocol):
     """Records of agents."""
 
     async def of(self, agent: str, /) -> PersonaRecord:
-        """The record of `agent`; an empty one if it is unknown."""
+        """Return the record of `agent`; an empty one if it is unknown."""
 
     async def record(self, debate: str, records: Mapping[str, PersonaRecord], /) -> None:
         """Add to the records; a second call for the same debate changes nothing."""
 
 
 class Outcomes(Protocol):
-    """Votes of debates, and which choices turned out right."""
+    """Votes of debates, and their right choices as known by now."""
 
     async def add(self, debate: str, ballots: Iterable[Ballot], /) -> None:
         """Store the valid votes of a debate; a second call for the same debate changes nothing."""
 
     async def ballots(self, debate: str, /) -> Sequence[Ballot]:
-        """The votes of a debate; none if it is unknown."""
+        """Return the votes of a debate; none if it is unknown."""
 
     async def resolve(self, debate: str, outcome: VerdictOutcome, /) -> None:
         """Store what turned out; a second call for the same debate changes nothing."""
 
     async def of(self, names: Sequence[str], /) -> Mapping[str, Sequence[Forecast]]:
-        """The votes of `names` that turned out right or wrong, in debates whose outcome is known."""
+        """Return the votes of `names` with a known outcome, right or wrong."""
 
 
 class Log(Generic[ValueT]):
-    """One value for each debate, in the order in which they were added; the first of a debate counts."""
+    """One value for each debate, in the order of addition; the first of a debate counts."""
 
     def __init__(self) -> None:
         self.values: dict[str, ValueT] = {}
@@ -176,7 +176,7 @@ class Log(Generic[ValueT]):
         self.values.setdefault(debate, value)
 
     async def read(self) -> Mapping[str, ValueT]:
-        """The values by debate; a view, which later ones join."""
+        """Return the values by debate; later values join the view."""
         return self.values
 
 
@@ -186,7 +186,7 @@ class LoggedDebates(PastDebates):
 
     log: Log[PastDebate] = field(default_factory=Log)
     outcomes: Log[VerdictOutcome] = field(default_factory=Log)
-    """What turned out after them: the log of `LoggedOutcomes` in the same archive."""
+    """Outcomes after the debates: the log of `LoggedOutcomes` in the same archive."""
 
     async def recent(self, task: str, /, *, limit: int) -> Sequence[PastDebate]:
         words, debates = _words(task), await self.all()
@@ -194,7 +194,7 @@ class LoggedDebates(PastDebates):
         return [past for past in ranked if words & _words(past.task)][:limit]
 
     async def all(self) -> list[PastDebate]:
-        """All debates, the newest first, with what turned out after them."""
+        """List all debates, the newest first, with their outcomes."""
         debates, outcomes = await self.log.read(), await self.outcomes.read()
         outcome_by_debate = {
             debate: outcomes[debate].says_of(past.winner) for debate, past in debates.items() if debate in outcomes
@@ -330,12 +330,12 @@ class Archive:
             self.past_debates.outcomes = self.outcomes.outcomes
 
     async def record_outcome(self, debate: str, *, right: str | None = None, wrong: str | None = None) -> None:
-        """Record whose proposal turned out `right`, or, if only that is known, whose turned out `wrong`.
+        """Record whose proposal turned out `right`, or, if only the opposite is known, whose turned out `wrong`.
 
-        `debate` is `output.feedback.debate`. From these outcomes the agents' calibration is computed, by which their
-        votes weigh in later debates with `voting="weighted"`. The first outcome of a debate counts.
-        ConfigurationError for a debate that has no votes here, and for a name that is in none of these votes and not
-        that of an agent with positions here.
+        `debate` is `output.feedback.debate`. These outcomes determine the agents' calibration, and thereby the weight
+        of their votes in later debates with `voting="weighted"`. The first outcome of a debate counts.
+        ConfigurationError for a debate without votes here, and for a name that is in none of these votes and not an
+        agent with positions here.
         """
         await self.outcomes.resolve(debate, await self._check_outcome(debate, right, wrong))
 
@@ -364,6 +364,6 @@ def _fold(text: str) -> str:
 
 
 def _words(text: str) -> frozenset[str]:
-    """The words by which tasks are compared: the longer ones, or all if there are none."""
+    """Return the words used to compare tasks: the longer ones, or all if there are none."""
     words = re.findall(r"[^\W_]+", text.casefold())
     return frozenset([word for word in words if len(word) > _SHORT] or words or [_fold(text)])

@@ -21,7 +21,7 @@ class ResourceScope(Protocol):
         """The session's resource states by key, left by earlier runs; changes are written here."""
 
     def now(self) -> float:
-        """The run's clock, in seconds since the epoch."""
+        """Return the time of the run's clock, in seconds since the epoch."""
 
     def emit(self, event: object, /) -> None:
         """Add an event to the run's stream."""
@@ -35,7 +35,7 @@ class Resource(Protocol):
         """The name under which blocks find it: `ctx.resources.<key>`."""
 
     def open(self, scope: ResourceScope, /) -> Any:  # noqa: ANN401 - each resource has its own type of handle
-        """The handle that blocks use during one run."""
+        """Open the handle that blocks use during one run."""
 
 
 class Protectable:
@@ -65,11 +65,11 @@ class StateResource(Generic[StateT]):
     initial: Callable[[], StateT]
 
     def open(self, scope: ResourceScope, /) -> StateHandle[StateT]:
-        """The run's handle on the value."""
+        """Open the run's handle on the value."""
         return StateHandle(self, scope)
 
     def open_within(self, around: StateHandle[StateT], scope: ResourceScope, /) -> StateHandle[StateT]:
-        """A separate handle inside `around`: its changes also reach `around`, but not the other way."""
+        """Open a separate handle inside `around`: its changes also reach `around`, but not the other way."""
         return StateHandle(self, scope, around)
 
 
@@ -101,7 +101,7 @@ class StateHandle(Protectable, Generic[StateT]):
             self._around.set(state)
 
     def snapshot(self) -> StateHandle[StateT]:
-        """A handle of its own on the value of now, from which no change gets out."""
+        """Return an isolated handle on the current value: none of its changes get out."""
         copied = copy(self)
         copied._saved, copied._around = {}, None  # noqa: SLF001 - of its own class
         return copied
@@ -143,7 +143,7 @@ class Resources:
         self._block = block
 
     def __getitem__(self, key: str) -> Any:  # noqa: ANN401 - see Resource.open
-        """The handle under `key`; KeyError lists the available keys."""
+        """Return the handle under `key`; KeyError lists the available keys."""
         try:
             return self._seen(self._handles[key])
         except KeyError:
@@ -183,7 +183,7 @@ HeldT = TypeVar("HeldT")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class HeldResource(Generic[HeldT]):
-    """A resource made by `make`; return the same object each time for one that all runs share.
+    """A resource made by `make`; return the same object each time for a resource shared by all runs.
 
     >>> HeldResource(key="notes", make=list).open(None)
     []

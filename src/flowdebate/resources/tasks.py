@@ -42,15 +42,15 @@ class Task:
     id: str
     """The task's id, unique in its collection."""
     goal: str
-    """What is to be done, in words."""
+    """Goal of the task, in words."""
     status: TaskStatus = "pending"
-    """Where the task is in its life cycle."""
+    """Status of the task in its life cycle."""
     assignee: str | None = None
     """The worker the task is for; None for anybody."""
     labels: frozenset[str] = frozenset()
     """The application's own words for kinds of tasks."""
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """The application's own facts: a read-only copy of what was given."""
+    """The application's own facts: a read-only copy of the argument."""
     attempts: int = 0
     """Number of claims so far."""
     max_attempts: int = 1
@@ -62,13 +62,13 @@ class Task:
     feedback: tuple[str, ...] = ()
     """Advice for the next attempt: errors of earlier attempts and comments of reviewers, oldest first."""
     claimed_by: str | None = None
-    """The worker that holds the claim, or held it last; None while pending, and for an anonymous worker."""
+    """Current or last worker with the claim; None while pending, and for an anonymous worker."""
     reason: str | None = None
-    """Why the task awaits review or was cancelled."""
+    """Reason why the task awaits review or was cancelled."""
     created_at: float
     """Seconds since the epoch, as is `updated_at`."""
     updated_at: float
-    """When it last changed."""
+    """Time of its last change."""
     seq: int
     """Position in the order of creation, from 1."""
 
@@ -78,7 +78,7 @@ class Task:
         return self.status in TERMINAL_STATUSES
 
     def to_wire(self) -> dict[str, Any]:
-        """The task as plain data for JSON, with camelCase keys; `metadata` keeps its own keys.
+        """Convert the task to plain data for JSON, with camelCase keys; `metadata` keeps its own keys.
 
         Values that JSON cannot hold are written as text.
         """
@@ -153,7 +153,7 @@ class TaskChanged(BaseEvent):
     collection_id: str
     """The id of the collection."""
     change: TaskChange
-    """What happened to the task."""
+    """Change to the task."""
     task: Task
     """The task as it is after the change."""
 
@@ -161,14 +161,14 @@ class TaskChanged(BaseEvent):
 class TaskCollection(Protectable):
     """Task board in memory, for one thread; `TRANSITIONS` lists the legal actions.
 
-    Every method that changes a task returns its new state, and calls `on_change` for each change once it is in place.
-    A listener may change the collection: it receives those events after it has returned. If it raises, the changes
-    stand, all waiting events are delivered, and then the exception reaches the caller (several of them as an
-    ExceptionGroup). A refused call changes nothing and emits nothing: TaskNotFound for an unknown id,
-    IllegalTransition for an action that the task's state does not allow, ConfigurationError for an invalid argument.
+    Every method that changes a task returns its new state, and calls `on_change` for each change once it is in place. A
+    listener may change the collection: it receives the resulting events after it has returned. If it raises, the
+    changes stand, all waiting events are delivered, and then the exception reaches the caller (several of them as an
+    ExceptionGroup). A refused call changes nothing and emits nothing: TaskNotFound for an unknown id, IllegalTransition
+    for an action invalid in the task's state, ConfigurationError for an invalid argument.
 
-    Methods that take `by` are refused unless that worker holds the claim: one whose attempt has failed cannot touch
-    the task that another one has claimed since. None skips the check.
+    Methods with `by` are refused unless this worker holds the claim: after a failed attempt a worker cannot touch the
+    task once another one has claimed it. None skips the check.
 
     >>> tasks = TaskCollection("paper")
     >>> draft = tasks.add_task("write", id="draft", max_attempts=2)
@@ -248,7 +248,7 @@ class TaskCollection(Protectable):
         return task
 
     def start_task(self, goal: str, *, by: str, metadata: Mapping[str, Any] | None = None) -> Task:
-        """Add a task that the worker `by` claims at once; in a protected collection only the pattern may change it."""
+        """Add a task claimed at once by the worker `by`; in a protected collection only the pattern may change it."""
         added = self._new_task(goal, None, by, metadata, {})
         task = _change_fields(added, {"status": "in_progress", "attempts": 1, "claimed_by": by})
         self._put(task, "in_progress")
@@ -266,7 +266,7 @@ class TaskCollection(Protectable):
     ) -> Task | None:
         """Claim a task for the worker `by`, and return it; None if no task can be claimed.
 
-        The earliest task that is pending, for `assignee` or for anybody, and has all `labels`. With `task_id` that task
+        The task is the earliest pending one, for `assignee` or for anybody, with all `labels`. With `task_id` this task
         is claimed or IllegalTransition raised; its assignee then matters only if `assignee` is given.
         """
         labels_wanted = self._check_labels(labels)
@@ -293,7 +293,7 @@ class TaskCollection(Protectable):
         return self._change(self._held(task_id, "complete", by), "complete", output=output)
 
     def fail(self, task_id: str, error: str, *, by: str | None = None) -> Task:
-        """Report that an attempt failed, or that a reviewer rejects it.
+        """Report a failed attempt, or a rejection by a reviewer.
 
         While attempts are left the task is pending again, with `error` added to its feedback; else it is errored.
         """
@@ -316,7 +316,7 @@ class TaskCollection(Protectable):
         return self._change(self.get(task_id), "cancel", reason=reason)
 
     def get(self, task_id: str) -> Task:
-        """The task with this id, as it is now."""
+        """Return the task with this id, as it is now."""
         task = self._tasks.get(task_id)
         if task is None:
             raise TaskNotFound(self._collection_id, task_id)
@@ -325,7 +325,7 @@ class TaskCollection(Protectable):
     def list(
         self, *, status: TaskStatus | None = None, assignee: str | None = None, labels: Iterable[str] = ()
     ) -> builtins.list[Task]:
-        """The tasks with this status, for this assignee (None: all), and with all `labels`, in order of creation."""
+        """List the tasks with this status, for this assignee (None: all), with all `labels`, in order of creation."""
         self._check_status(status)
         labels_wanted = self._check_labels(labels)
         finished = status is None or status in TERMINAL_STATUSES
@@ -338,12 +338,12 @@ class TaskCollection(Protectable):
         ]
 
     def count(self, status: TaskStatus | None = None) -> int:
-        """The number of tasks, or of those with this status."""
+        """Count the tasks, or only tasks with this status."""
         self._check_status(status)
         return len(self._tasks) if status is None else self._counts[status]
 
     def to_wire(self) -> dict[str, Any]:
-        """The collection as plain data for JSON, with camelCase keys; tasks in order of creation."""
+        """Convert the collection to plain data for JSON, with camelCase keys; tasks in order of creation."""
         return {"collectionId": self._collection_id, "tasks": [task.to_wire() for task in self._tasks.values()]}
 
     def _new_task(
@@ -375,7 +375,7 @@ class TaskCollection(Protectable):
         self._counts[status] += 1
 
     def _held(self, task_id: str, action: TaskAction, by: str | None) -> Task:
-        """The task, if the worker `by` (None: anybody) holds its claim."""
+        """Return the task, if the worker `by` (None: anybody) holds its claim."""
         task = self.get(task_id)
         if by is not None and by != task.claimed_by:
             holder = "" if task.claimed_by is None else f", {task.claimed_by!r} does"
@@ -391,8 +391,7 @@ class TaskCollection(Protectable):
     ) -> Task:
         """Put the task's next state in place.
 
-        `comment` becomes the error of a task that is errored, and feedback for the next attempt of one that is
-        pending.
+        `comment` becomes the error of an errored task, and feedback for the next attempt of a pending one.
         """
         status, change = _find_outcome(task, action)
         values: dict[str, Any] = {"status": status, "updated_at": self._now(), "reason": None}
@@ -475,7 +474,7 @@ def _refuse(task: Task, action: TaskAction, reason: str) -> NoReturn:
 
 
 class TaskCollectionView:
-    """A protected `TaskCollection` as a block sees it: all can be read, and tasks that blocks added can be changed."""
+    """A protected `TaskCollection` as seen by a block: it can read all, and change tasks added by blocks."""
 
     __slots__ = ("_block", "_tasks")
 
@@ -484,7 +483,7 @@ class TaskCollectionView:
         self._block = block
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - what TaskCollection has
-        """The method of the collection; ReadOnly names the block if it is called for a task of the pattern."""
+        """Return the method of the collection; ReadOnly names the block if it is called for a task of the pattern."""
         if name not in _FOR_BLOCKS:
             message = f"a task collection has no {name!r} for blocks"
             raise AttributeError(message)
@@ -522,7 +521,7 @@ class TaskCollectionResource:
 
 
 def create_task_collection(collection_id: str, *, key: str = "tasks") -> TaskCollectionResource:
-    """A task collection that blocks reach as `ctx.resources.<key>`.
+    """Create a task collection for blocks, reached as `ctx.resources.<key>`.
 
     >>> create_task_collection("rent").key
     'tasks'

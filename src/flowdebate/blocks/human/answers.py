@@ -42,7 +42,7 @@ def parse_text(answer: object, *, block: str) -> str:
 
 
 def parse_data(answer: object, schema: Mapping[str, Any], *, block: str) -> object:
-    """`answer` as data for `schema`: JSON text is parsed, and a bare value is that of the only required field.
+    """Parse `answer` as data for `schema`: text is read as JSON, and a bare value belongs to the only required field.
 
     Keys may be in snake_case or camelCase. OutputError for text that is not JSON if several fields are required.
 
@@ -59,13 +59,13 @@ def parse_data(answer: object, schema: Mapping[str, Any], *, block: str) -> obje
 
 
 def only_field(schema: Mapping[str, Any]) -> str | None:
-    """The only required field; None if there is none, or more than one."""
+    """Return the only required field; None if there is none, or more than one."""
     required = schema.get("required", ())
     return required[0] if len(required) == 1 else None
 
 
 def check_answer(schema: Mapping[str, Any], answer: object, *, block: str) -> object:
-    """`answer` as data that satisfies `schema`; OutputError names each invalid field."""
+    """Check that `answer` satisfies `schema`, and return it as data; OutputError names each invalid field."""
     validator = _create_validator(json.dumps(dict(schema)), block)
     data = parse_data(answer, schema, block=block)
     definitions = schema.get("$defs", {})
@@ -84,7 +84,7 @@ def _create_validator(schema: str, block: str) -> Any:  # noqa: ANN401 - jsonsch
 
 
 def _field_problems(error: Any, definitions: Mapping[str, Any]) -> list[tuple[str, str]]:  # noqa: ANN401 - jsonschema's own
-    """The invalid fields, each with its problem."""
+    """List the invalid fields, each with its problem."""
     path = [str(part) for part in error.absolute_path]
     if error.validator == "required":
         return [(".".join([*path, name]), "is missing") for name in error.validator_value if name not in error.instance]
@@ -121,7 +121,7 @@ def _is_text(part: Mapping[str, Any], definitions: Mapping[str, Any]) -> bool:
 
 
 def _rename_keys(data: object, names: set[str]) -> object:
-    """`data` with its keys in the style of the schema."""
+    """Rename the keys of `data` to the style of the schema."""
     if isinstance(data, dict):
         renames = {key: to_camel(key) for key in data if isinstance(key, str) and key not in names}
         return {
@@ -132,7 +132,7 @@ def _rename_keys(data: object, names: set[str]) -> object:
 
 
 def _names(part: object) -> Iterator[str]:
-    """The names of all fields of a schema, at any depth."""
+    """Yield the names of all fields of a schema, at any depth."""
     if isinstance(part, dict):
         properties = part.get("properties")
         if isinstance(properties, dict):
@@ -150,19 +150,19 @@ _TRIES, _PAUSE = 20, 0.05  # attempts to take a run that others answer at the sa
 
 
 async def open_requests(store: StoreChoice, run_id: str, /) -> list[HumanRequest]:
-    """The requests that the run waits for, by place; empty for a run that is not suspended. Raises RunNotFound."""
+    """List the open requests of a run, by path; empty for a run that is not suspended. Raises RunNotFound."""
     opened = _store(store)
     return open_requests_in(await opened.steps(run_id), run_id, store=opened.name)
 
 
 def open_requests_in(steps: Iterable[StepRow], run_id: str, /, *, store: str) -> list[HumanRequest]:
-    """The requests among the steps of a run that wait for an answer; `store` is a name for errors."""
+    """List the unanswered requests among the steps of a run; `store` is a name for errors."""
     rows = [*steps]
     return [replace(_request(store, run_id, row), sources=_sources_in(rows, row.key)) for row in rows if _is_open(row)]
 
 
 def _sources_in(rows: Iterable[StepRow], place: str) -> tuple[Source, ...]:
-    """What the pattern that asks at `place` has recorded as its sources; without texts where the run has a plan."""
+    """Return the recorded sources of the pattern that asks at `place`; without texts if the run has a plan."""
     sources: dict[str, list[Source]] = {"": []}
     for row in rows:
         if row.key.endswith(DECISION) and row.body is not None:
@@ -173,7 +173,7 @@ def _sources_in(rows: Iterable[StepRow], place: str) -> tuple[Source, ...]:
 
 
 def asked_in(steps: Iterable[StepRow], run_id: str, /, *, store: str) -> list[tuple[HumanRequest, Any]]:
-    """All requests among the steps of a run, each with its answer; None for one that waits."""
+    """List all requests among the steps of a run, each with its answer; None for an open one."""
     return [
         (_request(store, run_id, row), None if row.body is None else read_answer(row.body)[0])
         for row in steps
@@ -182,7 +182,7 @@ def asked_in(steps: Iterable[StepRow], run_id: str, /, *, store: str) -> list[tu
 
 
 def check_not_repeated(steps: Iterable[StepRow], run_id: str, answer: object, /, *, store: str) -> None:
-    """NotAwaited if the block that waits was given this answer last: a request sent twice must not answer twice."""
+    """Raise NotAwaited if the waiting block was given this answer last: a request sent twice must not answer twice."""
     requests = asked_in(steps, run_id, store=store)
     waiting = {request.block: request.place for request, reply in requests if reply is None}
     for request, last_reply in [pair for pair in requests if pair[1] is not None][-1:]:
@@ -201,13 +201,12 @@ async def submit_answer(
     place: str | None = None,
     by: str | None = None,
 ) -> HumanRequest:
-    """Record a human's answer, so that `resume(run_id)` can continue the run; returns the request that it answers.
+    """Record a human's answer, so that `resume(run_id)` can continue the run; return the answered request.
 
-    `answer` is text or, where the request has a schema, data or its JSON. If the run waits for several answers,
-    `block` (a name) or `place` says which one this is. The first answer stands. The journal says `by` whom it was given
-    where that was not a person.
-    Errors: OutputError, which names each invalid field; NotAwaited if the run waits for no such answer, or has it
-    already; RunNotFound; RunConflict while somebody runs it.
+    `answer` is text or, if the request has a schema, data or its JSON. If the run waits for several answers, `block` (a
+    name) or `place` selects one. The first answer stands. The journal says `by` whom it was given if not by a person.
+    Errors: OutputError with the name of each invalid field; NotAwaited if the run waits for no such answer, or has it
+    already; RunNotFound; RunConflict while another process runs it.
     """
     recording = asyncio.ensure_future(_record(_store(store), run_id, answer, block, place, by))
     cancelled = await wait_uncancelled(recording)  # else the run would stay taken as long as this process lives
@@ -244,7 +243,7 @@ async def _record(
 def submit_answer_sync(
     store: StoreChoice, run_id: str, answer: object, /, *, block: str | None = None, place: str | None = None
 ) -> HumanRequest:
-    """`submit_answer`, for scripts and notebooks."""
+    """Submit an answer with `submit_answer`, for scripts and notebooks."""
     return run_sync(lambda: submit_answer(store, run_id, answer, block=block, place=place))
 
 
@@ -289,7 +288,7 @@ def _find_request(
 
 
 def check_submission(request: HumanRequest, answer: object) -> object:
-    """`answer` as data for a stored request; OutputError if it is invalid."""
+    """Convert `answer` to data for a stored request; raise OutputError if it is invalid."""
     if request.schema is None:
         return parse_text(answer, block=request.block)
     return check_answer(request.schema, answer, block=request.block)

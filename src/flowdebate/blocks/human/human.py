@@ -67,9 +67,9 @@ class Human(Block[Any, Any]):
     def with_answer_schema(
         self, schema: object, who: str | None, sources: Callable[[Context], tuple[Source, ...]] | None
     ) -> Self:
-        """This human in a role whose answers have `schema` (None: text); its own output schema takes precedence.
+        """Return this human in a role with answers of `schema` (None: text); its own output schema takes precedence.
 
-        `who` tells it about the role; None adds nothing. `sources` is what it may quote.
+        `who` tells the human about the role; None adds nothing. `sources` lists the sources open to quotation.
         """
         fitted = copy.copy(self)
         if self.output is None and schema is not None:
@@ -79,13 +79,13 @@ class Human(Block[Any, Any]):
         return fitted
 
     def reading_blind(self, entries: Callable[[Context], Iterable[Any]]) -> Self:
-        """This human as one who reads `entries(ctx)` in place of the transcript, without names beside them."""
+        """Return this human as a blind reader of `entries(ctx)` instead of the transcript, without names beside it."""
         fitted = copy.copy(self)
         fitted._blind = entries  # noqa: SLF001 - its own class
         return fitted
 
     def in_role(self, role: str) -> Self:
-        """This human in `role`: a copy, so that a pattern can still say which answer it needs."""
+        """Return this human in `role`: a copy, so that a pattern can still set the schema of its answers."""
         placed = copy.copy(self)
         placed.role = role
         return placed
@@ -102,7 +102,7 @@ class Human(Block[Any, Any]):
         return output
 
     async def _answer(self, request: HumanRequest, check: _Check, ctx: Context) -> object:
-        """The checked answer; if a submitted answer proves invalid, the human is asked again."""
+        """Return the checked answer; if a submitted answer proves invalid, the human is asked again."""
         journal, number = ctx.run.journal, 1
         while journal is not None:
             place = f"{ctx.path}#human" if number == 1 else f"{ctx.path}#human#{number}"
@@ -189,7 +189,7 @@ class _Check:
             raise OutputError(self.block, f"a {self.output.name}", violation.problems) from None
 
     def dump(self, value: object) -> object:
-        """`value` as JSON data that validates to the same value."""
+        """Dump `value` as JSON data that validates to the same value."""
         return value if self.output is None else self.output.dump(value)
 
 
@@ -206,7 +206,7 @@ def human(
     ask: Ask | None = None,
     context: TextSlot | None = None,
 ) -> Human:
-    """A block that asks a human, for any role of any pattern; its output is text, or validated by `output_schema`.
+    """Create a block to ask a human, for any role of any pattern; its output is text, or fits `output_schema`.
 
     The human is shown `prompt`, the question, `context`, the transcript so far, and the expected answer: `prompt` and
     `context` are text, or functions of `(input, ctx)` or `(input)`. In a role that needs more than text, such as a

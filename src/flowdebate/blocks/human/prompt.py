@@ -26,7 +26,7 @@ _KINDS = {"string": "text", "integer": "a whole number", "number": "a number", "
 def render_request(
     *, who: str | None, prompt: str | None, question: str, context: str | None, transcript: str | None, task: str | None
 ) -> str:
-    """The parts of a request, without those that are None."""
+    """Render the parts of a request, without empty ones (None)."""
     parts = [
         who,
         None if prompt is None else _lines(prompt),
@@ -39,7 +39,7 @@ def render_request(
 
 
 def render_who(name: str, *, stance: str | None = None, role: str | None = None) -> str:
-    """The human's role.
+    """Describe the human's role.
 
     >>> render_who("ann", stance="for")
     'You are ann. You argue for this position: for'
@@ -50,12 +50,12 @@ def render_who(name: str, *, stance: str | None = None, role: str | None = None)
 
 
 def _lines(text: str) -> str:
-    """The application's own `text`: all its lines, without control characters."""
+    """Return the application's own `text`: all its lines, without control characters."""
     return "\n".join(map(quoted, text.split("\n")))
 
 
 def render_said(entries: Iterable[Any], *, names: bool = True) -> str:
-    """The transcript of any pattern, with a heading for each round; without `names`, entries have only their stances.
+    """Render the transcript of any pattern, with a heading for each round; without `names`, entries have only stances.
 
     >>> from types import SimpleNamespace
     >>> print(render_said([SimpleNamespace(round=1, agent_name="ann", stance="for", text="Yes.")]))
@@ -95,7 +95,7 @@ class Section:
     """A round of the transcript, or a paragraph of the request's own words."""
 
     round: int | None
-    """None for the request's own words."""
+    """Number of the round; None for the request's own words."""
     parts: tuple[Said | str, ...]
 
 
@@ -104,13 +104,13 @@ class RequestParts:
     """A rendered request, read back."""
 
     who: str
-    """What it says about the human's role; empty where it says nothing."""
+    """Description of the human's role; empty without one."""
     question: str
     sections: tuple[Section, ...]
 
 
 def parse_request(text: str) -> RequestParts:
-    """The parts of a request that `render_request` rendered; what is none of them is a line of its own words."""
+    """Parse a request rendered by `render_request` into its parts; any other text is a line of its own words."""
     who, question, sections = "", "", list[Section]()
     first, *parts = text.split("\n\n")  # texts of others have no empty line: each of theirs begins with a bar
     if re.fullmatch("You are .+", first):
@@ -150,13 +150,13 @@ def _plain(text: str) -> str:
 
 
 def render_task(value: object) -> str | None:
-    """The part of a request that the input adds by its `task_for_human()`, if it has one: texts to judge, and so on."""
+    """Render the input's addition to a request (`task_for_human()`), if it has one: texts to judge, and so on."""
     task = getattr(value, "task_for_human", None)
     return task() if callable(task) else None
 
 
 def render_expected(schema: Mapping[str, Any] | None) -> str:
-    """The expected answer in words, with a line for each field of `schema`.
+    """Render the expected answer in words, with a line for each field of `schema`.
 
     >>> print(render_expected({"properties": {"winner": {"enum": ["for", "against"]}}, "required": ["winner"]}))
     Answer with these fields:
@@ -175,7 +175,7 @@ def render_expected(schema: Mapping[str, Any] | None) -> str:
 
 
 def kind_of(part: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
-    """The values that a field accepts, in words."""
+    """Describe the valid values of a field in words."""
     if "$ref" in part:
         name = part["$ref"].rpartition("/")[2]
         # a kind that has parts of its own kind would have no end

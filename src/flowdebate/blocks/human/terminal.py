@@ -25,7 +25,7 @@ _TURNS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDict
 
 
 async def ask_in_terminal(request: HumanRequest) -> object:
-    """Show `request` on the terminal (stderr), and return what is typed: `human(name=…, ask=ask_in_terminal)`.
+    """Show `request` on the terminal (stderr), and return the typed answer: `human(name=…, ask=ask_in_terminal)`.
 
     Text ends with an empty line or the end of the input; fields take a line each. An invalid answer is asked for again,
     with the reason. Interrupting (Ctrl-C) cancels the run. OutputError if the input ends before an answer.
@@ -62,7 +62,7 @@ class Terminal:
                 return answer
 
     async def _text(self, request: HumanRequest) -> str:
-        """The lines up to an empty one."""
+        """Read the lines up to an empty one."""
         self._say("(end with an empty line)\n")
         lines: list[str] = []
         while (line := await self._line("> ")) is not None and (line or not lines):
@@ -89,7 +89,7 @@ class Terminal:
         self._shown.flush()
 
     async def _line(self, prompt: str) -> str | None:
-        """The next line without its line end; None at the end of the input."""
+        """Read the next line without its line end; None at the end of the input."""
         self._say(prompt)
         loop = asyncio.get_running_loop()
         line: asyncio.Future[bytes] = loop.create_future()
@@ -117,7 +117,7 @@ def _ended(request: HumanRequest) -> OutputError:
 
 
 def value_typed(line: str, part: Mapping[str, Any], definitions: Mapping[str, Any]) -> object:
-    """The value of `line` for a field; text that has no such value is left as it is, for the check to refuse.
+    """Convert `line` to a field's value; text without such a value is returned as it is, for the check to refuse.
 
     >>> value_typed("yes", {"type": "boolean"}, {}), value_typed("ann, bob", {"type": "array"}, {})
     (True, ['ann', 'bob'])
