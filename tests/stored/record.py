@@ -35,6 +35,7 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     "consensus": ("--max-rounds", "1"),
     "round-robin": ("--max-rounds", "1", "--referee"),
     "council": ("--review", "all"),
+    "critique": ("--critic", "Ada"),
     "review": ("--gate", "no confirmed blocker"),
 }
 """The options of each pattern's run, by the pattern's command."""
@@ -52,6 +53,8 @@ def stage() -> Stage:
     more: dict[str, Any] = {
         "scores": {"reasoning": "It answered.", "scores": {"cap rents": 80, "free rents": 20}, "verdict": "Cap them."},
         "ranking": _rank,
+        "rulings": {"rulings": [{"claim": "C1", "reason": "They are.", "quotes": [], "ruling": "does_not_hold"}]},
+        "settledBy": {"claims": [{"claim": "Homes are not first.", "kind": "false", "place": "Homes first."}]},
         "dissent": {"answer": "Cap them at 3%.", "dissent": "How soon."},
         "next_agent_name": {"response": "Yes: homes first.", "next_agent_name": "Opponent"},
         "findings": {"findings": [{"title": "No figures", "claim": "Nobody says how many.", "severity": "major"}]},
