@@ -50,7 +50,7 @@ def model_of(
     return FunctionModel(reply)
 
 
-def held(model: Any = None, *, question: Any = QUESTION, **options: Any) -> Any:
+def held(model: Any = None, *, question: Any = QUESTION, limits: Any = None, **options: Any) -> Any:
     """Return the result of a critique with the lease as its source."""
     pattern = critique(name="rent", **{"critics": [{"name": "Ada"}], "sources": {"lease.md": LEASE}, **options})
-    return pattern.run_sync(question, model=model_of() if model is None else model, seed=7)
+    return pattern.run_sync(question, model=model_of() if model is None else model, seed=7, limits=limits)

@@ -10,6 +10,7 @@ from flowdebate import (
     CritiqueOutput,
     FailurePolicy,
     FlowDebateWarning,
+    Limits,
     Persona,
     SynthesizerOptions,
     critique,
@@ -169,6 +170,19 @@ def test_a_lone_critic_that_fails_ends_the_run_and_one_of_two_does_not() -> None
     raw = held(failing("-critic-ann"), answer=ANSWER, critics=[{"name": "ann"}, {"name": "bea"}]).output
     assert (raw.status, raw.outcome, [loss.name for loss in raw.losses]) == ("degraded", "revised", ["ann"])
     assert raw.answer.startswith("Incomplete: ann did not answer")
+
+
+@pytest.mark.parametrize("calls", range(1, 5))
+def test_a_run_that_reaches_a_limit_has_all_that_was_said(calls: int) -> None:
+    """The answer, the claims of each critic who was heard, and no decision without rulings."""
+    result = held(critics=[{"name": "ann"}, {"name": "bea"}], max_concurrency=1, limits=Limits(calls=calls))
+    raw = result.raw
+    said = [(entry.round, entry.speaker) for entry in raw.entries]
+    assert said == [(1, "author"), (2, "ann"), (2, "bea")][:calls]
+    assert len(raw.claims) == (calls > 1)
+    assert raw.original == ANSWER
+    assert (raw.outcome, raw.stop_reason, result.status) == (None, None, "limit")
+    assert [claim.judged for claim in raw.claims] == (["holds"] if calls > 3 else [None] if calls > 1 else [])
 
 
 def test_without_the_judge_the_answer_is_marked_as_unchecked() -> None:

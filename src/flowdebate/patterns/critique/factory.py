@@ -33,7 +33,17 @@ from .schemas import (
     CritiqueTranscript,
     create_critique_transcript,
 )
-from .steps import Answering, CriticTurn, Judging, Revising, build_critique, gather_claims, outcome_of
+from .steps import (
+    Answering,
+    CriticTurn,
+    Judging,
+    Revising,
+    build_critique,
+    claims_so_far,
+    entries_of_critics,
+    gather_claims,
+    outcome_of,
+)
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
@@ -189,8 +199,10 @@ def _author_turn(loop: Loop[CritiqueOptions], phase: str) -> Turn:
 
 def raw_output(loop: Loop[CritiqueOptions], ctx: Context, status: RunStatus) -> CritiqueOutput:
     """Build the output of the critique around a step as it is now."""
-    del loop
     state = state_of(ctx, CritiqueState)
+    entries = list(ctx.scope.handles["transcript"].state.entries)
+    if not any(entry.round == 2 for entry in entries):  # noqa: PLR2004 - the run ended while critics were at work
+        entries += entries_of_critics(loop, state)
     outcome = outcome_of(state)
     answers = {"stands": state.answer, "revised": state.revision, "rejected": None, None: state.answer or None}
     return CritiqueOutput(
@@ -199,8 +211,8 @@ def raw_output(loop: Loop[CritiqueOptions], ctx: Context, status: RunStatus) -> 
         outcome=outcome,
         original=state.answer or None,
         is_given=state.is_given,
-        claims=list(state.claims),
-        transcript=list(ctx.scope.handles["transcript"].state.entries),
+        claims=claims_so_far(loop, state),
+        transcript=entries,
         **ending_of(ctx, status),
     )
 

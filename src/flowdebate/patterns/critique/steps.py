@@ -148,14 +148,27 @@ def gather_claims(loop: Loop[CritiqueOptions]) -> Handler[Any, None]:
             return
         if state.losses:
             check_quorum(state, list(state.drafts), quorum=loop.failures.least, block=ctx.block)
-        drafts = {name: state.drafts[name] for name in loop.names if name in state.drafts}
         # not before: who reads the transcript while critics are at work would see the others' claims
-        entries = [CritiqueEntry(round=2, agent_name=name, text=claims_text(claims)) for name, claims in drafts.items()]
         transcript = ctx.scope.handles["transcript"]
-        transcript.set(transcript.state.with_entry(*entries))
-        ctx.scope.handle.update(claims=collect_claims(drafts, state.answer or ""))
+        transcript.set(transcript.state.with_entry(*entries_of_critics(loop, state)))
+        ctx.scope.handle.update(claims=claims_so_far(loop, state))
 
     return gather
+
+
+def _drafts_in_order(loop: Loop[CritiqueOptions], state: CritiqueState) -> dict[str, list[ClaimDraft]]:
+    return {name: state.drafts[name] for name in loop.names if name in state.drafts}
+
+
+def entries_of_critics(loop: Loop[CritiqueOptions], state: CritiqueState) -> list[CritiqueEntry]:
+    """Return the transcript entries of all critics who were heard, in declared order."""
+    drafts = _drafts_in_order(loop, state)
+    return [CritiqueEntry(round=2, agent_name=name, text=claims_text(claims)) for name, claims in drafts.items()]
+
+
+def claims_so_far(loop: Loop[CritiqueOptions], state: CritiqueState) -> list[Claim]:
+    """Return the claims with their rulings; those of a run that ended among the critics have none."""
+    return list(state.claims) or collect_claims(_drafts_in_order(loop, state), state.answer or "")
 
 
 class Judging(Block[Any, None]):
