@@ -146,6 +146,14 @@ def test_auto_is_refused_where_no_result_says_whether_all_agree(pattern: str) ->
         plan_of(pattern, depth="auto")
 
 
+@pytest.mark.parametrize("option", [{"baselines": True}, {"goes_on": {"rounds": 1}}])
+def test_auto_is_refused_with_options_of_one_debate(option: dict[str, Any]) -> None:
+    """Baselines are compared with one debate, and a debate that goes on has a depth already."""
+    info = PATTERNS["debate"]
+    with pytest.raises(ConfigurationError, match="`--depth` must be one of quick, balanced, thorough with"):
+        make_plan(info, {"question": QUESTION, "depth": "auto"}, file=option)
+
+
 @pytest.mark.parametrize(
     ("pattern", "field", "counts"), [("council", "members", [3, 3, 5]), ("review", "reviewers", [2, 3, 5])]
 )

@@ -42,11 +42,15 @@ def with_depth(page: PatternPage, options: PlanOptions) -> PlanOptions:
         return options
     if options.depth != "auto":
         return _filled(page, options, page.options_for(options.depth))
+    location, field = options.place("depth")
     if not _says_agreement(page):
-        where, field = options.place("depth")
         name = page.document.model_fields["pattern"].default
         allowed = f"one of {', '.join(STEPS)}: nobody in a {name} says whether the speakers agree"
-        raise ConfigurationError(where, field, "auto", allowed)
+        raise ConfigurationError(location, field, "auto", allowed)
+    for conflict in page.fixed_depth:
+        if getattr(options, conflict):
+            allowed = f"one of {', '.join(STEPS)} with `{options.place(conflict)[1]}`"
+            raise ConfigurationError(location, field, "auto", allowed)
     roster = options.ROSTER
     most = {key: value for key, value in page.options_for(STEPS[-1]).items() if key == roster}
     return _filled(page, options, most)

@@ -84,6 +84,9 @@ class PatternPage(ABC):
     depths: ClassVar[Mapping[Depth, PlanValues]] = {}
     """Options of each depth, beside the length of `options_for`; those of "auto" are for all its steps."""
 
+    fixed_depth: ClassVar[tuple[str, ...]] = ()
+    """Options that cannot be combined with the depth "auto"."""
+
     document: ClassVar[type[Document]]
     """Its saved runs: their sections, and the words for their stop reasons."""
     live: ClassVar[type[Live]]
