@@ -23,6 +23,7 @@ from flowdebate import (
     critique,
     debate,
     deliberation,
+    escalate,
     generator,
     handler,
     handoff,
@@ -119,6 +120,15 @@ PATTERNS: Mapping[str, Callable[[], Any]] = {
     "critique of a given answer": lambda: critique(name="x", answer="Yes.", critics=PEOPLE[:1]),
     "round robin": lambda: round_robin(
         name="x", debaters=PEOPLE, max_rounds=2, turn_order="simultaneous", referee=True, failures=SKIP
+    ),
+    "escalation": lambda: escalate(
+        name="x",
+        steps=[
+            generator(name="first", prompt="Answer."),
+            generator(name="second", prompt="Answer."),
+            debate(name="duel", debaters=SIDES, failures=SKIP),
+            council(name="panel", members=PEOPLE, failures=SKIP),
+        ],
     ),
     "one block in many branches": _many,
 }
