@@ -1,7 +1,7 @@
 """`AnthropicModel`: a model of Anthropic, called with its own SDK, whose answers are put in openai's form.
 
-What is asked for and how it is read is decided once, in `models/openai`: `MessagesClient` takes what that sends to a
-client of openai, and answers in its form.
+Requests and reading are defined once, in `models/openai`: `MessagesClient` takes the calls to a client of openai, and
+answers in its form.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _RETRY = Retry()
 class AnthropicModel(PooledModel):
     """The model `name` of Anthropic, by its messages API; needs `pip install "flowdebate[anthropic]"`.
 
-    - `base_url`: another endpoint with that API, up to and with `/v1`; None reads ANTHROPIC_BASE_URL, then means
+    - `base_url`: another endpoint with this API, up to and with `/v1`; None reads ANTHROPIC_BASE_URL, then means
       Anthropic itself.
     - `api_key`: None reads the environment variable `api_key_env` at each call. It is shown nowhere.
-    - `cache`: whether the part of a prompt that later turns repeat is marked for the provider's cache, from which it
-      costs a tenth; what is written into it costs a quarter more. False marks nothing.
+    - `cache`: True marks the part of a prompt repeated by later turns for the provider's cache. Reading it from there
+      costs a tenth; writing it costs a quarter more. False marks nothing.
     - `settings`, `structured`, `default_headers`, `retry`, `transport`, `strict`, `strict_model`, `label`: as of
       `OpenAIModel`.
       `settings.effort` makes the model think; `max_tokens` is 8,192 where nobody sets it, and what the effort may take.
@@ -207,7 +207,7 @@ class MessagesClient:
         await self._client.close()
 
     async def create(self, *, stream: bool = False, **parameters: object) -> object:
-        """Send a request, which is that of a chat completion with `marks`, and return its completion or stream."""
+        """Send the request of a chat completion with `marks`, and return its completion or stream."""
         sent = self._request(parameters)
         create: Any = self._client.messages.create
         try:
@@ -261,7 +261,7 @@ class MessagesClient:
         return sent
 
     def _messages(self, messages: Sequence[Message], *, rereads: bool) -> tuple[list[Json], list[Json]]:
-        """The system message as blocks, and the turns; with `rereads` the transcript is marked for the cache."""
+        """Convert messages to a system message in blocks, and turns; `rereads` marks the transcript for the cache."""
         system: list[Json] = []
         turns: list[Json] = []
         for message in messages:
@@ -402,14 +402,14 @@ def _kind(part: object) -> object:
 
 
 def _refusal(message: object) -> str | None:
-    """Why a message was refused, where its vendor says so."""
+    """Return the reason of a refused message, if its vendor gives one."""
     details = getattr(message, "stop_details", None)
     explanation = getattr(details, "explanation", None) or getattr(details, "category", None)
     return explanation if getattr(message, "stop_reason", None) == "refusal" and isinstance(explanation, str) else None
 
 
 def _usage(*reported: object) -> object:
-    """Counts as openai has them: cached tokens, read or written, are among those of the prompt."""
+    """Counts as openai has them: tokens read from or written to a cache are part of the prompt's."""
 
     def count(name: str) -> int | None:
         counts = [getattr(usage, name, None) for usage in reported]

@@ -50,17 +50,17 @@ class Usage:
     """
 
     calls: int = 0
-    """Requests that were sent."""
+    """Requests sent."""
     prompt_tokens: int | None = None
     """Prompt tokens, cached ones included."""
     cached_tokens: int | None = None
-    """Prompt tokens that the server took from its cache."""
+    """Prompt tokens read by the server from its cache."""
     completion_tokens: int | None = None
-    """Tokens of the answers, those of thinking included."""
+    """Tokens of the answers, including thinking."""
     reasoning_tokens: int | None = field(default=None, metadata=SPARSE)
-    """Completion tokens that the model has only thought."""
+    """Completion tokens of thinking."""
     cache_written_tokens: int | None = field(default=None, metadata=SPARSE)
-    """Prompt tokens that the server wrote into its cache, where it asks money for that."""
+    """Prompt tokens written into the server's cache, if it charges for them."""
 
     def __repr__(self) -> str:
         counts = [(count_field.name, getattr(self, count_field.name)) for count_field in fields(self)]
@@ -128,7 +128,7 @@ class Attempt:
     error: str | None = None
     """Class name of the error, "cancelled" for a cancelled request; None for an answer."""
     answer: str | None = None
-    """Text of an answer that could not be used, up to `LONGEST_REFUSED` characters; None for any other attempt."""
+    """Text of an unusable answer, up to `LONGEST_REFUSED` characters; None for any other attempt."""
 
 
 def total_usage(attempts: Sequence[Attempt]) -> Usage:
@@ -145,13 +145,13 @@ class Meter(Protocol):
     """Counter of requests against a run's limits."""
 
     def reserve(self, model: str, request: ModelRequest) -> object:
-        """Reserve a request that is about to be sent; raise LimitReached if it may not be."""
+        """Reserve a request about to be sent; raise LimitReached if it may not be."""
 
     def settle(self, reserved: object, attempt: Attempt) -> None:
         """Replace a reservation by the attempt's actual usage."""
 
     def release(self, reserved: object) -> None:
-        """Release the reservation of a request that was never sent."""
+        """Release the reservation of an unsent request."""
 
 
 class Attempts:
@@ -197,7 +197,7 @@ class Attempts:
 
     @contextmanager
     def listening(self) -> Iterator[list[object]]:
-        """Collect the events that are emitted inside, which the run's readers get as well."""
+        """Collect the events emitted inside; the run's readers get them as well."""
         heard: list[object] = []
         outer = self._tell
 
@@ -282,7 +282,7 @@ Message = dict[str, Any]
 MOST_LOGPROB = 1e-3  # the most that the logarithm of a probability may be: servers round
 
 Effort: TypeAlias = Literal["low", "medium", "high"]
-"""How much a model is to think before it answers."""
+"""Amount of thinking before an answer."""
 
 FinishReason = Literal["stop", "length", "tool_calls"]
 """Reason for the end of an answer: complete, out of room, or tools to be called."""
@@ -316,9 +316,9 @@ class ModelSettings:
 
     temperature: float | None = None
     max_tokens: int | None = None
-    """Maximum length of the answer in tokens, those of thinking included."""
+    """Maximum length of the answer in tokens, including thinking."""
     effort: Effort | None = None
-    """How much the model thinks; ConfigurationError for a model that cannot be told."""
+    """Amount of thinking; ConfigurationError for a model without such a setting."""
     timeout: float | None = 300.0
     """Deadline of the whole call in seconds, retries and backoff included, start and other calls of a local engine not;
     None for none."""
@@ -381,7 +381,7 @@ class ModelRequest:
     block: str
     """Name of the calling block."""
     role: str | None = None
-    """What the block does in its pattern, such as "judge"; None outside of all roles."""
+    """Role of the block in its pattern, such as "judge"; None outside of all roles."""
     output: OutputSchema | None = None
     """Schema of the answer; None for text."""
     tools: Sequence[ToolSpec] = ()
@@ -390,10 +390,10 @@ class ModelRequest:
     gives any. Empty for any answer."""
     settings: ModelSettings = field(default_factory=ModelSettings)
     begins: str = ""
-    """Words that a text answer begins with (a prefill). A model that can continue them returns them in front of the
-    rest; all others answer without them."""
+    """Required first words of a text answer (a prefill). A model with support for it returns them in front of the rest;
+    all others answer without them."""
     sentences: int | None = None
-    """Maximum number of sentences of a text answer, for models that can be held to it; None for no bound."""
+    """Maximum number of sentences of a text answer, for models with such a bound; None for no bound."""
     on_text: Callable[[str], None] | None = None
     """Callback for pieces of text as they arrive; None without a listener. One with the methods `begin` and `finish` is
     told where an answer begins and ends."""
@@ -402,16 +402,16 @@ class ModelRequest:
     deadline: float | None = None
     """End of the whole call by the event loop's clock; None for none."""
     retried: bool = False
-    """Whether an outer model retries this call already: only the outermost retry loop is active."""
+    """True if an outer model retries this call already: only the outermost retry loop is active."""
     words: int | None = None
-    """Words that the prompt asks for at most; None where it does not say. A model with a small room of its own makes
-    room for them."""
+    """Maximum number of words requested by the prompt; None if it does not say. A model with a small context makes room
+    for them."""
     skipped_modes: int = 0
-    """Structured modes that a model should skip, since their answers did not fit the schema."""
+    """Structured modes to skip, since their answers did not fit the schema."""
 
     @property
     def characters(self) -> int:
-        """Length of all messages in characters; an image counts as the text that costs as many tokens."""
+        """Length of all messages in characters; an image counts as a text of the same number of tokens."""
         messages, total = self.messages, 0
         if isinstance(messages, UnwrittenMessages) and messages.recorded_characters is not None:
             return messages.recorded_characters
@@ -471,17 +471,17 @@ class ModelResponse:
     model: str | None = None
     """Model name reported by the endpoint."""
     id: str | None = field(default=None, compare=False)
-    """Id that the endpoint gave the answer, for its own records; no run stores it."""
+    """Id of the answer in the endpoint's own records; no run stores it."""
     asked_as: str | None = None
-    """Structured mode that was used, for models that know several."""
+    """Structured mode used, for models with several."""
     logprobs: Mapping[str, float] | None = None
     """Log-probability of each of the request's `choices`; None if the model gives none."""
     flags: tuple[Flag, ...] = ()
-    """Oddities of an answer that is usable all the same."""
+    """Oddities of a nevertheless usable answer."""
     repaired: tuple[str, ...] = ()
-    """Repairs of a structured answer, in words such as "code fence"; empty for one that needed none."""
+    """Repairs of a structured answer, in words such as "code fence"; empty without repairs."""
     validated: OutputSchema | None = field(default=None, repr=False, compare=False)
-    """Schema that has validated `data` already; models do not set it."""
+    """Schema by which `data` was validated already; models do not set it."""
 
     def message(self) -> Message:
         """Write the assistant's message, for a request that continues with the results of its tool calls."""
@@ -500,10 +500,10 @@ class Model(Protocol):
     """Protocol of all models: a name and `request`; nothing to inherit.
 
     An optional attribute `profile` chooses the default prompts: "concise" for a small model, "full" otherwise.
-    `context_tokens` is the most tokens of a prompt and its answer, where that is known. A model that never gives
-    `logprobs` has the attribute `gives_logprobs = False`, and one that can be shown images `takes_images = True`.
-    `await model.check_ready()`, where it has that, is called before a run asks anybody, and raises what its first call
-    would raise for want of a key, a program or a login. Its exceptions reach the caller of the run: those of
+    `context_tokens` is the maximum number of tokens of a prompt and its answer, if known. A model without `logprobs`
+    has the attribute `gives_logprobs = False`, and one with eyes for images `takes_images = True`. `await
+    model.check_ready()`, if the model has it, is called before a run asks anybody, and raises the errors of a first
+    call for want of a key, a program or a login. Its exceptions reach the caller of the run: errors of
     `flowdebate.errors` as such, all others as the application's own.
     """
 
@@ -518,7 +518,7 @@ class Model(Protocol):
 def profile_of(model: Model) -> Profile:
     """Profile of the default prompts for `model`: its attribute `profile`, or "full" without one.
 
-    An attribute that is no string means something else to its owner; ConfigurationError for an unknown name.
+    A non-string attribute means something else to its owner; ConfigurationError for an unknown name.
     """
     profile = getattr(model, "profile", None)
     if not isinstance(profile, str):
@@ -528,13 +528,13 @@ def profile_of(model: Model) -> Profile:
 
 
 def context_of(model: Model) -> int | None:
-    """The most tokens of a prompt and its answer: the attribute `context_tokens` of `model`; None where unknown."""
+    """Return the maximum tokens of a prompt and its answer: the attribute `context_tokens`; None if unknown."""
     tokens = getattr(model, "context_tokens", None)
     return tokens if isinstance(tokens, int) and tokens > 0 else None
 
 
 def without_images(content: object) -> object:
-    """The content of a message for readers: with parts as one text, in which images are only named."""
+    """Return the content of a message for readers: parts become one text, with images only by name."""
     if not isinstance(content, list):
         return content
     return "\n".join("(an image)" if "image_url" in part else str(part.get("text", part)) for part in content)
@@ -548,21 +548,21 @@ async def check_ready(model: Model) -> None:
 
 
 def has_eyes(model: Model) -> bool:
-    """Whether `model` can be shown images: its attribute `takes_images`, or False without one."""
+    """Check that `model` takes images: its attribute `takes_images`, or False without one."""
     return getattr(model, "takes_images", False) is True
 
 
 @dataclass(slots=True, kw_only=True)
 class CallRetried(BlockEvent):
-    """A call failed and is retried after `wait` seconds; text that it has streamed so far does not count."""
+    """A call failed and is retried after `wait` seconds; its streamed text so far does not count."""
 
     kind: ClassVar[str] = "call_retried"
     block: str
-    """The name of the block that asks."""
+    """Name of the asking block."""
     model: str | None
     """The model's name; None where it is not known."""
     attempt: int
-    """Number of the request that follows, from 2."""
+    """Number of the next request, from 2."""
     error: str
     """Class name of the error."""
     message: str
@@ -573,20 +573,20 @@ class CallRetried(BlockEvent):
 
 @dataclass(slots=True, kw_only=True)
 class TextWithdrawn(BlockEvent):
-    """Text that a call has streamed so far was thinking and does not count; the answer follows (live only)."""
+    """Streamed text of a call so far was thinking and does not count; the answer follows (live only)."""
 
     kind: ClassVar[str] = "text_withdrawn"
     block: str
-    """The name of the block that asks."""
+    """Name of the asking block."""
 
 
 @dataclass(slots=True, kw_only=True)
 class CallFellBack(BlockEvent):
-    """A model failed for good and a fallback is asked; text that the first has streamed does not count."""
+    """A model failed for good and a fallback is asked; the first model's streamed text does not count."""
 
     kind: ClassVar[str] = "call_fell_back"
     block: str
-    """The name of the block that asks."""
+    """Name of the asking block."""
     model: str
     """The failed model."""
     to: str

@@ -1,7 +1,7 @@
 """Call boundary of all models: deadline, retries, validation of answers, names in errors; a guard for tests.
 
-The retries of the SDKs are off, so that every attempt is counted, bounded and reported here. Where several nested
-models would retry a call, the outermost does.
+The retries of the SDKs are off: every attempt is counted, bounded and reported here. Where several nested models would
+retry a call, the outermost does.
 """
 
 from __future__ import annotations
@@ -64,9 +64,8 @@ class Retry:
     """Retry policy: number of attempts and backoff.
 
     Waits grow by a factor of two from `first_wait` to `longest_wait`, each drawn between half and all of it. An
-    endpoint's own `retry-after` is respected; if it is above `longest_wait`, the call is not retried. An answer that
-    did not fit the schema is asked for again at once, with the reason. A call whose wait would pass its deadline is not
-    retried.
+    endpoint's own `retry-after` is respected; if it is above `longest_wait`, the call is not retried. An answer against
+    the schema is requested again at once, with the reason. A call is not retried if its wait would pass its deadline.
 
     >>> Retry(attempts=5, first_wait=1).longest_wait
     60.0
@@ -79,9 +78,9 @@ class Retry:
     longest_wait: float = 60.0
     """Seconds."""
     on: Callable[[ModelError], bool] | None = None
-    """Predicate of retried errors; None for those whose `transient` is true."""
+    """Predicate of retried errors; None retries errors with a true `transient`."""
     sleep: Callable[[float], Awaitable[object]] = field(default=asyncio.sleep, repr=False, compare=False)
-    """Function that waits; tests pass their own."""
+    """Waiting function; tests pass their own."""
 
     def __post_init__(self) -> None:
         check_count("Retry", attempts=self.attempts)
@@ -143,7 +142,7 @@ async def call_with_retries(
 
 
 def _ignores_mode(request: ModelRequest, error: ModelError, seen: Counter[type[ModelError]]) -> bool:
-    """Say whether a model with another mode answers without JSON again, after an answer that does not fit."""
+    """Say whether a model with another mode answers without JSON again, after an invalid answer."""
     if not isinstance(error, SchemaViolation) or seen[SchemaViolation] < _IGNORED or not request.attempts.modes_left:
         return False
     return error.answer is not None and find_object(error.answer) is None
@@ -192,9 +191,9 @@ T = TypeVar("T")
 async def within(seconds: float | None, call: Coroutine[Any, Any, T], *, latest: float | None = None) -> T:
     """Await `call` and raise ModelTimeout after `seconds`; None for no deadline.
 
-    Time that a call spends `in_queue` does not count, but for the end at `latest`, by the loop's clock. The call is
-    started by hand, and the timer starts when it first waits: one that answers at once, from a cache or a script,
-    needs none, and `asyncio.timeout` takes longer than such an answer.
+    Time of a call spent `in_queue` does not count, but for the end at `latest`, by the loop's clock. The call is
+    started by hand, and the timer starts at its first wait: an immediate answer, from a cache or a script, needs none,
+    and `asyncio.timeout` takes longer than such an answer.
     """
     if seconds is None:
         return await call
@@ -225,7 +224,7 @@ async def within(seconds: float | None, call: Coroutine[Any, Any, T], *, latest:
 
 
 class _Deadline:
-    """When a call has to be over, by the loop's clock: later by what it has queued, but not after `latest`."""
+    """Deadline of a call, by the loop's clock: later by its time in queues, but not after `latest`."""
 
     __slots__ = ("_ends", "_latest", "_loop", "_queues", "_since", "timer")
 
@@ -279,7 +278,7 @@ _CLEANING_UP = 1.0
 
 
 class _Insistence:
-    """Second cancellation, by its deadline, of a call that ignores the first one."""
+    """Second cancellation, by its deadline, of a call ignoring the first one."""
 
     __slots__ = ("_task", "_timer", "over")
 
@@ -360,7 +359,7 @@ async def ask(model: Model, request: ModelRequest) -> ModelResponse:
 
 
 async def answer(model: Model, request: ModelRequest) -> ModelResponse:
-    """Call `model` within a call that has its deadline already, as wrappers do with their inner model.
+    """Call `model` within a call with a deadline of its own, as wrappers do with their inner model.
 
     The model's own `timeout` bounds all attempts together.
     """
@@ -492,7 +491,7 @@ def _warn_of_cut(server: str | None, model: str | None) -> None:
 def _take_out_thinking(response: ModelResponse, text: str, request: ModelRequest) -> tuple[ModelResponse, str]:
     """Take the thinking out of an answer, count it with its attempt, and remember how it was written.
 
-    LostToThinking for an answer that is nothing else.
+    LostToThinking for an answer of nothing else.
     """
     if not request.choices:
         response = without_thinking(replace(response, text=text))
@@ -513,7 +512,7 @@ def _take_out_thinking(response: ModelResponse, text: str, request: ModelRequest
 
 
 def _text_of(response: ModelResponse, max_chars: int) -> str:
-    """Return the text of an answer whose other parts are what they should be."""
+    """Return the text of an answer; its other parts must be valid."""
     if not isinstance(response.usage, Usage):
         raise _malformed("usage", response.usage, "a Usage")
     if response.finish not in get_args(FinishReason):

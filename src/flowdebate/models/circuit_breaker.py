@@ -4,8 +4,8 @@
 - open becomes half_open after `cooldown` seconds;
 - half_open becomes closed after `successes` successful trials, and open again after one failure.
 
-Of eleven libraries none does that for asyncio with a bound on trials at once, a monotonic clock, and cancelled calls
-that do not count. The tests compare with the nearest one, `pyresilience`.
+Of eleven libraries none offers this for asyncio with a bound on concurrent trials, a monotonic clock, and no count of
+cancelled calls. The tests compare with the nearest one, `pyresilience`.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from flowdebate.models.wrapper import Wrapper
 class CircuitBreaker(Wrapper):
     """Open the circuit after `failures` failed calls of `inner` in a row; try it again after `cooldown` seconds.
 
-    While the circuit is open, calls fail with CircuitOpen at once, so that an outer `Fallback` can ask another model.
-    After the cooldown at most `successes` calls at a time are let through; that many successes close the circuit, one
-    failure opens it again.
+    While the circuit is open, calls fail with CircuitOpen at once, so an outer `Fallback` can ask another model. After
+    the cooldown at most `successes` calls at a time are let through; this many successes close the circuit, one failure
+    opens it again.
 
-    Failures are those of the endpoint: unreachable, connection lost, 5xx, malformed response, timeout. Rejected
-    requests (4xx, 429 too), unusable answers and cancelled calls do not count. One call counts once, however often
-    `inner` retries it.
+    Failures of the endpoint count: unreachable, connection lost, 5xx, malformed response, timeout. Rejected requests
+    (4xx, 429 too), unusable answers and cancelled calls do not count. One call counts once, however often `inner`
+    retries it.
 
     - `clock`: monotonic seconds, for tests.
     - `breaker`: a shared circuit, which brings its own options.
@@ -149,7 +149,7 @@ class Breaker:
 
     @property
     def state(self) -> CircuitState:
-        """State that a call would find now."""
+        """Current state for a new call."""
         with self._lock:
             return "half_open" if self._state == "open" and self._left() <= 0 else self._state
 
@@ -161,7 +161,7 @@ class Breaker:
 
     @property
     def available(self) -> bool:
-        """Whether a call would be admitted now."""
+        """True if a call would be admitted now."""
         with self._lock:
             if self._state == "open":
                 return self._left() <= 0
@@ -258,7 +258,7 @@ class Breakers:
             return breaker
 
     def available(self, names: Iterable[str]) -> list[str]:
-        """Return those of `names` that may be called now, in order."""
+        """Return the currently available `names`, in order."""
         with self._lock:
             breakers = {name: self._known.get(name) for name in names}
         return [name for name, breaker in breakers.items() if breaker is None or breaker.available]
@@ -272,7 +272,7 @@ class Breakers:
         self.of(name).record(succeeded=False)
 
     def state(self, name: str) -> CircuitState:
-        """Return the state that a call of `name` would find now."""
+        """Return the current state for a call of `name`."""
         with self._lock:
             breaker = self._known.get(name)
         return "closed" if breaker is None else breaker.state

@@ -69,14 +69,14 @@ class CliModel:
       nobody and keeps no session; None with a `command`.
     - `command`: the program and its options; it gets the prompt on its input, and all that it writes is the answer.
     - `model`: the program's own name of a model; None for its default.
-    - `workdir`: a folder that it may read; None for an empty one, anew for each answer.
-    - `env`: further variables of the environment that it gets, by name.
+    - `workdir`: a readable folder; None for an empty one, anew for each answer.
+    - `env`: names of further environment variables to pass on.
     - `settings`: `timeout` bounds all attempts of an answer, and `effort` says how much to think; others do nothing.
     - `label`: the name in errors and events.
 
-    Structured answers are asked for in the prompt and validated. Of the environment the program gets its path, home,
-    language, proxies, certificates, its own keys, and what `env` names. A cancelled call ends the program and all that
-    it has started. ConfigurationError for a program that is not installed.
+    Structured answers are requested in the prompt and validated. Of the environment the program gets its path, home,
+    language, proxies, certificates, its own keys, and the variables of `env`. A cancelled call ends the program and all
+    its child processes. ConfigurationError for a missing program.
 
     >>> CliModel(command=["cat"]).name
     'cli/cat'

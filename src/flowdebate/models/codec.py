@@ -1,6 +1,6 @@
 """The one codec of model calls: digests of requests, answers with their attempts, and errors, as JSON.
 
-The answer in a row of a stored run's journal and the one in a line of a cassette are the same record, `Answer`.
+An answer in a row of a stored run's journal and an answer in a line of a cassette are the same record, `Answer`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ErrorT = TypeVar("ErrorT", bound=Exception)
 RecordedT = TypeVar("RecordedT", bound="Recorded")
 
 Origin = Literal["asked", "reused", "edited"]
-"""Where a run has an answer from: the model; the run that it was forked from; the edits of the fork."""
+"""Source of a run's answer: the model; the parent run of a fork; the edits of the fork."""
 
 
 def json_text(value: object) -> str:
@@ -58,13 +58,13 @@ def _is_same(one: object, other: object) -> bool:
 
 
 _LONG = 16_384
-"""Characters from which on a text is hashed by itself."""
+"""Minimum length of a text for a hash of its own."""
 _BEGINNINGS = 8
-"""Texts of one run that grow side by side: the transcript as debaters, moderator and judges are shown it."""
+"""Number of texts of one run growing side by side: the transcript as shown to debaters, moderator and judges."""
 
 
 class TextHasher:
-    """Hashes the long texts of one run's requests, which begin alike: of each text only what is new is hashed."""
+    """Hasher of the long texts of one run's requests. They begin alike: only the new part of each text is hashed."""
 
     def __init__(self) -> None:
         self._beginnings: list[_Beginning] = []
@@ -86,7 +86,7 @@ class TextHasher:
 
 
 class _Beginning:
-    """What two texts began with, and how the later one went on."""
+    """Common beginning of two texts, and the rest of the later one."""
 
     __slots__ = ("hasher", "rest", "text")
 
@@ -133,7 +133,7 @@ def digest_of(request: ModelRequest, texts: TextHasher | None = None) -> str:
 
 
 def _with_hashes(value: Any, texts: TextHasher) -> Any:  # noqa: ANN401 - JSON data
-    """`value` with the hash of each long text in its place."""
+    """Return `value` with the hash of each long text in its place."""
     if isinstance(value, str):
         return value if len(value) < _LONG else {"hash": texts.hash(value)}
     if isinstance(value, Mapping):
@@ -174,7 +174,7 @@ class Answer(Recorded):
     data: JsonValue = None
 
     def response(self, output: OutputSchema | None) -> ModelResponse:
-        """Build the response, with the data that `output` validates; SchemaViolation where it does not fit."""
+        """Build the response, with data validated by `output`; SchemaViolation if it does not fit."""
         schema = None if self.tool_calls else output
         return ModelResponse(
             text=self.text,
@@ -208,7 +208,7 @@ class StoredAnswer(Answer):
 
 
 class FailedCall(Recorded):
-    """A call in a journal that got no answer."""
+    """A call without an answer in a journal."""
 
     block: str
     role: str | None
@@ -219,7 +219,7 @@ class FailedCall(Recorded):
 
 
 def read_record(kind: type[RecordedT], text: str | bytes) -> RecordedT:
-    """Read a record; ValueError names the first fields that do not fit."""
+    """Read a record; ValueError names the first invalid fields."""
     try:
         return kind.model_validate_json(text)
     except ValidationError as error:
@@ -227,7 +227,7 @@ def read_record(kind: type[RecordedT], text: str | bytes) -> RecordedT:
 
 
 def problems_text(error: ValidationError) -> str:
-    """Name the first three fields of a record that do not fit."""
+    """Name the first three invalid fields of a record."""
     return "; ".join(f"`{field}` {what}" if field else what for field, what in problems_of(error, got=False)[:3])
 
 
@@ -248,7 +248,7 @@ def attempts_row(attempts: Iterable[Attempt]) -> list[AttemptRow]:
 
 
 def attempts_of(rows: Iterable[AttemptRow]) -> list[Attempt]:
-    """Read the attempts that `attempts_row` formatted."""
+    """Read the attempts from the format of `attempts_row`."""
     return [
         Attempt(
             model=model,
@@ -309,12 +309,12 @@ def read_call(body: str) -> tuple[StoredAnswer, list[Attempt]]:
 
 
 def models_asked(body: str) -> tuple[str, ...]:
-    """The models that were asked for the answer of `call_row`, in order; none for an edited one."""
+    """Return the models asked for the answer of `call_row`, in order; none for an edited one."""
     return tuple(str(attempt[0]) for attempt in json.loads(body).get("attempts", ()))
 
 
 class Manner(NamedTuple):
-    """How a model wrote a recorded answer."""
+    """Manner in which a model wrote a recorded answer."""
 
     model: str
     repaired: tuple[str, ...]
@@ -331,12 +331,12 @@ def manner_of(body: str) -> Manner | None:
 
 
 def reused_text(body: str) -> str:
-    """The answer of `call_row`, for a run that has it from another one."""
+    """Return the answer of `call_row` for a run that takes it from another one."""
     return json_text({**json.loads(body), "origin": "reused"})
 
 
 def edited_text(body: str, edit: object) -> str:
-    """`edit` in place of the answer of `call_row`; ValueError for an answer of another kind.
+    """Return `edit` in place of the answer of `call_row`; ValueError for an answer of another kind.
 
     An answer with data takes JSON data or its text, any other one takes text.
     """
@@ -353,7 +353,7 @@ def edited_text(body: str, edit: object) -> str:
 
 
 def tokens_of(usage: Usage) -> Tokens:
-    """The counts of `usage`, as JSON data."""
+    """Convert the counts of `usage` to JSON data."""
     return (
         usage.calls,
         usage.prompt_tokens,
@@ -365,7 +365,7 @@ def tokens_of(usage: Usage) -> Tokens:
 
 
 def usage_of(tokens: Tokens) -> Usage:
-    """Read the counts that `tokens_of` formatted."""
+    """Read the counts from the format of `tokens_of`."""
     calls, prompt, cached, completion, reasoning, cache_written = tokens
     return Usage(
         calls=calls,
@@ -378,7 +378,7 @@ def usage_of(tokens: Tokens) -> Usage:
 
 
 def failure_text(error: BaseException) -> str:
-    """Serialize `error` with those of its attributes that are JSON data."""
+    """Serialize `error` with its JSON-compatible attributes."""
     facts: dict[str, Any] = {}
     tuples: list[str] = []
     for name, value in vars(error).items():
@@ -395,7 +395,7 @@ def failure_text(error: BaseException) -> str:
 
 
 def failure_of(body: str) -> Exception:
-    """Read an error of the same class name and message that `failure_text` serialized."""
+    """Read an error of the same class name and message from the format of `failure_text`."""
     recorded = json.loads(body)
     is_known = recorded["kind"] in flowdebate.errors.__all__
     base: type[Exception] = getattr(flowdebate.errors, recorded["kind"]) if is_known else Exception

@@ -16,8 +16,8 @@ from flowdebate.errors import ContentFiltered, ProviderFailed
 from flowdebate.models.base import FinishReason, Flag
 
 Ending = Literal["stop", "tool_calls", "length", "filtered", "failed", "missing", "unknown"]
-"""What a reason means: the answer is complete, calls tools, ran out of room or time, was stopped by a filter or broke
-off; no reason was named, or one that has no known meaning."""
+"""Meaning of a finish reason: the answer is complete, calls tools, ran out of room or time, was stopped by a filter or
+broke off; the reason was missing or has no known meaning."""
 
 _FILTERED = (
     r"filter|safe|block(ed|list|ing)?\b|black ?list|prohibit|forbidden|disallow|recit|\bs?pii\b|sensitiv|moderat"

@@ -19,7 +19,7 @@ Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | Non
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Isolation:
-    """Contents and variables of a folder that a program gets in place of the user's."""
+    """Contents and variables of a program's folder in place of the user's."""
 
     variables: Mapping[str, str] = field(default_factory=dict)
     """Environment variables that lead the program to the folder, or turn things off."""
@@ -112,7 +112,7 @@ def isolate_codex(home: Path, models: str) -> Isolation:
 
 
 def _codex_settings(settings: Mapping[str, Json]) -> list[str]:
-    """Return the names of those settings that say whom codex asks."""
+    """Return the names of all settings that choose codex's model provider."""
     names = [name for name in _CODEX_PROVIDER if name in settings]
     if "model_provider" in names and "model" in settings:  # another provider may lack the default model
         names.append("model")

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from referencing import Registry
 
 MOST_STEPS = 1_000_000
-"""Steps of one validation, each of which takes a microsecond or two: a second, during which nobody else is served."""
+"""Maximum steps of one validation. Each takes a microsecond or two, in total a second during which nobody else is
+served."""
 _HEAVIEST = 10_000
 """States of a pattern."""
 _STEPS_A_KEYWORD = 10
@@ -93,7 +94,7 @@ def _spend(steps: int) -> None:
 
 
 def find_errors(validator: Validator, value: object) -> list[ValidationError]:
-    """List the errors in `value`, or the one error that it takes too many steps or nests too deeply."""
+    """List the errors in `value`, or one error for too many steps or too deep nesting."""
     from jsonschema import ValidationError
 
     token = _LEFT.set([MOST_STEPS])

@@ -142,8 +142,8 @@ class RateLimit(_Metered):
     """Limit `inner` to `requests` requests and `tokens` tokens per `per` seconds.
 
     - `requests`: up to `burst` of them (None: all) may be sent at once after a pause; then one every `per / requests`
-      seconds. In the first `per` seconds after a pause that is `requests + burst` in all: a small `burst` keeps to a
-      limit that the provider enforces in each window.
+      seconds. In the first `per` seconds after a pause this makes `requests + burst` in all: a small `burst` respects a
+      provider's limit for each window.
     - `tokens`: the tokens of a request, prompt and answer, are charged when it has ended. The next request waits while
       more than `tokens` are charged; charges drain evenly, `tokens` in `per` seconds. Concurrent requests are not
       charged yet, so that several may pass the limit together, and later ones wait longer. Where the endpoint reports
@@ -234,9 +234,9 @@ class SharedRateLimit(_Metered):
       dies while it waits stays empty.
     - `tokens`: charged when a request has ended, as with `RateLimit`; the next ones wait.
 
-    What the endpoint asks one process to wait, in a `retry-after`, all of them wait, for at most an hour.
-    The waiting time is the attempt's `waited`. A request that would wait beyond the call's deadline reserves no slot
-    and raises RateLimited at once, with `retry_after`. `key` names the count; None for the model's name. While the
+    A waiting time requested by the endpoint from one process, in a `retry-after`, applies to all of them, for at most
+    an hour. The waiting time is the attempt's `waited`. A request whose wait would pass the call's deadline reserves no
+    slot and raises RateLimited at once, with `retry_after`. `key` names the count; None for the model's name. While the
     database is unreachable, requests wait for `patience` seconds, then they raise StoreError and nothing is sent.
 
     >>> SharedRateLimit("openai/gpt-5-mini", url="postgresql://localhost/runs", requests=500).name

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 class OutputSchema:
     """Schema of a structured answer.
 
-    `OutputSchema.of` takes a pydantic model, a dataclass, a TypedDict, any other type that pydantic can validate,
-    or a JSON Schema as a dict (checked with `jsonschema`). `model` is always a pydantic model, for libraries that
-    want one; `validate` returns the type that the application asked for.
+    `OutputSchema.of` takes a pydantic model, a dataclass, a TypedDict, any other type supported by pydantic, or a JSON
+    Schema as a dict (checked with `jsonschema`). `model` is always a pydantic model, for libraries in need of one;
+    `validate` returns the type requested by the application.
 
     >>> OutputSchema.of({"type": "object", "properties": {"n": {"type": "integer"}}}).validate({"n": 1})
     {'n': 1}
@@ -90,7 +90,7 @@ class OutputSchema:
         return copied
 
     def dump(self, value: Any, *, fallback: Callable[[Any], Any] | None = None) -> Any:  # noqa: ANN401 - what `validate` gave
-        """Convert a validated `value` to JSON data that `validate` reads back; `fallback` for what is not JSON data."""
+        """Convert a validated `value` to JSON data readable by `validate`; `fallback` converts non-JSON values."""
         model_value = value if self._unwrap is None else self.model.model_construct(**{self._unwrap: value})
         return model_value.model_dump(mode="json", by_alias=True, exclude_unset=self._unwrap is None, fallback=fallback)
 
@@ -155,7 +155,7 @@ class _ObjectOnTop:
 
 
 def _with_object_on_top(schema: dict[str, Any]) -> dict[str, Any]:
-    """Replace a `schema` that only refers to a definition by that definition: servers want an object."""
+    """Replace a `schema` that only refers to a definition by the definition: servers want an object."""
     reference = schema.get("$ref")
     definitions = dict(schema.get("$defs", {}))
     name = str(reference).removeprefix("#/$defs/")
@@ -203,7 +203,7 @@ def _requirement(problem: jsonschema.ValidationError) -> str:
 def validator_of(schema: Mapping[str, Any], *, location: str, field: str) -> Any:  # noqa: ANN401 - jsonschema's own
     """Make the `jsonschema` validator of `schema`, without reading files or asking servers for references.
 
-    Call `find_errors` with it, which bounds the work. Raises ConfigurationError for an invalid schema, for endless
+    Call `find_errors` with it to bound the work. Raises ConfigurationError for an invalid schema, for endless
     recursion, for a reference to nothing inside the schema, and for a pattern that may take longer than linear time.
     """
     import jsonschema
@@ -259,7 +259,7 @@ def _check_linear(parts: Sequence[Mapping[str, Any]], location: str, field: str)
 
 
 def _parts_of(schema: object) -> Iterator[object]:
-    """The parts of `schema` that may be schemas: not its constants and examples, which may look like some."""
+    """Yield the parts of `schema` that may be schemas: not its constants and examples, though they may look alike."""
     if isinstance(schema, list):
         yield from schema
     elif isinstance(schema, dict):
@@ -273,7 +273,7 @@ def _parts_of(schema: object) -> Iterator[object]:
 def _schemas_in(
     part: object, resolver: Resolver[Any], level: int = 1
 ) -> Iterator[tuple[dict[str, Any], Resolver[Any]]]:
-    """Each schema in a schema, and the resolver around it; RecursionError beyond the deepest level."""
+    """Yield each schema in a schema, and the resolver around it; RecursionError beyond the deepest level."""
     if isinstance(part, dict):
         if level > _DEEPEST:
             raise RecursionError
@@ -284,7 +284,7 @@ def _schemas_in(
 
 
 def _resolver_in(part: Mapping[str, Any], resolver: Resolver[Any]) -> Resolver[Any]:
-    """The resolver inside of a schema: references are relative to the nearest `$id` around them."""
+    """Return the resolver inside of a schema: references are relative to the nearest `$id` around them."""
     from referencing.jsonschema import DRAFT202012
 
     has_id = isinstance(part.get("$id"), str)
@@ -292,7 +292,7 @@ def _resolver_in(part: Mapping[str, Any], resolver: Resolver[Any]) -> Resolver[A
 
 
 def _height(part: object, resolver: Resolver[Any], heights: dict[int, int | None], level: int = 1) -> int:
-    """The number of schemas that `part` applies to one value, one inside of the other; RecursionError for no end.
+    """Count the nested schemas applied by `part` to one value; RecursionError for no end.
 
     `heights` has the heights so far, by identity, and None for a schema in progress.
     """
@@ -344,8 +344,8 @@ def _map_parts(schema: Mapping[str, Any], change: Callable[[Any], Any]) -> dict[
 def inline_definitions(schema: dict[str, Any]) -> dict[str, Any]:
     """Copy `schema` with each reference to one of its `$defs` replaced by the definition.
 
-    Keywords beside a reference, such as a description, override those of the definition. Recursive definitions and
-    references to them stay. A `const` becomes an `enum` of one value, which every provider supports.
+    Keywords beside a reference, such as a description, override the definition's keywords. Recursive definitions and
+    references to them stay. A `const` becomes an `enum` of one value, supported by every provider.
 
     >>> side = {"enum": ["for", "against"], "title": "Side", "type": "string"}
     >>> inline_definitions({"items": {"$ref": "#/$defs/Side", "description": "Winner"}, "$defs": {"Side": side}})

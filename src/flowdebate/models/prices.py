@@ -13,7 +13,7 @@ from flowdebate.models.providers import PROVIDERS
 _VENDORS = {"gemini": "google", "xai": "x-ai"}  # others are called the same there
 HOW = 'pip install "flowdebate[prices]"'
 GIVEN = "by given prices"
-"""What a cost is in that was counted by prices of the application's own: nobody has told the currency."""
+"""Currency label of a cost by the application's own prices: nobody has told the currency."""
 
 
 @lru_cache(maxsize=1)
@@ -25,8 +25,8 @@ def prices_known() -> bool:
 def prices_source() -> str | None:
     """Return what costs by known prices are in: the currency, the list with its version, its date; None without any.
 
-    The list has no date of its own. That of its newest price in force says how old it may be; one that was fetched
-    while the program runs has that day.
+    The list has no date of its own. The date of its newest price in force shows its age; a list fetched during the
+    program's run has that day.
     """
     if not prices_known():
         return None
@@ -44,8 +44,8 @@ def prices_source() -> str | None:
 def known_price(model: str, usage: Usage) -> float | None:
     """Return the cost of `usage` of a model in US dollars, as of today; None where no price is known.
 
-    Tokens that were read from a cache, or written into one, have the provider's prices for that; thinking has that of
-    the answer. Models of this machine are free. The first call imports the prices, which takes half a second.
+    Tokens read from a cache, or written into one, have the provider's prices for caching; thinking has the answer's
+    price. Models of this machine are free. The first call imports the prices and takes half a second.
     """
     provider, _, name = model.partition("/")
     preset = PROVIDERS.get(provider)

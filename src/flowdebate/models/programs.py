@@ -63,7 +63,7 @@ class Program:
     command: Sequence[str]
     """Name and options for an answer to the prompt on its input, without tools and without questions."""
     read: Callable[[str], Reply]
-    """Function that reads its output; ValueError or TypeError if that is unreadable."""
+    """Function that reads its output; it raises ValueError or TypeError for unreadable output."""
     model: str | None = None
     """Option that names a model."""
     effort: Sequence[str] | None = None
@@ -83,7 +83,7 @@ class Program:
     key_prefixes: tuple[str, ...] = ()
     """Prefixes of variables with a key that replaces signing in."""
     login: str = ""
-    """How to sign in."""
+    """Advice on how to sign in."""
     status: Sequence[str] = ()
     """Options that say whether somebody is signed in, without a call; none if there are none."""
     is_signed_in: Callable[[Mapping[str, str], str | None], bool] | None = None
@@ -91,7 +91,7 @@ class Program:
     environment: Mapping[str, str] | None = None
     """Environment variables that turn things off."""
     keeps: tuple[str, ...] = ()
-    """What nothing turns off; empty for a command that is called as it is."""
+    """Properties that nothing turns off; empty for a command called as it is."""
     managed: tuple[str, ...] = ()
     """Folders with settings of the machine's administrator, which nothing overrides."""
 
@@ -202,7 +202,7 @@ def _read_gemini(output: str) -> Reply:
 
 
 def _message(error: object) -> str:
-    """Return the message of an error, which may be that of another as JSON."""
+    """Return the message of an error, possibly nested as JSON."""
     text = str(error.get("message") if isinstance(error, dict) else error)
     with suppress(ValueError, RecursionError):
         inner = json.loads(text)

@@ -24,7 +24,7 @@ class Provider:
     key_env: str | None
     """Environment variable of the key; None for servers without one."""
     default: str | None
-    """Model that is asked where none is named: a current one that costs little; None for a server's first."""
+    """Default model: a current and inexpensive one; None for a server's first."""
     _: KW_ONLY
     structured: StructuredMode = "json_schema"
     tools_with_schema: bool = True

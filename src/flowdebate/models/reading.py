@@ -1,8 +1,8 @@
 """Reading of structured answers: repair of broken JSON, and values that are written in another form.
 
-An answer that its schema accepts is never touched. Any other is repaired by fixed rules, functions of its text and the
-schema, and validated again. No rule compares by similarity: an answer that is not an unambiguous form of a valid one is
-asked for again.
+An answer accepted by its schema is never touched. Any other is repaired by fixed rules, functions of its text and the
+schema, and validated again. No rule compares by similarity: an answer is requested again unless it is an unambiguous
+form of a valid one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Parsed(NamedTuple):
 
 
 def repair_answer(answer: object, output: OutputSchema, violation: SchemaViolation) -> Reading:
-    """Repair `answer`, which `output` refuses with `violation`; SchemaViolation for one that has to be asked again."""
+    """Repair `answer` after its `violation` of `output`; raise SchemaViolation for an unrepairable one."""
     fitting = _Fitting(output)
     try:
         parsed = parse_json(answer) if isinstance(answer, str) else Parsed(answer, ())
@@ -198,7 +198,7 @@ _FENCE = re.compile(r"```[ \t]*[\w+-]*[ \t]*\r?\n(.*?)```", re.DOTALL)
 
 
 def _parts(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield the parts of `text` that may be the answer, with the repair that each is: all of it, a fence, a span."""
+    """Yield the parts of `text` that may be the answer, each with its repair: all of it, a fence, a span."""
     yield (), text
     if text.startswith('{\\"'):
         yield ("double encoding",), re.sub(r"\\(.)", r"\1", text)
@@ -302,7 +302,7 @@ def _flat(value: object) -> str:
 
 
 def find_choice(text: str, choices: Sequence[str], synonyms: Mapping[str, str] = MappingProxyType({})) -> str | None:
-    """Find the one of `choices` that `text` is a form of; None if it is none of them, or of several.
+    """Find the choice among `choices` with `text` as a form of it; None for none or several.
 
     First as it is, then in any case and Unicode form, then without brackets, quotes, emphasis, a label or a full stop
     around it; at last as one of the `synonyms`.
@@ -323,7 +323,7 @@ def find_choice(text: str, choices: Sequence[str], synonyms: Mapping[str, str] =
 
 
 def find_name(text: str, names: Sequence[str]) -> str | None:
-    """Find the one name that `text` spells, alone or inside a phrase without other content; None without a match.
+    """Find the one name spelled by `text`, alone or inside a phrase without other content; None without a match.
 
     Blanks, hyphens, underscores and dots in a name do not matter.
 
@@ -437,7 +437,7 @@ _LARGEST_SCALE = 10  # a number up to it may be one of five or ten, so that it i
 
 @dataclass
 class _Fitting:
-    """Conversion of a value to the forms that a schema asks for, with what was done."""
+    """Conversion of a value to the forms of a schema, with a record of the changes."""
 
     output: OutputSchema
     repairs: list[str] = field(default_factory=list)
@@ -709,7 +709,7 @@ def _key(name: str) -> str:
 
 
 def _name_of(key: str, names: Iterable[str]) -> str | None:
-    """Find the one of `names` that `key` is in another case, or as a form of a choice; None for none or several."""
+    """Find the name among `names` with `key` in another case, or as a form of a choice; None for none or several."""
     candidates = list(names)
     if key in candidates:
         return key

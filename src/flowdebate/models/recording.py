@@ -1,9 +1,9 @@
 """`RecordingModel` and `ReplayModel`: record model calls to a cassette, and replay them without any call.
 
 A cassette has a header and one line of JSON for each call: the request and its hash, its number among equal requests,
-and the answer, in the form of a journal's row (`codec.call_row`), or the error. With `exchanges`, it also has what was
-sent and received over HTTP for the call. All of it is data, and is validated when it is read: people edit cassettes, so
-a line that does not fit is BadFile, with its number and field.
+and the answer, in the form of a journal's row (`codec.call_row`), or the error. With `exchanges`, it also has the HTTP
+requests and responses of the call. All of it is data, and is validated on reading: people edit cassettes, so an invalid
+line is BadFile, with its number and field.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ CLASSES: dict[str, type[ModelError]] = {
     for name, error_class in vars(errors).items()
     if name in errors.__all__ and isinstance(error_class, type) and issubclass(error_class, ModelError)
 }
-"""Classes that a recorded error may have: a file that somebody sent builds nothing else."""
+"""Classes allowed for a recorded error: a file from somebody else builds nothing else."""
 
 
 class Failure(Recorded):
@@ -216,7 +216,7 @@ class Call(Recorded):
     answer: Answer | None = None
     error: Failure | None = None
     attempts: tuple[AttemptRow, ...] = ()
-    """Those of a failed call; an answer has its own."""
+    """Attempts of a failed call; an answer has its own."""
     notices: tuple[Notice, ...] = ()
     exchanges: tuple[HttpExchange, ...] = ()
     """Recorded exchanges over HTTP, in order."""
@@ -276,9 +276,9 @@ def hash_request(block: str, request: Mapping[str, JsonValue]) -> str:
 class RecordingModel(Wrapper):
     """Record each answer of `inner`, and each ModelError, to a new cassette at `path`, for `ReplayModel`.
 
-    Around a model that retries by itself, such as `RecordingModel(OpenAIModel(…))`, a call is one line, however many
-    requests were sent for it. Inside a policy that retries, such as `Retrying(RecordingModel(…))`, each request is a
-    line, to be replayed as `Retrying(ReplayModel(…))`. A cancelled call leaves no line, unless it ran out of time.
+    Around a model with its own retries, such as `RecordingModel(OpenAIModel(…))`, a call is one line, however many
+    requests were sent for it. Inside a retry policy, such as `Retrying(RecordingModel(…))`, each request is a line, to
+    be replayed as `Retrying(ReplayModel(…))`. A cancelled call leaves no line, unless it ran out of time.
 
     The file contains prompts and answers unchanged; a new one can be read by its owner only. API keys are not part of
     requests, and are redacted in errors. BadFile if `path` exists already (unless with `overwrite`), or cannot be
@@ -450,7 +450,7 @@ def _anonymous(value: Any, host: str = "", secrets: Iterable[str] = ()) -> Any: 
 
 
 def _data_of(response: ModelResponse, output: OutputSchema) -> JsonValue:
-    """Data from which `output` reads the answer's data again; None where it reads that from the answer's text."""
+    """Data for `output` to read the answer's data from; None if the answer's text serves for it."""
     with suppress(Exception):  # an application's own validators and comparisons
         read = output.validate(response.text)
         if type(read) is type(response.data) and read == response.data:
@@ -480,9 +480,9 @@ class ReplayModel:
     """Replay the cassette that `RecordingModel` wrote to `path`: the same answers and errors, at once and for free.
 
     Calls are matched by their request: concurrent calls may come in any order, and equal ones are replayed in the order
-    of recording. A call that is not in the cassette is CassetteMismatch, which shows the difference to the nearest one.
-    Each recorded call is replayed once; with `strict` False the last of equal calls is replayed again and again, so
-    that one cassette serves any number of runs.
+    of recording. A call missing in the cassette is CassetteMismatch, with the difference to the nearest one. Each
+    recorded call is replayed once; with `strict` False the last of equal calls is replayed again and again, so one
+    cassette serves any number of runs.
 
     A debate with the recorded seed has the same output and the same events, but for times and the run's id. An answer's
     text is streamed in one piece.
@@ -642,8 +642,8 @@ def _bad_line(path: str, number: int, problem: str, hint: str = "") -> BadFile:
 class PlayedModel(ReplayModel):
     """Play a cassette for readers: answers in the order in which each block got them, streamed at `words` a second.
 
-    Requests are not compared with those of the recording, so that it can be played when prompts have changed. What a
-    block asks for beyond it is CassetteMismatch.
+    Requests are not compared with the recorded ones: it still plays after a change of prompts. A block's request beyond
+    its end is CassetteMismatch.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, words: float) -> None:

@@ -45,7 +45,7 @@ _PREFIX = "intent/"
 _VARIABLE = "FLOWDEBATE_MODEL"
 _CLI = "cli/"
 EACH = "each"
-"""The models that were found, one vendor after the other: of a pattern, which deals them to its seats."""
+"""Keyword for all available models, one vendor after the other, dealt by a pattern to its seats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,12 +184,12 @@ def model_of_environment() -> str | None:
 
 
 def environment_choice() -> tuple[str, str] | None:
-    """Return the model of blocks and runs that name none, and why it is that one; None where none is set up."""
+    """Return the default model of blocks and runs, with the reason for its choice; None if no model is set up."""
     return next(_found_models(), None)
 
 
 def _found_models() -> Iterator[tuple[str, str]]:
-    """Yield the models that are set up, the first choice first, with the reason; servers are asked at their turn."""
+    """Yield the available models, the first choice first, with the reason; servers are asked at their turn."""
     from flowdebate.models.openai.endpoint import address_of
 
     configured = model_of_environment()
@@ -254,9 +254,9 @@ def check_vendor(vendor: str, *, location: str, field: str) -> None:
 
 
 def found_models(*, without: Collection[str] = ()) -> list[str]:
-    """Return the models that are set up, one for each vendor: the first is that of runs that name none.
+    """Return the available models, one for each vendor, beginning with the default model of runs.
 
-    The local model only where there is no other. Models that vendors of `without` made are left out.
+    The local model is included only if there is no other. Models from vendors in `without` are left out.
     """
     models: dict[str, str] = {}
     excluded = set(map(maker_of, without))

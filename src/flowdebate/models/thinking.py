@@ -1,8 +1,8 @@
 """Thinking and template tokens in the text of an answer: what they look like, and how they are removed.
 
-Servers without a reasoning parser send what a model thinks as a part of its text: in tags (`<think>…</think>`), before
-a closing tag whose opening tag stands in the prompt's template, or in the channels of Harmony. The call boundary
-removes it from whole answers by `without_thinking`, and from answers on their way to a listener by an `AnswerStream`.
+Servers without a reasoning parser send a model's thinking as a part of its text: in tags (`<think>…</think>`), before a
+closing tag whose opening tag stands in the prompt's template, or in the channels of Harmony. The call boundary removes
+it from whole answers by `without_thinking`, and from answers on their way to a listener by an `AnswerStream`.
 """
 
 from __future__ import annotations
@@ -104,13 +104,13 @@ class SeparatedText:
     thought: int = 0
     """Characters of thinking that were removed."""
     unannounced: bool = False
-    """Whether the thinking had no opening tag, so that nobody could know it before it ended."""
+    """True if the thinking had no opening tag: nobody could recognize it before its end."""
     tokens: bool = False
-    """Whether template tokens were removed."""
+    """True if template tokens were removed."""
     thinks: bool = False
-    """For an answer that goes on, whether it ends in the middle of a thought."""
+    """True if an unfinished answer ends in the middle of a thought."""
     open: bool = False
-    """For an answer that goes on, whether its last characters are held back."""
+    """True if the last characters of an unfinished answer are held back."""
 
 
 def may_have_tags(text: str) -> bool:
@@ -219,9 +219,9 @@ class _Blocks:
 
     text: str
     said: list[str] = field(default_factory=list)
-    """What is said, up to `start`."""
+    """Text of the answer up to `start`."""
     start: int = 0
-    """Where what is said goes on."""
+    """Index where the answer's text continues."""
     thought: int = 0
     """Characters of thinking."""
     unannounced: bool = False
@@ -257,7 +257,7 @@ class _Blocks:
         self.thought, self.unannounced = self.thought + max(before, 1), True
 
     def is_thought_to_the_end(self, opening: re.Match[str]) -> bool:
-        """Tell whether a tag that nothing closes opens a thought: nobody who mentions it begins with it."""
+        """Tell whether an unclosed tag opens a thought: a mere mention of it is never the beginning."""
         is_first = not any(map(str.strip, self.said)) and not self.text[self.start : opening.start()].strip()
         return is_first or self.thought > 0 or _REST_OF_LINE.match(self.text, opening.end()) is not None
 
@@ -301,7 +301,7 @@ def _without_tokens(text: str) -> str:
 
 
 def _end_before_tokens(text: str, end: int) -> int:
-    """Return where the template tokens begin that `text[:end]` ends with; a `</s>` that closes an `<s>` is HTML."""
+    """Return the start of the template tokens at the end of `text[:end]`; a `</s>` after an `<s>` is HTML."""
     surplus: int | None = None
     last = end
     while last:
@@ -388,9 +388,9 @@ def _is_thinker(model: str) -> bool:
 class AnswerStream:
     """Text of an answer on its way to `listener`, without thinking and template tokens.
 
-    An opening tag holds the text back until the thought is closed. Thinking that turns out to be some only at its end
-    is withdrawn by a `TextWithdrawn`; from models that may do so again, the text is held back. All that the listener
-    got since is, but for white space at the end, the text of the whole answer.
+    An opening tag holds the text back until the thought is closed. If text turns out to be thinking only at its end, it
+    is withdrawn by a `TextWithdrawn`; the next texts of such models are held back. All text received by the listener
+    since is, but for white space at the end, the text of the whole answer.
     """
 
     def __init__(self, listener: Callable[[str], None], attempts: Attempts, *, block: str) -> None:

@@ -64,17 +64,17 @@ class Wrapper:
 
     @property
     def gives_logprobs(self) -> bool:
-        """Whether the inner model may give log-probabilities."""
+        """True if the inner model may give log-probabilities."""
         return bool(getattr(self.inner, "gives_logprobs", True))
 
     @property
     def takes_effort(self) -> bool:
-        """Whether the inner model can be told how much to think."""
+        """True if the inner model has a setting for the amount of thinking."""
         return bool(getattr(self.inner, "takes_effort", True))
 
     @property
     def takes_images(self) -> bool:
-        """Whether all models that it may ask can be shown images."""
+        """True if all its possible models take images."""
         return all(map(has_eyes, self.models()))
 
     async def check_ready(self) -> None:
@@ -160,8 +160,8 @@ class Thinking(PerRequestWrapper):
 class Retrying(Wrapper):
     """Retry failed calls of `inner` according to `retry` (by default at most three requests).
 
-    Use it for models that do not retry by themselves, such as your own. `OpenAIModel` retries by itself
-    (`retry=`); of several nested retries only the outermost is active, so that attempts never multiply.
+    Use it for models without retries, such as your own. `OpenAIModel` retries by itself (`retry=`); of several nested
+    retries only the outermost is active, so attempts never multiply.
 
     >>> from flowdebate.testing import ScriptedModel
     >>> Retrying(ScriptedModel("Yes."), Retry(attempts=5)).retry.attempts
@@ -176,8 +176,8 @@ class Retrying(Wrapper):
 class Fallback(Wrapper):
     """Ask `models` in order: the next one after a provider failure of the previous one. Its name is the first model's.
 
-    - `on`: predicate of errors after which the next model is asked; None for those that are the provider's fault. A
-      missing key, or a test's script that does not fit, is the application's fault and is raised at once.
+    - `on`: predicate of errors after which the next model is asked; None for errors on the provider's side. A missing
+      key, or a test's mismatched script, is the application's fault and is raised at once.
 
     Each model retries failed calls by itself before the next one is asked, unless an outer model retries the call as a
     whole. If all fail, the last error is raised, with the others as its notes.

@@ -59,8 +59,8 @@ class Diff:
     """
 
     commits: str = "HEAD"
-    """What is compared. "main...HEAD", or "main..HEAD": what the branch changed since it left main. "main": the same,
-    with what is not committed. "HEAD": what is not committed, new files included."""
+    """Revisions to compare. "main...HEAD", or "main..HEAD": changes of the branch since it left main. "main": the same,
+    with uncommitted changes. "HEAD": uncommitted changes, new files included."""
     folder: Path | str = "."
     """A folder of the repository."""
     exclude: Sequence[str] = ()

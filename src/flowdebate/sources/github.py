@@ -138,8 +138,8 @@ class Changes:
 class GitHub:
     """Client for one repository. Use it in a `with` statement.
 
-    Every method raises `BadFile` with what GitHub says if it refuses a request. A request that a rate limit refuses is
-    sent again when GitHub allows it, if that is within five minutes.
+    Every method raises `BadFile` with GitHub's message if it refuses a request. A request over a rate limit is sent
+    again as soon as GitHub allows it, if the wait is within five minutes.
     """
 
     def __init__(self, repository: str, *, token: str | None, api: str = API) -> None:
@@ -235,7 +235,7 @@ class GitHub:
         )
 
     def _newer(self, since: str | None, merge_base: str | None, pull: _Pull) -> tuple[list[_File] | None, set[str]]:
-        """List the files that were changed after `since`, and the names of those whose base has changed.
+        """List the files changed after `since`, and the names of all files with a changed base.
 
         None stands for a comparison that does not say everything.
         """

@@ -67,7 +67,7 @@ def find_passages(
 
 
 def _fill(ranked: Sequence[int], sizes: Sequence[int], room: int) -> set[int]:
-    """Choose the first places of `ranked` that fit into `room`, without those that are too long for what is left."""
+    """Choose the first places of `ranked` to fit into `room`, without places too long for the rest."""
     chosen = set[int]()
     for place in ranked:
         if sizes[place] <= room:
@@ -188,7 +188,7 @@ class VerifiedQuote(Quote):
     spans: tuple[Span, ...] = ()
     """Its places in the source, from the first word to the last: one for each part between ellipses."""
     page: str | None = Field(default=None, exclude_if=lambda page: page is None)
-    """Where it begins in a source with pages: "page 12"; None (and not written) for any other."""
+    """Page of its beginning in a source with pages: "page 12"; None (and not written) for any other."""
 
 
 # Quotations in a text
@@ -248,11 +248,11 @@ _FEWEST = 2  # words: most sources have any one word
 
 
 def find_quotes(text: str) -> list[Quote]:
-    r"""Find the quotations in `text` in the order in which they begin, each before those nested in it.
+    r"""Find the quotations in `text` in the order of their beginnings, each before the ones nested in it.
 
     Recognized are straight, curly, „German“, «French», »reversed« and 「Japanese」 marks, single ones of these styles
-    unless they are apostrophes, and block quotes: lines that begin with ">", without a last line that names the author.
-    A mark without a counterpart starts no quote. Quotes nested more than two deep are left out.
+    unless they are apostrophes, and block quotes: lines beginning with ">", without a last line for the author. A mark
+    without a counterpart starts no quote. Quotes nested more than two deep are left out.
 
     >>> [quote.text for quote in find_quotes("It said “we don’t «cut» it”.\n> Rents rose.\n> Twice.")]
     ['we don’t «cut» it', 'cut', 'Rents rose.\n> Twice.']

@@ -31,9 +31,9 @@ class Page(WireModel):
     """A page, a slide, a sheet or a chapter of a document."""
 
     start: Annotated[int, Field(ge=0)]
-    """Where it begins in the text, in characters."""
+    """Start of the page in the text, in characters."""
     name: str
-    """As readers call it: "page 12"."""
+    """Name of the page for readers: "page 12"."""
 
 
 def is_none(value: object) -> bool:
@@ -54,17 +54,17 @@ class SourceInfo(WireModel):
     pages: int | None = Field(default=None, exclude_if=is_none)
     """The number of its pages; None (and not written) without any."""
     media_type: str | None = Field(default=None, exclude_if=is_none)
-    """Of an image, such as "image/png"; None (and not written) for a text."""
+    """Media type of an image, such as "image/png"; None (and not written) for a text."""
     masked: str | None = Field(default=None, exclude_if=is_none)
     """Note of the secrets in its text that were masked; None (and not written) without any."""
     left_out: str | None = Field(default=None, exclude_if=is_none)
-    """Why a file was not read; None (and not written) for all others."""
+    """Reason why a file was not read; None (and not written) for all others."""
     unread: str | None = Field(default=None, exclude_if=is_none)
     """Parts of a document that were not read, such as "2 pictures"; None (and not written) without any."""
     excluded: bool = Field(default=False, exclude_if=operator.not_)
-    """Whether the user excluded it by a glob; False is not written."""
+    """True if the user excluded it by a glob; False is not written."""
     commits: str | None = Field(default=None, exclude_if=is_none)
-    """Which commits its diff compares; None (and not written) for all others."""
+    """Commits compared by its diff; None (and not written) for all others."""
 
 
 IMAGES = {
@@ -73,11 +73,11 @@ IMAGES = {
     "image/gif": b"GIF8[79]a",
     "image/webp": b"RIFF....WEBP",
 }
-"""What the images that providers take begin with."""
+"""First bytes of the image formats taken by providers."""
 MOST_OF_IMAGE = 3.75
 """Megabytes of an image: the five in which Anthropic takes one are of base64, and others take more."""
 AN_IMAGE = "(an image, which is shown to you)"
-"""What a prompt has in the place of its text."""
+"""Placeholder in a prompt for an image's text."""
 
 
 def image_type(data: bytes) -> str | None:
@@ -97,31 +97,31 @@ def is_image(url: str) -> bool:
 
 
 class Source(WireModel):
-    """A text that arguments may quote, or an image that models with eyes are shown.
+    """A text for quotation in arguments, or an image for models with eyes.
 
     >>> Source.of("report", "Rents rose.").info.characters
     11
     """
 
     name: str
-    """What prompts and quotes call it."""
+    """Name of the source in prompts and quotes."""
     text: str = ""
     image: str | None = Field(default=None, exclude_if=is_none, pattern=r"^data:image/(png|jpeg|gif|webp);base64,")
     """An image as a data URL; None (and not written) for a text."""
     pages: tuple[Page, ...] = ()
-    """Where each page begins, in order; empty for a text without pages."""
+    """Start of each page, in order; empty for a text without pages."""
     size: int = 0
     sha256: str = ""
     masked: str | None = Field(default=None, exclude_if=is_none)
     """Note of the secrets in its text that were masked; None (and not written) without any."""
     left_out: str | None = None
-    """Why a file of a folder or of a diff was not read; None for a source."""
+    """Reason why a file of a folder or of a diff was not read; None for a source."""
     unread: str | None = Field(default=None, exclude_if=is_none)
     """Parts of a document that were not read, such as "2 pictures"; None (and not written) without any."""
     excluded: bool = Field(default=False, exclude_if=operator.not_)
-    """Whether the user excluded it by a glob; False is not written."""
+    """True if the user excluded it by a glob; False is not written."""
     commits: str | None = Field(default=None, exclude_if=is_none)
-    """Which commits its diff compares; None (and not written) for all others."""
+    """Commits compared by its diff; None (and not written) for all others."""
 
     @classmethod
     def of(
@@ -302,13 +302,14 @@ class Line(NamedTuple):
     file: str
     """The source's name; in a diff, that of the changed file."""
     number: int | None
-    """Its number in that file as it is now; None for what a diff removes, and for what it says around its hunks."""
+    """Number of the line in the file as it is now; None for lines removed by a diff, and for a diff's own text around
+    its hunks."""
     start: int
-    """Where it begins in the source's text, in characters."""
+    """Start of the line in the source's text, in characters."""
     text: str
-    """Without its line break, and in a diff without its sign."""
+    """Text of the line, without its line break, and in a diff without its sign."""
     sign: str = ""
-    """In a diff "+", "-" or a blank; empty for any other line."""
+    """Sign of a line in a diff, "+", "-" or a blank; empty for any other line."""
 
 
 @lru_cache(maxsize=512)  # a run looks up many quotes in its sources

@@ -12,7 +12,7 @@ FORMS = 'a path, "sqlite:///PATH", "postgresql://USER:PASSWORD@HOST:PORT/DATABAS
 POSTGRES = "a PostgreSQL address: postgresql://user:password@host:port/database"
 _ENCODE = "In a user or password, / and @ are written as %2F and %40"
 _SCHEME = re.compile(r"(?P<kind>[A-Za-z][A-Za-z0-9]*)(?:\+[A-Za-z0-9_]+)?://")
-"""Scheme of an address, with the driver that SQLAlchemy appends."""
+"""Scheme of an address, with SQLAlchemy's suffix for the driver."""
 # Anything with "://" in it, with a password before an "@", or with a scheme: one letter alone is a drive of Windows.
 _LOOKS_LIKE_ADDRESS = re.compile(
     r".*://|(?![a-z]:\\)[^@/]*:.*@|[a-z][\w+.-]+:/|(?:postgres|postgresql|mysql|mariadb|redis|mongodb|sqlite|file):",

@@ -1,7 +1,7 @@
 """Persistent archive: records of past debates among the documents of a store.
 
 Each debate adds one document to each part under its id, so writing twice changes nothing, and concurrent processes
-cannot overwrite each other. Stores delete no documents: what is forgotten is overwritten.
+cannot overwrite each other. Stores delete no documents: forgotten ones are overwritten.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ _LONGEST_NAME = 100
 
 
 class ArchivedDebate(PastDebate):
-    """A debate in an archive, with its agents and what was recorded about it since."""
+    """A debate in an archive, with its agents and all facts recorded about it since."""
 
     agents: list[str]
-    """Those who voted, or were voted for."""
+    """Voters, and agents with votes for them."""
     recorded: VerdictOutcome | None
 
 
 @dataclass(slots=True, kw_only=True)
 class StoredArchive(Archive):
-    """An archive among the documents of a store: what it remembers of each debate can be corrected and removed."""
+    """An archive among the documents of a store: its memory of each debate can be corrected and removed."""
 
     logs: Mapping[str, _StoredLog]
     """The logs of its parts, by the names of their collections."""
 
     async def debates(self) -> list[ArchivedDebate]:
-        """All debates, the newest first."""
+        """List all debates, the newest first."""
         logged = await LoggedDebates(self.logs["debates"], self.logs["outcomes"]).all()
         votes, outcomes = await self.logs["votes"].read(), await self.logs["outcomes"].read()
         agents = {
@@ -71,7 +71,7 @@ class StoredArchive(Archive):
     async def correct(
         self, debate: str, *, right: str | None = None, wrong: str | None = None, answer: str | None = None
     ) -> None:
-        """Replace the outcome of a debate, or the answer that later debates are shown, or both.
+        """Replace the outcome of a debate, or the answer shown to later debates, or both.
 
         ConfigurationError as of `record_outcome`, and for a debate that is not here or has no answer.
         """
@@ -87,7 +87,7 @@ class StoredArchive(Archive):
             await self.logs["debates"].replace(debate, past.model_copy(update={"answer": answer}))
 
     async def forget(self, debate: str) -> None:
-        """Remove everything that is known from a debate, its changes of ratings too."""
+        """Remove all knowledge from a debate, its changes of ratings too."""
         for log in self.logs.values():
             await log.replace(debate, None)
 
@@ -126,7 +126,7 @@ def stored_archive(store: StoreChoice, *, name: str = "default", patience: float
 
 
 class _StoredLog(Log[Any]):
-    """A log whose values are the documents of a collection."""
+    """A log with the documents of a collection as its values."""
 
     def __init__(self, store: Store, collection: str, kind: Any) -> None:  # noqa: ANN401 - a type that pydantic knows
         super().__init__()
@@ -152,7 +152,7 @@ class _StoredLog(Log[Any]):
             await self._store.put(self._collection, debate, body, expected=before)
 
     async def read(self) -> Mapping[str, Any]:
-        """The values by debate, in the order of the documents; a document that has not changed is parsed once."""
+        """Return the values by debate, in the order of the documents; an unchanged document is parsed once."""
         documents, parsed = await self._store.documents(self._collection), self._parsed
         present = {key: body for key, body in documents.items() if body != GONE}
         self._parsed = {

@@ -26,10 +26,10 @@ StoredStatus = Literal["queued", RunStatus, "rejected", "dead_letter"]
 as it is) and "dead_letter" (not resumed any more, after crashing its process too often without progress)."""
 
 COMPLETE: tuple[RunStatus, ...] = ("complete", "degraded", "no_verdict")
-"""Statuses of runs that came to their end: resuming one replays it, and asks nobody."""
+"""Statuses of complete runs: resuming one replays it, and asks nobody."""
 
 GIVEN_UP: tuple[StoredStatus, ...] = ("rejected", "dead_letter")
-"""Statuses of runs that their workers do not execute; the `error` of the outcome says why."""
+"""Statuses of runs refused by their workers; the `error` of the outcome says why."""
 
 StepKind = Literal["call", "effect", "loss", "human"]
 """Kind of a step: a model call, a side effect of a block, an accepted provider failure, a human's answer."""
@@ -37,7 +37,7 @@ StepKind = Literal["call", "effect", "loss", "human"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunHeader:
-    """Inputs and options that a run was started with; they never change."""
+    """Inputs and options of a run's start; they never change."""
 
     run_id: str
     block: str
@@ -60,11 +60,11 @@ class RunHeader:
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels of the application."""
     plan: Mapping[str, Any] | None = None
-    """The plan from which the command line rebuilds the block; None for runs of other programs."""
+    """Plan for the command line to rebuild the block; None for runs of other programs."""
     foreign: bool = False
-    """Whether the run was imported: its input, options and recorded answers may be anybody's."""
+    """True if the run was imported: its input, options and recorded answers may be anybody's."""
     parent: Mapping[str, Any] | None = None
-    """For a fork, the `run` that it was forked from and what it changes; None for any other run."""
+    """The `run` from which a fork was made, and its changes; None for any other run."""
     format: int = ROW_FORMAT
 
 
@@ -84,7 +84,7 @@ class StepRow:
     seq: int | None = None
     """Its place among the run's finished steps, from 1; None while it is open."""
     at: float | None = None
-    """When it was finished, in seconds since the epoch; None while it is open."""
+    """Time at which it was finished, in seconds since the epoch; None while it is open."""
     body: str | None = None
     """The recorded result as JSON text; None while the step is open."""
 
@@ -102,13 +102,13 @@ class StoredRun:
     recoveries: int = 0
     """Number of resumptions after a crash since the last progress."""
     owned: bool = False
-    """Whether a live process owns it."""
+    """True if a live process owns it."""
     outcome: Mapping[str, Any] | None = None
     """Its result, as JSON data: `output`, `raw`, `usage`, `seconds` and `error`; None until it ends."""
 
     @property
     def position(self) -> tuple[float, str]:
-        """Its place in lists: `before=run.position` lists the runs that come after it."""
+        """Position in lists: `before=run.position` lists all runs after it."""
         return (self.header.created_at, self.header.run_id)
 
 
@@ -133,8 +133,8 @@ class Store(Protocol):
     async def take(self, run_id: str) -> StoredRun:
         """Take ownership of a run and return it as it was before.
 
-        A run whose status is still "running" was left by a process that died: taking it counts as a recovery.
-        Raises RunNotFound, and RunConflict while another owner is alive.
+        A run with the status "running" and a dead process was abandoned: taking it counts as a recovery. Raises
+        RunNotFound, and RunConflict while another owner is alive.
         """
 
     async def release(self, run_id: str) -> None:
@@ -170,14 +170,14 @@ class Store(Protocol):
         before: tuple[float, str] | None = None,
         brief: bool = False,
     ) -> Sequence[StoredRun]:
-        """List the runs that match all arguments, newest first, at most `limit`; those of one moment by their ids.
+        """List the runs that match all arguments, newest first, at most `limit`; runs of one moment by their ids.
 
-        `text` is searched in the question, in any case; stores may look for one of one or two characters in the newest
-        10,000 runs alone (`NEWEST_SEARCHED`). The ids begin with `prefix`. `before` is the `position` of any
-        run, stored or deleted since: only the runs that come after it are listed. So the pages of a list neither repeat
-        a run nor skip one that was there from the beginning, whatever is added or deleted meanwhile.
-        With `brief`, outcomes may lack `output` and `raw`, which are most of them.
-        Raises ConfigurationError for another `limit` or `before` (see `check_page`).
+        `text` is searched in the question, in any case; stores may search for one or two characters in the newest
+        10,000 runs alone (`NEWEST_SEARCHED`). The ids begin with `prefix`. `before` is the `position` of any run,
+        stored or deleted since: only later runs in the list are returned. So the pages of a list neither repeat a run
+        nor skip one present from the beginning, whatever is added or deleted meanwhile. With `brief`, outcomes may lack
+        `output` and `raw`, their largest parts. Raises ConfigurationError for another `limit` or `before` (see
+        `check_page`).
         """
 
     async def delete(self, run_id: str) -> None:
@@ -190,7 +190,7 @@ class Store(Protocol):
         """Read the document `key` of several collections, by collection; those without one are left out."""
 
     async def documents(self, collection: str) -> Mapping[str, str]:
-        """Read documents, which outlast runs: JSON texts by key, in the order in which the keys were first put."""
+        """Read documents (they outlast runs): JSON texts by key, in the order in which the keys were first put."""
 
     async def put(self, collection: str, key: str, body: str, *, expected: str | None = None) -> bool:
         """Replace the document `expected`, None for a new one; False, and nothing done, if another one is there.
@@ -203,7 +203,7 @@ class Store(Protocol):
 
 
 class RunFilter(TypedDict, total=False):
-    """The arguments of `Store.runs`, for stores that pass them on."""
+    """Arguments of `Store.runs`, for stores passing them on."""
 
     status: StoredStatus | None
     block: str | None
@@ -216,11 +216,11 @@ class RunFilter(TypedDict, total=False):
 
 
 _MOST = 2**63 - 1
-"""The largest `limit` that databases take."""
+"""The largest `limit` accepted by databases."""
 
 
 def brief_of(outcome: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The outcome without its outputs: what a list shows.
+    """Return the outcome without its outputs, as shown in a list.
 
     >>> brief_of({"output": "…", "raw": {}, "error": None})
     {'error': None}
@@ -232,7 +232,7 @@ _OUTPUT_IS_RAW = "output_is_raw"
 
 
 def pack_outcome(outcome: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """The outcome as it is written: an output that is the raw output, as of most patterns, is written once.
+    """Pack the outcome for writing: an output equal to the raw output, as in most patterns, is written once.
 
     >>> pack_outcome({"output": {"text": "…"}, "raw": {"text": "…"}})
     {'raw': {'text': '…'}, 'output_is_raw': True}
@@ -272,7 +272,7 @@ def check_page(limit: int | None, before: tuple[float, str] | None) -> None:
 
 
 def prefix_end(prefix: str) -> str | None:
-    """The first text, by code points, behind all that begin with `prefix`; None where none is that simple.
+    """Return the first text, by code points, after all texts with this beginning; None if none is simple enough.
 
     >>> prefix_end("run-1"), prefix_end("")
     ('run-2', None)
@@ -294,7 +294,7 @@ def list_order(position: tuple[float, str]) -> tuple[float, str]:
 
 @contextmanager
 def ending_run(run_id: str, ending: set[str]) -> Iterator[None]:
-    """Keep the run in `ending` while its end or release is written, and after an error that may have prevented that."""
+    """Keep the run in `ending` while its end or release is written, and after an error that may have prevented it."""
     # A run whose end could not be written, as on a full disk, is owned by nobody who executes it: the same store object
     # must be able to take or delete it, without a new process.
     ending.add(run_id)
@@ -334,7 +334,7 @@ def header_of(text: str, store: str) -> RunHeader:
 
 
 def documents_of(run_id: str) -> str:
-    """The collection of the documents that belong to a run, such as its readers' votes: exports have them as well.
+    """Return the collection of a run's documents, such as its readers' votes: exports have them as well.
 
     >>> documents_of("rents")
     'run/rents'

@@ -35,7 +35,7 @@ from flowdebate.store.base import (
 )
 
 GONE = "null"
-"""The body of a document that was deleted."""
+"""The body of a deleted document."""
 EXPORT_FORMAT = 1
 """Format number of exports."""
 LONGEST_LINE = 64_000_000
@@ -67,14 +67,14 @@ class Imported:
     added: tuple[str, ...] = ()
     """The ids of the imported runs, in the order of the file."""
     skipped: tuple[str, ...] = ()
-    """The ids of runs that were already there and were left as they are."""
+    """Ids of existing runs, left as they are."""
 
 
 async def export_run(store: Store, run_id: str) -> AsyncIterator[str]:
     """Yield the run as lines without line ends: one for it and its documents, then one for each of its steps.
 
-    A run that is being executed is exported as it is at this moment. RunNotFound; StoreError for a run with values that
-    are not JSON data.
+    A run in progress is exported as it is at this moment. RunNotFound; StoreError for a run with values that are not
+    JSON data.
     """
     run = await store.run(run_id)
     rows = await store.steps(run_id)
@@ -121,7 +121,7 @@ async def write_export(path: str | Path, store: Store, run_ids: Iterable[str], *
 
 
 def read_export(path: str | Path) -> Iterator[bytes]:
-    """Yield the lines of a file; BadFile for one that cannot be read, or for a line that is too long."""
+    """Yield the lines of a file; raise BadFile for an unreadable file or a line over the limit."""
     try:
         with Path(path).open("rb") as file:
             number = 0
@@ -146,10 +146,9 @@ async def import_runs(
     """Add the runs in `lines` to `store`, without an owner; each of them whole or not at all.
 
     They stay marked as foreign (`RunHeader.foreign`): whoever wrote the file chose their inputs, plans and recorded
-    answers. With `trusted`, for files that only your own programs can have written, they stay as the file has them.
-    BadFile, with `source`, the line and the field, for anything but an export; RunExists for a run
-    whose id is taken, unless `exists` is "skip". Runs before it in the file stay imported, and a note of the error
-    names them.
+    answers. With `trusted`, for files written only by your own programs, they stay as in the file. BadFile, with
+    `source`, the line and the field, for anything but an export; RunExists for a run whose id is taken, unless `exists`
+    is "skip". Runs before it in the file stay imported, and a note of the error names them.
     """
     if exists not in ("raise", "skip"):
         raise ConfigurationError("import_runs", "exists", exists, '"raise" or "skip"')
@@ -250,7 +249,7 @@ async def _put_all(store: Store, collection: str, documents: Mapping[str, str]) 
 
 @dataclass(slots=True)
 class _Reading:
-    """A run whose steps are being read."""
+    """A run in the process of reading its steps."""
 
     run: StoredRun
     documents: Mapping[str, str]
@@ -330,7 +329,7 @@ def _text(value: object) -> str:
 
 
 def _plain(value: object) -> dict[Any, Any]:
-    """Convert a mapping that is no dict."""
+    """Convert a non-dict mapping."""
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"a {type(value).__name__} is not JSON data")
@@ -338,7 +337,7 @@ def _plain(value: object) -> dict[Any, Any]:
 
 @cache  # who verifies or imports many files reads the schema once
 def _line_reader() -> Callable[[str | bytes], dict[str, Any]]:
-    """Make the function that parses and checks a line; it raises ValueError for one that does not fit."""
+    """Make the function that parses and checks a line; it raises ValueError for an invalid one."""
     import jsonschema
 
     schema = export_schema()
@@ -382,7 +381,7 @@ def _check_plan(run: StoredRun, source: str) -> None:
 
 
 def _parse_line(line: str | bytes) -> object:
-    """Parse JSON; ValueError for anything that is invalid, or that two readers may take for different things."""
+    """Parse JSON; raise ValueError for invalid or ambiguous text."""
     if len(line) > LONGEST_LINE:
         raise ValueError(f"it is longer than {LONGEST_LINE // 1_000_000} million characters")
     try:

@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Job:
-    """One piece of work with a connection; the one who submits it awaits `future`."""
+    """One piece of work with a connection; its submitter awaits `future`."""
 
     __slots__ = ("error", "future", "loop", "value", "work")
 

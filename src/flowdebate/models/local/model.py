@@ -49,10 +49,9 @@ class LocalModel(PooledModel):
     - `settings`: defaults where a request leaves the choice open; the rest is preset for small models.
     - `retry`: the retry policy; None for no retries. A dead engine is restarted.
 
-    All `LocalModel`s of a file share one engine. It answers one call at a time, in order, since a prompt that repeats
-    the last one's beginning then costs only its end. The deadline of a call covers neither the start of the
-    engine nor the time in which earlier calls are answered. A truncated structured answer is asked for once more, with
-    more room.
+    All `LocalModel`s of a file share one engine. It answers one call at a time, in order: a prompt with the same
+    beginning as the last one then costs only its end. The deadline of a call covers neither the start of the engine nor
+    the wait for earlier calls. A truncated structured answer is requested once more, with more room.
     """
 
     base_url = "http://127.0.0.1"
@@ -83,7 +82,7 @@ class LocalModel(PooledModel):
         return f"LocalModel({'' if self._path is None else repr(str(self._path))})"
 
     def _endpoint(self) -> None:
-        """Nothing to check: whoever asks it first starts the engine."""
+        """Check nothing: the first request starts the engine."""
 
     async def _answer(self, request: ModelRequest) -> ModelResponse:
         response = await self._ask(request)
@@ -136,12 +135,12 @@ async def _continued(chat: Chat, request: ModelRequest) -> ModelResponse:
 
 
 def _join(begins: str, rest: str) -> str:
-    """Both with a space between words, which the first token of some models lacks."""
+    """Join both with a space between words; some models omit it in their first token."""
     return f"{begins} {rest}" if rest[0].isascii() and rest[0].isalnum() and begins[-1].isascii() else begins + rest
 
 
 def sentences_grammar(maximum: int) -> str:
-    """A grammar (GBNF) of one paragraph of one to `maximum` sentences, so that a short turn ends by itself.
+    """Build a grammar (GBNF) of one paragraph of one to `maximum` sentences: a short turn then ends by itself.
 
     The dot in a number ends no sentence, nor does that of an abbreviation.
     """

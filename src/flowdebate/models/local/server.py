@@ -67,7 +67,7 @@ def stop_local_servers() -> None:
 
 
 class LocalServer:
-    """One engine, which a thread starts at once, so that no event loop waits."""
+    """One engine, started at once by a thread: no event loop waits."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -85,7 +85,7 @@ class LocalServer:
 
     @property
     def is_starting(self) -> bool:
-        """Whether it neither listens nor has failed as yet."""
+        """True if it neither listens nor has failed as yet."""
         return not self._ready.done()
 
     @asynccontextmanager
@@ -105,7 +105,7 @@ class LocalServer:
 
     @property
     def ended(self) -> bool:
-        """Whether it failed to start, was stopped, or has died."""
+        """True if it failed to start, was stopped, or has died."""
         if self._stopping or (self._ready.done() and self._ready.exception() is not None):
             return True
         return self._process is not None and self._process.poll() is not None

@@ -46,7 +46,7 @@ class _Shared:
 
 @dataclass(slots=True, eq=False)
 class _Pool:
-    """The open clients of one event loop; those that no model uses stay open while there are `keepers`."""
+    """Open clients of one event loop; unused ones stay open while there are `keepers`."""
 
     keepers: int = 0
     clients: dict[object, _Shared] = field(default_factory=dict)
@@ -193,7 +193,7 @@ class Clients:
         return self._connect_sdk(endpoint, options_of(endpoint, names=self._sdk != "openai", context=context))
 
     def _needs_sdk(self, endpoint: Endpoint) -> bool:
-        """Whether an SDK's client is asked for, or needed: aiohttp alone knows too few kinds of proxies."""
+        """Check that an SDK's client is requested, or needed: aiohttp alone supports too few kinds of proxies."""
         if self._sdk != "openai" or self._transport != "aiohttp":
             return True
         from urllib.request import getproxies
@@ -220,7 +220,7 @@ def _check_proxies() -> None:
 
 @lru_cache(maxsize=8)
 def _trusted(file: str | None, folder: str | None) -> ssl.SSLContext:
-    """Load the trusted certificates that the environment names, which takes a while.
+    """Load the trusted certificates named by the environment. It takes a while.
 
     Raises ConfigurationError, with the name of the variable, for unreadable certificates.
     """
@@ -244,7 +244,7 @@ def _connect_openai(_: Endpoint, options: dict[str, Any]) -> AsyncOpenAI:
 
 
 def warm_up(library: str = "aiohttp") -> None:
-    """Import what the first call by `library` needs, which is slow: servers do so before anybody waits."""
+    """Import the modules for the first call by `library`. It is slow: servers do so before anybody waits."""
     if library == "aiohttp":
         import flowdebate.models.openai.http
     else:
@@ -264,7 +264,7 @@ class PooledModel:
     tells_attempts = True
     """Tells the call boundary that the model records its attempts."""
     takes_effort: bool = False
-    """Whether it can be told how much to think."""
+    """True if the amount of thinking can be set."""
     _name: str
     _label: str
     _modes: Sequence[StructuredMode]

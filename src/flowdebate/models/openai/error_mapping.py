@@ -138,8 +138,8 @@ def map_error(
 ) -> FlowDebateError:
     """Map `error` to one of the library's own, with `error` as its cause unless that could show one of `secrets`.
 
-    `during` is the exception that the application was handling when it called: Python chains it to `error`, and it
-    explains nothing. Raise the result outside the `except` block that caught `error`, or Python chains the two.
+    `during` is the exception in the application's handling at the time of the call: Python chains it to `error`, and it
+    explains nothing. Raise the result outside the `except` block of `error`, or Python chains the two.
     """
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, FlowDebateError):

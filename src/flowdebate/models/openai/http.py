@@ -1,6 +1,6 @@
 """`HttpClient`: chat completions over aiohttp, in the place of openai's client, whose import takes a second.
 
-It has as much of that client's interface as `Chat` uses, and answers in its form: objects whose fields are attributes.
+It has the part of this client's interface used by `Chat`, and answers in its form: objects with fields as attributes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _WHOLE = 1_000_000  # bytes of a request above which aiohttp wants a file to rea
 
 
 class _Fields(dict[str, Any]):
-    """JSON object whose fields are attributes, too; those that it does not have are None."""
+    """JSON object with fields as attributes, too; missing ones are None."""
 
     __getattr__ = dict.get
 
@@ -45,7 +45,7 @@ class _Fields(dict[str, Any]):
 class HttpClient:
     """Client of one endpoint; its sockets are closed before the first await of `close`.
 
-    Errors: those of flowdebate for what the server answers, those of aiohttp for what the network does.
+    Errors: flowdebate's for answers of the server, aiohttp's for failures of the network.
     """
 
     def __init__(self, endpoint: Endpoint, context: ssl.SSLContext | None) -> None:
@@ -111,7 +111,7 @@ class HttpClient:
 
 
 def _headers_of(response: aiohttp.ClientResponse) -> CIMultiDict[str]:
-    """Headers of `response`, those that came twice as one, as HTTP has it."""
+    """Return the headers of `response`, repeated ones combined, as in HTTP."""
     headers: CIMultiDict[str] = CIMultiDict()
     for name, value in response.headers.items():
         headers[name] = f"{headers[name]}, {value}" if name in headers else value

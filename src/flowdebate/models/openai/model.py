@@ -70,19 +70,19 @@ class OpenAIModel(PooledModel):
     - `default_headers`: additional headers of each request. Keys and tokens in them are shown nowhere.
     - `settings`: defaults where a request leaves the choice open; of two deadlines the shorter one counts, and a
       timeout that is left at its default is none.
-    - `structured`: the first structured mode; "json_schema" constrains the model on servers that can. Where the server
+    - `structured`: the first structured mode; "json_schema" constrains the model on capable servers. If the server
       refuses a mode, or two answers do not fit the schema, the next of `STRUCTURED_MODES` is used. The answer's
-      `asked_as` names the mode. A mode that the server refuses or ignores comes last in all later calls of this
-      process to the same model there. Other parts of a request that a server refuses are left out in the same way.
+      `asked_as` names the mode. A refused or ignored mode comes last in all later calls of this process to the same
+      model there. Other refused parts of a request are left out in the same way.
     - `tools_with_schema`: False for servers that cannot take tools and a response format in one request: then the
       tools are offered first, and once the model calls none of them it is asked again for the structured answer.
-    - `effort`: the parameter in which the server is told how much to think, as "reasoning_effort" or
-      "reasoning.effort"; None for servers that cannot be told.
+    - `effort`: the parameter for the amount of thinking, as "reasoning_effort" or "reasoning.effort"; None for servers
+      without one.
     - `images`: whether it can be shown images; None for yes, unless it is known by its name that it cannot.
-    - `logprobs`: False for servers that give no log-probabilities, which `JudgeOptions(answer_form="letter")` needs.
+    - `logprobs`: False for servers without log-probabilities; `JudgeOptions(answer_form="letter")` needs them.
     - `retry`: the retry policy; None for no retries.
-    - `transport`: "aiohttp" alone, which starts a second sooner; or "openai", the SDK over it, which is used behind
-      proxies anyway.
+    - `transport`: "aiohttp" alone, with a start one second faster; or "openai", the SDK over it, used behind proxies
+      anyway.
     - `client`: an `AsyncOpenAI` of your own, such as `AsyncAzureOpenAI`, with its own address, key, headers and
       connections; you close it. Its retries are off here: `retry` counts them. It does not bound bodies.
     - `strict`: True raises the server's refusal of a temperature, a limit, an effort or tools, which are otherwise left
@@ -198,8 +198,8 @@ class OpenAIModel(PooledModel):
 def key_variable(variable: str | None, url: str, *, paired: bool) -> str | None:
     """Return the environment variable whose key goes to `url`: no key goes to another provider.
 
-    A variable for the address, such as OPENAI_BASE_URL, is `paired` with the one for the key, which may then be one of
-    the provider that is there.
+    A variable for the address, such as OPENAI_BASE_URL, is `paired` with the variable for the key, since the key may
+    belong to the provider at this address.
     """
     hosted_variable = _HOSTED.get(_host_of(url))
     if variable not in _HOSTED.values() or hosted_variable is None:
@@ -218,7 +218,7 @@ _HOSTED = {
 
 
 def _with_cache_key(parameters: Parameters) -> Parameters:
-    """Let OpenAI ask the machine that has the prompt's beginning in its cache: all that share a system message."""
+    """Let OpenAI ask the machine with the prompt's beginning in its cache, for all requests with one system message."""
     first = parameters["messages"][0] if parameters["messages"] else {}
     if first.get("role") != "system" or "prompt_cache_key" in parameters.get("extra_body", ()):
         return parameters
@@ -254,7 +254,7 @@ class Dialect:
     label: str
     """Name in attempts and errors."""
     echoes_name: bool = True
-    """Whether the server answers under the requested model name."""
+    """True if the server answers under the requested model name."""
     settings: ModelSettings
     structured: Sequence[StructuredMode]
     """Structured modes in order: the next one is used where one is refused or yields no fitting answer."""
@@ -270,7 +270,7 @@ class Dialect:
     strict: bool = False
     """True to raise the refusal of a user's setting instead."""
     strict_model: bool = False
-    """Whether the answer of a model by another name is rejected."""
+    """True if the answer of a model by another name is rejected."""
     amend: Callable[[Parameters], Parameters] | None = None
     """Hook that may change the parameters of each request."""
     reread: Callable[[ModelResponse, ModelRequest], ModelResponse] | None = None
@@ -558,7 +558,7 @@ class _Whole(Exception):
 
 
 async def _check_stream(stream: Any) -> None:  # noqa: ANN401 - openai's own
-    """Check that `stream` is one: _Whole for a server that does not stream, MalformedResponse for a page."""
+    """Check that `stream` is a stream: _Whole for a server without streaming, MalformedResponse for a page."""
     response = stream.response
     kind = response.headers.get("content-type", "").lower()
     if "json" in kind:

@@ -1,7 +1,7 @@
-"""Optional parts of a request, which servers refuse in words of their own, and what is learned of each server.
+"""Optional parts of a request, refused by servers in words of their own, and facts learned about each server.
 
 A refused request is sent again without one of its optional parts, until the server answers. Nobody can list the words
-in which servers refuse: they only decide which part is left out first.
+of all refusals: they only decide the first part to leave out.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ PARTS: tuple[Part, ...] = (
     LIMIT,
     TOOLS,
 )
-"""Optional parts in the order in which they are left out where the words suggest none, what the user set last."""
+"""Optional parts in the order of removal if the words suggest none; parts set by the user come last."""
 
 _MODE_HINT = _hint(
     r"response_?format|output_?config|output_?format|json|schema|structured|tool|function.?call|grammar|\bformat"
@@ -266,7 +266,7 @@ class Negotiation:
 
     - `write`: returns the parameters of the request in a mode, with all its parts; `modes` are those of a structured
       answer in order, empty for a text.
-    - `parts`: those that may be left out.
+    - `parts`: the parts open to removal.
     - `model`: the model's name, whose words say nothing about a refusal.
 
     A step that does not change the refusal is taken back before the next one. If no single step helps, the last form

@@ -156,7 +156,7 @@ class Reader:
     asked: str | None = None
     """Requested model; None where the server answers under another name."""
     strict: bool = False
-    """Whether the answer of another model is MalformedResponse."""
+    """True if the answer of another model is MalformedResponse."""
     secrets: Sequence[str] = ()
     room: int | None = None
     """Limit of the answer's tokens in the request; None where it had none."""
@@ -327,8 +327,8 @@ class Reader:
 def logprobs_of(completion: Json, choices: Sequence[str]) -> dict[str, float] | None:
     """Read the log-probability of each of `choices` as the answer's first token; None if the server gives none.
 
-    The spellings of a choice ("A", " A", "a") are added up. A choice that is not among the reported tokens is at most
-    as likely as the least likely of these, and as what they leave of 1: the smaller bound is its log-probability.
+    The spellings of a choice ("A", " A", "a") are added up. A choice missing in the reported tokens is at most as
+    likely as the least likely of them, and as the rest of their sum to 1: the smaller bound is its log-probability.
     """
     choice_list = _list(getattr(completion, "choices", None))
     tokens = _list(getattr(getattr(choice_list[0], "logprobs", None), "content", None)) if choice_list else []
@@ -381,7 +381,7 @@ class _Parts:
     model: object = None
     id: object = None
     several: bool = False
-    """Whether pieces of more than one answer arrived; only the first is read."""
+    """True if pieces of more than one answer arrived; only the first is read."""
     ended: bool = False
     """True once the usage of the whole answer has arrived, which servers send last."""
     thought: int = 0

@@ -46,9 +46,9 @@ _LINES = 100  # of one event, which usually has one
 async def event_lines(parts: AsyncIterator[bytes], *, names: bool = False) -> AsyncIterator[bytes]:
     """Cut `parts` of an event stream after whole lines; raise MalformedResponse for an endless event.
 
-    openai copies the whole event for each further line or part of it, so that a server could keep a process busy. Lines
-    without data are left out: openai makes empty events of comments, ids and the like. So are comments that are sent
-    as data. With `names`, the names of events are kept.
+    openai copies the whole event for each further line or part of it, and a server could thus keep a process busy.
+    Lines without data are left out: openai makes empty events of comments, ids and the like. So are comments sent as
+    data. With `names`, the names of events are kept.
     """
     rest: list[bytes] = []
     lines = 0

@@ -45,8 +45,8 @@ SELECT set_config('search_path', quote_ident(%(schema)s), false),
 class Address:
     """Address of a database; `name` shows it without user and password.
 
-    `timeout`: seconds that a statement may take; `schema`: where the tables are.
-    Raises ConfigurationError for what is no address, and where psycopg is not installed.
+    `timeout`: seconds allowed for a statement; `schema`: schema of the tables. Raises ConfigurationError for an invalid
+    address, and if psycopg is not installed.
     """
 
     def __init__(self, url: str, *, schema: str, timeout: float, patience: float) -> None:
@@ -107,7 +107,7 @@ class Address:
         return getattr(error, "sqlstate", None) == _FULL or any(text in str(error) for text in _FULL_TEXTS)
 
     def count_free(self, maximum: int) -> int:
-        """Count the sessions that can be opened besides those that are open, up to `maximum`."""
+        """Count the sessions still available besides open ones, up to `maximum`."""
         with ExitStack() as opened:
             for count in range(maximum):
                 try:
@@ -183,12 +183,12 @@ def _name(parts: dict[str, Any]) -> str:
 
 
 KNOWN = "0001"
-"""The number of the last migration: the schema that this version of the library writes."""
+"""The number of the last migration: the schema written by this version of the library."""
 
 _FOLDER = Path(__file__).with_name("migrations")
 _TABLE = "migrations"
 _ONE_AT_A_TIME = 0x464C4442
-"""The number of the lock under which migrations are applied: "FLDB"."""
+"""The number of the lock for migrations: "FLDB"."""
 _SCHEMA_THERE = "SELECT to_regnamespace(quote_ident(%s)) IS NOT NULL"
 _TABLE_THERE = "SELECT to_regclass(format('%%I.%%I', %s::text, %s::text)) IS NOT NULL"
 
@@ -235,7 +235,7 @@ def read_version(connection: Session, address: Address) -> str | None:
 
 
 def make_schema(connection: Session, schema: str) -> None:
-    """Create `schema` if missing; check first, since creating needs a right that not everybody has."""
+    """Create `schema` if missing; check first, since not everybody has the right to create it."""
     from psycopg import sql
 
     row = connection.execute(_SCHEMA_THERE, (schema,)).fetchone()

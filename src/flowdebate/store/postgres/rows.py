@@ -29,7 +29,7 @@ RUN = (
     f" owner IS NOT NULL AND owner IN {ALIVE}, owner, claim FROM runs"
 )
 _BRIEF = RUN.replace(" outcome,", " brief,")
-"""For lists: outcomes in brief."""
+"""Columns for lists: outcomes in brief."""
 _LABEL = 200
 """Characters of a label in the index."""
 _CONDITIONS = {
@@ -47,9 +47,9 @@ _CONDITIONS = {
     "end": "run_id >= %(prefix)s AND run_id < %(end)s",
     "at": "{created} <= %(at)s AND ({created} < %(at)s OR run_id > %(id)s)",
 }
-"""Conditions on a listed run, by the parameter that asks for it; each has an index in the order of lists."""
+"""Conditions on a listed run, by parameter; each has an index in the order of lists."""
 _SHORTEST_GRAM, _GRAMS = 3, 64
-"""Bytes of a text that the index can find, and of one that it is asked for."""
+"""Bytes of a text within reach of the index, and of a text for a search."""
 OWNERSHIP = "SELECT owner, claim FROM runs WHERE run_id = %(run)s"
 INSERT = """
 INSERT INTO runs (run_id, block, folded, labels, status, created_at, updated_at, steps, recoveries, owner, claim,
@@ -122,7 +122,7 @@ UPDATE documents SET body = %(body)s WHERE collection = %(collection)s AND key =
 
 
 def build_query(**filters: Unpack[RunFilter]) -> tuple[bytes, dict[str, Any]]:
-    """Build the statement that lists runs, and its values."""
+    """Build the statement for listing runs, and its values."""
     text, labels = filters.get("text"), filters.get("labels")
     parameters: dict[str, Any] = {"status": filters.get("status"), "block": filters.get("block")}
     parameters |= {"prefix": filters.get("prefix") or None, "text": fold_case(text) if text else None}
@@ -167,7 +167,7 @@ def outcome_texts(outcome: Mapping[str, Any] | None) -> dict[str, str | None]:
 
 
 def header_values(header: RunHeader) -> dict[str, Any]:
-    """Return the columns of INSERT that the header fills."""
+    """Return the columns of INSERT filled by the header."""
     return {
         "run": header.run_id,
         "block": header.block,
@@ -207,7 +207,7 @@ def step_values(run_id: str, row: StepRow) -> tuple[Any, ...]:
 
 
 def delete_deliveries(session: Session, schema: str, run_id: str) -> None:
-    """Delete what the queue of workers, whose tables are beside `schema`, knows of a run."""
+    """Delete a run from the queue of workers, in the tables beside `schema`."""
     from psycopg import sql
 
     queue = f"{schema}_queue"

@@ -1,4 +1,4 @@
-"""PostgreSQL sessions: a pool for statements, and one with a lock that shows that its owner is alive."""
+"""PostgreSQL sessions: a pool for statements, and one with a lock as a sign of its owner's life."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LONGEST_PAUSE = 0.25
 
 
 class _Worker:
-    """One thread with one session, which executes jobs in order."""
+    """One thread with one session for executing jobs in order."""
 
     def __init__(self, address: Address, begin: Callable[[], Session]) -> None:
         self._address = address
@@ -70,7 +70,7 @@ class _Worker:
 
 
 class SessionPool:
-    """Pool of up to `number` sessions, which `begin` opens; jobs about the same thing are executed in order.
+    """Pool of up to `number` sessions, opened by `begin`; jobs about the same thing are executed in order.
 
     A job is executed again when its session was lost, even if it had succeeded: it has to be idempotent.
     """
@@ -120,7 +120,7 @@ FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 """
 ALIVE = f"(SELECT (classid::bigint << 32) | objid::bigint {_HELD})"
-"""SQL subquery: the ids of the owners that are alive, among other numbers."""
+"""SQL subquery: the ids of all live owners, among other numbers."""
 
 _KEEP = """
 SELECT set_config(name, value, false)

@@ -29,10 +29,10 @@ class PostgresStore(Store):
     """Store runs in the database at `url`; any number of processes on any number of machines may use it at once.
 
     Writes are as durable as the server makes them; while it is away they are retried for `patience` seconds. The store
-    opens up to `connections` sessions, and one more that shows that its process is alive: a pooler in between must keep
-    sessions whole. The tables are in `schema`, created at first use. `timeout`: seconds that a statement may take.
-    `grace`: seconds that an owner has to be gone before its runs can be taken.
-    Raises ConfigurationError where psycopg is missing: it comes with `flowdebate[postgres]`.
+    opens up to `connections` sessions, and one more as a sign of its process's life: a pooler in between must keep
+    sessions whole. The tables are in `schema`, created at first use. `timeout`: seconds allowed for a statement.
+    `grace`: seconds for an owner to be gone before its runs can be taken. Raises ConfigurationError if psycopg is
+    missing: it comes with `flowdebate[postgres]`.
     """
 
     def __init__(
@@ -290,12 +290,12 @@ class PostgresStore(Store):
         return await self._sessions.do(purpose, owning)
 
     async def _release_ended(self, run_id: str) -> None:
-        """Release a run whose end was not written, before it is taken or deleted."""
+        """Release a run without a written end before it is taken or deleted."""
         if run_id in self._ending:
             await self.release(run_id)
 
     async def _wait_for_owner(self, run_id: str) -> None:
-        """Give an owner that is gone `grace` seconds to come back, as after a restart of the server."""
+        """Give a lost owner `grace` seconds to come back, as after a restart of the server."""
 
         def work(session: Session) -> int | None:
             row = self._row(session, run_id)
@@ -337,13 +337,13 @@ class PostgresStore(Store):
 
 
 _CHECKED = 30.0
-"""Seconds for which a process relies on the schema that it has found: a newer one may not suit it any more."""
+"""Seconds of a process's reliance on a checked schema: a newer one may not suit it any more."""
 _LONGEST = 1_000_000
-"""Seconds; the largest timeout that the server takes is not far above."""
+"""Seconds; the server's largest timeout is not far above."""
 
 
 def _claim() -> int:
-    """Draw the number of one change, which tells a repeated request from a new one; the column is a signed bigint."""
+    """Draw the number of one change, to tell a repeated request from a new one; the column is a signed bigint."""
     return secrets.randbits(63)
 
 

@@ -18,9 +18,9 @@ from flowdebate.errors import StoreError
 from flowdebate.store.base import decode_text, encode_text
 
 _APPLICATION = 0x464C4F57
-"""The `application_id` that marks the file as a store: "FLOW"."""
+"""The `application_id` of a store's file: "FLOW"."""
 VERSION = 1
-"""The number of the schema that this version of the library writes."""
+"""The number of the schema written by this version of the library."""
 _SCHEMA = (
     """
     CREATE TABLE runs (
@@ -120,7 +120,7 @@ _HEAD = ("application_id", "user_version")
 def connect(path: Path, patience: float, *, name: str) -> sqlite3.Connection:
     """Open the store at `path`, created for its owner alone if missing; errors call it `name`.
 
-    StoreError for a file that is no store, or that has several names: SQLite would write a log beside each of them.
+    StoreError for a file that is no store, or has several names: SQLite would write a log beside each of them.
     """
     make_private_folder(path.parent)
     # A missing one is created. One that is there is not opened: closing it would end this process's locks on it, and
@@ -154,7 +154,7 @@ def _check_names(path: Path, name: str) -> None:
 
 
 def connect_quick(path: Path) -> sqlite3.Connection:
-    """Open a connection that waits for nothing: no lock, no sync, no checkpoint."""
+    """Open a connection without any waiting: no lock, no sync, no checkpoint."""
     connection = _open(path, 0.0)
     try:
         connection.execute("PRAGMA synchronous = NORMAL")  # it runs in the event loop; `Disk` syncs in a thread
@@ -221,7 +221,7 @@ def _prepare(connection: sqlite3.Connection, name: str, patience: float) -> None
 
 
 class _Connection(sqlite3.Connection):
-    """Connection that encodes texts; its `text_factory` decodes them."""
+    """Connection with encoded texts; its `text_factory` decodes them."""
 
     def execute(self, statement: str, values: Any = (), /) -> sqlite3.Cursor:  # noqa: ANN401 - what sqlite3 takes
         return super().execute(statement, _encode(values))
@@ -270,7 +270,7 @@ class Disk:
         """Why a sync failed, or FileNotFoundError. Nobody knows what is on the disk then: nothing more is written."""
 
     def check(self) -> OSError | None:
-        """Look whether the file is the one that was found first; return `lost`."""
+        """Check that the file is still the original one; return `lost`."""
         try:
             status = self._path.stat()
         except OSError as error:

@@ -64,7 +64,7 @@ class Owner:
 
 
 _LONG = 1 << 20
-"""Bytes that a log grows by before it is rewritten without the finished steps."""
+"""Growth of a log in bytes before it is rewritten without the finished steps."""
 
 
 class Attempt(NamedTuple):
@@ -79,7 +79,7 @@ _NONE = Attempt("call", None, 0)
 
 
 class OpenSteps:
-    """Open steps of all runs that one owner executes.
+    """Open steps of all runs of one owner.
 
     Each attempt is a line in the log `path`, which outlives the process, for whoever takes over its runs.
     """
@@ -114,7 +114,7 @@ class OpenSteps:
     def begin(self, run_id: str, key: str, kind: StepKind, request: str | None) -> int | None:
         """Log an attempt at a step and return its number; OSError where the log cannot be written.
 
-        None, and nothing written, for a step that is finished and for a run that this owner does not execute.
+        It returns None, and writes nothing, for a finished step and for a run not executed by this owner.
         """
         run = self._runs.get(run_id)
         if run is None:

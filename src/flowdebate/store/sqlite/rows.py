@@ -31,7 +31,7 @@ RUN = (
     f" CASE WHEN owner IS NULL THEN steps ELSE {_FINISHED} END, recoveries, owner, outcome FROM runs"
 )
 BRIEF = RUN.replace("owner, outcome FROM", "owner, brief FROM")
-"""For lists: outcomes in brief."""
+"""Columns for lists: outcomes in brief."""
 _CONDITIONS = {
     "status": "status = :status",
     "block": "block = :block",
@@ -45,13 +45,13 @@ _CONDITIONS = {
     "since": "{created} >= :since",
     "at": "{created} <= :at AND ({created} < :at OR run_id > :id)",
 }
-"""Conditions on a listed run, by the parameter that asks for it; each has an index, but "labels" and "text"."""
+"""Conditions on a listed run, by parameter; each has an index, but "labels" and "text"."""
 _TRIGRAM = 3
 _OLDEST_SEARCHED = f"SELECT created_at FROM runs ORDER BY created_at DESC LIMIT 1 OFFSET {NEWEST_SEARCHED - 1}"  # noqa: S608
 _MANY, _MOST_PARTS = 1_000, 32
 _HAVE_PARTS = f"SELECT count(*) FROM (SELECT 1 FROM run_texts WHERE run_texts MATCH ? LIMIT {_MANY})"  # noqa: S608
 _FEW = ("running", "queued", "awaiting")
-"""Statuses that few runs have: their index leaves least to be read."""
+"""Statuses of few runs: their index leaves least to be read."""
 LATEST_OF = f"SELECT {_LATEST} FROM runs WHERE run_id = ?"  # noqa: S608
 RELEASE = (
     f"UPDATE runs SET owner = NULL, steps = {_FINISHED}, updated_at = max(updated_at, {_LATEST} / 1e9)"  # noqa: S608
@@ -104,7 +104,7 @@ ADD_STEP = "INSERT INTO steps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 def find_runs(connection: sqlite3.Connection, **filters: Unpack[RunFilter]) -> sqlite3.Cursor:
-    """List runs: those with a rare text by its index, those with a frequent one from the newest run on."""
+    """List runs: runs with a rare text by its index, runs with a frequent one from the newest run on."""
     folded, parts = (filters.get("text") or "").casefold(), None
     if encode_text(folded) == folded:  # few are not, and the connection encodes what it is given
         trigrams = islice(dict.fromkeys(folded[at : at + 3] for at in range(len(folded) - 2)), _MOST_PARTS)
@@ -120,9 +120,9 @@ def find_runs(connection: sqlite3.Connection, **filters: Unpack[RunFilter]) -> s
 def build_query(
     parts: str | None = None, since: float | None = None, /, **filters: Unpack[RunFilter]
 ) -> tuple[str, dict[str, Any]]:
-    """Build the statement that lists runs, in the order of the index of trigrams if there are `parts`.
+    """Build the statement for listing runs, in the order of the index of trigrams if there are `parts`.
 
-    It lists none that began before `since`.
+    It lists no run from before `since`.
     """
     labels, limit, prefix = filters.get("labels"), filters.get("limit"), filters.get("prefix") or None
     parameters: dict[str, Any] = {"status": filters.get("status"), "block": filters.get("block")}

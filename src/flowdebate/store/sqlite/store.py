@@ -42,9 +42,9 @@ class SqliteStore(Store):
     """Store runs in the file `path`, created if missing; several processes may use it at once.
 
     A committed answer is on disk (WAL, synchronous=FULL). A change of a run's status survives the process, but maybe
-    not a power cut. A folder beside the file holds, for each process that executes runs, a lock and a log of open
-    steps. File systems whose locks do not work, as on many network drives, cannot be used.
-    `patience`: seconds that another program may keep the file locked before StoreError is raised.
+    not a power cut. A folder beside the file holds, for each process with runs, a lock and a log of open steps. File
+    systems without working locks, as on many network drives, cannot be used. `patience`: seconds of waiting for another
+    program's lock on the file before StoreError is raised.
     """
 
     def __init__(self, path: str | Path, *, patience: float = 10.0) -> None:
@@ -72,7 +72,7 @@ class SqliteStore(Store):
 
     @property
     def lost(self) -> bool:
-        """Whether the object takes nothing more: the disk did not take a write, or the file is gone."""
+        """True if the object takes nothing more: the disk did not take a write, or the file is gone."""
         return self._writer.lost is not None
 
     # Runs
@@ -348,18 +348,18 @@ class SqliteStore(Store):
             await self._write(work, single=not attempts, durably=False)
 
     async def _release_ended(self, run_id: str) -> None:
-        """Release a run whose end was not written, before it is taken or deleted."""
+        """Release a run without a written end before it is taken or deleted."""
         if run_id in self._ending:
             await self.release(run_id)
 
     def _track(self, connection: sqlite3.Connection, run_id: str, owner: str | None) -> None:
-        """Track a run's open and finished steps, with the attempts that `owner` has logged and the database lacks."""
+        """Track a run's open and finished steps, with the attempts logged by `owner` and missing in the database."""
         if owner is not None:
             rows.save_open_steps(connection, run_id, read_open_steps(self._own().log_of(owner), run_id))
         self._open_steps.add_run(run_id, *rows.known_steps(connection, run_id))
 
     def _check_version(self, connection: sqlite3.Connection) -> None:
-        """Raise StoreError if another version has changed the file since: what is in progress ends, no more begins."""
+        """Raise StoreError if another version has changed the file since: running work ends, nothing more begins."""
         check_version(connection.execute("PRAGMA user_version").fetchone()[0], self.name)
 
     # Rows

@@ -48,8 +48,8 @@ class Writer:
 
     Writing to the page cache is quick; waiting for locks or for the disk is not. So all writes of one turn of an event
     loop become one transaction in its next turn, and one thread syncs the disk once for all of them. Another thread
-    takes jobs that may be slow, jobs that find the file locked, and the writes of a lone task. `connect` opens the
-    connection of that thread, `connect_quick` one that waits for nothing.
+    takes potentially slow jobs, jobs blocked by a lock on the file, and the writes of a lone task. `connect` opens the
+    connection of this thread, `connect_quick` one without waiting.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Writer:
         _OPEN.add(self)
 
     async def do(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Execute `work`, which may be slow, in the thread; its writes are on disk when this returns."""
+        """Execute potentially slow `work` in the thread; its writes are on disk when this returns."""
         self._submit_stranded()
         self._run_batch(asyncio.get_running_loop())  # that comes before it
         return cast("T", await self._submit(_Job(work)))
@@ -116,17 +116,17 @@ class Writer:
 
     @property
     def closed(self) -> bool:
-        """Whether the writer takes no more jobs."""
+        """True if the writer takes no more jobs."""
         return self._closed
 
     @property
     def lost(self) -> OSError | None:
-        """Why a sync failed, or FileNotFoundError; no more jobs are executed then."""
+        """Error of a failed sync, or FileNotFoundError; no more jobs are executed then."""
         return self._disk.lost
 
     @property
     def forked(self) -> bool:
-        """Whether this process was forked from the one that has the thread, so that nothing would execute jobs here."""
+        """True if this process was forked from the owner of the thread: nothing would execute jobs here."""
         return self._process is not None and self._process != os.getpid()
 
     def _run_batch(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -150,7 +150,7 @@ class Writer:
         settle([job for job in jobs if not job.durably])  # the page cache survives the process
 
     def _submit_stranded(self, *, closing: bool = False) -> None:
-        """Submit the batches of loops that were closed before their next turn."""
+        """Submit the batches of loops closed before their next turn."""
         for loop in list(self._batches):
             if closing or loop.is_closed():
                 self._submit_all(self._batches.pop(loop, []))
