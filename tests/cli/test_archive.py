@@ -169,7 +169,7 @@ def test_a_killed_run_is_resumed_with_what_it_was_shown(store: Path) -> None:
         (("outcome", "abcd", "--right", "a", "--wrong", "b"), "outcome takes --right AGENT or --wrong AGENT"),
         (("show", "abcd", "--right", "a"), "the others neither"),
         (("correct", "abcd"), "correct takes --answer TEXT"),
-        (("delete", "abcd"), "0 debates begin with 'abcd'"),
+        (("delete", "abcd"), "0 debates begin with abcd"),
         (("show",), "0 debates begin with None"),
     ],
 )

@@ -129,7 +129,9 @@ def test_a_demo_in_a_pipe_does_not_wait() -> None:
     assert time.monotonic() - began < 15
 
 
-@pytest.mark.parametrize(("options", "message"), [(["--page"], "add --demo"), (["--demo", "--benchmark"], "exclude")])
+@pytest.mark.parametrize(
+    ("options", "message"), [(["--page"], "add --demo"), (["--demo", "--benchmark"], "cannot be combined")]
+)
 def test_options_of_the_recorded_review_need_it(options: list[str], message: str) -> None:
     """Misuse, before anything is played."""
     result = CliRunner().invoke(app, ["review", *options])

@@ -272,7 +272,7 @@ def test_a_commit_may_be_named_and_nothing_is_posted_unasked(hub: Hub, models: M
     assert [file["file"] for file in json.loads(result.stdout.splitlines()[-1])["coverage"]] == ["other.py"]
     assert all(method == "GET" for method, _ in hub.asked)
     for wrong in (["--diff"], ["--source", "x"]):
-        assert "exclude each other" in review(*wrong).stderr
+        assert "cannot be combined" in review(*wrong).stderr
 
 
 def test_a_plan_file_of_the_change_has_no_say_in_its_gate(hub: Hub, models: Models) -> None:
@@ -323,7 +323,7 @@ def test_the_workflow_of_the_example_reviews_and_gives_forks_no_key(hub: Hub) ->
 def test_a_mistake_is_said_before_anything_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Options that need --pr, a token or a repository."""
     runner = CliRunner()
-    assert "--post goes with --pr N" in runner.invoke(app, ["review", "--post", "--diff"]).stderr
+    assert "--post requires --pr N" in runner.invoke(app, ["review", "--post", "--diff"]).stderr
     monkeypatch.delenv("GITHUB_TOKEN")
     assert "set GITHUB_TOKEN" in review("--post").stderr
     monkeypatch.delenv("GITHUB_REPOSITORY")

@@ -64,7 +64,7 @@ def test_the_exit_code_says_what_was_found(folder: Path) -> None:
     unknown = command("runs", "verify", "-", text=html.replace('content="flowdebate ', 'content="flowdebate 0.0.1-'))
     assert unknown.exit_code == 3
     assert "cannot be verified here" in unknown.output
-    for text, problem in (("<p>", "is no report of flowdebate"), ("{}", "line 1: "), ("", "no run")):
+    for text, problem in (("<p>", "is not a report of flowdebate"), ("{}", "line 1: "), ("", "no run")):
         bad = command("runs", "verify", "-", text=text)
         assert bad.exit_code == 2, bad.output
         assert problem in bad.output

@@ -177,7 +177,7 @@ def test_a_condition_ends_a_debate_in_order(tmp_path: Path) -> None:
     ("condition", "message"),
     [
         ("rounds(2) | secnds(9)", "one of tokens, seconds, rounds, converged, repeated, at character 13 (Did you mean"),
-        ("rounds(0)", "rounds(…) with an int >= 1, at character 8"),
+        ("rounds(0)", "rounds(…) with a whole number >= 1, at character 8"),
         (
             'flag("enough")',
             "one of tokens, seconds, rounds, converged, repeated, at character 1",

@@ -65,7 +65,7 @@ def test_a_run_is_found_by_its_labels() -> None:
     found = [json.loads(command("runs", "--label", each, "--json").stdout) for each in ("team=red", "team=blue")]
     assert [len(each["runs"] if isinstance(each, dict) else each) for each in found] == [1, 0]
     assert (wrong.exit_code, "NAME=VALUE, such as" in wrong.stderr) == (2, True)
-    assert "--label and --no-store exclude each other" in nowhere.stderr
+    assert "--label cannot be combined with --no-store" in nowhere.stderr
 
 
 def test_a_run_is_not_started_or_resumed_by_accident() -> None:
@@ -82,7 +82,7 @@ def test_a_run_is_not_started_or_resumed_by_accident() -> None:
     assert (taken.exit_code, other.exit_code, alone.exit_code, nowhere.exit_code) == (2, 2, 2, 2)
     assert "There is a run rents already. To continue it: add --resume.\n" in taken.stderr
     assert "run rents was started with other options" in other.stderr
-    assert "--resume goes on with the run that --run-id ID names: add it.\n" in alone.stderr
+    assert "--resume requires --run-id ID: the run to continue.\n" in alone.stderr
 
 
 def test_sides_that_a_model_proposes_are_paid_for_once() -> None:
@@ -129,4 +129,4 @@ def test_a_fork_is_gone_on_with_by_its_id() -> None:
         assert len(on.bodies) - asked == 3
     assert [each.exit_code for each in (early, first, again, other)] == [3, 0, 0, 1]
     assert json.loads(first.stdout)["raw"] == json.loads(again.stdout)["raw"]
-    assert "There is a run rents-2 already" in other.stderr
+    assert "there is a run 'rents-2' already" in other.stderr

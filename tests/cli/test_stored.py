@@ -281,7 +281,7 @@ def test_no_store_is_made_of_a_mistyped_name(tmp_path: Path, asked: tuple[str, .
     location = tmp_path / "typo.db"
     result = command(*asked, "--store", str(location))
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == f"Error: --store must be a store that exists, got {str(location)!r}\n"
+    assert result.stderr == f"Error: --store must be a store that exists (got {location}).\n"
     assert not location.exists()
 
 
@@ -322,7 +322,7 @@ def test_a_run_that_cannot_be_resumed_is_one_paragraph(store: Path) -> None:
         cases = {
             ("resume", "changed-1"): (2, "outline -  → old", "--allow-changes resumes it all the same."),
             ("resume", "dead-1"): (1, "30 times in a row", "resumed with --retry-dead-letter"),
-            ("resume", "dead"): (2, "2 runs begin with 'dead': dead-1, dead-2", "Type more"),
+            ("resume", "dead"): (2, "2 runs begin with dead: dead-1, dead-2", "Type more"),
             ("resume", "cha"): (2, "at least 4 characters", "cha"),
             ("resume", "nobody"): (2, "there is no run 'nobody'", "flowdebate runs lists"),
             ("resume", "a\udcffbcd"): (2, "RUN must be the id of a run", ""),
@@ -393,7 +393,7 @@ def test_runs_are_listed_by_what_is_asked_for(store: Path) -> None:
     for option, value in (("--status", "lost"), ("--limit", "0"), ("--text", " "), ("--pattern", "\udcff")):
         result = command("runs", option, value)
         assert (result.exit_code, result.stdout) == (2, "")
-        assert f"Error: {option} must be " in result.stderr
+        assert f"Error: {option} must " in result.stderr
 
 
 def rows_of_all_pages(*options: str) -> list[list[str]]:

@@ -202,7 +202,7 @@ class Refused:
 
 
 REFUSED = [
-    Refused("blank goal", {"goal": " "}, "`goal` must not be blank (got ' ')"),
+    Refused("blank goal", {"goal": " "}, "`goal` must not be blank"),
     Refused("goal of another type", {"goal": 3}, "`goal`"),
     Refused("empty id", {"id": ""}, "`id`"),
     Refused("id of another type", {"id": []}, "`id`"),
@@ -498,7 +498,7 @@ def test_two_resources_with_one_key_and_one_collection_are_the_same() -> None:
 @pytest.mark.parametrize("wrong", ["", "  ", None, 3])
 def test_a_collection_has_a_name(wrong: Any) -> None:
     """A blank id is refused when the resource is made, not when a run opens it."""
-    with pytest.raises(ConfigurationError, match="`collection_id` must be a string that is not blank"):
+    with pytest.raises(ConfigurationError, match=r"`collection_id` .*not .*blank"):
         create_task_collection(wrong)
     with pytest.raises(ConfigurationError, match="`collection_id`"):
         TaskCollection(wrong)
@@ -507,7 +507,7 @@ def test_a_collection_has_a_name(wrong: Any) -> None:
 @pytest.mark.parametrize("wrong", ["", None, 3])
 def test_a_resource_has_a_key(wrong: Any) -> None:
     """Blocks could not find it otherwise."""
-    with pytest.raises(ConfigurationError, match="`key` must be a non-empty string"):
+    with pytest.raises(ConfigurationError, match=r"`key` (must not be blank|is required)"):
         create_task_collection("rent", key=wrong)
 
 

@@ -473,7 +473,7 @@ async def test_a_batch_is_read_once() -> None:
         ({"questions": DebateInput(question="a")}, "`questions` must be several"),
         ({"max_concurrency": 0}, "`max_concurrency` must be at least 1 \\(got 0\\)"),
         ({"max_concurrency": True}, "`max_concurrency` must be a whole number, at least 1 \\(got True\\)"),
-        ({"batch_id": " "}, "`batch_id` must be a text that is not blank"),
+        ({"batch_id": " "}, "`batch_id` must not be blank"),
         ({"on_error": "ignore"}, "`on_error` must be 'collect' or 'raise'"),
         ({"on_uncertain": "maybe"}, "`on_uncertain` must be 'retry' or 'raise'"),
         ({"seed": 1.5}, "`seed` must be"),

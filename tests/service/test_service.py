@@ -647,7 +647,7 @@ async def test_nobody_waits_for_a_run_whose_process_is_gone() -> None:
     [
         ("nothing", "Q?", {}, "one of it, debate"),
         ("it", "Q?", {"max_rounds": 1}, "registered"),
-        ("it", " ", {}, "question.*not blank"),
+        ("it", " ", {}, "question.*not be blank"),
         ("debate", 5, {}, "question"),
         ("debate", "Should we ship?", {"roundz": 1}, "options"),
         ("debate", "Should we ship?", {"max_rounds": 0}, "max_rounds"),

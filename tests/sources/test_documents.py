@@ -182,13 +182,13 @@ BOMB = {"word/document.xml": "0" * 100_000_001}
     [
         ("a.pdf", lambda: make_pdf(1, password="p"), "is encrypted"),  # noqa: S106 - of a test
         ("a.pdf", lambda: make_pdf(1, text=False), "has no text in it: a scanned document"),
-        ("a.pdf", lambda: b"%PDF-1.7 broken", "is no PDF document that can be read"),
-        ("a.pdf", lambda: b"plain text", "is no PDF document that can be read"),
+        ("a.pdf", lambda: b"%PDF-1.7 broken", "is not a readable PDF document"),
+        ("a.pdf", lambda: b"plain text", "is not a readable PDF document"),
         ("a.docx", lambda: b"\xd0\xcf\x11\xe0 old", "is encrypted, or of a version before 2007"),
-        ("a.docx", lambda: b"no zip", "is no DOCX document that can be read"),
-        ("a.docx", lambda: make_docx()[:-40], "is no DOCX document that can be read"),
+        ("a.docx", lambda: b"no zip", "is not a readable DOCX document"),
+        ("a.docx", lambda: make_docx()[:-40], "is not a readable DOCX document"),
         ("a.docx", lambda: zipped(BOMB), "unpacks to more than 100 MB"),
-        ("a.xlsx", lambda: zipped({"x": "y"}), "is no XLSX document that can be read"),
+        ("a.xlsx", lambda: zipped({"x": "y"}), "is not a readable XLSX document"),
     ],
 )
 def test_a_document_that_cannot_be_read_is_named_with_the_reason(

@@ -178,7 +178,7 @@ def test_http_requests_bring_texts_or_name_files_that_the_operator_allows(folder
             assert refused.status_code == 422
             assert str(folder / "notes") in refused.text
         blank = server.post("/runs", {**BRIEF, "options": {"sources": {"memo": " "}}})
-        assert "none blank, got {'memo': ' '}" in blank.json()["detail"]
+        assert 'none blank (got {"memo": " "})' in blank.json()["detail"]
         server.finished(options={"max_rounds": 1, "sources": [inside]})
         run_id = server.finished(options={"max_rounds": 1, "sources": {"memo": "<b>Loud</b>"}})
         listed = server.get(f"/runs/{run_id}").json()["document"]["raw"]["sources"]

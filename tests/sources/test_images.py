@@ -188,7 +188,7 @@ def test_a_model_without_eyes_is_found_before_anybody_is_asked(
     flags = ("--model", "openai/gpt-5-mini", "--model", f"con={name}", "--source", "chart.png", "--no-store")
     told = CliRunner().invoke(app, ["debate", QUESTION, *flags])
     assert told.exit_code == 2
-    assert f"texts for {name}, which cannot be shown images (got chart.png)" in " ".join(told.stderr.split())
+    assert f"texts for {name}, which cannot be shown images (got 'chart.png')" in " ".join(told.stderr.split())
     assert not any(vendor.asked for vendor in found.values())
 
 

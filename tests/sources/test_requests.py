@@ -65,7 +65,7 @@ TEXT = {"text": "Rents rose."}
         ({"a\u202eb": "Rents rose."}, "sources whose name has no line breaks and no other control characters"),
         ({" ": "Rents rose."}, "sources whose name is not blank"),
         ({str(number): "Rents rose." for number in range(1_001)}, "at most 1,000 sources"),
-        (["a\0b"], "left out over HTTP"),
+        (["a\0b"], "cannot be set over HTTP"),
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else "",
 )
@@ -158,7 +158,7 @@ def test_a_host_is_told_why_a_document_cannot_be_read() -> None:
             assert result.is_error
             return str(result.content)
 
-    assert "a.docx: is no DOCX document that can be read" in asyncio.run(asked())
+    assert "a.docx: is not a readable DOCX document" in asyncio.run(asked())
 
 
 def test_the_command_line_names_the_document(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_the_command_line_names_the_document(tmp_path: Path) -> None:
     path.write_bytes(CORPUS["nesting"]["paragraphs.docx"]())
     refused = CliRunner().invoke(app, ["debate", "Should we ship?", "--source", str(path), "--model", "openai/gpt-5"])
     assert refused.exit_code == 2
-    assert "a.docx: is no DOCX document that can be read" in " ".join(refused.stderr.split())
+    assert "a.docx: is not a readable DOCX document" in " ".join(refused.stderr.split())
 
 
 IN_PLAN: tuple[tuple[str, Callable[[], bytes]], ...] = (
