@@ -167,7 +167,7 @@ def test_choices_that_cannot_be_compared_are_refused(choices: Any) -> None:
 @pytest.mark.simulation
 @pytest.mark.timeout(900)
 def test_false_alarms_are_rare_with_ten_questions() -> None:
-    """In at most .06 of 1,000 audits, while length is found where it counts; the figures are in docs/judges.md."""
+    """In at most .06 of 1,000 audits, while length is found where it counts; docs/judges.md has how often."""
     assert max(alarms(10, studies=1_000).values()) <= 0.06
     assert alarms(10, studies=400, length=1.0)["length"] >= 0.28
     assert alarms(20, studies=400, length=1.0)["length"] >= 0.75

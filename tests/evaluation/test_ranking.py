@@ -245,7 +245,7 @@ def test_intervals_hold_what_they_claim() -> None:
 @pytest.mark.simulation
 @pytest.mark.timeout(1800)
 def test_intervals_hold_what_they_claim_in_thousands_of_studies() -> None:
-    """Also with three questions; the share of strengths with an interval and its width are in docs/judges.md."""
+    """Also with three questions; `python -m evidence.intervals` prints the share with an interval and its width."""
     assert cover(2_000, 50, seed=7) >= 0.93
     assert cover(2_000, 200, seed=8) >= 0.93
     assert min(cover_order(2_000, 150, seed=9)) >= 0.93

@@ -198,9 +198,3 @@ def test_the_options_of_the_job_are_those_of_the_command() -> None:
         given = found.make_context(words[1], words[2:]).params
         assert given["resume"]
         assert given["run_id"]
-
-
-@pytest.mark.parametrize("name", ["on_ray.py", "on_temporal.py"])
-def test_what_cannot_run_here_can_at_least_be_read(name: str) -> None:
-    """The other recipes are Python."""
-    compile(program(name), name, "exec")
