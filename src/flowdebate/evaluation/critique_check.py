@@ -128,8 +128,9 @@ class CritiqueCheck(InNotebooks):
         """Return the figures in lines."""
         gain = self.comparison
         interval = f"{self.confidence:.0%} interval {gain.low:+.1%} to {gain.high:+.1%}, p = {gain.p:.2g}"
+        wrong = sum(not answer.is_right for answer in self.answers)
         lines = [
-            f"Answers: {len(self.answers):,}, of which {sum(not each.is_right for each in self.answers):,} are wrong",
+            f"Answers: {len(self.answers):,}, of which {wrong:,} are wrong",
             *(
                 f"{name}: accuracy {_percent(rates.accuracy)}, found {_percent(rates.found)}, "
                 f"false alarms {_percent(rates.false_alarms)}"
@@ -186,8 +187,8 @@ async def critique_check(  # noqa: PLR0913 - the options of a check
     labels = [_read_label(label(row), index) for index, row in enumerate(rows)]
 
     def build(row: Any) -> Block[Any, Any]:  # noqa: ANN401 - a row of any kind
-        own = row.get("sources") if isinstance(row, Mapping) else None
-        return _create_check(readers["answer"](row), critics, judge, model, own or sources)
+        row_sources = row.get("sources") if isinstance(row, Mapping) else None
+        return _create_check(readers["answer"](row), critics, judge, model, row_sources or sources)
 
     batch = Batch(
         build(rows[0]),

@@ -159,7 +159,7 @@ def test_an_answer_of_the_input_goes_before_that_of_the_options() -> None:
     assert held(model_of(claims=[]), question=CritiqueInput(**given)).output.answer == given["answer"]
     with pytest.raises(ConfigurationError, match='"answer": str'):
         held(question={"question": QUESTION, "answer": 3})
-    with pytest.raises(ConfigurationError, match="`answer` must be text that is not blank"):
+    with pytest.raises(ConfigurationError, match="`answer` must not be blank"):
         held(question={"question": QUESTION, "answer": " "})
 
 

@@ -38,9 +38,9 @@ def collect_claims(drafts: Mapping[str, Sequence[ClaimDraft]], answer: str) -> l
                 continue
             place = None if is_blank(draft.place or "") else clean_text(draft.place or "")
             key = as_seen(draft.claim), as_seen(place or "")
-            if (known := claims.get(key)) is not None:
-                names = list(dict.fromkeys([*known.agent_names, name]))
-                claims[key] = known.model_copy(update={"agent_names": names})
+            if (equal := claims.get(key)) is not None:
+                names = list(dict.fromkeys([*equal.agent_names, name]))
+                claims[key] = equal.model_copy(update={"agent_names": names})
                 continue
             claims[key] = Claim(
                 id=f"C{len(claims) + 1}",
@@ -80,12 +80,12 @@ def find_evidence(quote: str, *, question: str, answer: str, sources: tuple[Sour
     matches.append(look_up_quote(quote, (Source.of(QUESTION, question),)))
     material = next((match for match in matches if match.status == "verified"), None)
     inside = _look_up(quote, answer)
-    found = inside.status == "verified"
+    is_inside = inside.status == "verified"
     return Evidence(
         quote=clean_text(quote),
         source=None if material is None else material.source,
-        start=inside.spans[0].start if found else None,
-        end=inside.spans[-1].end if found else None,
+        start=inside.spans[0].start if is_inside else None,
+        end=inside.spans[-1].end if is_inside else None,
         is_short=inside.status == "too_short" and material is None,
     )
 
@@ -132,12 +132,12 @@ def apply_rulings(
     by_claim = {ruling.claim: ruling for ruling in reversed(rulings)}
     ruled = []
     for claim in claims:
-        given = by_claim.get(claim.id)
-        quotes = [] if given is None else [quote for quote in given.quotes if not is_blank(quote)]
+        answered = by_claim.get(claim.id)
+        quotes = [] if answered is None else [quote for quote in answered.quotes if not is_blank(quote)]
         evidence = [find_evidence(quote, question=question, answer=answer, sources=sources) for quote in quotes]
-        judged = None if given is None else given.ruling
+        judged = None if answered is None else answered.ruling
         ruling, why = rule_on(claim, judged, evidence)
-        reason = "" if given is None else clean_text(given.reason)
+        reason = "" if answered is None else clean_text(answered.reason)
         update = {"ruling": ruling, "why": why, "judged": judged, "reason": reason, "evidence": evidence}
         ruled.append(claim.model_copy(update=update))
     return ruled

@@ -176,8 +176,8 @@ def _author_turn(loop: Loop[CritiqueOptions], phase: str) -> Turn:
     }
     stand_in: Block[Any, Any] | None = None
     if fallback is not None:
-        others = {"model": fallback, "name": f"{loop.name}-stand-in"}
-        options: dict[str, Any] = merge_options(facts, loop.options_of(AUTHOR_ROLE), own_options(choice), others)
+        identity = {"model": fallback, "name": f"{loop.name}-stand-in"}
+        options: dict[str, Any] = merge_options(facts, loop.options_of(AUTHOR_ROLE), own_options(choice), identity)
         stand_in = create_author.create(**options).in_role(AUTHOR)
     return Turn(
         f"{loop.name}-{phase}",

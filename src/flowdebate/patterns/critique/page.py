@@ -265,10 +265,10 @@ class CritiquePage(PatternPage):
         return len(plan.speakers) + (plan.options.answer is None)
 
     def check(self, plan: Plan) -> None:
-        known = [*(each.name for each in plan.speakers), *CritiquePlanOptions.PEOPLE]
-        if unknown := sorted(set(plan.options.humans or ()).difference(known)):
+        names = [*(critic.name for critic in plan.speakers), *CritiquePlanOptions.PEOPLE]
+        if unknown := sorted(set(plan.options.humans or ()).difference(names)):
             location, field = plan.options.place("humans")
-            raise ConfigurationError(location, field, unknown, f"among {', '.join(known)}")
+            raise ConfigurationError(location, field, unknown, f"among {', '.join(names)}")
         super().check(plan)
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:

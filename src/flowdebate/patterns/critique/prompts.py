@@ -163,8 +163,8 @@ def create_critic(
         return "\n\n".join(filter(None, [texts.system, who, system_prompt]))
 
     def turn(texts: CriticTemplate, value: ClaimsAsked, _: Context) -> str:
-        shown = filled(texts.answer, question=quoted(value.question), answer=render_answer(value.answer))
-        return f"{shown}\n\n{texts.criticize}"
+        before = filled(texts.answer, question=quoted(value.question), answer=render_answer(value.answer))
+        return f"{before}\n\n{texts.criticize}"
 
     return deciding_block(
         f"{name}-critic-{agent_name}",
@@ -232,8 +232,8 @@ def create_claim_judge(
 
     def turn(texts: ClaimJudgeTemplate, value: RulingsAsked, _: Context) -> str:
         answer, claims = render_answer(value.answer), render_claims(value.claims)
-        shown = filled(texts.claims, question=quoted(value.question), answer=answer, claims=claims)
-        return f"{shown}\n\n{texts.rule}"
+        before = filled(texts.claims, question=quoted(value.question), answer=answer, claims=claims)
+        return f"{before}\n\n{texts.rule}"
 
     return deciding_block(
         f"{name}-judge",

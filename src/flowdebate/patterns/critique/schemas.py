@@ -142,8 +142,8 @@ class RevisionAsked(CritiqueInput):
         """Write the answer, the claims and the task for a person."""
         from .prompts import render_answer, render_claims
 
-        shown = f"Your answer:\n{render_answer(self.answer or '')}\n\nThese claims about it hold:"
-        return f"{shown}\n{render_claims(self.claims)}\n\nWrite the whole revised answer."
+        answer = f"Your answer:\n{render_answer(self.answer or '')}\n\nThese claims about it hold:"
+        return f"{answer}\n{render_claims(self.claims)}\n\nWrite the whole revised answer."
 
 
 class CritiqueState(PatternState):

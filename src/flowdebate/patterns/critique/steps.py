@@ -93,10 +93,10 @@ class CriticTurn(Block[Any, None]):
         if not is_answered(ctx):
             return
         state, name = state_of(ctx, CritiqueState), self._agent_name
-        asked = ClaimsAsked(question=state.question, answer=state.answer or "")
+        request = ClaimsAsked(question=state.question, answer=state.answer or "")
 
         async def criticize(block: Block[Any, Any], task: TurnTask) -> ClaimsMade:
-            answer = await ask(block, asked, ctx, self._failures)
+            answer = await ask(block, request, ctx, self._failures)
             task.heard()
             read = partial(read_claims, answer, block=block.name)
             claims = await accepted(read, ctx, returns=list[ClaimDraft], custom=self._custom)
@@ -107,20 +107,20 @@ class CriticTurn(Block[Any, None]):
         def lose(error: Exception, instead: Recovery) -> None:
             record_failure(error, ctx, block=self._speakers[0].name, role="critic", name=name, instead=instead)
 
-        made = await take_turn(
+        report = await take_turn(
             ctx,
             self._speakers,
             criticize,
             goal="Criticize the answer",
-            metadata={"round": 2, "phase": asked.kind},
+            metadata={"round": 2, "phase": request.kind},
             failures=self._failures,
             lose=lose,
             round=2,
             agent_name=name,
-            phase=asked.kind,
+            phase=request.kind,
         )
-        if made is not None:
-            ctx.emit(made)
+        if report is not None:
+            ctx.emit(report)
 
     def outline(self) -> Outline:
         return Outline(text=self.name, kind="sequencer", children=(self._speakers[0].outline(),))
@@ -194,16 +194,16 @@ class Judging(Block[Any, None]):
                 ctx.emit(ClaimsRuled(block=self._acting[0].name, claims=list(state.claims)))
             return
         judge = self._make(tuple(claim.id for claim in claims))
-        asked = RulingsAsked(question=state.question, answer=answer, claims=claims)
-        given = await judge(asked, ctx.below(judge))
-        if given is MISSING:
+        request = RulingsAsked(question=state.question, answer=answer, claims=claims)
+        response = await judge(request, ctx.below(judge))
+        if response is MISSING:
             return
         material = self._loop.material
         sources = () if material is None else material.of_run(ctx)
 
         def read() -> list[Claim]:
-            fields = {"rulings": given} if isinstance(given, (list, tuple)) else given
-            rulings: Any = as_model(fields, asked.answer_schema(), block=judge.name)
+            fields = {"rulings": response} if isinstance(response, (list, tuple)) else response
+            rulings: Any = as_model(fields, request.answer_schema(), block=judge.name)
             return apply_rulings(state.claims, rulings.rulings, question=state.question, answer=answer, sources=sources)
 
         ruled = await accepted(read, ctx, returns=list[Claim], custom=self._custom)
