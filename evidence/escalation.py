@@ -112,11 +112,11 @@ RIGHT = {"first": (0.80, 0.10), "second": (0.85, 0.10), "debate": (0.90, 0.50)}
 ARGUMENT = "A reason with an example, which is some hundred words long. " * 10
 
 
-async def simulate(misleading: float) -> EscalationReport:
+async def simulate(misleading: float, questions: int = QUESTIONS) -> EscalationReport:
     """Compare two answers and a debate with the debate alone, on a population with a share of misleading questions."""
     source = Random(f"escalation {misleading}")
-    truths = [source.choice(["yes", "no"]) for _ in range(QUESTIONS)]
-    misleads = [source.random() < misleading for _ in range(QUESTIONS)]
+    truths = [source.choice(["yes", "no"]) for _ in range(questions)]
+    misleads = [source.random() < misleading for _ in range(questions)]
     rights = [
         {name: source.random() < (hard if mislead else easy) for name, (easy, hard) in RIGHT.items()}
         for mislead in misleads
@@ -265,15 +265,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         prog="python -m evidence.escalation", description=(__doc__ or "").partition("\n")[0]
     )
     parser.add_argument("--llmbar", type=Path, required=True, metavar="PATH", help="a clone of the repository")
+    parser.add_argument("--questions", type=int, default=QUESTIONS, metavar="N", help="size of a simulated population")
     parser.add_argument("--out", type=Path, default=PAGE, help="the page")
     chosen = parser.parse_args(arguments)
     pairs = read_pairs(chosen.llmbar)
     replayed = {name: asyncio.run(replay(pairs, *steps)) for name, steps in REPLAYS.items()}
-    simulated = {name: asyncio.run(simulate(misleading)) for name, misleading in POPULATIONS.items()}
+    simulated = {name: asyncio.run(simulate(misleading, chosen.questions)) for name, misleading in POPULATIONS.items()}
     text = PAGE_TEXT.format(
         commit=commit_of(chosen.llmbar),
         pairs=len(pairs),
-        questions=QUESTIONS,
+        questions=chosen.questions,
         replayed=tabulate(replayed),
         simulated=tabulate(simulated),
         checks="\n".join(checked(name, report) for name, report in (replayed | simulated).items()),

@@ -24,11 +24,11 @@ def write_llmbar(clone: Path) -> Path:
     """Write judgements that are right in most cases, and missing in some."""
     random = Random(1)
     for part in SETS:
+        labels = [random.choice((1, 2)) for _ in range(4)]
         for judge in JUDGES:
             for prompt in (*PROMPTS, "Rating") if judge == "GPT-4" else PROMPTS:
                 pairs: list[dict[str, Any]] = []
-                for number in range(4):
-                    label = random.choice((1, 2))
+                for number, label in enumerate(labels):
                     winners = [random.choice(["1", "2", str(label), str(label), None]) for _ in range(2)]
                     result = {
                         f"swap = {swap}": {"completion": ["Output (a)", "stop"], "winner": winner}
